@@ -14,7 +14,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import QueueUnderTest, Topic
+from contract_tests.resources import QueueUnderTest, TopicUnderTest
 from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 from sluice.errors import EndpointError
@@ -162,10 +162,10 @@ class ByoQueueResources:
         """Return the queue and the DLQ."""
         return self.fifo_queue(), self.fifo_queue(hint="dlq")
 
-    def fifo_topic(self, *_: QueueUnderTest) -> Topic:
+    def fifo_topic(self, *_: QueueUnderTest) -> TopicUnderTest:
         """Return the topic."""
         assert self._byo.topic_arn is not None, "the tests that ask for a topic are deselected where none was given"
-        return Topic(self._sns, self._byo.topic_arn)
+        return TopicUnderTest(self._sns, self._byo.topic_arn)
 
     def close(self) -> None:
         """Delete the messages of the test, and wait until nothing is left.

@@ -18,7 +18,7 @@ import pytest
 
 from contract_tests import options
 from contract_tests.byo_queues import ByoQueueResources, ByoQueues
-from contract_tests.deployment.deployed import Deployment, require
+from contract_tests.deployment.deployed import DeployedEnvironment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.proving import breaking, failures, relevance, results
 from contract_tests.resources import Resources
@@ -115,7 +115,7 @@ def _has_results(config: pytest.Config) -> bool:
     return bool(config.getoption("--results") or config.getoption("--expect"))
 
 
-def _baseline(config: pytest.Config) -> dict[str, results.Status] | None:
+def _baseline(config: pytest.Config) -> dict[str, results.PromiseStatus] | None:
     path = config.getoption("--expect")
     try:
         return None if path is None else results.read_baseline(path)
@@ -342,13 +342,13 @@ def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environm
 
 
 @pytest.fixture
-def deployment(deployed: Environment, target: binding.Target, saboteur: str | None) -> Deployment:
+def deployment(deployed: Environment, target: binding.Target, saboteur: str | None) -> DeployedEnvironment:
     """Return the deployed environment, as this test sees it."""
     services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms")
     clients = {service: target.make_client(service) for service in services}
     if saboteur is not None:
         sabotage(clients.values(), saboteur)
-    return Deployment(
+    return DeployedEnvironment(
         environment=deployed,
         account=target.make_client("sts").get_caller_identity()["Account"],
         patience_seconds=target.patience_seconds,

@@ -23,7 +23,7 @@ _AGREED = "SLUICE_AWS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
+class ListChoice:
     """What a run goes against.
 
     Args:
@@ -53,7 +53,7 @@ def add_options(group: pytest.OptionGroup) -> None:
     group.addoption("--topic-arn", metavar="ARN", help="with --queue-url: the FIFO topic it is subscribed to")
 
 
-def target(config: pytest.Config, stack: ExitStack) -> Choice:
+def target(config: pytest.Config, stack: ExitStack) -> ListChoice:
     """Return the target asked for, which answers; start LocalStack where none is named.
 
     Raises:
@@ -66,7 +66,7 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     if choice == "simulator":
         if config.getoption("--endpoint-url"):
             raise ConfigError("--target simulator and --endpoint-url are both given, allowed is one of them")
-        return Choice(name=choice, endpoint=ENDPOINT_URL)
+        return ListChoice(name=choice, endpoint=ENDPOINT_URL)
     if choice == "aws":
         return _aws(config, url)
     if url is None and choice == "endpoint":
@@ -74,10 +74,10 @@ def target(config: pytest.Config, stack: ExitStack) -> Choice:
     if url is None:
         return _own(stack)
     name = choice or (identify(url) or ("endpoint", {}))[0]
-    return _answering(Choice(name=name, endpoint=url))
+    return _answering(ListChoice(name=name, endpoint=url))
 
 
-def _own(stack: ExitStack) -> Choice:
+def _own(stack: ExitStack) -> ListChoice:
     """Start a LocalStack for this run, which a checkout can."""
     try:
         from emulator import localstack  # noqa: PLC0415 (is in no package)
@@ -88,7 +88,7 @@ def _own(stack: ExitStack) -> Choice:
         ) from error
     running = stack.enter_context(localstack.running(log=Path("runs") / "localstack-contracts.log"))
     os.environ.update(running.environment() | {OWN: "1"})
-    return Choice(name=running.engine.name, endpoint=running.endpoint_url)
+    return ListChoice(name=running.engine.name, endpoint=running.endpoint_url)
 
 
 def _url(config: pytest.Config) -> str | None:
@@ -96,15 +96,15 @@ def _url(config: pytest.Config) -> str | None:
     return checked_url(given) if given else None
 
 
-def _aws(config: pytest.Config, url: str | None) -> Choice:
+def _aws(config: pytest.Config, url: str | None) -> ListChoice:
     tests = sum(promise.promiser is Promiser.SERVICE for promise in PROMISES.values())
-    estimate = aws.Estimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
+    estimate = aws.SuiteEstimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
     is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
     region = aws.require_region(boto3.Session(), estimate, is_agreed=is_agreed)
-    return _answering(Choice(name="aws", endpoint=url or region, notice=f"target aws, {estimate}"))
+    return _answering(ListChoice(name="aws", endpoint=url or region, notice=f"target aws, {estimate}"))
 
 
-def _answering(choice: Choice) -> Choice:
+def _answering(choice: ListChoice) -> ListChoice:
     try:
         bound = binding.BINDINGS[choice.name](choice.endpoint, patience_seconds=1)
         bound.make_client("sqs").list_queues(MaxResults=1)

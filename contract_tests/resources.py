@@ -260,7 +260,7 @@ def drain_each(queues: Sequence[QueueUnderTest], count: int) -> list[list[Messag
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TopicUnderTest:
     """One SNS topic."""
 
     sns: Any
@@ -287,10 +287,10 @@ class Topic:
         answer: dict[str, Any] = self.sns.publish_batch(TopicArn=self.arn, PublishBatchRequestEntries=requested)
         return answer
 
-    def elsewhere(self) -> "Topic":
+    def elsewhere(self) -> "TopicUnderTest":
         """Return a topic of that name in another Region."""
         *service, _, account, name = self.arn.split(":")
-        return Topic(self.sns, ":".join([*service, "ap-southeast-4", account, name]))
+        return TopicUnderTest(self.sns, ":".join([*service, "ap-southeast-4", account, name]))
 
     def attributes(self) -> dict[str, str]:
         answer: dict[str, str] = self.sns.get_topic_attributes(TopicArn=self.arn)["Attributes"]
@@ -398,22 +398,22 @@ class Resources:
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
         return QueueUnderTest(self._sqs, name, url, arn, self.target.patience_seconds)
 
-    def fifo_topic(self, *queues: QueueUnderTest, **attributes: str) -> Topic:
+    def fifo_topic(self, *queues: QueueUnderTest, **attributes: str) -> TopicUnderTest:
         """Make a FIFO topic with these queues subscribed."""
         topic = self.create_topic(f"{self.name('t')}.fifo", FifoTopic="true", **attributes)
         for queue in queues:
             topic.subscribe(queue)
         return topic
 
-    def standard_topic(self) -> Topic:
+    def standard_topic(self) -> TopicUnderTest:
         return self.create_topic(self.name("t"))
 
-    def create_topic(self, name: str, **attributes: str) -> Topic:
+    def create_topic(self, name: str, **attributes: str) -> TopicUnderTest:
         """Ask for a topic, which may be refused."""
         arn = self._sns.create_topic(Name=name, Attributes=attributes).get("TopicArn", "")
         if arn:
             self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
-        return Topic(self._sns, arn)
+        return TopicUnderTest(self._sns, arn)
 
     def _delete_topic(self, arn: str, *, is_archived: bool) -> None:
         with contextlib.suppress(self._sns.exceptions.NotFoundException):  # the test may have deleted it

@@ -19,7 +19,7 @@ import click
 from emulator import localstack
 from sluice.declaration import Environment, load_declaration, loading, naming
 from sluice.deployment.confirmation import caller, require_confirmation
-from sluice.deployment.deploy import deploy
+from sluice.deployment.deploy import deploy_stacks
 from sluice.errors import EndpointError, MessagingError
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.options import declaration_option
@@ -98,7 +98,7 @@ def main(action: str, name: str, allowed: tuple[str, ...], declaration: Path | N
             if action != "diff":
                 require_confirmation(action, declared)
             if action == "deploy":
-                deploy(declared, found.path, allowed=allowed)
+                deploy_stacks(declared, found.path, allowed=allowed)
                 return
         # cdk runs elsewhere, and has to read the same.
         ended = _ACTIONS[action](declared, {**variables, loading.VARIABLE: str(found.path)})

@@ -11,7 +11,7 @@ from constructs import Construct
 
 from sluice import limits
 from sluice.constructs.database import Database, DatabaseAccess
-from sluice.constructs.fan_out import Fanout, Keys, Producers
+from sluice.constructs.fan_out import EncryptionKeys, Fanout, Producers
 from sluice.constructs.monitoring.alarms import Alarms, OperatorTopic
 from sluice.constructs.monitoring.dashboard import Dashboard
 from sluice.constructs.network import Network
@@ -185,7 +185,7 @@ class ConsumersStack(EnvironmentStack):
         environment: Environment,
         network: Network,
         database: DatabaseAccess | None,
-        keys: Keys | None,
+        keys: EncryptionKeys | None,
         project: Path = Path(),
     ) -> None:
         for consumer in environment.consumers:

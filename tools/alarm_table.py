@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, NewDatabase, naming
-from sluice.declaration.alarms import Alarm, Comparison, Missing, alarms
-from sluice.declaration.watched import Expression, Metric
+from sluice.declaration.alarms import Alarm, Comparison, MissingData, alarms
+from sluice.declaration.watched import Expression, WatchedMetric
 
 COLUMNS = ("alarm", "watches", "rings at", "for", "a gap", "tells", "means, with the default numbers")
 
@@ -16,7 +16,11 @@ _COMPARED = {
     Comparison.GREATER_THAN_THRESHOLD: "more than",
     Comparison.LESS_THAN_THRESHOLD: "less than",
 }
-_GAPS = {Missing.NOT_BREACHING: "counts as fine", Missing.IGNORE: "keeps its state", Missing.BREACHING: "rings"}
+_GAPS = {
+    MissingData.NOT_BREACHING: "counts as fine",
+    MissingData.IGNORE: "keeps its state",
+    MissingData.BREACHING: "rings",
+}
 _OF = {
     naming.topic_name(_ENVIRONMENT): "topic",
     naming.service_name(_ENVIRONMENT, "relay"): "relay",
@@ -45,7 +49,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _watches(watched: Metric | Expression) -> str:
+def _watches(watched: WatchedMetric | Expression) -> str:
     if isinstance(watched, Expression):
         return f"expression: {watched.label}"
     if "Topic" in watched.dimensions:

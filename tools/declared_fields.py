@@ -203,7 +203,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class FieldRow:
     """One field as the page tells it."""
 
     name: str
@@ -213,11 +213,11 @@ class Row:
     allowed: str
 
 
-def rows(declared: type) -> list[Row]:
+def rows(declared: type) -> list[FieldRow]:
     """Return every field of a class of the declaration, in its order."""
     effects, hints = argument_texts(declared), get_type_hints(declared)
     return [
-        Row(
+        FieldRow(
             name=field.name,
             unit=_unit(f"{declared.__name__}.{field.name}", hints[field.name]),
             default=_default(field),

@@ -28,7 +28,7 @@ from sluice.declaration import (
     Topic,
 )
 from sluice.deployment.deployed import replacing_properties
-from sluice.deployment.guard import STATE, Finding, judge
+from sluice.deployment.guard import STATE, GuardFinding, judge
 from sluice.stacks import ConsumersStack, DatabaseStack, MessagingStack, NetworkStack
 
 FILE = Path(__file__).resolve().parents[1] / "sluice" / "deployment" / "replacement.json"
@@ -54,7 +54,7 @@ _HOLD_NOTHING = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Da
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class GuardedChange:
     """An edit of `BASE`: what a reader calls it, what is declared then, and the stacks that it concerns."""
 
     title: str
@@ -63,16 +63,16 @@ class Change:
     before: Environment = BASE
 
 
-def _of_billing(title: str, **fields: Any) -> Change:
-    return Change(
+def _of_billing(title: str, **fields: Any) -> GuardedChange:
+    return GuardedChange(
         title=title,
         after=lambda: replace(BASE, consumers=(replace(_BILLING, **fields), _AUDIT)),
         parts=_MESSAGING,
     )
 
 
-def _of(title: str, parts: tuple[str, ...], **fields: Any) -> Change:
-    return Change(title=title, after=lambda: replace(BASE, **fields), parts=parts)
+def _of(title: str, parts: tuple[str, ...], **fields: Any) -> GuardedChange:
+    return GuardedChange(title=title, after=lambda: replace(BASE, **fields), parts=parts)
 
 
 def _with_one_more_in_front() -> Environment:
@@ -96,7 +96,7 @@ CHANGES = (
     _of("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
     _of_billing("a consumer renamed", name="invoices"),
     _of_billing("`fifo` off", fifo=False),
-    Change(title="a consumer moved to another topic", after=_environment_with_moved_queue, parts=_MESSAGING),
+    GuardedChange(title="a consumer moved to another topic", after=_environment_with_moved_queue, parts=_MESSAGING),
     _of_billing(
         "`filter_policy`, `max_attempts`, `visibility_timeout_seconds`",
         filter_policy={"region": ["eu"]},
@@ -104,7 +104,7 @@ CHANGES = (
         visibility_timeout_seconds=120,
     ),
     _of_billing("`message_retention_seconds` lower", message_retention_seconds=7_200),
-    Change(title="one topic more, in front of the others", after=_with_one_more_in_front, parts=_MESSAGING),
+    GuardedChange(title="one topic more, in front of the others", after=_with_one_more_in_front, parts=_MESSAGING),
     _of(
         "a topic renamed",
         _MESSAGING,
@@ -114,7 +114,7 @@ CHANGES = (
     _of("`archive_days` lower, or None", _MESSAGING, archive_days=None),
     _of("the environment renamed: other stacks, and these stay", _MESSAGING, name="production"),
     _of("`encryption` from CMK to SQS_MANAGED", _ALL, encryption=Encryption.SQS_MANAGED),
-    Change(
+    GuardedChange(
         title="`encryption` from SQS_MANAGED to CMK",
         before=replace(BASE, encryption=Encryption.SQS_MANAGED),
         after=lambda: BASE,
@@ -129,13 +129,13 @@ CHANGES = (
     ),
     _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
     _of("`vault_days`", _DATA, database=replace(_DATABASE, vault_days=35)),
-    Change(
+    GuardedChange(
         title="`vault_days` back to None",
         before=replace(BASE, database=replace(_DATABASE, vault_days=35)),
         after=lambda: BASE,
         parts=_DATA,
     ),
-    Change(
+    GuardedChange(
         title="`generated_identifier` back to None",
         before=replace(BASE, database=replace(_DATABASE, generated_identifier="prod-databasecluster-1a2b3c")),
         after=lambda: BASE,
@@ -145,7 +145,7 @@ CHANGES = (
     _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
     _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
     _of("`availability_zones` 3 in place of 2", _DATA, network=NewNetwork(availability_zones=3)),
-    Change(
+    GuardedChange(
         title="`availability_zones` 2 in place of 3",
         before=replace(BASE, network=NewNetwork(availability_zones=3)),
         after=lambda: BASE,
@@ -172,7 +172,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
         yield change.title, "no" if found else "yes", lost or "-"
 
 
-def findings(change: Change) -> list[Finding]:
+def findings(change: GuardedChange) -> list[GuardFinding]:
     """Return what the guard finds in a change."""
     return judge(_templates(change.before, change.parts), _templates(change.after(), change.parts), _schema)
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.baselines import page
-from spark_load.baselines.results import Result
+from spark_load.baselines.results import RunResult
 from spark_load.baselines.trend import trend
 from tools.rehearsal_pictures import picture
 
@@ -29,12 +29,12 @@ def draw() -> str:
             for (name, usual), factor in zip(_USUAL.items(), factors[1:], strict=True)
         }
         runs.append(
-            Result(
+            RunResult(
                 run=f"run-{number}",
                 profile_name="smoke",
                 profile_digest="",
                 kind={},
-                status=Status.VALID,
+                status=PropertyStatus.VALID,
                 seconds=seconds,
                 versions={},
             )

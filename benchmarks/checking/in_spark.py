@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from benchmarks.checking.histories import BUCKETED, EXPECTATION, PLAIN, WORKERS
 from benchmarks.processes import processor_seconds
 from sluice.clock import SystemClock
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import RunFacts, judge
 from spark_load.judge.parts import HistoryOnSpark
 from spark_load.run.driver import TASK_MODULES
@@ -45,7 +45,7 @@ def main() -> None:
 
 def _judge(spark: SparkSession, folder: Path) -> dict[str, object]:
     verdict = judge(
-        Engine(HistoryOnSpark(spark, folder)),
+        JudgeEngine(HistoryOnSpark(spark, folder)),
         RunFacts(expectation=EXPECTATION, target="endpoint", recorders=dict.fromkeys(WORKERS)),
     )
     return {

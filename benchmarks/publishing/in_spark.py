@@ -29,9 +29,9 @@ from spark_load.profiles.profile import Profile
 from spark_load.publish.job import publish, publish_share
 from spark_load.run.driver import TASK_MODULES
 from spark_load.runtime import spark_session
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.deployment import Deployment
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.deployment import LoadDeployment
+from spark_load.runtime.task_context import LoadRun
 
 _BODY_BYTES = 1_024
 _AROUND_BYTES = 99  # what stands around the payload
@@ -72,7 +72,7 @@ def _took(
         catch_up_ratio=100,
     )
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        run = Run(
+        run = LoadRun(
             id="20260101T000000-local-publish-0000",
             folder=Path(folder),
             deployment=_deployment(url),
@@ -82,7 +82,7 @@ def _took(
             transport=transport,
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-        run.coordinator(_clock).reach(Step.START, _clock.now_us() + (_STARTING_US if rate else 0))
+        run.coordinator(_clock).reach(RunStep.START, _clock.now_us() + (_STARTING_US if rate else 0))
         done = _publish(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {
@@ -93,7 +93,7 @@ def _took(
         }
 
 
-def _publish(spark: SparkSession | None, run: Run) -> int:
+def _publish(spark: SparkSession | None, run: LoadRun) -> int:
     if spark is not None:
         return sum(row["done"] for row in publish(spark, run, None).collect())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
@@ -112,8 +112,8 @@ def _read_journals(journals: Path) -> dict[str, Any]:
     }
 
 
-def _deployment(url: str) -> Deployment:
-    return Deployment(
+def _deployment(url: str) -> LoadDeployment:
+    return LoadDeployment(
         endpoint_url=url,
         region="us-east-1",
         topic_arn="arn:aws:sns:us-east-1:000000000000:t.fifo",

@@ -30,7 +30,7 @@ from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.telemetry.metrics import WorkerTally
 from sluice.messaging.worker.processing.deleter import threads_of
 
 REGION = "eu-central-1"
@@ -198,7 +198,7 @@ def engine_with_inbox(url: str) -> Iterator[Engine]:
 @contextmanager
 def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
     """Yield the count of threads that receive and delete, and do nothing else."""
-    tally, has_ended = Tally(), threading.Event()
+    tally, has_ended = WorkerTally(), threading.Event()
 
     def loop() -> None:
         rng = random.Random()

@@ -11,7 +11,7 @@ from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.telemetry.metrics import WorkerTally
 from sluice.messaging.worker.build import assemble_worker
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 
@@ -25,7 +25,7 @@ class Counts:
         tally: that it counts with.
     """
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: WorkerTally) -> None:
         self._tally = tally
         self._counts: Counter[str] = Counter()
 
@@ -51,7 +51,7 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> 
         hold_seconds_max=300,
         is_ordered=True,
     )
-    tally = Tally()
+    tally = WorkerTally()
     worker = assemble_worker(
         queue=queue,
         engine=engine,

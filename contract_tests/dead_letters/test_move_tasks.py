@@ -378,7 +378,7 @@ def test_a_task_handle_that_names_an_unknown_task_is_refused(resources: Resource
 
 
 @pytest.mark.promise("MOV-29")
-def test_what_is_no_task_handle_is_refused(resources: Resources) -> None:
+def test_an_invalid_task_handle_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     assert refusal(queue.sqs.cancel_message_move_task, TaskHandle="foobared") == invalid_parameter_value(

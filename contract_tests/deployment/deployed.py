@@ -27,7 +27,7 @@ _VOLATILE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class DeployedEnvironment:
     """An environment and clients of where it is deployed. Every method asks the service."""
 
     environment: Environment

@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from contract_tests.deployment import expressions
-from contract_tests.deployment.deployed import Deployment
-from contract_tests.resources import NotArrangedError, QueueUnderTest, Resources, Topic, bodies
+from contract_tests.deployment.deployed import DeployedEnvironment
+from contract_tests.resources import NotArrangedError, QueueUnderTest, Resources, TopicUnderTest, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReachedError, eventually
 from sluice.declaration import Encryption, ExistingTopic, Removal, naming
 from sluice.declaration import Topic as DeclaredTopic
 from sluice.declaration.alarms import Alarm, Hearer, alarms
-from sluice.declaration.watched import Expression, Metric
+from sluice.declaration.watched import Expression, WatchedMetric
 from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
-from sluice.simulator.model.policies import Decision, Request, decide
+from sluice.simulator.model.policies import PolicyDecision, PolicyRequest, decide
 
 pytestmark = pytest.mark.deployment
 
@@ -34,13 +34,13 @@ _SECURE = {"aws:securetransport": "true"}
 _STRANGER = "arn:aws:iam::999999999999:user/stranger"
 
 
-def _encryption(deployment: Deployment) -> dict[str, str]:
+def _encryption(deployment: DeployedEnvironment) -> dict[str, str]:
     if deployment.environment.encryption is Encryption.SQS_MANAGED:
         return {"SqsManagedSseEnabled": "true"}
     return {"KmsMasterKeyId": deployment.key_id("queues")}
 
 
-def _queue_facts(deployment: Deployment, name: str) -> dict[str, Any]:
+def _queue_facts(deployment: DeployedEnvironment, name: str) -> dict[str, Any]:
     """Return a queue's attributes, policies apart and documents read."""
     attributes: dict[str, Any] = deployment.queue_attributes(name)
     del attributes["Policy"]
@@ -64,7 +64,7 @@ _HIGH_THROUGHPUT = {
 
 
 def _queue(
-    deployment: Deployment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
+    deployment: DeployedEnvironment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
 ) -> dict[str, Any]:
     """Return what every queue of the environment has."""
     return (
@@ -82,7 +82,7 @@ def _queue(
 
 
 @pytest.mark.promise("STK-01")
-def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
+def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> None:
     environment = deployment.environment
     expected = {}
     for consumer in environment.consumers:
@@ -116,13 +116,13 @@ def test_every_queue_is_live_as_declared(deployment: Deployment) -> None:
 
 
 @pytest.mark.promise("STK-02")
-def test_every_topic_is_live_as_declared(deployment: Deployment) -> None:
+def test_every_topic_is_live_as_declared(deployment: DeployedEnvironment) -> None:
     seen = {arn: _topic_facts(deployment, arn) for arn in deployment.own_topics}
 
     assert seen == {arn: _topic(deployment, arn) for arn in deployment.own_topics}
 
 
-def _topic(deployment: Deployment, arn: str) -> dict[str, str]:
+def _topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
     environment = deployment.environment
     expected = {
         "TopicArn": arn,
@@ -140,7 +140,7 @@ def _topic(deployment: Deployment, arn: str) -> dict[str, str]:
     return expected
 
 
-def _topic_facts(deployment: Deployment, arn: str) -> dict[str, str]:
+def _topic_facts(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
     """Return a topic's attributes that somebody chose."""
     seen = deployment.topic_attributes(arn)
     volatile = ("Policy", "EffectiveDeliveryPolicy", "BeginningArchiveTime")
@@ -154,7 +154,7 @@ def _topic_facts(deployment: Deployment, arn: str) -> dict[str, str]:
 
 
 @pytest.mark.promise("STK-03")
-def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: Deployment) -> None:
+def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: DeployedEnvironment) -> None:
     """Of an existing topic, and of other accounts that may subscribe, the rest is not ours to judge."""
     environment = deployment.environment
     expected, seen = {}, {}
@@ -172,7 +172,7 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
     assert seen == expected
 
 
-def _subscriptions(deployment: Deployment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
+def _subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
     environment = deployment.environment
     expected = {}
     for consumer in environment.consumers_of(topic):
@@ -203,8 +203,8 @@ def _subscription(attributes: dict[str, str]) -> dict[str, Any]:
 def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: str, own: dict[str, str]) -> Any:
     """Return what the policy says of a service on our behalf (`own`) and on others', and of a stranger."""
 
-    def decision_for(principal: str, context: dict[str, str]) -> Decision:
-        return decide(policy, Request(principal=principal, action=action, resource=resource, context=context))
+    def decision_for(principal: str, context: dict[str, str]) -> PolicyDecision:
+        return decide(policy, PolicyRequest(principal=principal, action=action, resource=resource, context=context))
 
     foreign = {"aws:sourcearn": "arn:aws:sns:us-east-1:999999999999:theirs.fifo", "aws:sourceaccount": "999999999999"}
     plain = {"aws:securetransport": "false"}
@@ -219,18 +219,18 @@ def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: s
 
 
 _LET_IN = {
-    "on our behalf": Decision.ALLOW,
-    "on a stranger's behalf": Decision.NOT_STATED,
-    "on nobody's behalf": Decision.NOT_STATED,
-    "on our behalf without TLS": Decision.DENY,
-    "a stranger": Decision.NOT_STATED,
-    "a stranger without TLS": Decision.DENY,
+    "on our behalf": PolicyDecision.ALLOW,
+    "on a stranger's behalf": PolicyDecision.NOT_STATED,
+    "on nobody's behalf": PolicyDecision.NOT_STATED,
+    "on our behalf without TLS": PolicyDecision.DENY,
+    "a stranger": PolicyDecision.NOT_STATED,
+    "a stranger without TLS": PolicyDecision.DENY,
 }
-_NOBODY = _LET_IN | {"on our behalf": Decision.NOT_STATED}
+_NOBODY = _LET_IN | {"on our behalf": PolicyDecision.NOT_STATED}
 
 
 @pytest.mark.promise("STK-04")
-def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deployment) -> None:
+def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: DeployedEnvironment) -> None:
     environment = deployment.environment
     expected, seen = {}, {}
     for consumer in environment.consumers:
@@ -281,7 +281,7 @@ def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
     }
 
 
-def _input(metric: Metric) -> dict[str, Any]:
+def _input(metric: WatchedMetric) -> dict[str, Any]:
     """Return a metric, by the minute."""
     return {
         "Namespace": metric.namespace,
@@ -293,7 +293,7 @@ def _input(metric: Metric) -> dict[str, Any]:
 
 
 @pytest.mark.promise("STK-05")
-def test_every_alarm_is_live_as_declared(deployment: Deployment) -> None:
+def test_every_alarm_is_live_as_declared(deployment: DeployedEnvironment) -> None:
     """What wakes a service, takes a version back or begins a redrive is no word to operators: unit tests hold it."""
     declared = alarms(deployment.environment)
     expected = {alarm.name: _expected_alarm(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
@@ -335,7 +335,7 @@ def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.promise("STK-07")
-def test_every_deployed_expression_is_taken_and_answered(deployment: Deployment, target: Target) -> None:
+def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnvironment, target: Target) -> None:
     """Where nothing computes them, CloudWatch's service model reads the request in its place."""
     requests = expressions.of_alarms(deployment.alarms())
     parts = [part for part in naming.stack_parts(deployment.environment) if part not in ("network", "database")]
@@ -353,7 +353,7 @@ def test_every_deployed_expression_is_taken_and_answered(deployment: Deployment,
     assert {place: answer for place, answer in answers.items() if answer not in (None, "Complete")} == {}
 
 
-def _answer(deployment: Deployment, target: Target, queries: expressions.Queries) -> str | None:
+def _answer(deployment: DeployedEnvironment, target: Target, queries: expressions.Queries) -> str | None:
     """Return what CloudWatch says of the last ten minutes of some queries; None where it computes nothing."""
     if not target.computes_metrics:
         return None
@@ -367,7 +367,7 @@ def _answer(deployment: Deployment, target: Target, queries: expressions.Queries
 
 
 @pytest.fixture
-def operator_inbox(deployment: Deployment, resources: Resources, target: Target) -> Iterator[QueueUnderTest]:
+def operator_inbox(deployment: DeployedEnvironment, resources: Resources, target: Target) -> Iterator[QueueUnderTest]:
     """Yield a queue that hears what is said on the operator topic; afterwards it is subscribed no more."""
     queue = resources.standard_queue()
     yield queue
@@ -378,9 +378,9 @@ def operator_inbox(deployment: Deployment, resources: Resources, target: Target)
             honest.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def _listen(deployment: Deployment, queue: QueueUnderTest) -> None:
+def _listen(deployment: DeployedEnvironment, queue: QueueUnderTest) -> None:
     """Subscribe a queue to the operator topic, and wait until it hears what is said there."""
-    topic = Topic(deployment.sns, deployment.operator_topic_arn)
+    topic = TopicUnderTest(deployment.sns, deployment.operator_topic_arn)
     topic.subscribe(queue, raw=False)
     topic.publish("can you hear me?", group=None)
     heard = queue.await_message()
@@ -389,7 +389,7 @@ def _listen(deployment: Deployment, queue: QueueUnderTest) -> None:
 
 
 @pytest.fixture
-def poison(deployment: Deployment, target: Target) -> Iterator[str]:
+def poison(deployment: DeployedEnvironment, target: Target) -> Iterator[str]:
     """Yield a body no other message has; whatever became of it, it is gone afterwards.
 
     Its queue is received from, so the environment has to be one that may be destroyed, and the queue has to be idle.
@@ -406,7 +406,7 @@ def poison(deployment: Deployment, target: Target) -> Iterator[str]:
                 queue.delete(message)
 
 
-def _require_idle(deployment: Deployment) -> None:
+def _require_idle(deployment: DeployedEnvironment) -> None:
     environment = deployment.environment
     queue = deployment.queue(naming.queue_name(environment, environment.consumers[0]))
     names = [f"ApproximateNumberOfMessages{what}" for what in ("", "NotVisible", "Delayed")]
@@ -419,7 +419,7 @@ def _require_idle(deployment: Deployment) -> None:
         )
 
 
-def _await_quiet(deployment: Deployment, alarm: str) -> None:
+def _await_quiet(deployment: DeployedEnvironment, alarm: str) -> None:
     """Wait until the alarm does not ring; that it does says nothing of the promise."""
     try:
         eventually(
@@ -435,7 +435,7 @@ def _await_quiet(deployment: Deployment, alarm: str) -> None:
 @pytest.mark.promise("STK-06")
 @pytest.mark.timeout(_QUIET_SECONDS + _ALARM_SECONDS + 60)
 def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
-    deployment: Deployment, operator_inbox: QueueUnderTest, poison: str
+    deployment: DeployedEnvironment, operator_inbox: QueueUnderTest, poison: str
 ) -> None:
     environment = deployment.environment
     consumer = environment.consumers[0]

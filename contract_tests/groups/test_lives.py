@@ -13,7 +13,7 @@ from contract_tests.resources import (
     Message,
     QueueUnderTest,
     Resources,
-    Topic,
+    TopicUnderTest,
     arranging,
     bodies,
     entry,
@@ -49,7 +49,7 @@ def _send_in_a_batch(queue: QueueUnderTest, body: str) -> str:
     return str(answered["MessageId"])
 
 
-def _publish(topic: Topic, body: str) -> None:
+def _publish(topic: TopicUnderTest, body: str) -> None:
     """Publish a message in a batch, with attributes and by its content."""
     topic.publish_batch({"Message": body, "MessageDeduplicationId": None, "MessageAttributes": _ATTRIBUTES})
 

@@ -19,7 +19,7 @@ import click
 
 from contract_tests.promises import PROMISES, Promiser
 from contract_tests.proving import conformance_page
-from contract_tests.proving.results import Status, first_line
+from contract_tests.proving.results import PromiseStatus, first_line
 from emulator import engines, localstack, peers
 from emulator.processes import SupervisedProcess
 from sluice.clock import SystemClock
@@ -161,7 +161,7 @@ def matrix(
         if promise.id in tested or (every and promise.promiser is not Promiser.STACK):
             found = {}
             for name, (results, reason) in measured.items():
-                unknown = {"status": Status.UNKNOWN.value, "evidence": reason or "its test did not run"}
+                unknown = {"status": PromiseStatus.UNKNOWN.value, "evidence": reason or "its test did not run"}
                 result = results.get(promise.id, unknown)
                 found[name] = {"status": result["status"], "evidence": result["evidence"]}
             rows.append(conformance_page.describe(promise) | {"results": found})

@@ -43,7 +43,7 @@ _VARYING = (
 )
 
 
-class Status(StrEnum):
+class PromiseStatus(StrEnum):
     """What is known of a promise on a target."""
 
     DEVIATES = "deviates"
@@ -56,7 +56,7 @@ class Status(StrEnum):
 class ContractFailure:
     """An answer that proves nothing about a promise; a crash may be how a target is known to deviate."""
 
-    status: Status
+    status: PromiseStatus
     text: str
     is_crash: bool = False
 
@@ -81,21 +81,25 @@ def describe_failure(operation: str, response: Any, parsed: Mapping[str, Any]) -
     code, text = str(error.get("Code", "")), bytes(response.content).lstrip()
     sentence = f"{operation} was answered with HTTP {status}"
     if status == 501 or code in _LACKS:
-        return ContractFailure(Status.NOT_SUPPORTED, first_line(f"{sentence}, {code}: {error.get('Message', '')}"))
+        return ContractFailure(
+            PromiseStatus.NOT_SUPPORTED, first_line(f"{sentence}, {code}: {error.get('Message', '')}")
+        )
     if status == 500 and operation in _MOVE_TASKS and response.headers.get("server", "").startswith("Werkzeug"):
-        return ContractFailure(Status.NOT_SUPPORTED, f"{sentence}, which is how moto answers actions it lacks")
+        return ContractFailure(PromiseStatus.NOT_SUPPORTED, f"{sentence}, which is how moto answers actions it lacks")
     if is_throttled(str(status)) or is_throttled(code):
-        return ContractFailure(Status.UNKNOWN, first_line(f"{sentence}, {code}: throttled or unavailable"))
+        return ContractFailure(PromiseStatus.UNKNOWN, first_line(f"{sentence}, {code}: throttled or unavailable"))
     if text and not text.startswith((b"{", b"<?xml", f"<{operation}Response".encode(), b"<ErrorResponse")):
-        return ContractFailure(Status.UNKNOWN, first_line(f"{sentence} and no answer of the protocol: {text[:60]!r}"))
+        return ContractFailure(
+            PromiseStatus.UNKNOWN, first_line(f"{sentence} and no answer of the protocol: {text[:60]!r}")
+        )
     if status >= 500:
         return ContractFailure(
-            Status.UNKNOWN, first_line(f"{sentence}, {code}: {error.get('Message', '')}"), is_crash=True
+            PromiseStatus.UNKNOWN, first_line(f"{sentence}, {code}: {error.get('Message', '')}"), is_crash=True
         )
     return None
 
 
-class Watch:
+class ResultWatch:
     """Collects the failures of a test's calls, of all its clients."""
 
     def __init__(self) -> None:
@@ -119,12 +123,14 @@ class Watch:
 
     def _see_error(self, exception: Exception, event_name: str, **_: object) -> None:
         operation = event_name.rpartition(".")[2]
-        self.failures.append(ContractFailure(Status.UNKNOWN, first_line(f"{operation} got no answer: {exception}")))
+        self.failures.append(
+            ContractFailure(PromiseStatus.UNKNOWN, first_line(f"{operation} got no answer: {exception}"))
+        )
 
 
 def judge(
     error: BaseException | None, line: str, failures: list[ContractFailure], known: Deviation | None
-) -> tuple[Status, str]:
+) -> tuple[PromiseStatus, str]:
     """Return what a test says of its promise, and why.
 
     Args:
@@ -135,21 +141,23 @@ def judge(
     """
     if error is None:
         # Whoever expects a refusal also passes where the whole action is refused.
-        lacking = next((failure for failure in failures if failure.status is Status.NOT_SUPPORTED), None)
-        return (Status.HOLDS, line) if lacking is None else (Status.NOT_SUPPORTED, f"{line}: {lacking.text}")
+        lacking = next((failure for failure in failures if failure.status is PromiseStatus.NOT_SUPPORTED), None)
+        return (
+            (PromiseStatus.HOLDS, line) if lacking is None else (PromiseStatus.NOT_SUPPORTED, f"{line}: {lacking.text}")
+        )
     is_expectation = isinstance(error, AssertionError) or (
         isinstance(error, pytest.fail.Exception) and not str(error).startswith("Timeout")
     )
     if is_expectation and known is not None and all(failure.is_crash for failure in failures):
-        return Status.DEVIATES, str(known)
-    for status in (Status.UNKNOWN, Status.NOT_SUPPORTED):
+        return PromiseStatus.DEVIATES, str(known)
+    for status in (PromiseStatus.UNKNOWN, PromiseStatus.NOT_SUPPORTED):
         for met in failures:
             if met.status is status:
                 return status, f"{line}: {met.text}"
     reason = first_line(str(error)) or type(error).__name__
     if is_expectation:
-        return Status.DEVIATES, f"{line}: {reason}"
-    return Status.UNKNOWN, f"{line}: {type(error).__name__}: {reason}"
+        return PromiseStatus.DEVIATES, f"{line}: {reason}"
+    return PromiseStatus.UNKNOWN, f"{line}: {type(error).__name__}: {reason}"
 
 
 def failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
@@ -160,7 +168,7 @@ def failing_line(item: pytest.Item, call: pytest.CallInfo[None]) -> str:
     return f"{item.path.name}:{own[-1].lineno + 1}" if own else "-"
 
 
-def read_baseline(path: Path) -> dict[str, Status]:
+def read_baseline(path: Path) -> dict[str, PromiseStatus]:
     """Return promise to its status in a file of `--results`.
 
     Raises:
@@ -168,7 +176,7 @@ def read_baseline(path: Path) -> dict[str, Status]:
     """
     try:
         promises = json.loads(path.read_text(encoding="utf-8"))["promises"]
-        return {str(promise): Status(result["status"]) for promise, result in promises.items()}
+        return {str(promise): PromiseStatus(result["status"]) for promise, result in promises.items()}
     except OSError as error:
         raise ConfigError(f"cannot read {path} ({error.strerror}); write it with --results {path}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -185,8 +193,10 @@ class Plugin:
         baseline: promise to the status it is to have, where it does not have to hold; None compares nothing.
     """
 
-    def __init__(self, path: Path | None, *, name: str, url: str, baseline: Mapping[str, Status] | None = None) -> None:
-        self.watch = Watch()
+    def __init__(
+        self, path: Path | None, *, name: str, url: str, baseline: Mapping[str, PromiseStatus] | None = None
+    ) -> None:
+        self.watch = ResultWatch()
         self._path, self._name, self._baseline = path, name, baseline
         self._url = url
         self._results: dict[str, dict[str, str | float]] = {}
@@ -219,7 +229,7 @@ class Plugin:
             if report.failed:
                 report.longrepr = f"{promise} {status}: {evidence}"
             if self._baseline is not None:
-                _compare(report, promise, status, self._baseline.get(promise, Status.HOLDS))
+                _compare(report, promise, status, self._baseline.get(promise, PromiseStatus.HOLDS))
         elif report.failed:
             assert call.excinfo is not None
             report.longrepr = f"{promise}: the clean-up failed: {first_line(str(call.excinfo.value))}"
@@ -248,7 +258,7 @@ class Plugin:
             session.config.workeroutput["promises"] = sorted(here)
             return
         unseen = {
-            "status": Status.UNKNOWN,
+            "status": PromiseStatus.UNKNOWN,
             "seconds": 0.0,
             "evidence": "the run ended before the test of this promise did",
         }
@@ -271,17 +281,17 @@ class Plugin:
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Print how many promises have which status."""
         count = Counter(result["status"] for result in self._results.values())
-        totals = ", ".join(f"{count[status]} {status}" for status in reversed(Status))
+        totals = ", ".join(f"{count[status]} {status}" for status in reversed(PromiseStatus))
         written = "" if self._path is None else f"; written to {self._path}"
         terminalreporter.write_line(f"results: {totals}{written}")
 
 
-def _compare(report: pytest.TestReport, promise: str, status: Status, expected: Status) -> None:
+def _compare(report: pytest.TestReport, promise: str, status: PromiseStatus, expected: PromiseStatus) -> None:
     """Let a test fail if its promise has another status than in the baseline, and only then."""
     if status is not expected:
         text = report.longrepr if report.failed else f"{promise} {status}"
         report.outcome, report.longrepr = "failed", f"{text}; expected was: {expected}"
-    elif status is Status.HOLDS:
+    elif status is PromiseStatus.HOLDS:
         report.outcome, report.longrepr = "passed", None
     elif not report.passed:
         report.outcome, report.wasxfail = "skipped", f"as expected: {status}"

@@ -34,7 +34,7 @@ _SECONDS_PER_TEST = 60  # two tests in five change attributes; the rest takes se
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Estimate:
+class SuiteEstimate:
     """What a run on AWS takes at most.
 
     Args:
@@ -55,7 +55,7 @@ class Estimate:
         )
 
 
-def require_region(session: "boto3.Session", estimate: Estimate, *, is_agreed: bool) -> str:
+def require_region(session: "boto3.Session", estimate: SuiteEstimate, *, is_agreed: bool) -> str:
     """Return the region the run will use.
 
     Raises:

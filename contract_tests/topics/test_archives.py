@@ -7,17 +7,17 @@ import json
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, refusal, require_accepted
+from contract_tests.resources import QueueUnderTest, Resources, TopicUnderTest, bodies, refusal, require_accepted
 
 _FROM_THE_BEGINNING = json.dumps({"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z"})
 
 
-def _subscribe(topic: Topic, queue: QueueUnderTest, *, raw: bool = True) -> None:
+def _subscribe(topic: TopicUnderTest, queue: QueueUnderTest, *, raw: bool = True) -> None:
     """Subscribe a queue that asks for the whole archive."""
     require_accepted(topic.subscribe, queue, raw=raw, ReplayPolicy=_FROM_THE_BEGINNING)
 
 
-def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> Topic:
+def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> TopicUnderTest:
     return resources.fifo_topic(*queues, ArchivePolicy='{"MessageRetentionPeriod": "1"}')
 
 

@@ -12,7 +12,7 @@ from contract_tests.resources import (
     QueueUnderTest,
     Refusal,
     Resources,
-    Topic,
+    TopicUnderTest,
     bodies,
     drain_each,
     invalid_parameter,
@@ -29,7 +29,7 @@ def _number(name: str, value: str) -> dict[str, dict[str, str]]:
     return {name: {"DataType": "Number", "StringValue": value}}
 
 
-def _subscribe_refused(topic: Topic, queue: QueueUnderTest, policy: object) -> Refusal:
+def _subscribe_refused(topic: TopicUnderTest, queue: QueueUnderTest, policy: object) -> Refusal:
     """Subscribe with a filter policy that must be refused; return code, status and the first line of the text."""
     code, status, message = refusal(topic.subscribe, queue, FilterPolicy=json.dumps(policy))
     return code, status, message.partition("\n")[0]

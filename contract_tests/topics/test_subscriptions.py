@@ -8,7 +8,7 @@ import pytest
 from contract_tests.resources import (
     QueueUnderTest,
     Resources,
-    Topic,
+    TopicUnderTest,
     bodies,
     invalid_parameter,
     refusal,
@@ -19,12 +19,12 @@ from sluice.clock import eventually
 _GONE_SECONDS = 5
 
 
-def _subscribe(topic: Topic, protocol: str, endpoint: str, **attributes: str) -> str:
+def _subscribe(topic: TopicUnderTest, protocol: str, endpoint: str, **attributes: str) -> str:
     answer = topic.sns.subscribe(TopicArn=topic.arn, Protocol=protocol, Endpoint=endpoint, Attributes=attributes)
     return str(answer.get("SubscriptionArn"))
 
 
-def _undelivered_queue(resources: Resources, topic: Topic) -> tuple[QueueUnderTest, str]:
+def _undelivered_queue(resources: Resources, topic: TopicUnderTest) -> tuple[QueueUnderTest, str]:
     """Make a FIFO queue for what a subscription cannot deliver; return it and the redrive policy that names it."""
     undelivered = resources.fifo_queue(hint="undelivered")
     topic.allow(undelivered)
@@ -59,7 +59,7 @@ def test_nothing_but_a_queue_can_be_subscribed_to_a_fifo_topic(resources: Resour
 
 
 @pytest.mark.promise("SNS-08")
-def test_what_a_fifo_subscription_cannot_deliver_goes_to_a_fifo_queue(resources: Resources) -> None:
+def test_undeliverable_messages_of_a_fifo_subscription_go_to_a_fifo_queue(resources: Resources) -> None:
     topic, standard = resources.fifo_topic(), resources.standard_queue()
     subscription = topic.subscribe(resources.fifo_queue())
     policy = json.dumps({"deadLetterTargetArn": standard.arn})
@@ -216,7 +216,7 @@ def test_a_deleted_topic_takes_its_subscriptions_along(resources: Resources) -> 
 
 
 @pytest.mark.promise("SNS-31")
-def test_what_cannot_be_delivered_goes_to_the_dlq_of_the_subscription(resources: Resources) -> None:
+def test_undeliverable_messages_go_to_the_dlq_of_the_subscription(resources: Resources) -> None:
     topic, gone = resources.fifo_topic(), resources.fifo_queue()
     undelivered, redrive = _undelivered_queue(resources, topic)
     topic.subscribe(gone, raw=True, RedrivePolicy=redrive)
@@ -357,7 +357,7 @@ def test_nobody_subscribes_to_a_topic_that_is_none(resources: Resources) -> None
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     no_topics = ("randomstring", "arn:aws:sns:us-east-1:random", topic.arn.removesuffix(".fifo") + "-absent.fifo")
 
-    refused = [refusal(_subscribe, Topic(topic.sns, arn), "sqs", queue.arn) for arn in no_topics]
+    refused = [refusal(_subscribe, TopicUnderTest(topic.sns, arn), "sqs", queue.arn) for arn in no_topics]
 
     assert refused == [
         invalid_parameter("TopicArn Reason: An ARN must have at least 6 elements, not 1"),

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import Resources, Topic, bodies, invalid_parameter, refusal, require_accepted
+from contract_tests.resources import Resources, TopicUnderTest, bodies, invalid_parameter, refusal, require_accepted
 from sluice.clock import eventually
 
 
@@ -89,7 +89,7 @@ def test_making_a_topic_again_with_other_attributes_is_refused(resources: Resour
 
 
 @pytest.mark.promise("SNS-106")
-def test_what_is_changed_of_a_topic_has_an_effect(resources: Resources) -> None:
+def test_a_change_of_a_topic_attribute_has_an_effect(resources: Resources) -> None:
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -204,12 +204,12 @@ def test_a_topic_with_an_archive_cannot_be_deleted(resources: Resources) -> None
     assert topic.attributes()["ArchivePolicy"] != "{}"
 
 
-def _statements(topic: Topic) -> list[dict[str, Any]]:
+def _statements(topic: TopicUnderTest) -> list[dict[str, Any]]:
     """Return the statements of the policy of a topic."""
     return list(json.loads(topic.attributes().get("Policy", '{"Statement": []}'))["Statement"])
 
 
-def _permit(topic: Topic, label: str, *actions: str) -> None:
+def _permit(topic: TopicUnderTest, label: str, *actions: str) -> None:
     """Allow the topic's own account some actions."""
     account = topic.arn.split(":")[4]
     topic.sns.add_permission(TopicArn=topic.arn, Label=label, AWSAccountId=[account], ActionName=list(actions))
@@ -235,7 +235,7 @@ def test_permissions_of_a_topic_come_and_go(resources: Resources) -> None:
 @pytest.mark.promise("SNS-147")
 def test_a_permission_of_a_topic_is_checked(resources: Resources) -> None:
     topic = resources.fifo_topic()
-    absent = Topic(topic.sns, topic.arn.removesuffix(".fifo") + "-absent.fifo")
+    absent = TopicUnderTest(topic.sns, topic.arn.removesuffix(".fifo") + "-absent.fifo")
     _permit(topic, "one", "Publish")
 
     refused = [

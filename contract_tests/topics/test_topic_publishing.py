@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract_tests.resources import Refusal, Resources, Topic, bodies, invalid_parameter, refusal
+from contract_tests.resources import Refusal, Resources, TopicUnderTest, bodies, invalid_parameter, refusal
 
 _KIB = 1024
 
@@ -211,7 +211,7 @@ def test_the_name_of_a_message_attribute_is_checked(resources: Resources) -> Non
 @pytest.mark.promise("SNS-56")
 def test_a_batch_to_a_topic_that_does_not_exist_is_refused(resources: Resources) -> None:
     topic = resources.fifo_topic()
-    absent = Topic(topic.sns, topic.arn.removesuffix(".fifo") + "-absent.fifo")
+    absent = TopicUnderTest(topic.sns, topic.arn.removesuffix(".fifo") + "-absent.fifo")
 
     assert refusal(absent.publish_batch, {"Message": "m1"}) == ("NotFound", 404, "Topic does not exist")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract_tests.resources import QueueUnderTest, Resources, Topic, bodies, require_accepted
+from contract_tests.resources import QueueUnderTest, Resources, TopicUnderTest, bodies, require_accepted
 
 _WANTED: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "order"}}
 _UNWANTED: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "refund"}}
@@ -14,7 +14,7 @@ _POLICY = '{"kind": ["order"]}'
 _BY_CONTENT = {"ContentBasedDeduplication": "true", "FifoThroughputScope": "MessageGroup"}
 
 
-def _publish(topic: Topic, body: str, **more: Any) -> dict[str, Any]:
+def _publish(topic: TopicUnderTest, body: str, **more: Any) -> dict[str, Any]:
     """Publish by content in a batch, with subject and attributes, and with a body for queues of its own."""
     by_protocol = json.dumps({"default": "for all", "sqs": body})
     message: dict[str, Any] = {"Message": by_protocol, "MessageStructure": "json", "Subject": "a subject"}
@@ -23,7 +23,7 @@ def _publish(topic: Topic, body: str, **more: Any) -> dict[str, Any]:
     return dict(answered)
 
 
-def _subscribe_each_way(resources: Resources, topic: Topic) -> dict[str, QueueUnderTest]:
+def _subscribe_each_way(resources: Resources, topic: TopicUnderTest) -> dict[str, QueueUnderTest]:
     """Return a queue for each way to be subscribed; the one for what is not delivered is a DLQ."""
     undelivered, gone = resources.fifo_queue(hint="undelivered"), resources.fifo_queue()
     topic.allow(undelivered)

@@ -24,7 +24,7 @@ from sluice import sdk
 from sluice.aws.codec import Unusual
 from sluice.aws.connections import Connections
 from sluice.aws.http import Address, NoConnectionError, to_botocore
-from sluice.aws.operation import Operation, read_keys
+from sluice.aws.operation import AwsOperation, read_keys
 from sluice.clock import wall_us
 from sluice.errors import ConfigError, EndpointError
 
@@ -137,7 +137,9 @@ class _LightClient:
         self._connections = Connections(address, idle_max=meta.config.max_pool_connections)
         keys = read_keys(session.get_credentials())
         self._operations = {
-            name: Operation(name, meta=meta, exceptions=client.exceptions, address=address, keys=keys, now_us=wall_us)
+            name: AwsOperation(
+                name, meta=meta, exceptions=client.exceptions, address=address, keys=keys, now_us=wall_us
+            )
             for name in operations
         }
 

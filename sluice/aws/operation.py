@@ -9,22 +9,22 @@ from botocore.parsers import ResponseParserError, create_parser
 
 from sluice.aws import codec
 from sluice.aws.http import OK, Address, Response
-from sluice.aws.signing import Keys, Signer
+from sluice.aws.signing import Signer, SigningKeys
 
 _REFUSED = 300
 
 
-def read_keys(credentials: Any) -> Callable[[], Keys]:
+def read_keys(credentials: Any) -> Callable[[], SigningKeys]:
     """Return what reads botocore's credentials as they are now: those of a role are renewed meanwhile."""
 
-    def keys() -> Keys:
+    def keys() -> SigningKeys:
         frozen = credentials.get_frozen_credentials()
-        return Keys(frozen.access_key, frozen.secret_key, frozen.token)
+        return SigningKeys(frozen.access_key, frozen.secret_key, frozen.token)
 
     return keys
 
 
-class Operation:
+class AwsOperation:
     """A call that is compiled once. Used by any number of threads.
 
     Args:
@@ -46,7 +46,7 @@ class Operation:
         meta: Any,
         exceptions: Any,
         address: Address,
-        keys: Callable[[], Keys],
+        keys: Callable[[], SigningKeys],
         now_us: Callable[[], int],
     ) -> None:
         self._model, self._exceptions = meta.service_model.operation_model(name), exceptions

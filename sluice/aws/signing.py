@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote
 
 
-class Keys(NamedTuple):
+class SigningKeys(NamedTuple):
     """Credentials as they are now; a token only with temporary ones: an empty one is none."""
 
     access_key: str
@@ -24,7 +24,7 @@ class _SigningContext(NamedTuple):
     """What is the same for all requests of a second with the same keys."""
 
     second: int
-    keys: Keys
+    keys: SigningKeys
     key: bytes
     request_start: str
     to_sign_start: str
@@ -51,7 +51,7 @@ class Signer:
         path: str,
         headers: tuple[tuple[str, str], ...],
         unsigned_headers: tuple[tuple[str, str], ...] = (),
-        keys: Callable[[], Keys],
+        keys: Callable[[], SigningKeys],
         now_us: Callable[[], int],
     ) -> None:
         self._service, self._region, self._path = service, region, path
@@ -71,7 +71,7 @@ class Signer:
         head = f"{prepared.head_start}{signature}\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode("latin-1") + body
 
-    def _prepare(self, second: int, keys: Keys) -> _SigningContext:
+    def _prepare(self, second: int, keys: SigningKeys) -> _SigningContext:
         stamp = f"{datetime.fromtimestamp(second, tz=UTC):%Y%m%dT%H%M%SZ}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         token = (("x-amz-security-token", keys.token),) if keys.token else ()

@@ -8,7 +8,7 @@ from sluice.clock import SystemClock, clock_id
 from sluice.errors import MessagingError
 from sluice.messaging import alive as signs
 from sluice.terminal import output
-from sluice.terminal.values import DAY_SECONDS, Number
+from sluice.terminal.values import DAY_SECONDS, NumberType
 
 
 @click.command()
@@ -16,7 +16,7 @@ from sluice.terminal.values import DAY_SECONDS, Number
 @click.option(
     "--within",
     "within_seconds",
-    type=Number("seconds", 0.001, DAY_SECONDS),
+    type=NumberType("seconds", 0.001, DAY_SECONDS),
     metavar="SECONDS",
     help="Maximum age of the last sign of life.  [default: as the process itself declared]",
 )

@@ -12,7 +12,7 @@ from sluice.cost.prices import PRICE_DATE, PRICE_REGION
 from sluice.declaration import Environment, load_declaration, naming, policies
 from sluice.errors import ConfigError
 from sluice.terminal import output
-from sluice.terminal.groups import Group, Lazy
+from sluice.terminal.groups import CommandGroup, Lazy
 from sluice.terminal.options import declaration_option
 from sluice.terminal.values import COUNT, SIZE
 
@@ -22,7 +22,7 @@ _LAZY = {
 }
 
 
-@click.group(cls=Group, lazy=_LAZY, default="show")
+@click.group(cls=CommandGroup, lazy=_LAZY, default="show")
 def env() -> None:
     """List the declared environments, show the names of one, or what it costs.
 

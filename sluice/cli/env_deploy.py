@@ -41,9 +41,9 @@ def deploy(
     """
     from sluice.deployment.assembly import read_assembly
     from sluice.deployment.confirmation import caller, require_confirmation
-    from sluice.deployment.deploy import Deployment, compare, require_allowed
-    from sluice.deployment.deploy import deploy as deploy_environment
-    from sluice.deployment.deployed import Account
+    from sluice.deployment.deploy import StackDeployment, compare, require_allowed
+    from sluice.deployment.deploy import deploy_stacks as deploy_environment
+    from sluice.deployment.deployed import DeployedAccount
 
     found = load_declaration(declaration)
     environment = found.environment(name)
@@ -53,13 +53,15 @@ def deploy(
             require_confirmation("deploy", environment)
             deploy_environment(environment, found.path, allowed=allowed)
             return
-    deployment = Deployment(environment=environment, declaration=found.path)
+    deployment = StackDeployment(environment=environment, declaration=found.path)
     with tempfile.TemporaryDirectory() as folder:
         stacks = deployment.synthesize(Path(folder))
         if against is not None:
             findings = compare(read_assembly(against, naming.stage_name(environment)), stacks)
         else:
-            findings = deployment.check(stacks, Account(account=str(environment.account), region=environment.region))
+            findings = deployment.check(
+                stacks, DeployedAccount(account=str(environment.account), region=environment.region)
+            )
     require_allowed(findings, allowed)
     count = f"{len(findings)} resources would lose what they hold, as allowed" if findings else "nothing would be lost"
     output.line(f"{name}: {count}")

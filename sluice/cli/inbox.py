@@ -8,7 +8,7 @@ import click
 from sluice.cli.acts import act, actor, instant_text
 from sluice.cli.options import audit_options, consumer_options, json_option, limit_option
 from sluice.terminal import output
-from sluice.terminal.groups import Group
+from sluice.terminal.groups import CommandGroup
 from sluice.terminal.values import SEQ
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def inbox() -> None:
     """Look after a consumer's inbox: its tables, its groups, and how many messages wait in it.
 

@@ -20,7 +20,7 @@ from sluice.errors import ConfigError, EndpointError, InterruptedWorkError, Mess
 from sluice.extras import missing
 from sluice.terminal import output, streams
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
-from sluice.terminal.groups import Group, Lazy
+from sluice.terminal.groups import CommandGroup, Lazy
 from sluice.terminal.printable import printable
 
 _NO_TEXT = re.compile("[\udc80-\udcff]")  # https://docs.python.org/3/library/codecs.html#error-handlers
@@ -52,7 +52,7 @@ COMMANDS = {
 }
 
 
-@click.group(cls=Group, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="sluice-fifo", prog_name="sluice")
 def cli() -> None:
     """Ordered fan-out messaging on AWS: run it, look after it, prove it, load-test it.

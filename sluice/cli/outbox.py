@@ -8,7 +8,7 @@ import click
 from sluice.cli.acts import act, actor, instant_text, print_acts
 from sluice.cli.options import audit_options, database_options, json_option, limit_option
 from sluice.terminal import output
-from sluice.terminal.groups import Group
+from sluice.terminal.groups import CommandGroup
 from sluice.terminal.values import SEQ
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ _STATUSES = ["pending", "sent", "quarantined"]
 _COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error")
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def outbox() -> None:
     """Look at an outbox and act on its messages. Every act needs a reason; the audit keeps it.
 

@@ -5,16 +5,16 @@ from typing import Any
 import click
 
 from sluice.cli.options import dsn_option, log_level_option
-from sluice.terminal.groups import Group
+from sluice.terminal.groups import CommandGroup
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import DAY_SECONDS, Number, Whole
+from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
 _KINDS = ["postgresql", "sqlite"]
 _PARTS = ["inbox", "outbox"]
 _part_argument = click.argument("part", type=click.Choice(_PARTS), metavar="[inbox|outbox]", required=False)
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def schema() -> None:
     """Create the tables of outbox and inbox, bring them to this version, or print their SQL for your migrations.
 
@@ -27,7 +27,7 @@ def schema() -> None:
 @click.option(
     "--wait",
     "wait_seconds",
-    type=Number("seconds", 0, DAY_SECONDS),
+    type=NumberType("seconds", 0, DAY_SECONDS),
     default=0,
     show_default=True,
     metavar="SECONDS",

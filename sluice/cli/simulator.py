@@ -8,12 +8,12 @@ from typing import NoReturn
 import click
 
 from sluice.terminal import output
-from sluice.terminal.groups import Group
+from sluice.terminal.groups import CommandGroup
 from sluice.terminal.programs import require_program, run_program
 from sluice.terminal.values import Whole
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def simulator() -> None:
     """Run the model of SQS FIFO and SNS FIFO that tests use, as a server.
 

@@ -7,7 +7,7 @@ import click
 from sluice.cli.options import endpoint_option, environment_option, json_option
 from sluice.errors import ConfigError
 from sluice.terminal import output
-from sluice.terminal.groups import Group
+from sluice.terminal.groups import CommandGroup
 
 if TYPE_CHECKING:
     from sluice.declaration import Environment
@@ -17,7 +17,7 @@ _PLACEHOLDER = "test"
 _ACCOUNT_CHARACTERS = 12
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def topology() -> None:
     """Make an environment's topics and queues on an emulator, without CloudFormation and the cdk command."""
 

@@ -30,7 +30,7 @@ from sluice.declaration.validation import did_you_mean, nearest, value_text
 from sluice.errors import ConfigError
 
 
-class Keys(Construct):
+class EncryptionKeys(Construct):
     """The two KMS keys of an environment that holds its own: one for the topics, one for the queues; new or existing.
 
     Two, because the queues' key lets SNS in on behalf of the topic, and the topic names its key: one key would close a
@@ -182,7 +182,7 @@ class Fanout(Construct):
         self.environment = environment
         require_place(self, environment)
         is_cmk = environment.encryption is Encryption.CMK
-        self.keys = Keys(self, "Keys", environment=environment) if is_cmk else None
+        self.keys = EncryptionKeys(self, "Keys", environment=environment) if is_cmk else None
         self.topics = {topic.name: self._topic(environment, topic) for topic in environment.topics}
         self.consumers = {
             consumer.name: ConsumerQueue(
@@ -380,7 +380,7 @@ def _grant(
     )
 
 
-def topic_key_arn(topic: Topic | ExistingTopic, keys: Keys | None) -> str | None:
+def topic_key_arn(topic: Topic | ExistingTopic, keys: EncryptionKeys | None) -> str | None:
     """Return the key a topic is encrypted with, if any: the environment's own, or its owner's."""
     if isinstance(topic, ExistingTopic):
         return topic.key_arn

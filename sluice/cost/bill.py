@@ -58,7 +58,7 @@ class MonthlyMessages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Service:
+class ServiceCost:
     """Tasks of one consumer, at an even rate.
 
     Args:
@@ -84,7 +84,7 @@ class Bill:
 
     lines: Mapping[str, float]
     instead: Mapping[str, float]
-    services: tuple[Service, ...]
+    services: tuple[ServiceCost, ...]
     vcpus_max: float
 
     @property
@@ -129,7 +129,7 @@ def _vcpus_max(environment: Environment) -> float:
     return (workers + _relays(environment) * RELAY_TASKS * _SMALL_CPU) / 1_024
 
 
-def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Service, ...]) -> dict[str, float]:
+def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[ServiceCost, ...]) -> dict[str, float]:
     topics = _own_topics(environment)
     delivered = volume.messages * sum(len(environment.consumers_of(topic)) for topic in topics)
     own_queues = [
@@ -176,11 +176,11 @@ def _own_topics(environment: Environment) -> list[Topic]:
     return [topic for topic in environment.topics if isinstance(topic, Topic)]
 
 
-def _service(consumer: Consumer, volume: MonthlyMessages) -> Service:
+def _service(consumer: Consumer, volume: MonthlyMessages) -> ServiceCost:
     busy_lanes = volume.messages / _MONTH_SECONDS * consumer.processing_seconds
     needed = ceil(busy_lanes / consumer.lanes)
     tasks = min(consumer.max_tasks, max(consumer.min_tasks, needed))
-    return Service(consumer=consumer.name, tasks=tasks, tasks_needed=needed)
+    return ServiceCost(consumer=consumer.name, tasks=tasks, tasks_needed=needed)
 
 
 def _relays(environment: Environment) -> int:
@@ -188,7 +188,7 @@ def _relays(environment: Environment) -> int:
     return len(environment.published_topics) if environment.has_relay else 0
 
 
-def _database(environment: Environment, services: tuple[Service, ...]) -> float:
+def _database(environment: Environment, services: tuple[ServiceCost, ...]) -> float:
     """Return the cost of a new database that is never busy; one that may pause does while nothing is connected."""
     database = environment.database
     if not isinstance(database, NewDatabase):
@@ -200,7 +200,7 @@ def _database(environment: Environment, services: tuple[Service, ...]) -> float:
 
 
 def _fargate(
-    environment: Environment, services: tuple[Service, ...], architecture: Architecture, *, spot: bool
+    environment: Environment, services: tuple[ServiceCost, ...], architecture: Architecture, *, spot: bool
 ) -> float:
     """Return the cost of all tasks; a run of automatic redrive is never on spot."""
     sizes = [

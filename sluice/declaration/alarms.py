@@ -39,7 +39,7 @@ class Comparison(Enum):
     LESS_THAN_THRESHOLD = "LessThanThreshold"
 
 
-class Missing(Enum):
+class MissingData(Enum):
     """What a minute without data is to an alarm, as CloudWatch says it."""
 
     NOT_BREACHING = "notBreaching"
@@ -75,14 +75,14 @@ class Alarm:
     environment: Environment
     subject: str
     condition: str
-    watches: watched.Metric | watched.Expression
+    watches: watched.WatchedMetric | watched.Expression
     threshold: float = 1
     bound: str | None = None
     comparison: Comparison = Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
     minutes: int = 1
     of_minutes: int | None = None
     duration: str | None = None
-    missing: Missing
+    missing: MissingData
     description: str
     hearer: Hearer = Hearer.OPERATORS
 
@@ -97,7 +97,7 @@ class Alarm:
         return self.minutes if self.of_minutes is None else self.of_minutes
 
     @property
-    def metrics(self) -> tuple[watched.Metric, ...]:
+    def metrics(self) -> tuple[watched.WatchedMetric, ...]:
         """Return the metrics it reads, each of which is paid for."""
         return tuple(self.watches.metrics.values()) if isinstance(self.watches, watched.Expression) else (self.watches,)
 
@@ -130,7 +130,7 @@ def _of_database(environment: Environment) -> Iterator[Alarm]:
         subject="database",
         comparison=Comparison.GREATER_THAN_THRESHOLD,
         minutes=_DATABASE_MINUTES,
-        missing=Missing.NOT_BREACHING,  # it pauses, or is being made
+        missing=MissingData.NOT_BREACHING,  # it pauses, or is being made
     )
     yield alarm(
         condition="full",
@@ -174,7 +174,7 @@ def _of_topic(environment: Environment, topic: Topic) -> Iterator[Alarm]:
         Alarm,
         environment=environment,
         subject=naming.of_topic(environment, "topic", topic),
-        missing=Missing.NOT_BREACHING,
+        missing=MissingData.NOT_BREACHING,
     )
     yield alarm(
         condition="failed",
@@ -201,7 +201,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
         comparison=Comparison.GREATER_THAN_THRESHOLD,
         minutes=3,  # a relay that dies is replaced sooner
         of_minutes=5,
-        missing=Missing.BREACHING,
+        missing=MissingData.BREACHING,
         description=f"A committed message has waited longer than {environment.outbox_lag_seconds} s to be"
         " published, or no relay leads. See the relay's log: SNS refuses, the database does not answer, no task"
         " starts, or a message is quarantined.",
@@ -209,7 +209,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
     yield alarm(
         condition="quarantined",
         watches=watched.outbox_metric(environment, topic, metrics.OUTBOX_QUARANTINED),
-        missing=Missing.NOT_BREACHING,  # without a relay `lagging` rings
+        missing=MissingData.NOT_BREACHING,  # without a relay `lagging` rings
         description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
         " outbox ls`, mend what refuses it, then unquarantine or skip it.",
     )
@@ -219,14 +219,14 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
         threshold=RELAY_TASKS,
         comparison=Comparison.LESS_THAN_THRESHOLD,
         minutes=_ALONE_MINUTES,
-        missing=Missing.BREACHING,  # with no task there is no number
+        missing=MissingData.BREACHING,  # with no task there is no number
         description=f"Fewer than {RELAY_TASKS} relays have run for {_ALONE_MINUTES} minutes, so nobody takes over"
         " when the last one fails. See the events of its ECS service, and its log.",
     )
 
 
 def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     yield alarm(
         condition="dead-letters",
         watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
@@ -241,7 +241,7 @@ def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
 
 
 def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     age = watched.inputs(environment, consumer)[backlog.AGE]
     yield alarm(
         condition="late",
@@ -285,7 +285,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
 
 
 def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=Missing.IGNORE)
+    alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     if consumer.parks:
         minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 * (consumer.gaps is Gaps.WAIT)
         yield alarm(
@@ -325,7 +325,7 @@ def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Ala
         Alarm,
         environment=environment,
         subject=consumer.name,
-        missing=Missing.NOT_BREACHING,  # an idle queue reports nothing
+        missing=MissingData.NOT_BREACHING,  # an idle queue reports nothing
         hearer=Hearer.DEPLOYMENT,
     )
     dead_letters = watched.queue_content(naming.dead_letter_queue_name(environment, consumer))
@@ -368,7 +368,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
             bound="`min_tasks`",
             comparison=Comparison.LESS_THAN_THRESHOLD,
             minutes=_ALONE_MINUTES,
-            missing=Missing.BREACHING,  # with no task there is no number
+            missing=MissingData.BREACHING,  # with no task there is no number
             description=f"Fewer than {consumer.min_tasks} tasks have run for {_ALONE_MINUTES} minutes. See the events"
             " of its ECS service, and the log of apply_schema: tasks do not start, or end at once.",
         )
@@ -378,7 +378,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
             watches=watched.consumer_expression(
                 backlog.work_without_workers(), environment, consumer, label="work without workers"
             ),
-            missing=Missing.NOT_BREACHING,  # an idle queue reports nothing
+            missing=MissingData.NOT_BREACHING,  # an idle queue reports nothing
             description="Messages wait and no task polls: starts one. No operator is needed.",
             hearer=Hearer.SCALING,
         )
@@ -389,7 +389,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
             watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
             minutes=redrive.quiet_minutes,
             duration="all of `quiet_seconds`",
-            missing=Missing.IGNORE,
+            missing=MissingData.IGNORE,
             description=f"Messages have been dead for {redrive.quiet_minutes} minutes: a task brings back what it may.",
             hearer=Hearer.REDRIVE,
         )

@@ -15,7 +15,7 @@ from sluice.declaration.metric_math import Term, metric_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class WatchedMetric:
     """A metric, and how a minute's values of it become one."""
 
     namespace: str
@@ -29,16 +29,16 @@ class Expression:
     """Metric math, with the metrics it names by their ids in it."""
 
     text: str
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, WatchedMetric]
     label: str
 
 
-def queue_metric(queue_name: str, metric_name: str, statistic: str) -> Metric:
+def queue_metric(queue_name: str, metric_name: str, statistic: str) -> WatchedMetric:
     """Return a metric of a queue."""
-    return Metric("AWS/SQS", metric_name, {"QueueName": queue_name}, statistic)
+    return WatchedMetric("AWS/SQS", metric_name, {"QueueName": queue_name}, statistic)
 
 
-def queue_content(queue_name: str) -> Metric:
+def queue_content(queue_name: str) -> WatchedMetric:
     """Return how many messages of a queue are visible.
 
     Of a DLQ it is the one to watch: NumberOfMessagesSent does not count what SQS moves there itself.
@@ -46,45 +46,47 @@ def queue_content(queue_name: str) -> Metric:
     return queue_metric(queue_name, "ApproximateNumberOfMessagesVisible", "Maximum")
 
 
-def topic_metric(topic_name: str, metric_name: str) -> Metric:
+def topic_metric(topic_name: str, metric_name: str) -> WatchedMetric:
     """Return a metric of a topic, summed."""
-    return Metric("AWS/SNS", metric_name, {"TopicName": topic_name}, "Sum")
+    return WatchedMetric("AWS/SNS", metric_name, {"TopicName": topic_name}, "Sum")
 
 
-def outbox_metric(environment: Environment, topic: Topic | ExistingTopic, metric_name: str) -> Metric:
+def outbox_metric(environment: Environment, topic: Topic | ExistingTopic, metric_name: str) -> WatchedMetric:
     """Return a metric that a topic's leading relay writes; not reported while no relay leads."""
     return _runtime_metric(metric_name, metrics.dimensions(environment, topic.name))
 
 
-def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> Metric:
+def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> WatchedMetric:
     """Return what a consumer's workers write of its inbox; not reported while no worker runs."""
     return _runtime_metric(metric_name, metrics.inbox_dimensions(environment, consumer))
 
 
-def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> Metric:
+def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> WatchedMetric:
     """Return a metric of the runtime: what tasks count is summed over them, of a gauge all write the same."""
-    return Metric(metrics.NAMESPACE, metric_name, dimensions, "Sum" if metric_name in metrics.COUNTED else "Maximum")
+    return WatchedMetric(
+        metrics.NAMESPACE, metric_name, dimensions, "Sum" if metric_name in metrics.COUNTED else "Maximum"
+    )
 
 
-def running_tasks(environment: Environment, service: str) -> Metric:
+def running_tasks(environment: Environment, service: str) -> WatchedMetric:
     """Return how many tasks of a consumer's service, or of `relay`, run; not reported at all while there are none."""
     dimensions = {
         "ClusterName": naming.cluster_name(environment),
         "ServiceName": naming.service_name(environment, service),
     }
-    return Metric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
+    return WatchedMetric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
 
 
-def database_metric(environment: Environment, metric_name: str) -> Metric:
+def database_metric(environment: Environment, metric_name: str) -> WatchedMetric:
     """Return a metric of the instance of the environment's own database that writes, whichever it is.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/creating_alarms.html (read 2026-11-26).
     """
     dimensions = {"DBClusterIdentifier": naming.database_name(environment), "Role": "WRITER"}
-    return Metric("AWS/RDS", metric_name, dimensions, "Maximum")
+    return WatchedMetric("AWS/RDS", metric_name, dimensions, "Maximum")
 
 
-def inputs(environment: Environment, consumer: Consumer) -> dict[str, Metric]:
+def inputs(environment: Environment, consumer: Consumer) -> dict[str, WatchedMetric]:
     """Return every metric that an expression of `sluice.declaration.backlog` may name, by its id there."""
     name = naming.queue_name(environment, consumer)
     of_queue = {id_: queue_metric(name, metric, statistic) for id_, (metric, statistic) in backlog.OF_QUEUE.items()}

@@ -15,8 +15,8 @@ from typing import Any
 from sluice.declaration import Environment, Removal, naming
 from sluice.declaration.loading import VARIABLE
 from sluice.deployment.assembly import SynthesizedStack, read_assembly
-from sluice.deployment.deployed import Account
-from sluice.deployment.guard import Finding, Template, bundled_schemas, judge, judge_change_set
+from sluice.deployment.deployed import DeployedAccount
+from sluice.deployment.guard import GuardFinding, Template, bundled_schemas, judge, judge_change_set
 from sluice.errors import ConfigError, EndpointError
 from sluice.terminal import output
 
@@ -24,7 +24,7 @@ _CHANGE_SET = "sluice-env-deploy"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class StackDeployment:
     """One environment, and how the cdk command is run for it.
 
     Args:
@@ -45,7 +45,7 @@ class Deployment:
         self._cdk("synth", "--quiet", "-o", str(folder), "-c", f"env={environment.name}", *account, f"{stage}/*")
         return read_assembly(folder, stage)
 
-    def check(self, stacks: Sequence[SynthesizedStack], account: Account) -> list[Finding]:
+    def check(self, stacks: Sequence[SynthesizedStack], account: DeployedAccount) -> list[GuardFinding]:
         """Return what a deployment would harm in an account."""
         named = {stack.name: stack for stack in stacks}
         before = {stack.name: found for stack in stacks if (found := account.template(stack)) is not None}
@@ -57,7 +57,7 @@ class Deployment:
         )
         return account.with_what_is_there(findings, named)
 
-    def run(self, account: Account, *, allowed: Collection[str]) -> None:
+    def run(self, account: DeployedAccount, *, allowed: Collection[str]) -> None:
         """Deploy the environment.
 
         Args:
@@ -76,7 +76,9 @@ class Deployment:
             for stack in stacks:
                 self._change(stack, folder, account, allowed)
 
-    def _change(self, stack: SynthesizedStack, folder: Path, account: Account, allowed: Collection[str]) -> None:
+    def _change(
+        self, stack: SynthesizedStack, folder: Path, account: DeployedAccount, allowed: Collection[str]
+    ) -> None:
         deployed = account.template(stack)
         cdk = ("deploy", stack.path, "--app", str(folder), "--exclusively", "--progress", "events")
         change_set = ("--change-set-name", _CHANGE_SET, "--require-approval")
@@ -103,7 +105,7 @@ class Deployment:
         stack: SynthesizedStack,
         changes: list[Mapping[str, Any]],
         deployed: Template,
-        account: Account,
+        account: DeployedAccount,
         allowed: Collection[str],
     ) -> None:
         try:
@@ -112,7 +114,7 @@ class Deployment:
             account.delete_change_set(stack, _CHANGE_SET)
             raise
 
-    def _protect(self, stack: SynthesizedStack, account: Account, allowed: Collection[str]) -> None:
+    def _protect(self, stack: SynthesizedStack, account: DeployedAccount, allowed: Collection[str]) -> None:
         failure = account.protect(stack, allowed)
         if failure is not None:
             output.line(
@@ -135,22 +137,24 @@ class Deployment:
             raise EndpointError(f"cdk {arguments[0]} ended with {ended.returncode}; what it printed above says why")
 
 
-def compare(before: Sequence[SynthesizedStack], after: Sequence[SynthesizedStack]) -> list[Finding]:
+def compare(before: Sequence[SynthesizedStack], after: Sequence[SynthesizedStack]) -> list[GuardFinding]:
     """Return what the change from one synthesized environment to another would harm; it calls nothing."""
     was, now = ({stack.name: stack.template for stack in stacks} for stacks in (before, after))
     return judge(was, now, bundled_schemas())
 
 
-def deploy(environment: Environment, declaration: Path | None, *, allowed: Collection[str]) -> None:
+def deploy_stacks(environment: Environment, declaration: Path | None, *, allowed: Collection[str]) -> None:
     """Deploy an environment whose account is known, as `Deployment.run` does.
 
     cdk can ask about wider permissions only on a terminal; without one nobody could answer.
     """
-    account = Account(account=str(environment.account), region=environment.region)
-    Deployment(environment=environment, declaration=declaration).run(account, allowed=allowed)
+    account = DeployedAccount(account=str(environment.account), region=environment.region)
+    StackDeployment(environment=environment, declaration=declaration).run(account, allowed=allowed)
 
 
-def require_allowed(findings: Collection[Finding], allowed: Collection[str], *, later: Collection[str] = ()) -> None:
+def require_allowed(
+    findings: Collection[GuardFinding], allowed: Collection[str], *, later: Collection[str] = ()
+) -> None:
     """Refuse findings that are not allowed, which are printed to stderr, and an allowance of what is not found.
 
     Args:

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from sluice import sdk
 from sluice.deployment.assembly import SynthesizedStack
-from sluice.deployment.guard import Finding, Harm, Schemas, Template, bundled_schemas
+from sluice.deployment.guard import GuardFinding, HarmKind, Schemas, Template, bundled_schemas
 from sluice.errors import ConfigError, EndpointError
 
 _CONFIG = sdk.config(answer_seconds=30, tries=3)
@@ -29,7 +29,7 @@ _PROTECTED = (
 )
 
 
-class Account:
+class DeployedAccount:
     """The account and region that an environment is deployed to.
 
     Args:
@@ -117,7 +117,9 @@ class Account:
         except BotoCoreError as error:
             raise EndpointError(f"CloudFormation does not answer for {stack.name} ({_first_line(error)})") from error
 
-    def with_what_is_there(self, findings: Iterable[Finding], stacks: Mapping[str, SynthesizedStack]) -> list[Finding]:
+    def with_what_is_there(
+        self, findings: Iterable[GuardFinding], stacks: Mapping[str, SynthesizedStack]
+    ) -> list[GuardFinding]:
         """Return findings with the physical names of their resources, and with how many messages a queue has."""
         names: dict[str, dict[str, str]] = {}
         shown = []
@@ -126,7 +128,7 @@ class Account:
                 names[found.stack] = self._physical_names(stacks[found.stack])
             physical = names[found.stack].get(found.logical_id, found.name)
             lost = found.lost
-            if found.kind == "AWS::SQS::Queue" and found.harm in (Harm.REMOVE, Harm.REPLACE):
+            if found.kind == "AWS::SQS::Queue" and found.harm in (HarmKind.REMOVE, HarmKind.REPLACE):
                 lost += f" ({self._count(physical, stacks[found.stack])})"
             shown.append(replace(found, name=physical.rpartition("/")[2], lost=lost))
         return shown

@@ -53,7 +53,7 @@ _SHORTENED = {
 _NAMES = ("QueueName", "TopicName", "DBClusterIdentifier", "DBInstanceIdentifier", "ServiceName", "ClusterName")
 
 
-class Harm(Enum):
+class HarmKind(Enum):
     """How a change harms a resource."""
 
     REMOVE = "removed"
@@ -65,7 +65,7 @@ class Harm(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class GuardFinding:
     """A resource, or an export, that a change would harm.
 
     Args:
@@ -82,7 +82,7 @@ class Finding:
     logical_id: str
     kind: str
     name: str
-    harm: Harm
+    harm: HarmKind
     because: str
     lost: str
 
@@ -115,7 +115,7 @@ def judge(
     schemas: Schemas,
     *,
     importers: Importers | None = None,
-) -> list[Finding]:
+) -> list[GuardFinding]:
     """Return what the change from one set of stacks to another would harm.
 
     Args:
@@ -160,7 +160,7 @@ class _Change:
         }
         self._replaced = self._find_replaced()
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[GuardFinding]:
         for key, old in self._old.items():
             kind, new = old["Type"], self._new.get(key)
             held = state_of(kind, old)
@@ -168,9 +168,9 @@ class _Change:
                 continue
             if new is None:
                 if kind not in _REMOVED_AT_WILL:
-                    yield self._finding(key, Harm.REMOVE, "it is no longer in the template", held)
+                    yield self._finding(key, HarmKind.REMOVE, "it is no longer in the template", held)
             elif key in self._replaced:
-                yield self._finding(key, Harm.REPLACE, self._replaced[key], held)
+                yield self._finding(key, HarmKind.REPLACE, self._replaced[key], held)
             else:
                 yield from self._weakenings(key, old, new, held)
 
@@ -233,32 +233,34 @@ class _Change:
             if target in replaced or (target in self._new) != (target in self._old):
                 yield target[1]
 
-    def _weakenings(self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str) -> Iterator[Finding]:
+    def _weakenings(
+        self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str
+    ) -> Iterator[GuardFinding]:
         was, now = old.get("Properties", {}), new.get("Properties", {})
         if old["Type"].startswith("AWS::RDS::") and _is_lower(now.get("EngineVersion"), was.get("EngineVersion")):
             versions = f"EngineVersion {was.get('EngineVersion')} becomes {now.get('EngineVersion')}"
-            yield self._finding(key, Harm.DOWNGRADE, versions, held)
+            yield self._finding(key, HarmKind.DOWNGRADE, versions, held)
         kept, left = _protections(old), _protections(new)
         if kept and not left:
-            yield self._finding(key, Harm.UNPROTECT, f"{' and '.join(kept)} goes", f"{held}, once it is deleted")
+            yield self._finding(key, HarmKind.UNPROTECT, f"{' and '.join(kept)} goes", f"{held}, once it is deleted")
         if old["Type"] in _SHORTENED:
             path, lost = _SHORTENED[old["Type"]]
             older, newer = _property(was, path), _property(now, path)
             if older is not None and _is_lower(newer, older):
-                yield self._finding(key, Harm.SHORTEN, f"{path} {older} becomes {newer}", lost)
+                yield self._finding(key, HarmKind.SHORTEN, f"{path} {older} becomes {newer}", lost)
 
-    def _finding(self, key: Key, harm: Harm, because: str, lost: str) -> Finding:
+    def _finding(self, key: Key, harm: HarmKind, because: str, lost: str) -> GuardFinding:
         resource = self._old[key]
         names = (resource.get("Properties", {}).get(name) for name in _NAMES)
         name = next((name for name in names if isinstance(name, str)), key[1])
-        return Finding(
+        return GuardFinding(
             stack=key[0], logical_id=key[1], kind=resource["Type"], name=name, harm=harm, because=because, lost=lost
         )
 
 
 def _withdrawn(
     before: Mapping[str, Template], after: Mapping[str, Template], importers: Importers | None
-) -> Iterator[Finding]:
+) -> Iterator[GuardFinding]:
     """Yield the exports that change while a stack, as it is deployed then, imports them.
 
     CloudFormation refuses that, when the stacks before are changed already.
@@ -272,12 +274,12 @@ def _withdrawn(
             if isinstance(name, str) and exports.get(name) != output["Value"]:
                 others = set() if importers is None else {*importers(stack, name)} - imported.keys()
                 if users := sorted(others | {user for user, names in imported.items() if name in names}):
-                    yield Finding(
+                    yield GuardFinding(
                         stack=stack,
                         logical_id=id_,
                         kind="export",
                         name=name,
-                        harm=Harm.WITHDRAW,
+                        harm=HarmKind.WITHDRAW,
                         because=f"it is imported by {', '.join(users)}",
                         lost="the deployment, which CloudFormation refuses there; deploy first what imports it no more",
                     )
@@ -292,7 +294,7 @@ def _export_values(template: Template) -> dict[str, Any]:
     }
 
 
-def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Template) -> list[Finding]:
+def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Template) -> list[GuardFinding]:
     """Return what CloudFormation itself says that a change set would harm.
 
     Args:
@@ -311,12 +313,12 @@ def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Tem
         is_replaced = action == "Dynamic" or (action == "Modify" and replacement != "False")
         if held is not None and (is_removed or is_replaced):
             found.append(
-                Finding(
+                GuardFinding(
                     stack=stack,
                     logical_id=id_,
                     kind=change["ResourceType"],
                     name=change.get("PhysicalResourceId") or id_,
-                    harm=Harm.REMOVE if is_removed else Harm.REPLACE,
+                    harm=HarmKind.REMOVE if is_removed else HarmKind.REPLACE,
                     because=f"its change set says {action}, replacement {replacement}",
                     lost=held,
                 )

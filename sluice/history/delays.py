@@ -7,7 +7,7 @@ is the network's or SNS's; a long receive wait is the consumers' (too few, or th
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sluice.history.events import Event, Kind, Outcome
+from sluice.history.events import HistoryEvent, Kind, Outcome
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Delays:
     receive_wait: list[float] = field(default_factory=list)
 
 
-def measure_delays(events: Iterable[Event]) -> Delays:
+def measure_delays(events: Iterable[HistoryEvent]) -> Delays:
     """Return the delays a settled history shows. Of repeats only the first counts: the others waited for a reason."""
     delays = Delays()
     seen: set[tuple[str, str | None, str | None, int | None]] = set()

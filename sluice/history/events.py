@@ -63,7 +63,7 @@ def _column(arrow: str, note: str, default: Any = None) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class HistoryEvent:
     """One event. A field that does not apply to its kind is None."""
 
     schema_version: int = _column("int32", "of this row", SCHEMA_VERSION)
@@ -113,7 +113,7 @@ class Event:
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
-COLUMNS: tuple[tuple[str, str], ...] = tuple((column.name, column.metadata["arrow"]) for column in fields(Event))
+COLUMNS: tuple[tuple[str, str], ...] = tuple((column.name, column.metadata["arrow"]) for column in fields(HistoryEvent))
 """(name, Arrow type) of every column, in order."""
 
 
@@ -266,7 +266,7 @@ def settled_positions(calls: Iterable[Call]) -> list[int]:
     return sorted([*loose, *(position for position, *_ in kept.values())])
 
 
-def settle(events: Iterable[Event]) -> list[Event]:
+def settle(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Return the events with each call's intent and answer made one. Settling twice changes nothing."""
     listed = list(events)
     calls = ((e.kind, e.call_id, e.batch_position, e.responded_at_us, e.error) for e in listed)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from sluice.history.events import Kind, Outcome
 from sluice.judge.parts import History
 from sluice.judge.reading.columns import NONE, Events
-from sluice.judge.tally import TALLY, Tally
+from sluice.judge.tally import TALLY, ObservationTally
 from sluice.pages import units
 from sluice.pages.units import plural
 
@@ -95,12 +95,12 @@ def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
         earlier message of the group was settled, by one clock).
         `found`: a sentence for each thing that is no promise of AWS, and the consumer's to mend.
     """
-    tally = Tally(history.tally(partial(_conduct_of_part, timeouts=dict(timeouts))))
+    tally = ObservationTally(history.tally(partial(_conduct_of_part, timeouts=dict(timeouts))))
     queues = {name: _of_queue(tally, name) for name in sorted(tally.names("received"))}
     return {"queues": queues, "found": [line for name, of in queues.items() for line in _findings(name, of)]}
 
 
-def _of_queue(tally: Tally, queue: str) -> dict[str, Any]:
+def _of_queue(tally: ObservationTally, queue: str) -> dict[str, Any]:
     refused = {}
     for name in tally.names("refused"):
         of, _, code = name.partition(" ")  # no queue's name has a space

@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 
 
-class Anomaly(StrEnum):
+class DatabaseAnomaly(StrEnum):
     """What can be wrong."""
 
     COMMIT_LOST = "commit lost"
@@ -75,7 +75,7 @@ class InboxNumbers:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class DatabaseEvidence:
     """All that a run left behind.
 
     Args:
@@ -102,10 +102,10 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Violation:
+class DatabaseViolation:
     """One thing that is wrong."""
 
-    anomaly: Anomaly
+    anomaly: DatabaseAnomaly
     event_id: str
     group: str
     consumer: str | None = None
@@ -126,19 +126,19 @@ class Judgement:
         late_counts: effects behind later ones, which the inbox lists, by consumer.
     """
 
-    violations: tuple[Violation, ...]
+    violations: tuple[DatabaseViolation, ...]
     unfinished: tuple[tuple[str, str], ...] = ()
     late_counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> PropertyStatus:
         """Return the verdict: what is wrong outweighs what has come to no end."""
         if self.violations:
-            return Status.INVALID
-        return Status.UNKNOWN if self.unfinished else Status.VALID
+            return PropertyStatus.INVALID
+        return PropertyStatus.UNKNOWN if self.unfinished else PropertyStatus.VALID
 
 
-def judge(evidence: Evidence, always_ordered: Mapping[str, bool]) -> Judgement:
+def judge(evidence: DatabaseEvidence, always_ordered: Mapping[str, bool]) -> Judgement:
     """Return what is wrong.
 
     Args:
@@ -163,19 +163,19 @@ def judge(evidence: Evidence, always_ordered: Mapping[str, bool]) -> Judgement:
     return Judgement(violations=tuple(violations), unfinished=tuple(unfinished), late_counts=late_counts)
 
 
-def _of_producers(evidence: Evidence) -> Iterator[Violation]:
+def _of_producers(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
     """Yield what is wrong with the producers' own rows: the database must keep what it acknowledged, and no more."""
     there = {committed.event_id: committed for committed in evidence.committed}
     for event_id in evidence.acknowledged:
         if event_id not in there:
             sentence = "acknowledged, and its row is gone"
-            yield Violation(anomaly=Anomaly.COMMIT_LOST, event_id=event_id, group="", sentence=sentence)
+            yield DatabaseViolation(anomaly=DatabaseAnomaly.COMMIT_LOST, event_id=event_id, group="", sentence=sentence)
     for event_id in evidence.rolled_back:
         if event_id in there:
-            yield _violation(Anomaly.ROLLED_BACK, there[event_id], "its row is there")
+            yield _violation(DatabaseAnomaly.ROLLED_BACK, there[event_id], "its row is there")
 
 
-def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
+def _of_outbox(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
     """Yield where outbox and rows differ: each event once, numbered without a hole in the order of commits."""
     committed = _in_order(evidence.committed)
     published: dict[str, list[OutboxMessage]] = defaultdict(list)
@@ -188,29 +188,38 @@ def _of_outbox(evidence: Evidence) -> Iterator[Violation]:
         in_outbox = {entry.event_id for entry in messages}
         for row in committed.get(group, []):
             if row.event_id not in in_outbox:
-                yield _violation(Anomaly.UNPUBLISHED, row, "the outbox has none")
+                yield _violation(DatabaseAnomaly.UNPUBLISHED, row, "the outbox has none")
         expected = [row.event_id for row in committed.get(group, []) if row.event_id in in_outbox]
         known = [entry for entry in messages if entry.event_id in rows]
         for place, (message, event_id) in enumerate(zip(known, expected, strict=True), start=1):
             if message.event_id != event_id or (len(known) == len(messages) and message.seq != place):
                 sentence = f"has number {message.seq}; commit {place} of the group was {event_id}"
-                yield _violation(Anomaly.MISNUMBERED, message, sentence)
+                yield _violation(DatabaseAnomaly.MISNUMBERED, message, sentence)
                 break  # the rest of the group follows from it
 
 
 def _violation(
-    anomaly: Anomaly, row: CommittedEvent | OutboxMessage | AppliedEffect, sentence: str, consumer: str | None = None
-) -> Violation:
-    return Violation(anomaly=anomaly, event_id=row.event_id, group=row.group, consumer=consumer, sentence=sentence)
+    anomaly: DatabaseAnomaly,
+    row: CommittedEvent | OutboxMessage | AppliedEffect,
+    sentence: str,
+    consumer: str | None = None,
+) -> DatabaseViolation:
+    return DatabaseViolation(
+        anomaly=anomaly, event_id=row.event_id, group=row.group, consumer=consumer, sentence=sentence
+    )
 
 
-def _unknown(evidence: Evidence, row: OutboxMessage | AppliedEffect, consumer: str | None = None) -> Violation:
+def _unknown(
+    evidence: DatabaseEvidence, row: OutboxMessage | AppliedEffect, consumer: str | None = None
+) -> DatabaseViolation:
     if row.event_id in evidence.rolled_back:
-        return _violation(Anomaly.ROLLED_BACK, row, "it was rolled back by its producer", consumer)
-    return _violation(Anomaly.INVENTED, row, "no producer has committed it", consumer)
+        return _violation(DatabaseAnomaly.ROLLED_BACK, row, "it was rolled back by its producer", consumer)
+    return _violation(DatabaseAnomaly.INVENTED, row, "no producer has committed it", consumer)
 
 
-def _of_effects(evidence: Evidence, consumer: str, done: Sequence[AppliedEffect]) -> Iterator[Violation]:
+def _of_effects(
+    evidence: DatabaseEvidence, consumer: str, done: Sequence[AppliedEffect]
+) -> Iterator[DatabaseViolation]:
     """Yield effects that should not be there, or not like that."""
     rows = {committed.event_id: committed for committed in evidence.committed}
     times = Counter(effect.event_id for effect in done)
@@ -220,16 +229,18 @@ def _of_effects(evidence: Evidence, consumer: str, done: Sequence[AppliedEffect]
             yield _unknown(evidence, effect, consumer)
         elif effect.is_doomed:
             sentence = f"effect {effect.id} is of an attempt that was to be rolled back"
-            yield _violation(Anomaly.DOOMED, effect, sentence, consumer)
+            yield _violation(DatabaseAnomaly.DOOMED, effect, sentence, consumer)
         elif (effect.group, effect.payload) != (row.group, row.payload):
             sentence = f"effect {effect.id} says {effect.payload!r} of {effect.group!r}"
-            yield _violation(Anomaly.CHANGED, effect, sentence, consumer)
+            yield _violation(DatabaseAnomaly.CHANGED, effect, sentence, consumer)
     for event_id, count in times.items():
         if count > 1 and event_id in rows:
-            yield _violation(Anomaly.DOUBLE, rows[event_id], f"it has {count} effects", consumer)
+            yield _violation(DatabaseAnomaly.DOUBLE, rows[event_id], f"it has {count} effects", consumer)
 
 
-def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[list[tuple[str, str]], list[Violation]]:
+def _missing(
+    evidence: DatabaseEvidence, consumer: str, done: Collection[str]
+) -> tuple[list[tuple[str, str]], list[DatabaseViolation]]:
     """Return what has no effect: what somebody still has, and what nobody has any more."""
     skipped = {
         (listed.group, seq)
@@ -251,11 +262,11 @@ def _missing(evidence: Evidence, consumer: str, done: Collection[str]) -> tuple[
             "it has no effect, is in no queue and no DLQ, and is not set aside;"
             f" its inbox says {_inbox_says(evidence, consumer, row.group, seqs.get(row.event_id))}"
         )
-        lost.append(_violation(Anomaly.LOST, row, sentence, consumer))
+        lost.append(_violation(DatabaseAnomaly.LOST, row, sentence, consumer))
     return unfinished, lost
 
 
-def _inbox_says(evidence: Evidence, consumer: str, group: str, seq: int | None) -> str:
+def _inbox_says(evidence: DatabaseEvidence, consumer: str, group: str, seq: int | None) -> str:
     for listed in evidence.listed:
         is_its = (listed.consumer, listed.group) == (consumer, group)
         if is_its and seq is not None and listed.seq <= seq <= listed.through:
@@ -263,7 +274,7 @@ def _inbox_says(evidence: Evidence, consumer: str, group: str, seq: int | None) 
     return f"nothing of number {seq}"
 
 
-def _late(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
+def _late(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
     """Return the effects an inbox lists as late: of numbers that were missing or dead, and came after all."""
     came = {
         (listed.group, listed.epoch, seq)
@@ -274,7 +285,7 @@ def _late(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) -> s
     return {effect.id for effect in done if (effect.group, effect.epoch, effect.seq) in came}
 
 
-def _of_order(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) -> Iterator[Violation]:
+def _of_order(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> Iterator[DatabaseViolation]:
     """Yield each effect that comes after one whose event was committed later in the same group."""
     places = {
         row.event_id: place for rows in _in_order(evidence.committed).values() for place, row in enumerate(rows, 1)
@@ -291,7 +302,7 @@ def _of_order(evidence: Evidence, consumer: str, done: Iterable[AppliedEffect]) 
             f"commit {places[effect.event_id]} of its group was done after commit {places[before.event_id]},"
             f" event {before.event_id}"
         )
-        yield _violation(Anomaly.REORDERED, effect, sentence, consumer)
+        yield _violation(DatabaseAnomaly.REORDERED, effect, sentence, consumer)
 
 
 def _in_order(committed: Iterable[CommittedEvent]) -> dict[str, list[CommittedEvent]]:

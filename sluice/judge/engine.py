@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.history.events import Event, Kind, Outcome
+from sluice.history.events import HistoryEvent, Kind, Outcome
 from sluice.judge.checker import Expectation, IdUse, QueueContext
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, UNANSWERED_WITHIN_US
 from sluice.judge.checker.verdict import Violation
@@ -27,7 +27,7 @@ from sluice.judge.parts import History, InMemory
 from sluice.judge.reading import folders
 from sluice.judge.reading.columns import NONE, Events, hash_numbers
 from sluice.judge.reading.damage import UNREADABLE, read_whole, readable
-from sluice.judge.reading.parquet_files import Piece, Rows, pieces
+from sluice.judge.reading.parquet_files import Piece, RowSelection, pieces
 from sluice.judge.screening.buckets import ScreeningResult, cleared_part, conclude
 from sluice.judge.series import series
 from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timed_part, timings
@@ -71,7 +71,7 @@ class Recovery:
     answered_us: int | None
 
 
-class Engine:
+class JudgeEngine:
     """Reads one settled history."""
 
     def __init__(self, history: History) -> None:
@@ -82,9 +82,9 @@ class Engine:
         counted, maybe, seen = self._history.look(partial(cleared_part, expectation=expectation))
         return conclude(counted, maybe, seen, expectation)
 
-    def around(self) -> list[Event]:
+    def around(self) -> list[HistoryEvent]:
         """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
-        (found,) = self._history.look(_rows_of_part, Rows("kind", AROUND, is_grouped=False))
+        (found,) = self._history.look(_rows_of_part, RowSelection("kind", AROUND, is_grouped=False))
         return events_of(found)
 
     def around_moves_and_purges(self, expectation: Expectation, surrounded: QueueContext) -> list[str]:
@@ -95,7 +95,9 @@ class Engine:
         from a DLQ. And one that was asked for after a purge of its queue, of what may have been there before.
         """
         look = partial(_moves_in_part, expectation=expectation, surrounded=surrounded)
-        (found,) = self._history.look(look, Rows("kind", (Kind.RECEIVED.value,), _MOVED_COLUMNS, is_grouped=False))
+        (found,) = self._history.look(
+            look, RowSelection("kind", (Kind.RECEIVED.value,), _MOVED_COLUMNS, is_grouped=False)
+        )
         return [group for group in found.column("message_group_id").unique().to_pylist() if group is not None]
 
     def unseen_receives(self, expectation: Expectation) -> Counter[str]:
@@ -104,7 +106,7 @@ class Engine:
         Not those of messages that may have been received before the recording of the queue began.
         """
         look = partial(_unseen_in_part, expectation=expectation)
-        (found,) = self._history.look(look, Rows("kind", (Kind.RECEIVED.value,), _COUNTED_COLUMNS))
+        (found,) = self._history.look(look, RowSelection("kind", (Kind.RECEIVED.value,), _COUNTED_COLUMNS))
         counts: Counter[str] = Counter()
         for row in found.to_pylist():
             counts[row["queue"]] += row["count"]
@@ -122,7 +124,7 @@ class Engine:
         if not len(keys):
             return {}
         look = partial(_publishes_in_part, keys=keys.combine_chunks().to_pylist())
-        (rows,) = self._history.look(look, Rows("kind", (Kind.PUBLISHED.value,), _ID_COLUMNS, is_grouped=False))
+        (rows,) = self._history.look(look, RowSelection("kind", (Kind.PUBLISHED.value,), _ID_COLUMNS, is_grouped=False))
         of_key: dict[int, list[IdUse]] = defaultdict(list)
         of_message: dict[tuple[str, int], set[int]] = defaultdict(set)
         for row in rows.sort_by("invoked_at_us").to_pylist():
@@ -140,7 +142,8 @@ class Engine:
     def acknowledged_otherwise(self, expectation: Expectation) -> list[str]:
         """Return the groups in which an id that a queue acknowledged a message with never came from it."""
         (found,) = self._history.look(
-            partial(_otherwise_in_part, expectation=expectation), Rows("kind", _ANSWERED_KINDS, _ANSWERED_COLUMNS)
+            partial(_otherwise_in_part, expectation=expectation),
+            RowSelection("kind", _ANSWERED_KINDS, _ANSWERED_COLUMNS),
         )
         return [group for group in found.column("message_group_id").to_pylist() if group is not None]
 
@@ -151,7 +154,9 @@ class Engine:
         are on record; a receive is the cause of what was done with its receipt handle.
         """
         return timings(
-            *self._history.look(partial(timed_part, expectation=expectation), Rows("kind", TIMED, TIMED_COLUMNS))
+            *self._history.look(
+                partial(timed_part, expectation=expectation), RowSelection("kind", TIMED, TIMED_COLUMNS)
+            )
         )
 
     def findings(self, suspects: Collection[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
@@ -159,13 +164,13 @@ class Engine:
         if not suspects:
             return gather({}, ())
         look = partial(find_in_part, expectation=expectation, around=surrounded)
-        counted, first = self._history.look(look, Rows("message_group_id", suspects))
+        counted, first = self._history.look(look, RowSelection("message_group_id", suspects))
         counts: Counter[str] = Counter()
         for row in counted.to_pylist():
             counts[row["anomaly"]] += row["count"]
         return gather(counts, least_rows(first.to_pylist()))
 
-    def recoveries(self, around: Iterable[Event]) -> Iterator[Recovery]:
+    def recoveries(self, around: Iterable[HistoryEvent]) -> Iterator[Recovery]:
         """Yield the faults that ended, of each queue or topic they concern; `around` are the events of `around`."""
         faults = [
             (event, event.queue, event.responded_at_us)
@@ -175,7 +180,7 @@ class Engine:
         ended = tuple((queue, at_us) for _, queue, at_us in faults if queue is not None and at_us is not None)
         look = partial(_first_answers_in_part, ended=frozenset(ended))
         (found,) = self._history.look(
-            look, Rows("kind", CALLS, ("queue", "outcome", "responded_at_us"), is_grouped=False)
+            look, RowSelection("kind", CALLS, ("queue", "outcome", "responded_at_us"), is_grouped=False)
         )
         answered: dict[tuple[str, int], int] = {}
         for row in found.to_pylist():
@@ -199,7 +204,7 @@ class Engine:
         a message group to be judged, and have none; `opened_us` is when a journal was opened, `least_us` when the first
         of them was called.
         """
-        (found,) = self._history.look(_overview_of_part, Rows(columns=_OVERVIEW_COLUMNS, is_grouped=False))
+        (found,) = self._history.look(_overview_of_part, RowSelection(columns=_OVERVIEW_COLUMNS, is_grouped=False))
         rows = found.group_by(list(_OVERVIEW), use_threads=False).aggregate([("count", "sum"), ("least_us", "min")])
         return rows.rename_columns([*_OVERVIEW, "count", "least_us"]).to_pylist()  # type: ignore[no-any-return]
 
@@ -212,10 +217,10 @@ class Engine:
         return series(self._history, expectation=expectation, violations=violations)
 
 
-def open_in_memory(root: Path, *, events_max: int | None = None) -> Engine | None:
+def open_in_memory(root: Path, *, events_max: int | None = None) -> JudgeEngine | None:
     """Read the folder of a recording into memory; None when it has more than `events_max` events."""
     history = read_into_memory(root, events_max=events_max)
-    return None if history is None else Engine(history)
+    return None if history is None else JudgeEngine(history)
 
 
 def read_into_memory(root: Path, *, events_max: int | None = None) -> InMemory | None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker import Expectation, Finding, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.verdict import Violation
@@ -48,7 +48,7 @@ class Findings:
 
 
 def finding_in(
-    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+    events: Iterable[HistoryEvent], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
 ) -> Finding:
     """Return what the checker finds in one group, of the messages that count (`stretches.NeededEvents`)."""
     finding = check_group(events, expectation, around)
@@ -62,7 +62,7 @@ def finding_in(
 
 
 def rows_found(
-    events: Iterable[Event], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
+    events: Iterable[HistoryEvent], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
 ) -> list[dict[str, str]]:
     """Return `finding_in` as rows of FOUND."""
     finding = finding_in(events, expectation, around, idxs)
@@ -85,7 +85,7 @@ def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: Qu
     counts: Counter[str] = Counter()
     first: list[dict[str, str]] = []
     while whole:
-        for events, idxs in _needed_of_groups(whole, expectation, around):
+        for events, idxs in _events_of_groups(whole, expectation, around):
             rows = rows_found(events, expectation, around, idxs)
             counts.update(row["anomaly"] for row in rows)
             first += rows
@@ -95,9 +95,9 @@ def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: Qu
     return [pa.Table.from_pylist(counted, _COUNTED), pa.Table.from_pylist(least_rows(first), FOUND)]
 
 
-def _needed_of_groups(
+def _events_of_groups(
     whole: list[pa.Table], expectation: Expectation, around: QueueContext
-) -> Iterator[tuple[list[Event], frozenset[int] | None]]:
+) -> Iterator[tuple[list[HistoryEvent], frozenset[int] | None]]:
     """Take some groups, and yield the events that are needed of each, and of which messages the findings count."""
     together: list[NeededEvents] = []
     while whole and sum(len(group.events) for group in together) < _CHECKED_EVENTS:
@@ -152,5 +152,5 @@ def _violation(fields: Mapping[str, Any]) -> Violation:
         queue=fields["queue"],
         idxs=tuple(fields["idxs"]),
         sentence=fields["sentence"],
-        witness=tuple(Event(**event) for event in fields["witness"]),
+        witness=tuple(HistoryEvent(**event) for event in fields["witness"]),
     )

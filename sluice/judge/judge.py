@@ -24,7 +24,7 @@ from sluice.judge.checker.anomalies import ANOMALIES, JUDGED, Anomaly, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.counts import EventCounts
-from sluice.judge.engine import Engine, Recovery
+from sluice.judge.engine import JudgeEngine, Recovery
 from sluice.judge.screening.measures import COUNTED, measures
 from sluice.judge.timing import ClockTimings, with_clock_bound
 
@@ -79,7 +79,7 @@ class RunFacts:
         }
 
 
-def judge(engine: Engine, facts: RunFacts) -> Verdict:
+def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     """Return the verdict on the history that the engine reads."""
     expectation, thresholds = facts.expectation, facts.thresholds
     known_deviations = {anomaly: str(why) for anomaly, why in deviations.ANOMALIES.get(facts.target, {}).items()}

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from sluice.judge.reading.columns import Events
-from sluice.judge.reading.parquet_files import Rows
+from sluice.judge.reading.parquet_files import RowSelection
 from sluice.judge.tally import add_up
 
 type Partial = Callable[[Iterable[Events]], Sequence[pa.Table]]
@@ -23,7 +23,7 @@ It and what it is bound to are pickled, to run in tasks of Spark.
 class History(Protocol):
     """A history of settled events, in parts."""
 
-    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+    def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
         """Return the tables that the partial made of each part, those of all parts one below the other.
 
         Without `rows` the partial is given all events, hashes in place of texts that are only compared.
@@ -43,7 +43,7 @@ class InMemory:
         self.table = table
         self._events = Events(table)
 
-    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+    def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
         """Return the tables that the partial makes of the history."""
         return list(partial([self._events if rows is None else Events(rows.take(self.table))]))
 

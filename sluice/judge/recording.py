@@ -17,7 +17,7 @@ from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import RunFacts, judge
 from sluice.judge.reading import folders
 from sluice.recorder.journal import is_empty
@@ -109,7 +109,7 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
 
 
 def check(
-    engine: Engine,
+    engine: JudgeEngine,
     root: Path,
     queues: Mapping[str, RecordedQueue],
     target: str,

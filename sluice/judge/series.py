@@ -29,10 +29,10 @@ from sluice.judge.checker.verdict import Violation
 from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, Series
 from sluice.judge.parts import History
 from sluice.judge.reading.columns import NONE, Columns, Events
-from sluice.judge.reading.parquet_files import Rows
+from sluice.judge.reading.parquet_files import RowSelection
 from sluice.judge.screening.encode import WARM_UP
 from sluice.judge.screening.rollup import difference, is_known
-from sluice.judge.tally import ACCURACY, PERCENTILES, TALLY, Tally, round_down_but_largest, tally_of
+from sluice.judge.tally import ACCURACY, PERCENTILES, TALLY, ObservationTally, round_down_but_largest, tally_of
 from sluice.recorder.journal import SCHEMA
 
 RANKS_MAX = 20
@@ -84,7 +84,7 @@ def series(history: History, *, expectation: Expectation, violations: Sequence[V
     """Return the small tables of a history; groups with violations get a timeline."""
     extent = _extent(*history.look(partial(_extent_of_part, expectation=expectation)))
     bins = extent.bins
-    tally = Tally(history.tally(partial(_tally_of_part, expectation=expectation, extent=extent)))
+    tally = ObservationTally(history.tally(partial(_tally_of_part, expectation=expectation, extent=extent)))
     return {
         "schema_version": SCHEMA_VERSION,
         "run": expectation.run,
@@ -375,7 +375,7 @@ def _per_bin(latencies: Mapping[int, Mapping[str, int | None]], bin_count: int) 
     return {name: [latencies.get(number, _NO_LATENCIES)[name] for number in range(bin_count)] for name in _NO_LATENCIES}
 
 
-def _failures(tally: Tally, bins: Bins) -> dict[str, list[int]]:
+def _failures(tally: ObservationTally, bins: Bins) -> dict[str, list[int]]:
     """Return what failed by error code, the most frequent first and the rest together."""
     names = tally.names("failed")
     found = {name: tally.counts("failed", name, bins.count) for name in names[:CODES_MAX]}
@@ -400,7 +400,9 @@ def _timelines(history: History, violations: Sequence[Violation]) -> dict[str, l
     spans = _shown_groups(violations)
     drawn: dict[str, list[dict[str, Any]]] = {group: [] for group in spans}
     if spans:
-        (found,) = history.look(partial(_nearest_in_part, spans=spans), Rows("message_group_id", spans, _DRAWN_COLUMNS))
+        (found,) = history.look(
+            partial(_nearest_in_part, spans=spans), RowSelection("message_group_id", spans, _DRAWN_COLUMNS)
+        )
         for row in sorted(found.to_pylist(), key=_in_order):
             drawn[row["message_group_id"]].append({name: row[name] for name in OF_EVENT if row[name] is not None})
     return drawn

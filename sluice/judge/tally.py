@@ -76,7 +76,7 @@ def round_down_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray
     return np.where(values == largest[places], values, round_down(values))
 
 
-class Tally:
+class ObservationTally:
     """What all parts add up to."""
 
     def __init__(self, tally: pa.Table) -> None:

@@ -74,7 +74,7 @@ class Reject:
 type Outcome = Ack | Retry | Reject
 
 
-class Holding(Protocol):
+class MessageHold(Protocol):
     """Tells whether a message is still the worker's."""
 
     def check(self) -> None:
@@ -106,7 +106,7 @@ class Context:
     is_last_attempt: bool
     is_late: bool
     attributes: Mapping[str, str]
-    hold: Holding
+    hold: MessageHold
 
 
 type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]

@@ -94,7 +94,7 @@ class AliveFile:
             _log.warning("the alive file was not removed, and grows old", error=str(error))
 
 
-class Watch:
+class LivenessWatch:
     """Looks at the parts again and again: logs each once when it becomes overdue, and writes the file. One thread.
 
     That thread is the process's main loop. Of the loop itself the file's age tells.

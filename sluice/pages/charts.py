@@ -64,7 +64,7 @@ def _data(rows: Sequence[Mapping[str, Any]]) -> _Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ChartLine:
     """One line of a chart: x to y, where a y of None breaks it; without dashes it is solid."""
 
     name: str
@@ -110,7 +110,7 @@ class Axis:
 
 
 def lines(
-    of: Sequence[Line],
+    of: Sequence[ChartLine],
     *,
     x: Axis,
     y: Axis,
@@ -256,7 +256,7 @@ def stack(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
     return chart
 
 
-def _alone(line: Line) -> list[dict[str, Any]]:
+def _alone(line: ChartLine) -> list[dict[str, Any]]:
     """Return the points of a line that have a value and none before and after."""
     values = [None, *(value for _, value in line.points), None]
     return [

@@ -26,7 +26,7 @@ import pyarrow.ipc
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import HistoryError
-from sluice.history.events import COLUMNS, SCHEMA_VERSION, Event, Kind
+from sluice.history.events import COLUMNS, SCHEMA_VERSION, HistoryEvent, Kind
 from sluice.recorder.frames import MAGIC, make_frame, messages
 from sluice.recorder.valid_rows import require_valid_rows
 
@@ -38,7 +38,7 @@ _BUFFERED_EVENTS_MAX = 500
 _PART_EVENTS = 1_000_000
 _LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
 _CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
-_DEFAULTS = {column.name: column.default for column in fields(Event)}
+_DEFAULTS = {column.name: column.default for column in fields(HistoryEvent)}
 
 
 class Journal:
@@ -249,14 +249,14 @@ def take_rows(table: pa.Table, positions: np.ndarray) -> pa.Table:
     return pa.table(columns, names=table.column_names)
 
 
-def events_of(table: pa.Table) -> list[Event]:
+def events_of(table: pa.Table) -> list[HistoryEvent]:
     """Return the rows as events, made a column at a time: a tenth of the time, and what repeats is there once."""
-    made = [Event.__new__(Event) for _ in range(len(table))]
+    made = [HistoryEvent.__new__(HistoryEvent) for _ in range(len(table))]
     for name, column in zip(table.column_names, table.columns, strict=True):
         coded = column.combine_chunks().dictionary_encode()
         values = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
         codes = coded.indices.fill_null(len(values) - 1).to_numpy()
-        put = getattr(Event, name).__set__  # of its slot: an event is frozen once it is made
+        put = getattr(HistoryEvent, name).__set__  # of its slot: an event is frozen once it is made
         deque(map(put, made, values[codes]), maxlen=0)
     return made
 

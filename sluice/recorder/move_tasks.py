@@ -26,7 +26,7 @@ class _StartedTask:
     row: dict[str, Any]
 
 
-class MoveTasks:
+class RecordedMoveTasks:
     """What is known of the tasks of each DLQ, by its ARN."""
 
     def __init__(self) -> None:

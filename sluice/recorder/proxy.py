@@ -41,7 +41,7 @@ from sluice.recorder.recording import Recording
 from sluice.recorder.rows import OPERATIONS
 from sluice.sdk import CONNECT_SECONDS, UNANSWERED
 from sluice.simulator import query_protocol, wire
-from sluice.simulator.wire import Refused, Request, WireAnswer
+from sluice.simulator.wire import RefusedError, Request, WireAnswer
 
 AWS = "aws"
 """Stands for AWS's own endpoint, of each service and region."""
@@ -116,7 +116,7 @@ class RecordingProxy:
             frozen: ReadOnlyCredentials = self._credentials.get_frozen_credentials()
         except (*UNANSWERED, ClientError) as error:
             why = f"no credentials to sign with ({type(error).__name__}); {SET_CREDENTIALS}"
-            raise Refused(502, "BadGateway", why) from error
+            raise RefusedError(502, "BadGateway", why) from error
         return frozen
 
     def pass_on(self, request: Request) -> WireAnswer:
@@ -144,12 +144,12 @@ class RecordingProxy:
         try:
             return self._record(call, lambda: self._send(sent, origin))
         except BotoCoreError as error:
-            raise Refused(502, "BadGateway", f"the endpoint did not answer ({type(error).__name__})") from error
+            raise RefusedError(502, "BadGateway", f"the endpoint did not answer ({type(error).__name__})") from error
 
     def _call(self, request: Request) -> _Call:
         service, operation = wire.named_operation(request)
         if not service:
-            raise Refused(
+            raise RefusedError(
                 501,
                 "NotImplemented",
                 "this proxy of `sluice record` speaks SQS and SNS; lead other services past it, with"

@@ -24,7 +24,7 @@ from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
 from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash, unseen_detail
-from sluice.recorder.rows import OPERATIONS, Identify, Row, Rows, to_recordable
+from sluice.recorder.rows import OPERATIONS, Identify, Row, RowFactory, to_recordable
 
 NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
 """Of these the request never left."""
@@ -82,7 +82,7 @@ class Recorder:
         keeps_sizes: bool = False,
     ) -> None:
         self._journal = journal
-        self._rows = Rows(names=names, identify=identify, keeps_sizes=keeps_sizes)
+        self._rows = RowFactory(names=names, identify=identify, keeps_sizes=keeps_sizes)
         self._clock = SystemClock() if clock is None else clock
         self._calls = itertools.count()
         self._unseen: set[tuple[Path, str]] = set()

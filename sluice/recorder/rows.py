@@ -18,7 +18,7 @@ from sluice.history.events import (
     size_detail,
     unwrap,
 )
-from sluice.recorder.move_tasks import MoveTasks
+from sluice.recorder.move_tasks import RecordedMoveTasks
 
 _HANDLES_MAX = 20_000
 _NUMBER_MAX = (1 << 31) - 1
@@ -55,7 +55,7 @@ def short_name(address: str) -> str:
     return re.split("[:/]", address)[-1]
 
 
-class Rows:
+class RowFactory:
     """Makes the rows of one process, and remembers what was behind the receipt handles it saw.
 
     Args:
@@ -69,7 +69,7 @@ class Rows:
         self._queues = {short_name(address): name for address, name in names.items() if not address.startswith("arn:")}
         self._planned: dict[str, tuple[int, int, str | None]] = {}
         self._handles: OrderedDict[str, Row] = OrderedDict()
-        self.move_tasks = MoveTasks()
+        self.move_tasks = RecordedMoveTasks()
 
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
@@ -237,15 +237,15 @@ class _Operation:
     is_flushed = True
     """Whether its rows from before a call are safe from the death of this process before the call leaves."""
 
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a call that is about to be made: by default none."""
         return []
 
-    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the rows of a call that was answered, each with its outcome."""
         raise NotImplementedError
 
-    def failure_rows(self, rows: Rows, call: Mapping[str, Any]) -> list[Row]:
+    def failure_rows(self, rows: RowFactory, call: Mapping[str, Any]) -> list[Row]:
         """Return the rows of a call that was refused or never answered: by default those from before it."""
         return list(call["rows"])
 
@@ -263,14 +263,14 @@ class _IntendedOperation(_Operation):
     def __init__(
         self,
         address: str,
-        make: Callable[[Rows, str, Mapping[str, Any], int | None], Row],
+        make: Callable[[RowFactory, str, Mapping[str, Any], int | None], Row],
         ok_fields: Callable[[Mapping[str, Any]], Row] = lambda _: {},
         *,
         entries: str | None = None,
     ) -> None:
         self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
 
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
         address = params.get(self._address, params.get("TargetArn"))
         if address is None:
             return []
@@ -278,7 +278,7 @@ class _IntendedOperation(_Operation):
             return [self._make(rows, address, params, None)]
         return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
-    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         if self._entries is None:
             return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
         good, bad = entries_by_id(parsed.get("Successful", [])), entries_by_id(parsed.get("Failed", []))
@@ -303,10 +303,10 @@ class _Receive(_Operation):
 
     is_flushed = False  # a journal of a process that died has no end, which says as much
 
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
         return [rows.poll(params, 0)]
 
-    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the poll, and what it brought."""
         params = call["params"]
         messages: Sequence[Mapping[str, Any]] = to_recordable([m for m in parsed.get("Messages", []) if m])
@@ -318,10 +318,10 @@ class _Receive(_Operation):
 class _StartMove(_Operation):
     """StartMessageMoveTask: its answer says only that it begins; how it ended says a list, or a cancel."""
 
-    def before(self, rows: Rows, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
         return [rows.move(params)]
 
-    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return no rows: the intent stands until the task has ended."""
         of_call = {name: call[name] for name in ("call_id", "invoked_at_us")}
         rows.move_tasks.start(call["params"]["SourceArn"], parsed.get("TaskHandle"), call["rows"][0] | of_call)
@@ -331,10 +331,10 @@ class _StartMove(_Operation):
 class _MoveTaskEnd(_Operation):
     """ListMessageMoveTasks and CancelMessageMoveTask: they may say how a task of this process ended."""
 
-    def __init__(self, ended: Callable[[MoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
+    def __init__(self, ended: Callable[[RecordedMoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
         self._ended = ended
 
-    def answer_rows(self, rows: Rows, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
         """Return the row of the task that ended, if one did."""
         return self._ended(rows.move_tasks, call["params"], parsed)
 
@@ -347,22 +347,22 @@ def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], Row]:
     }
 
 
-def _handle(kind: Kind) -> Callable[[Rows, str, Mapping[str, Any], int | None], Row]:
+def _handle(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], Row]:
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 
 OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
     "sns": {
-        "Publish": _IntendedOperation("TopicArn", Rows.publish, _assigned_ids("sns")),
+        "Publish": _IntendedOperation("TopicArn", RowFactory.publish, _assigned_ids("sns")),
         "PublishBatch": _IntendedOperation(
-            "TopicArn", Rows.publish, _assigned_ids("sns"), entries="PublishBatchRequestEntries"
+            "TopicArn", RowFactory.publish, _assigned_ids("sns"), entries="PublishBatchRequestEntries"
         ),
     },
     "sqs": {
-        "SendMessage": _IntendedOperation("QueueUrl", Rows.publish, _assigned_ids("sqs")),
-        "SendMessageBatch": _IntendedOperation("QueueUrl", Rows.publish, _assigned_ids("sqs"), entries="Entries"),
+        "SendMessage": _IntendedOperation("QueueUrl", RowFactory.publish, _assigned_ids("sqs")),
+        "SendMessageBatch": _IntendedOperation("QueueUrl", RowFactory.publish, _assigned_ids("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
-        "PurgeQueue": _IntendedOperation("QueueUrl", Rows.purge),
+        "PurgeQueue": _IntendedOperation("QueueUrl", RowFactory.purge),
         "StartMessageMoveTask": _StartMove(),
         "ListMessageMoveTasks": _MoveTaskEnd(
             lambda tasks, params, answer: tasks.find_end(params["SourceArn"], answer.get("Results", []))

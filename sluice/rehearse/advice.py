@@ -32,7 +32,7 @@ class Ceiling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class AdvisedChange:
     """A change of a consumer's declaration, simulated.
 
     Args:
@@ -59,8 +59,8 @@ class Advice:
 
     peak_per_second: float
     ceilings: Sequence[Ceiling]
-    declared: Change
-    changes: Sequence[Change]
+    declared: AdvisedChange
+    changes: Sequence[AdvisedChange]
 
 
 def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hottest_share: float) -> Sequence[Ceiling]:
@@ -109,7 +109,7 @@ def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Ad
     """
     as_it_is = _outcome("as declared", environment, consumer, traffic)
     latency = consumer.acceptable_latency_seconds
-    changes: list[Change] = []
+    changes: list[AdvisedChange] = []
     if as_it_is.p95_seconds is not None and as_it_is.p95_seconds > latency:
         made = [_outcome(text, environment, changed, traffic) for text, changed in _changes(consumer, traffic)]
         better = [
@@ -127,7 +127,7 @@ def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Ad
     )
 
 
-def _seconds(change: Change) -> float:
+def _seconds(change: AdvisedChange) -> float:
     return math.inf if change.p95_seconds is None else change.p95_seconds
 
 
@@ -162,6 +162,6 @@ def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]
     return list(found.items())
 
 
-def _outcome(text: str, environment: Environment, consumer: Consumer, traffic: Traffic) -> Change:
+def _outcome(text: str, environment: Environment, consumer: Consumer, traffic: Traffic) -> AdvisedChange:
     result: SimulationResult = simulate(service_of(environment, consumer), traffic, tasks_of(consumer))
-    return Change(text=text, p95_seconds=result.quantile_seconds(_JUDGED_SHARE), task_hours=result.task_hours)
+    return AdvisedChange(text=text, p95_seconds=result.quantile_seconds(_JUDGED_SHARE), task_hours=result.task_hours)

@@ -8,12 +8,12 @@ from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
 from sluice.rehearse.declared import metric_expression
 from sluice.rehearse.model.policies import (
-    Alarm,
     MetricExpression,
     MetricSource,
     Policy,
     ScaledService,
-    Step,
+    ScalingStep,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
@@ -28,7 +28,7 @@ OWN_METRICS: Mapping[tuple[str, str], Term] = {
 """What the Lambda of the alternative publishes, as `simulate` takes metrics of one's own."""
 
 _CPU_PERCENT = 50.0  # as QueueProcessingFargateService of aws_cdk.aws_ecs_patterns has it, and the steps below
-_STEPS = (Step(lower=0, upper=400, adjustment=1), Step(lower=400, upper=None, adjustment=5))
+_STEPS = (ScalingStep(lower=0, upper=400, adjustment=1), ScalingStep(lower=400, upper=None, adjustment=5))
 _STEPS_FROM = 100
 
 
@@ -69,7 +69,7 @@ def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
     name, _ = backlog.OF_QUEUE[backlog.VISIBLE]
     visible = MetricExpression.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=service.queue_dimensions))
-    up = Alarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
+    up = SimulatedAlarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (
         StepScaling(name="up", alarm=up, adjustment_type="ChangeInCapacity", steps=_STEPS, cooldown_seconds=300),
@@ -77,7 +77,7 @@ def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
             name="down",
             alarm=down,
             adjustment_type="ChangeInCapacity",
-            steps=(Step(lower=None, upper=None, adjustment=-1),),
+            steps=(ScalingStep(lower=None, upper=None, adjustment=-1),),
             cooldown_seconds=300,
         ),
     )

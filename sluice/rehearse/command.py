@@ -33,7 +33,7 @@ from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import Number, Whole
+from sluice.terminal.values import NumberType, Whole
 
 _TRAFFIC = (
     "steady",
@@ -137,19 +137,19 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
 )
 @click.option("--lanes", type=Whole(1, 10_000), metavar="N", help="Messages a task works on at once.")
 @click.option(
-    "--handler-seconds", type=Number("seconds", 0.001, 43_200), metavar="SECONDS", help="How long a handler takes."
+    "--handler-seconds", type=NumberType("seconds", 0.001, 43_200), metavar="SECONDS", help="How long a handler takes."
 )
 @click.option(
     "--latency",
     "acceptable_latency_seconds",
-    type=Number("seconds", 0.01, 1_209_600),
+    type=NumberType("seconds", 0.01, 1_209_600),
     metavar="SECONDS",
     help="How long a message may take.  [default for these three: as ENV declares]",
 )
 @click.option("--groups", type=Whole(1, 10_000_000), metavar="N", help="Message groups active at a time.")
 @click.option(
     "--start-seconds",
-    type=Number("seconds", 0, 3_600),
+    type=NumberType("seconds", 0, 3_600),
     default=60,
     show_default=True,
     metavar="SECONDS",

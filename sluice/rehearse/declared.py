@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from sluice.declaration import Consumer, Environment, backlog, naming
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.rehearse.model.policies import (
-    Alarm,
     MetricExpression,
     MetricSource,
     Policy,
     QueueSettings,
     ScaledService,
-    Step,
+    ScalingStep,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
@@ -66,7 +66,7 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
 def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
     return StepScaling(
         name="wake-from-zero",
-        alarm=Alarm(
+        alarm=SimulatedAlarm(
             name=naming.alarm_name(environment, consumer.name, "asleep"),
             watched=_consumer_expression(backlog.work_without_workers(), environment, consumer),
             comparison="GreaterThanOrEqualToThreshold",
@@ -74,7 +74,7 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
             missing_data="notBreaching",
         ),
         adjustment_type="ChangeInCapacity",
-        steps=(Step(lower=0, upper=None, adjustment=1),),
+        steps=(ScalingStep(lower=0, upper=None, adjustment=1),),
         cooldown_seconds=backlog.WAKE_COOLDOWN_SECONDS,
     )
 

@@ -4,11 +4,11 @@ import math
 from collections.abc import Sequence
 
 from sluice.pages import charts, units
-from sluice.pages.charts import Axis, Line, Point
+from sluice.pages.charts import Axis, ChartLine, Point
 from sluice.pages.parts import Figure, draw_figure
 from sluice.rehearse import shown
 from sluice.rehearse.model.control_loop import USUAL
-from sluice.rehearse.rehearsal import DEPLOYED, Row
+from sluice.rehearse.rehearsal import DEPLOYED, RehearsalRow
 
 _SMALL = (250, 120)
 _LARGE = (420, 230)
@@ -21,7 +21,7 @@ _SHORTEST_SECONDS = 0.001
 type _Values = Sequence[float | None]
 
 
-def over_time(row: Row, *, name: str) -> list[Figure]:
+def over_time(row: RehearsalRow, *, name: str) -> list[Figure]:
     """Return the four charts of a simulation; `name` is unique on the page.
 
     Their lines have the most of several minutes as one point, where there are many minutes.
@@ -30,12 +30,12 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
     divisor, unit = (1, "minutes") if minutes <= 180 else (60, "hours")
     x = Axis(title=unit, domain=(0, minutes / divisor))
 
-    def line(label: str, values: _Values, colour: str, dash: tuple[int, ...] = ()) -> Line:
+    def line(label: str, values: _Values, colour: str, dash: tuple[int, ...] = ()) -> ChartLine:
         width = minutes / len(values)
         points = [((idx + 0.5) * width / divisor, value) for idx, value in enumerate(values)]
-        return Line(label, points, colour, dash)
+        return ChartLine(label, points, colour, dash)
 
-    def chart(part: str, title: str, description: str, of: Sequence[Line], y: str) -> Figure:
+    def chart(part: str, title: str, description: str, of: Sequence[ChartLine], y: str) -> Figure:
         made = charts.lines(of, x=x, y=Axis(title=y), size=_SMALL)
         return draw_figure(made, name=f"{name}-{part}", title=title, description=description)
 
@@ -77,7 +77,7 @@ def over_time(row: Row, *, name: str) -> list[Figure]:
             [
                 line("oldest", thin_out(_divide(oldest, by)), "var(--lease)"),
                 line("p95", thin_out(_divide(p95, by)), "var(--s0)"),
-                Line("declared", [(0, declared / by), (minutes / divisor, declared / by)], "var(--bad)", (4, 3)),
+                ChartLine("declared", [(0, declared / by), (minutes / divisor, declared / by)], "var(--bad)", (4, 3)),
             ],
             seconds,
         ),
@@ -110,7 +110,7 @@ def _time_unit(most_seconds: float) -> tuple[float, str]:
     )
 
 
-def comparison_chart(rows: Sequence[Row], *, name: str) -> Figure | None:
+def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | None:
     """Return each way to scale as a point, on one traffic; None with only one of them, or without messages."""
     found = [(row, row.p95_seconds) for row in rows]
     measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]
@@ -142,11 +142,11 @@ def comparison_chart(rows: Sequence[Row], *, name: str) -> Figure | None:
     return draw_figure(made, name=name, title="Ways to scale", description=description)
 
 
-def _label(row: Row) -> str:
+def _label(row: RehearsalRow) -> str:
     return row.policy if row.variant is USUAL else row.variant.name
 
 
-def _colour(row: Row) -> str:
+def _colour(row: RehearsalRow) -> str:
     if row.policy != DEPLOYED:
         return "var(--s1)"
     return "var(--s0)" if row.variant is USUAL else "var(--p50)"

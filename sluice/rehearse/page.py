@@ -8,7 +8,7 @@ from pathlib import Path
 from sluice.pages.parts import figure_html, fill, list_items, pairs, rows_html
 from sluice.rehearse import figures, shown
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
-from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, RehearsalRow
 from sluice.rehearse.tried import Mistake
 from sluice.terminal.files import write_whole
 
@@ -131,7 +131,7 @@ def _mistakes(found: Sequence[Mistake]) -> str:
     return f'<div class="anomalies">{articles}</div>'
 
 
-def _mark(row: Row) -> str:
+def _mark(row: RehearsalRow) -> str:
     word = shown.judgement(row)
     class_, sign = _MARKS[word]
     return f'<span class="mark {class_}">{sign} {word}</span>'
@@ -145,7 +145,7 @@ def _table(made: Rehearsal) -> str:
     return f'<div class="scroll tried">{rows_html((*names, "", *numbers), body, numbers=numbers)}</div>'
 
 
-def _cells(made: Rehearsal, row: Row) -> str:
+def _cells(made: Rehearsal, row: RehearsalRow) -> str:
     cells, split = shown.cells(made, row), len(shown.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
     return f"{names}<td>{_mark(row)}</td>" + "".join(
@@ -169,7 +169,7 @@ def _depends(made: Rehearsal) -> str:
     return f"<p>Verdicts that depend on what AWS does not document:</p><ul>{lines}</ul>"
 
 
-def _traffic(made: Rehearsal, row: Row, name: str) -> str:
+def _traffic(made: Rehearsal, row: RehearsalRow, name: str) -> str:
     """Return what there was over time of what is deployed, and beside what else was tried."""
     traffic = row.scenario.name
     compared = figures.comparison_chart(
@@ -192,7 +192,7 @@ def _advice(made: Rehearsal, scenario: str) -> str:
     return f"<ul>{list_items(line.strip().removeprefix(f'{scenario}: ') for line in lines)}</ul>"
 
 
-def _in_words(row: Row) -> str:
+def _in_words(row: RehearsalRow) -> str:
     p95 = shown.seconds(row.p95_seconds)
     return f"p95 {p95}, declared {shown.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
 

@@ -3,17 +3,17 @@
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import per_second
 from sluice.rehearse.model.traffic import DrawnTraffic
-from sluice.rehearse.rehearsal import Row
+from sluice.rehearse.rehearsal import RehearsalRow
 
 _STARTING_MINUTES = 30
 
 
-def reason(service: ScaledService, row: Row) -> str:
+def reason(service: ScaledService, row: RehearsalRow) -> str:
     """Return why a row is missed or not drained, in one sentence."""
     return why_late(service, row) if row.is_missed else why_left(service, row)
 
 
-def why_left(service: ScaledService, row: Row) -> str:
+def why_left(service: ScaledService, row: RehearsalRow) -> str:
     """Return why messages were left: what limits them, whatever the tasks, else the tasks there were."""
     traffic, tasks = row.scenario.traffic, row.scenario.tasks
     sent = traffic.message_count / traffic.minutes / 60
@@ -32,7 +32,7 @@ def why_left(service: ScaledService, row: Row) -> str:
     return f"there were at most {row.result.most_tasks} of {service.max_tasks} tasks, {_needed_tasks(row)} are needed"
 
 
-def why_late(service: ScaledService, row: Row) -> str:
+def why_late(service: ScaledService, row: RehearsalRow) -> str:
     """Return in how many minutes messages were late, and how many tasks there were then."""
     acceptable_seconds = row.scenario.tasks.acceptable_latency_seconds
     late = [minute for minute, p95 in enumerate(row.result.p95_seconds) if p95 is not None and p95 > acceptable_seconds]
@@ -51,6 +51,6 @@ def why_late(service: ScaledService, row: Row) -> str:
     return f"late in {minutes}: {counted}; {_needed_tasks(row)} are needed on average"
 
 
-def _needed_tasks(row: Row) -> str:
+def _needed_tasks(row: RehearsalRow) -> str:
     traffic = row.scenario.traffic
     return f"{traffic.message_count / traffic.minutes / 60 / per_second(row.scenario.tasks, 1):.1f} tasks"

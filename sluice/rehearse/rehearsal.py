@@ -22,7 +22,7 @@ type Watch = Callable[[str, float], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class RehearsalRow:
     """One simulation.
 
     Args:
@@ -68,7 +68,7 @@ class Rehearsal:
     """
 
     service: ScaledService
-    rows: Sequence[Row]
+    rows: Sequence[RehearsalRow]
     mistakes: Sequence[Mistake] = ()
     advice: Mapping[str, Advice] = field(default_factory=dict)
     others: Sequence[str] = ()
@@ -79,7 +79,7 @@ class Rehearsal:
         return (self.service.name, *self.others)
 
     @property
-    def deployed_rows(self) -> Sequence[Row]:
+    def deployed_rows(self) -> Sequence[RehearsalRow]:
         """Return what is deployed, on each traffic, in the usual variant."""
         return [row for row in self.rows if row.policy == DEPLOYED and row.variant is USUAL]
 
@@ -106,7 +106,7 @@ def simulate_all(
     own: Mapping[tuple[str, str], Term],
     compares: bool,
     watch: Watch = lambda _name, _share: None,
-) -> list[Row]:
+) -> list[RehearsalRow]:
     """Return what comes of a service on traffic.
 
     Args:
@@ -136,7 +136,7 @@ def simulate_all(
             own={**OWN_METRICS, **own},
             progress=progress,
         )
-        rows.append(Row(scenario=scenario, policy=policy, variant=variant, result=result))
+        rows.append(RehearsalRow(scenario=scenario, policy=policy, variant=variant, result=result))
     return rows
 
 

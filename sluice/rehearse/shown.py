@@ -13,7 +13,7 @@ from sluice.rehearse.advice import Advice
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.reasons import reason
-from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, Row, Watch
+from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, RehearsalRow, Watch
 from sluice.rehearse.tried import Mistake
 from sluice.terminal import output
 from sluice.terminal.printable import printable
@@ -73,7 +73,7 @@ def seconds(value: float | None) -> str:
     return f"{value:,.0f} s" if value < 3_600 else f"{value / 3_600:,.1f} h"
 
 
-def judgement(row: Row) -> str:
+def judgement(row: RehearsalRow) -> str:
     """Return whether a row's latency is what was declared: `kept`, `missed`, `not drained` or `not judged`.
 
     What leaves messages in the queue is never kept, whether it is judged or not.
@@ -85,7 +85,7 @@ def judgement(row: Row) -> str:
     return "kept" if row.scenario.is_judged else "not judged"
 
 
-def verdict_of(row: Row) -> str:
+def verdict_of(row: RehearsalRow) -> str:
     """Return the same with what was declared."""
     word = judgement(row)
     return f"{word}: {seconds(row.scenario.tasks.acceptable_latency_seconds)}" if row.scenario.is_judged else word
@@ -158,7 +158,7 @@ def advice_sentences(traffic: str, advice: Advice) -> list[str]:
     ]
 
 
-def _quantile(row: Row, share: float) -> str:
+def _quantile(row: RehearsalRow, share: float) -> str:
     """Return a latency; where messages that were left decide it, it is that or more."""
     result = row.result
     total = int(result.latencies.sum())
@@ -166,7 +166,7 @@ def _quantile(row: Row, share: float) -> str:
     return f"{'≥ ' if is_open else ''}{seconds(result.quantile_seconds(share))}"
 
 
-def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
+def cells(rehearsal: Rehearsal, row: RehearsalRow) -> Sequence[str]:
     """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
     usd = dollars(rehearsal.service, result.task_hours)
@@ -187,7 +187,7 @@ def cells(rehearsal: Rehearsal, row: Row) -> Sequence[str]:
     )
 
 
-def _rates(row: Row) -> str:
+def _rates(row: RehearsalRow) -> str:
     """Return how many messages a second are sent, on average and in the busiest minute."""
     traffic = row.scenario.traffic
     mean, peak = traffic.message_count / traffic.minutes / 60, traffic.peak_per_second
@@ -211,7 +211,7 @@ def as_json(rehearsal: Rehearsal, name: str) -> Mapping[str, Any]:
     }
 
 
-def _row(rehearsal: Rehearsal, row: Row) -> Mapping[str, Any]:
+def _row(rehearsal: Rehearsal, row: RehearsalRow) -> Mapping[str, Any]:
     result = row.result
     return {
         "traffic": row.scenario.name,

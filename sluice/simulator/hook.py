@@ -23,7 +23,7 @@ from botocore.client import BaseClient
 from sluice import sdk
 from sluice.clock import VirtualClock
 from sluice.simulator import query_protocol
-from sluice.simulator.model import Account, Refusal
+from sluice.simulator.model import Account, AwsRefusal
 from sluice.simulator.wire import WireAnswer, json_answer, xml_answer
 
 ENDPOINT_URL = "http://simulator.invalid"
@@ -109,7 +109,7 @@ class Simulator:
             self._calls += 1
             self._changed.notify_all()
 
-    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         with self._changed:
             self._callers.add(threading.current_thread())
             self.clock.sleep(_CALL_SECONDS)
@@ -118,15 +118,15 @@ class Simulator:
                 answered = self._poll(params)
             return answered
 
-    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         self._calls += 1
         self._changed.notify_all()
         return self.account.call(service, operation, params, self.clock.monotonic())
 
-    def _poll(self, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _poll(self, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         """Ask again until something comes or the poll's time is over."""
         deadline = self.clock.monotonic() + self.account.sqs.wait_seconds(params)
-        answered: dict[str, Any] | Refusal = {}
+        answered: dict[str, Any] | AwsRefusal = {}
         self._deadlines.append(deadline)
         try:
             while answered == {} and self.clock.monotonic() < deadline:

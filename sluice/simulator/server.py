@@ -15,8 +15,8 @@ from botocore.validate import validate_parameters
 
 from sluice.clock import SystemClock
 from sluice.simulator import query_protocol, wire
-from sluice.simulator.model import Account, Refusal
-from sluice.simulator.wire import Refused, Request, WireAnswer
+from sluice.simulator.model import Account, AwsRefusal
+from sluice.simulator.wire import RefusedError, Request, WireAnswer
 
 
 class SimulatorServer:
@@ -69,10 +69,12 @@ class SimulatorServer:
         service, name = wire.named_operation(request)
         is_json = "X-Amz-Target" in request.headers
         if service not in self._models or (service == "sqs") != is_json:
-            raise Refused(501, "NotImplemented", "the simulator speaks SNS, and SQS in JSON; use a newer SDK for SQS")
+            raise RefusedError(
+                501, "NotImplemented", "the simulator speaks SNS, and SQS in JSON; use a newer SDK for SQS"
+            )
         model = self._models[service]
         if name not in model.operation_names:
-            raise Refused(400, "InvalidAction", f"{service.upper()} has no operation {name!r}; correct its name")
+            raise RefusedError(400, "InvalidAction", f"{service.upper()} has no operation {name!r}; correct its name")
         operation = model.operation_model(name)
         answered = self.answer(region, service, name, _params(request, operation, is_json=is_json))
         self._calls += 1
@@ -81,7 +83,9 @@ class SimulatorServer:
             return wire.json_answer(answered, request_id)
         return wire.xml_answer(answered, operation, request_id)
 
-    def answer(self, region: str, service: str, operation: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def answer(
+        self, region: str, service: str, operation: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | AwsRefusal:
         """Answer one call; a receive waits as long as it was asked to."""
         with self._changed:
             if region not in self._accounts:
@@ -93,9 +97,9 @@ class SimulatorServer:
             self._changed.notify_all()
             return answered
 
-    def _poll(self, account: Account, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def _poll(self, account: Account, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
         """Ask again whenever something may have changed, until something comes or the poll's time is over."""
-        answered: Mapping[str, Any] | Refusal = {}
+        answered: Mapping[str, Any] | AwsRefusal = {}
         deadline = self._now() + account.sqs.wait_seconds(params)
         while answered == {} and (left := deadline - self._now()) > 0:
             change = account.next_change_at(self._now())
@@ -115,7 +119,7 @@ def _params(request: Request, operation: OperationModel, *, is_json: bool) -> di
         if operation.input_shape is not None and is_json:
             validate_parameters(params, operation.input_shape)
     except (KeyError, ValueError, RecursionError, ParamValidationError) as error:
-        raise Refused(
+        raise RefusedError(
             400, "SerializationException", f"the parameters of {operation.name} cannot be read ({error})"
         ) from error
     return dict(params)

@@ -22,7 +22,7 @@ from botocore.model import OperationModel
 
 from sluice.errors import ConfigError
 from sluice.simulator import query_protocol
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost", "::1")
@@ -69,7 +69,7 @@ class WireAnswer:
     missing_bytes: int = 0
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """A request is not answered as SQS or SNS would; the client is given this error instead."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
@@ -93,7 +93,7 @@ class LoopbackServer:
 
     def __init__(self, answer: Callable[[Request], WireAnswer], *, port: int) -> None:
         self._answer = answer
-        self._server: _Server | None = self._bound(port)
+        self._server: _Server | None = self._bind_request(port)
         self.port = int(self._server.server_address[1])
 
     @property
@@ -104,7 +104,7 @@ class LoopbackServer:
     def start(self) -> None:
         """Answer from now on, in threads of its own; after `stop` at the same port."""
         if self._server is None:
-            self._server = self._bound(self.port)
+            self._server = self._bind_request(self.port)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class LoopbackServer:
             server.shutdown()
             server.stop()
 
-    def _bound(self, port: int) -> "_Server":
+    def _bind_request(self, port: int) -> "_Server":
         try:
             return _Server(self._answer, port)
         except OSError as error:
@@ -135,7 +135,9 @@ def require_loopback(headers: Message) -> str:
     except ValueError:
         name = None
     if name not in HOSTS:
-        raise Refused(403, "AccessDenied", f"the host is {host!r}, allowed are {', '.join(HOSTS)}; use one of them")
+        raise RefusedError(
+            403, "AccessDenied", f"the host is {host!r}, allowed are {', '.join(HOSTS)}; use one of them"
+        )
     return f"http://{host}"
 
 
@@ -151,7 +153,7 @@ def signed_region(headers: Message, why: str) -> str:
     """
     found = _SCOPE.match(headers.get("Authorization", ""))
     if found is None:
-        raise Refused(
+        raise RefusedError(
             403,
             "MissingAuthenticationToken",
             f"this request has no AWS4-HMAC-SHA256 signature; give the client credentials, of which any will do: {why}",
@@ -184,20 +186,20 @@ def form(request: Request) -> dict[str, str]:
     return dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
-def json_answer(answered: Mapping[str, Any] | Refusal, request_id: str) -> WireAnswer:
+def json_answer(answered: Mapping[str, Any] | AwsRefusal, request_id: str) -> WireAnswer:
     """Return a model's answer as SQS writes it."""
     headers = {"x-amzn-RequestId": request_id, "Content-Type": "application/x-amz-json-1.0"}
-    if isinstance(answered, Refusal):
+    if isinstance(answered, AwsRefusal):
         body = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
         headers["x-amzn-query-error"] = f"{answered.code};Sender"
         return WireAnswer(answered.status, headers, json.dumps(body).encode())
     return WireAnswer(200, headers, json.dumps(answered).encode())
 
 
-def xml_answer(answered: Mapping[str, Any] | Refusal, operation: OperationModel, request_id: str) -> WireAnswer:
+def xml_answer(answered: Mapping[str, Any] | AwsRefusal, operation: OperationModel, request_id: str) -> WireAnswer:
     """Return a model's answer as SNS writes it."""
     headers = {"x-amzn-RequestId": request_id, "Content-Type": "text/xml"}
-    if isinstance(answered, Refusal):
+    if isinstance(answered, AwsRefusal):
         body = query_protocol.encode_error(answered.code, answered.text, request_id)
         return WireAnswer(answered.status, headers, body)
     return WireAnswer(200, headers, query_protocol.encode(answered, operation, request_id))
@@ -244,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a call."""
         try:
             answer = self.server.answer(Request(self.command, self.path, self.headers, self._body()))
-        except Refused as refused:
+        except RefusedError as refused:
             self._refuse(refused)
         else:
             self._answer(answer)
@@ -255,10 +257,10 @@ class _Handler(BaseHTTPRequestHandler):
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not length.isdecimal():
             self.close_connection = True
-            raise Refused(411, "MissingContentLength", "the body has no length; send it with Content-Length")
+            raise RefusedError(411, "MissingContentLength", "the body has no length; send it with Content-Length")
         if int(length) > _BODY_BYTES_MAX:
             self.close_connection = True
-            raise Refused(
+            raise RefusedError(
                 413, "RequestEntityTooLarge", f"the body has {length} bytes, allowed are {_BODY_BYTES_MAX}; send less"
             )
         body = self.rfile.read(int(length))
@@ -273,7 +275,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self._finish(answer.body, answer.missing_bytes)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: RefusedError) -> None:
         self.send_response_only(refused.status)
         self.send_header("x-amzn-query-error", f"{refused.code};{'Receiver' if refused.status >= 500 else 'Sender'}")
         if self.headers.get("X-Amz-Target"):

@@ -21,7 +21,7 @@ class Lazy(NamedTuple):
     extra: str = "worker"
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group that lists its commands in full, and imports some of them only when they are used.
 
     Args:

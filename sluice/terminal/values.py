@@ -30,7 +30,7 @@ SEQ = Whole(1, 2**63 - 2)
 """A number of a group: more than 64 bits no database holds."""
 
 
-class Number(click.ParamType[float]):
+class NumberType(click.ParamType[float]):
     """A finite number of something, between bounds.
 
     click's own FLOAT takes `nan`, which no comparison refuses, and `1e300`, which no database holds in microseconds.

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
-from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Holding, Status, Verdict
+from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, PropertyState, PropertyStatus, Verdict
 from sluice.judge.report.summary import escape_markdown
 from sluice.pages import units
 from spark_load.profiles.profile import of_run
@@ -51,7 +51,7 @@ class ComparedNumber:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class RunComparison:
     """Two runs side by side.
 
     Args:
@@ -62,7 +62,7 @@ class Comparison:
     """
 
     runs: tuple[str, str]
-    statuses: tuple[Status, Status]
+    statuses: tuple[PropertyStatus, PropertyStatus]
     profile: Mapping[str, tuple[Any, Any]]
     settings: Mapping[str, tuple[Any, Any]]
     numbers: Sequence[ComparedNumber]
@@ -73,10 +73,10 @@ class Comparison:
     def exit_code(self) -> int:
         """Return 1 when the second broke what the first kept, 2 when it cannot tell, 99 when a limit is crossed."""
         is_broken = any(ANOMALIES[anomaly].severity is not Severity.LIVENESS for anomaly in self.new)
-        if is_broken or (self.statuses[1] is Status.INVALID and self.statuses[0] is not Status.INVALID):
-            return EXIT_CODES[Status.INVALID]
-        if self.statuses[1] is Status.UNKNOWN:
-            return EXIT_CODES[Status.UNKNOWN]
+        if is_broken or (self.statuses[1] is PropertyStatus.INVALID and self.statuses[0] is not PropertyStatus.INVALID):
+            return EXIT_CODES[PropertyStatus.INVALID]
+        if self.statuses[1] is PropertyStatus.UNKNOWN:
+            return EXIT_CODES[PropertyStatus.UNKNOWN]
         if self.new or any(compared.crossed for compared in self.numbers):
             return EXIT_CROSSED
         return 0
@@ -86,13 +86,13 @@ class Comparison:
         return asdict(self) | {"exit_code": self.exit_code}
 
 
-def compare(first: Verdict, second: Verdict, limits: Limits) -> Comparison:
+def compare(first: Verdict, second: Verdict, limits: Limits) -> RunComparison:
     """Return two runs side by side."""
     shown_first, shown_second = (
-        {prop.anomaly for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)}
+        {prop.anomaly for prop in verdict.properties if prop.holding in (PropertyState.VIOLATED, PropertyState.CROSSED)}
         for verdict in (first, second)
     )
-    return Comparison(
+    return RunComparison(
         runs=(str(first.run.get("run")), str(second.run.get("run"))),
         statuses=(first.status, second.status),
         profile=_differences(_profile(first), _profile(second)),
@@ -151,7 +151,7 @@ def _compare_number(what: str, unit: str, first: float | None, second: float | N
     return ComparedNumber(what=what, unit=unit, first=first, second=second, ratio=ratio, crossed=is_crossed)
 
 
-def markdown(compared: Comparison) -> str:
+def markdown(compared: RunComparison) -> str:
     """Return the comparison as Markdown."""
     first, second = compared.statuses
     lines = [

@@ -4,10 +4,10 @@ from html import escape
 from pathlib import Path
 
 from sluice.pages import charts, units
-from sluice.pages.charts import Axis, Line
+from sluice.pages.charts import Axis, ChartLine
 from sluice.pages.parts import Figure, draw_figure, figure_html, fill, list_items, rows_html
 from sluice.terminal.files import write_whole
-from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Row, Trend
+from spark_load.baselines.trend import BEFORE_MIN, LEVEL, RATIO_MIN, Trend, TrendRow
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _TONES = {0: "valid", 2: "unknown", 98: "unknown", 99: "crossed"}
@@ -53,12 +53,12 @@ def _means(found: Trend) -> str:
     )
 
 
-def _reason(row: Row) -> str:
+def _reason(row: TrendRow) -> str:
     newest = "this run is" if row.newest == 1 else f"the newest {row.newest} runs are"
     return f"{row.name}: {newest} slower by {row.ratio - 1:.1%} than those before (p {row.p:.2g})"
 
 
-def figure(row: Row, number: int) -> Figure:
+def figure(row: TrendRow, number: int) -> Figure:
     """Return a time run by run: those before, the newest that were compared, and the mean of those before them."""
     by = 1_000 if max(row.seconds) < 1 else 1
     values = [value * by for value in row.seconds]
@@ -67,9 +67,9 @@ def figure(row: Row, number: int) -> Figure:
     colour = "var(--bad)" if row.is_slower else "var(--s2)"
     made = charts.lines(
         [
-            Line("before", list(enumerate(values[:first], start=1)), "var(--s0)"),
-            Line("median before", [(1, usual), (len(values), usual)], "var(--soft)", (4, 3)),
-            Line("compared", list(enumerate(values[first:], start=first + 1)), colour),
+            ChartLine("before", list(enumerate(values[:first], start=1)), "var(--s0)"),
+            ChartLine("median before", [(1, usual), (len(values), usual)], "var(--soft)", (4, 3)),
+            ChartLine("compared", list(enumerate(values[first:], start=first + 1)), colour),
         ],
         x=Axis(title="run", domain=(0.5, len(values) + 0.5)),
         y=Axis(title="milliseconds" if by > 1 else "seconds"),
@@ -79,7 +79,7 @@ def figure(row: Row, number: int) -> Figure:
     return draw_figure(made, name=f"time-{number}", title=row.name, description=description)
 
 
-def _table(rows: tuple[Row, ...]) -> str:
+def _table(rows: tuple[TrendRow, ...]) -> str:
     body = "".join(
         f'<tr><th scope="row">{escape(row.name)}</th>'
         f"<td>{units.seconds(row.seconds[-1])}</td><td>{row.newest}</td><td>{row.ratio:.3f}</td>"

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from sluice.errors import ConfigError, HistoryError, unwritable
-from sluice.judge.checker.verdict import Status, Verdict
+from sluice.judge.checker.verdict import PropertyStatus, Verdict
 from sluice.judge.folder.json_files import BRIEF, sentence
 from spark_load.profiles import profile
 
@@ -21,7 +21,7 @@ _MACHINE = ("processor", "model", "cores")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class RunResult:
     """What is kept of a run.
 
     Args:
@@ -38,16 +38,16 @@ class Result:
     profile_name: str
     profile_digest: str
     kind: Mapping[str, str]
-    status: Status
+    status: PropertyStatus
     seconds: Mapping[str, Annotated[float, Field(ge=1e-9, le=1e9)]]
     versions: Mapping[str, str]
     schema_version: int = _SCHEMA_VERSION
 
 
-_RESULT = TypeAdapter(Result)
+_RESULT = TypeAdapter(RunResult)
 
 
-def result_of(verdict: Verdict) -> Result:
+def result_of(verdict: Verdict) -> RunResult:
     """Return what is kept of a run.
 
     Raises:
@@ -64,7 +64,7 @@ def result_of(verdict: Verdict) -> Result:
     except (TypeError, ValueError) as error:
         raise ConfigError(f"the profile of {run['run']} is not one of this version; run it again") from error
     machine = run.get("machine") or {}
-    return Result(
+    return RunResult(
         run=str(run["run"]),
         profile_name=str(run.get("profile_name")),
         profile_digest=digest,
@@ -86,7 +86,7 @@ def _seconds(measures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
             yield f"{queue} drain", of["drain_seconds"]
 
 
-def append(result: Result, path: Path) -> None:
+def append(result: RunResult, path: Path) -> None:
     """Add a run to the file, which is made where it is not there.
 
     Raises:
@@ -101,7 +101,7 @@ def append(result: Result, path: Path) -> None:
         raise unwritable(path, error, "the run's own files are whole; make room, or move the file away") from error
 
 
-def read(path: Path) -> Sequence[Result]:
+def read(path: Path) -> Sequence[RunResult]:
     """Return the runs in a file, in the order in which they were added; of one that was added again the last line.
 
     Raises:
@@ -117,7 +117,7 @@ def read(path: Path) -> Sequence[Result]:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path} cannot be read ({error}); name another file with --results") from error
-    found: dict[str, Result] = {}
+    found: dict[str, RunResult] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
             result = _parse(line, path, number)
@@ -126,7 +126,7 @@ def read(path: Path) -> Sequence[Result]:
     return list(found.values())
 
 
-def _parse(line: str, path: Path, number: int) -> Result:
+def _parse(line: str, path: Path, number: int) -> RunResult:
     try:
         result = _RESULT.validate_json(line)
     except ValidationError as error:

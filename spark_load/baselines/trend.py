@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, Status
+from sluice.judge.checker.verdict import EXIT_CODES, EXIT_CROSSED, PropertyStatus
 from sluice.judge.report.summary import escape_markdown
 from sluice.pages import units
-from spark_load.baselines.results import Result
+from spark_load.baselines.results import RunResult
 from spark_load.baselines.statistics import Slower, detectable, holm, slower
 
 LEVEL = 0.01
@@ -23,7 +23,7 @@ NEWEST = (1, 3, 5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TrendRow:
     """One time of a run.
 
     Args:
@@ -72,10 +72,10 @@ class Trend:
         needs_runs: whether it is unknown only because there are too few runs yet.
     """
 
-    result: Result
+    result: RunResult
     runs: tuple[str, ...]
     last: int
-    rows: tuple[Row, ...] = ()
+    rows: tuple[TrendRow, ...] = ()
     unknown: str | None = None
     needs_runs: bool = False
 
@@ -96,7 +96,7 @@ class Trend:
         return found
 
     @property
-    def slower(self) -> list[Row]:
+    def slower(self) -> list[TrendRow]:
         """Return the times that became longer."""
         return [row for row in self.rows if row.is_slower]
 
@@ -104,7 +104,7 @@ class Trend:
     def exit_code(self) -> int:
         """Return 99 where something became slower, 98 where more runs are needed, 2 where nobody can say, else 0."""
         if self.unknown is not None:
-            return EXIT_TOO_FEW if self.needs_runs else EXIT_CODES[Status.UNKNOWN]
+            return EXIT_TOO_FEW if self.needs_runs else EXIT_CODES[PropertyStatus.UNKNOWN]
         return EXIT_CROSSED if self.slower else 0
 
     @property
@@ -131,7 +131,7 @@ class Trend:
         }
 
 
-def comparable(result: Result, others: Sequence[Result], *, last: int) -> list[Result]:
+def comparable(result: RunResult, others: Sequence[RunResult], *, last: int) -> list[RunResult]:
     """Return the runs before a run that can be compared with it, oldest first: the last ones, and the newest beside it.
 
     Those are valid runs of the same profile on the same kind of machine, and never the run itself. What was added after
@@ -142,17 +142,18 @@ def comparable(result: Result, others: Sequence[Result], *, last: int) -> list[R
     found = [
         other
         for other in earlier
-        if other.status is Status.VALID and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
+        if other.status is PropertyStatus.VALID
+        and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
     ]
     return found[-(last + max(NEWEST) - 1) :]
 
 
-def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
+def trend(result: RunResult, others: Sequence[RunResult], *, last: int) -> Trend:
     """Compare a run with at most `last` runs before it, and the newest runs with those before them."""
     before = comparable(result, others, last=last)
     runs = tuple(other.run for other in before)
     unknown = Trend(result=result, runs=runs, last=last)
-    if result.status is not Status.VALID:
+    if result.status is not PropertyStatus.VALID:
         return replace(unknown, unknown=f"the run is {result.status.value.upper()}: see its verdict")
     if not result.seconds:
         return replace(unknown, unknown="no time of the run was measured: see its summary")
@@ -172,17 +173,17 @@ def trend(result: Result, others: Sequence[Result], *, last: int) -> Trend:
     return replace(unknown, rows=tuple(rows))
 
 
-def _values(name: str, results: Sequence[Result]) -> tuple[float, ...]:
+def _values(name: str, results: Sequence[RunResult]) -> tuple[float, ...]:
     return tuple(result.seconds[name] for result in results if name in result.seconds)
 
 
-def _rows(times: Mapping[str, tuple[float, ...]], last: int) -> list[Row]:
+def _rows(times: Mapping[str, tuple[float, ...]], last: int) -> list[TrendRow]:
     known = {name: values for name, values in times.items() if len(values) > BEFORE_MIN}
     clearest = {name: _clearest(values, last) for name, values in known.items()}
     adjusted = holm({name: found.p for name, (_, found) in clearest.items()})
     level = LEVEL / len(NEWEST) / max(1, len(known))
     return [
-        Row(
+        TrendRow(
             name=name,
             seconds=values,
             newest=clearest[name][0],

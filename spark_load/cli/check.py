@@ -17,7 +17,7 @@ from sluice.extras import missing
 from sluice.judge import engine as judging
 from sluice.judge import recording, report
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.judge.reading.folders import require_history
 from sluice.terminal import output
@@ -141,7 +141,7 @@ def _names_a_cluster() -> bool:
 
 
 @contextmanager
-def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[Engine]:
+def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
     """Read a recording, in this process where that will do."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
@@ -159,7 +159,7 @@ def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) 
 
 
 def _judge(
-    engine: Engine,
+    engine: JudgeEngine,
     folder: Path,
     queues: Mapping[str, recording.RecordedQueue],
     target: str,

@@ -2,7 +2,7 @@
 
 import click
 
-from sluice.terminal.groups import Group, Lazy
+from sluice.terminal.groups import CommandGroup, Lazy
 
 _LAZY = {
     "plan": Lazy("spark_load.cli.planning:plan", "Show what a run of a profile will take."),
@@ -16,7 +16,7 @@ _LAZY = {
 }
 
 
-@click.group(cls=Group, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=CommandGroup, lazy=_LAZY, context_settings={"help_option_names": ["-h", "--help"]})
 def load() -> None:
     """Publish messages to a deployed environment, record every call, and judge the record.
 

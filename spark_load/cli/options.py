@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from sluice.declaration import Declaration, Environment, load_declaration, loading
 from sluice.errors import ConfigError
 from sluice.judge.folder.json_files import sentence
-from sluice.terminal.values import DAY_SECONDS, Number
-from spark_load.faults.drawing import Fault
+from sluice.terminal.values import DAY_SECONDS, NumberType
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import SHAPES, FaultKind, Shape, Targets, schedule_faults
 from spark_load.profiles import profile
 from spark_load.profiles.profile import NamedProfile
@@ -48,7 +48,7 @@ def clock_option(command: Callable[..., None]) -> Callable[..., None]:
         "--max-clock-offset",
         "clock_bound_us",
         metavar="MS",
-        type=Number("milliseconds", 0.001, 1_000 * DAY_SECONDS),
+        type=NumberType("milliseconds", 0.001, 1_000 * DAY_SECONDS),
         callback=lambda _context, _option, milliseconds: 0 if milliseconds is None else round(milliseconds * 1_000),
         help="Milliseconds that the clocks of any two machines are apart at most.  [default: what the history proves]",
     )(command)
@@ -93,7 +93,7 @@ def _change_profile(named: NamedProfile, option: str, value: str, **changes: Any
 
 def schedule_of(
     named: NamedProfile, environment: Environment, seed: int, *, is_here: bool = True
-) -> tuple[Fault[FaultKind], ...]:
+) -> tuple[ScheduledFault[FaultKind], ...]:
     """Return the faults of a run of a profile; `is_here` says whether its publishers are on this machine.
 
     Raises:

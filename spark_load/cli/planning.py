@@ -18,13 +18,13 @@ from sluice.terminal import output
 from sluice.terminal.exits import REFUSED
 from sluice.terminal.options import declaration_option
 from spark_load.cli.options import profile_options, schedule_of, shared_declaration
-from spark_load.faults.drawing import Fault, count_by_kind
+from spark_load.faults.drawing import ScheduledFault, count_by_kind
 from spark_load.faults.shapes import FaultKind, as_given, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
 from spark_load.profiles.load_estimate import Target
 from spark_load.profiles.profile import NamedProfile
-from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.deployment import LoadDeployment
 
 _LOCALSTACK = "http://localhost:4566"
 _NEARLY = 0.8  # of a limit: shown in yellow
@@ -115,7 +115,7 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
-def _show_faults(faults: Sequence[Fault[FaultKind]], console: Console) -> None:
+def _show_faults(faults: Sequence[ScheduledFault[FaultKind]], console: Console) -> None:
     if not faults:
         return
     counts = ", ".join(f"{count} {kind}" for kind, count in count_by_kind(faults).items())
@@ -152,7 +152,7 @@ def _rows(made: Estimate) -> list[tuple[str, str]]:
 
 
 def require_confirmation(
-    deployment: Deployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
+    deployment: LoadDeployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
 ) -> None:
     """Say what a run on AWS takes and costs, and go on only when somebody confirms it, or has `confirmed` it already.
 

@@ -10,12 +10,12 @@ from sluice.judge import report as run_report
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.terminal import output as terminal
 from sluice.terminal.files import require_writable
-from sluice.terminal.values import Number
+from sluice.terminal.values import NumberType
 from spark_load.baselines import comparison
 from spark_load.cli.ending import print_markdown
 
 _RUN = click.Path(file_okay=False, path_type=Path)
-_RATIO = Number("times", 1e-6, 1e6)
+_RATIO = NumberType("times", 1e-6, 1e6)
 
 
 @click.command()

@@ -34,7 +34,7 @@ from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS
 from spark_load.publish.transport.opening import choose_transport
 from spark_load.run import driver
 from spark_load.runtime import deployment, spark_session
-from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.deployment import LoadDeployment
 
 _SHOWING = tuple(name for name, saboteur in SABOTEURS.items() if saboteur.shows)
 
@@ -192,7 +192,7 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
 
 @contextmanager
 def _watched_session(
-    load: Profile, found: Deployment, cluster: spark_session.Cluster, again: int
+    load: Profile, found: LoadDeployment, cluster: spark_session.Cluster, again: int
 ) -> Iterator[tuple[SparkSession, Watcher]]:
     with Watcher(load, list(found.queue_urls)) as watch:
         watch("starting Spark", [])

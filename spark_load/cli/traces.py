@@ -8,7 +8,7 @@ from sluice.errors import ConfigError, unwritable
 from sluice.pages.units import plural
 from sluice.terminal import output
 from sluice.terminal.files import require_writable
-from sluice.terminal.values import Number
+from sluice.terminal.values import NumberType
 from spark_load.judge.arrivals import PublishedMessages, read_publishes
 from spark_load.profiles import profile, trace
 
@@ -28,7 +28,7 @@ _AFTER_SECONDS_MAX = 230  # of repeats: inside the window that a profile allows
 )
 @click.option(
     "--speed",
-    type=Number("times", 0.01, 1_000),
+    type=NumberType("times", 0.01, 1_000),
     default=1,
     show_default=True,
     metavar="FACTOR",
@@ -36,13 +36,13 @@ _AFTER_SECONDS_MAX = 230  # of repeats: inside the window that a profile allows
 )
 @click.option(
     "--from-seconds",
-    type=Number("seconds", 0, _SECONDS_MAX),
+    type=NumberType("seconds", 0, _SECONDS_MAX),
     default=0,
     metavar="SECONDS",
     help="Leave out what came earlier, counted from the first message.",
 )
 @click.option(
-    "--until-seconds", type=Number("seconds", 0, _SECONDS_MAX), metavar="SECONDS", help="Leave out what came later."
+    "--until-seconds", type=NumberType("seconds", 0, _SECONDS_MAX), metavar="SECONDS", help="Leave out what came later."
 )
 @click.option("--to", "destination", metavar="NAME", help="The topic or queue, where messages went to several.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was found as JSON on standard output.")

@@ -13,7 +13,7 @@ from sluice.terminal import output
 from sluice.terminal.files import require_writable
 from sluice.terminal.values import Whole
 from spark_load.baselines import results
-from spark_load.baselines.results import RESULTS_FILE, Result
+from spark_load.baselines.results import RESULTS_FILE, RunResult
 from spark_load.baselines.trend import BEFORE_MIN, markdown
 from spark_load.baselines.trend import trend as compared
 from spark_load.cli.ending import print_markdown
@@ -75,7 +75,7 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     sys.exit(found.exit_code)
 
 
-def _newest(others: Sequence[Result], file: Path) -> Result:
+def _newest(others: Sequence[RunResult], file: Path) -> RunResult:
     if not others:
         raise ConfigError(f"there is no run in {file}; `sluice load run` adds each run")
     return others[-1]

@@ -15,7 +15,7 @@ from rich.text import Text
 from sluice.clock import Clock, SystemClock
 from sluice.pages import units
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import TaskProgress
 
 _QUIET_LINE_SECONDS = 10
 _RATE_SECONDS = 10
@@ -25,7 +25,7 @@ _ODD_OF_CONSUMERS = {"again": "again", "strangers": "of strangers", "fallen_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ProgressRow:
     """How far one queue is, or all publishers are; None stands for what nobody knows.
 
     Args:
@@ -61,14 +61,14 @@ class ProgressTable:
         self._arriving_share = arriving / self._published
         self._past: deque[tuple[float, dict[str, int]]] = deque()
 
-    def rows(self, progress: Sequence[Progress]) -> list[Row]:
+    def rows(self, progress: Sequence[TaskProgress]) -> list[ProgressRow]:
         """Return the rows."""
         publishers = [task for task in progress if task.queue is None]
         consumers = {queue: [task for task in progress if task.queue == queue] for queue in self._queues}
         published = sum(task.done for task in publishers)
         done = {queue: sum(task.done for task in tasks) for queue, tasks in consumers.items()}
         rates = self._rates({_EVERYBODY: published} | done)
-        all_publishers = Row(
+        all_publishers = ProgressRow(
             name=_EVERYBODY,
             sent=published,
             done=published,
@@ -80,10 +80,12 @@ class ProgressTable:
         sent = round(published * self._arriving_share) if self._is_topic else None
         if not self._has_progress:
             seen = "workers do not say how far they are"
-            rows = [Row(name=name, sent=sent, expected=self._arriving, seen=seen) for name in self._queues.values()]
+            rows = [
+                ProgressRow(name=name, sent=sent, expected=self._arriving, seen=seen) for name in self._queues.values()
+            ]
         else:
             rows = [
-                Row(
+                ProgressRow(
                     name=name,
                     sent=sent,
                     done=done[queue],
@@ -114,17 +116,17 @@ def _seconds_left(count: int, per_second: float) -> float | None:
     return count / per_second if per_second else None
 
 
-def _counts_text(tasks: Sequence[Progress], names: Mapping[str, str]) -> str:
+def _counts_text(tasks: Sequence[TaskProgress], names: Mapping[str, str]) -> str:
     counts = {name: sum(getattr(task, field) for task in tasks) for field, name in names.items()}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
 
-def line(phase: str, rows: Sequence[Row]) -> str:
+def line(phase: str, rows: Sequence[ProgressRow]) -> str:
     """Return where a run stands in one line, for logs."""
     return "; ".join([phase, *(_short(row) for row in rows)])
 
 
-def _short(row: Row) -> str:
+def _short(row: ProgressRow) -> str:
     waiting = "" if row.waiting is None else f", {row.waiting:,} waiting"
     left = "" if not row.left_seconds else f", {units.seconds(round(row.left_seconds))} left"
     seen = f", seen so far: {row.seen}" if row.seen else ""
@@ -133,7 +135,7 @@ def _short(row: Row) -> str:
     )
 
 
-def table(phase: str, rows: Sequence[Row]) -> Table:
+def table(phase: str, rows: Sequence[ProgressRow]) -> Table:
     """Return where a run stands as a table, for terminals."""
     shown = Table(title=phase, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for name in ("", "sent", "done", "of about", "waiting", "rate", "left"):
@@ -178,7 +180,7 @@ class Watcher:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def __call__(self, phase: str, progress: list[Progress]) -> None:
+    def __call__(self, phase: str, progress: list[TaskProgress]) -> None:
         """Show the phase and how far the tasks are."""
         rows = self._progress_table.rows(progress) if progress else []
         if self._console.is_terminal:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.folder.series_schema import Series
 from spark_load.cli.ending import page_optional
 from spark_load.judge import parts
@@ -37,7 +37,7 @@ def check_run(
 
 
 @contextmanager
-def recording_opened(folder: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
+def recording_opened(folder: Path, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
     """Read a recording with Spark."""
     cluster = Cluster(master=master, remote=remote or None)
     with (

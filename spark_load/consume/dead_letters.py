@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice import limits
 from sluice.clock import NotReachedError, eventually
 from sluice.history.events import Kind, identity_in
-from spark_load.runtime.task_context import Run, TaskContext
+from spark_load.runtime.task_context import LoadRun, TaskContext
 
 _WAIT_SECONDS = 1
 _HELD_SECONDS = 600  # while it is read; a group shows at most ten of its dead letters until they are gone
@@ -33,7 +33,7 @@ _PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # there counters are right afte
 class DeadLetters:
     """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are."""
 
-    def __init__(self, context: TaskContext, run: Run) -> None:
+    def __init__(self, context: TaskContext, run: LoadRun) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
 
     def read(self, *, keeps: bool, queues: Collection[str] = ()) -> dict[str, int]:

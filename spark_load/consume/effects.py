@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sluice.errors import EndpointError
 from sluice.history.events import END_TYPE, Kind, is_end_marker
-from sluice.judge.databases import AppliedEffect, CommittedEvent, Evidence, InboxNumbers, OutboxMessage
+from sluice.judge.databases import AppliedEffect, CommittedEvent, DatabaseEvidence, InboxNumbers, OutboxMessage
 from sluice.recorder.journal import read_journal
 
 _TABLE = Table(
@@ -186,7 +186,7 @@ def is_all_sent(outbox: Path) -> bool:
         return not connection.execute(_UNSENT).scalar_one()
 
 
-def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> Evidence:
+def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> DatabaseEvidence:
     """Return what the databases know of a run, as `sluice.judge.databases` takes it; as `_open` raises.
 
     Args:
@@ -209,7 +209,7 @@ def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], o
         with _open(f"sqlite:///{outbox}") as connection:
             numbers = [(group, seq) for group, seq in connection.execute(_COMMITTED, {"end": END_TYPE})]
         seqs = [seq for _, seq in numbers]
-    return Evidence(
+    return DatabaseEvidence(
         committed=[
             CommittedEvent(event_id=_id(group, seq), group=group, payload="", committed_at_us=place, position=0)
             for place, (group, seq) in enumerate(numbers)

@@ -20,8 +20,8 @@ from sluice import limits
 from sluice.history.events import Identity, identity_in, is_end_marker
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Progress, Step
-from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
+from spark_load.runtime.coordinator import RunStep, TaskProgress
+from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, LoadRun, TaskContext, summary, task_context
 
 _LEASE_SHARE_MAX = 0.5  # of the visibility timeout an answer may take: what comes on top must not end a lease
 
@@ -76,7 +76,7 @@ _LAST_POLLS = 3
 _DRAIN_FACTOR_MAX = 10  # times as long as publishing; only for a driver that is gone, or messages that never end
 
 
-def consume(spark: SparkSession, run: Run) -> DataFrame:
+def consume(spark: SparkSession, run: LoadRun) -> DataFrame:
     """Return the job whose tasks consume all queues; nothing happens until its rows are asked for.
 
     Runs `consumers_per_queue` tasks for each queue, for the whole run. Not safe to repeat.
@@ -86,7 +86,7 @@ def consume(spark: SparkSession, run: Run) -> DataFrame:
     def slot(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in [number for batch in batches for number in batch.column("id").to_pylist()]:
             with task_context(run, CONSUMER) as context:
-                progress = Consumer(context, run, run.queue_of(number)).consume()
+                progress = ConsumerTask(context, run, run.queue_of(number)).consume()
             yield summary(progress)
 
     return spark.range(0, slots, 1, slots).mapInArrow(slot, SUMMARY_SCHEMA)
@@ -103,12 +103,12 @@ class _Message:
     receive_count: int
 
 
-class Consumer:
+class ConsumerTask:
     """One consumer of one queue. A stranger's messages are left to whoever waits for them."""
 
-    def __init__(self, context: TaskContext, run: Run, queue: str) -> None:
+    def __init__(self, context: TaskContext, run: LoadRun, queue: str) -> None:
         self._context, self._run, self._url = context, run, run.deployment.queue_urls[queue]
-        self._progress = Progress(worker=context.name, role="consume", queue=queue)
+        self._progress = TaskProgress(worker=context.name, role="consume", queue=queue)
         self._live_checks = LiveChecks(self._progress, run.id, run.plan.profile)
         self._unanswered: str | None = None
         profile = run.plan.profile
@@ -127,7 +127,7 @@ class Consumer:
         if profile.visibility_timeout_seconds is not None:
             self._receive_params["VisibilityTimeout"] = profile.visibility_timeout_seconds
 
-    def consume(self) -> Progress:
+    def consume(self) -> TaskProgress:
         """Receive, handle and delete until the driver says that it is done, or far too long has passed.
 
         Which phase a message is of its publisher says: a poll begun in the warm-up may bring the load's first one.
@@ -135,7 +135,7 @@ class Consumer:
         coordinator, profile = self._context.coordinator, self._run.plan.profile
         coordinator.report(self._progress, now=True)
         if profile.warm_up_count:
-            self._poll_until(lambda: coordinator.has_reached(Step.MEASURE) or self._is_over())
+            self._poll_until(lambda: coordinator.has_reached(RunStep.MEASURE) or self._is_over())
         if profile.consume_after_seconds:
             self._await_backlog()
         self._poll_until(self._is_over)
@@ -151,7 +151,7 @@ class Consumer:
             self._context.clock.sleep(self._run.plan.profile.poll_pause_seconds)
 
     def _await_backlog(self) -> None:
-        begun_us = self._context.coordinator.wait_for(Step.MEASURE, _BEFORE_START_SECONDS_MAX)
+        begun_us = self._context.coordinator.wait_for(RunStep.MEASURE, _BEFORE_START_SECONDS_MAX)
         until_us = begun_us + round(self._run.plan.profile.consume_after_seconds * 1_000_000)
         while self._context.clock.now_us() < until_us and not self._context.coordinator.is_stopped():
             self._context.clock.sleep(_WAIT_SECONDS)
@@ -159,7 +159,7 @@ class Consumer:
     def _is_over(self) -> bool:
         coordinator = self._context.coordinator
         is_too_late = self._context.clock.monotonic() > self._deadline
-        return coordinator.is_stopped() or coordinator.has_reached(Step.FINISH) or is_too_late
+        return coordinator.is_stopped() or coordinator.has_reached(RunStep.FINISH) or is_too_late
 
     def poll(self) -> None:
         """Receive once, and do with each message what the plan has for it."""
@@ -214,7 +214,7 @@ class Consumer:
             plan,
             message.identity,
             receive_count=message.receive_count,
-            is_redriven=plan.profile.redrive and self._context.coordinator.has_reached(Step.REDRIVEN),
+            is_redriven=plan.profile.redrive and self._context.coordinator.has_reached(RunStep.REDRIVEN),
         )
         if done is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
             return done
@@ -275,7 +275,7 @@ class LiveChecks:
     are strangers.
     """
 
-    def __init__(self, progress: Progress, run: str, profile: Profile) -> None:
+    def __init__(self, progress: TaskProgress, run: str, profile: Profile) -> None:
         self._progress, self._run = progress, run
         self._is_ordered = not profile.late_duplicate_share
         self._last: dict[str, int] = defaultdict(lambda: -1)

@@ -22,8 +22,8 @@ from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
 from spark_load.plan.plan import silence_seconds
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS, Profile
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import LoadRun
 
 HANDLERS = "sluice.testing.load.handlers"
 _EFFECTS, _FAILING = "sluice.testing.load.effects", "sluice.testing.load.failing"
@@ -35,7 +35,7 @@ _TABLES_SECONDS_MAX = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
+class WorkerProcess:
     """A worker that was started for a queue."""
 
     queue: str
@@ -83,7 +83,7 @@ def idle_seconds(profile: Profile) -> float:
     return profile.drain_timeout_seconds + silence_seconds(profile) + lease_seconds
 
 
-def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> WorkersResult:
+def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> WorkersResult:
     """Run the workers of every queue until no more messages arrive, or the driver says that all is done, or to stop.
 
     Where the run has faults, another one takes the place of a worker that they end, or that ends with an error.
@@ -102,7 +102,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> WorkersRe
     """
     clock = SystemClock()
     coordinator = run.coordinator(clock)
-    begin_us = coordinator.wait_for(Step.START) + round(run.plan.profile.consume_after_seconds * 1_000_000)
+    begin_us = coordinator.wait_for(RunStep.START) + round(run.plan.profile.consume_after_seconds * 1_000_000)
     while clock.now_us() < begin_us and not coordinator.is_stopped():
         clock.sleep(LOOK_SECONDS)
     if coordinator.is_stopped():
@@ -120,9 +120,9 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> WorkersRe
     places = Places(names, begin, is_harmed=lambda: run.has_faults, clock=clock)
     take(places)
     try:
-        places.run(lambda: coordinator.is_stopped() or coordinator.has_reached(Step.FINISH))
+        places.run(lambda: coordinator.is_stopped() or coordinator.has_reached(RunStep.FINISH))
     finally:
-        started = [Worker(queues[consumer], consumer, process) for consumer, process in places.processes]
+        started = [WorkerProcess(queues[consumer], consumer, process) for consumer, process in places.processes]
         stop([worker.process for worker in started], clock)
     killed = {process.pid for place in places.all for process in place.killed}
     filled = {process.pid for place in places.all for process in place.filled}
@@ -140,7 +140,7 @@ def work(run: Run, take: Callable[[Places], None] = lambda _: None) -> WorkersRe
     )
 
 
-def databases(run: Run) -> dict[str, str]:
+def databases(run: LoadRun) -> dict[str, str]:
     """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
     dsn = os.environ.get(DSN)
     if dsn is not None:
@@ -156,7 +156,7 @@ def databases(run: Run) -> dict[str, str]:
     return {consumer: f"sqlite:///{file}" for consumer, file in files.items()}
 
 
-def used_databases(run: Run) -> dict[str, str]:
+def used_databases(run: LoadRun) -> dict[str, str]:
     """Return the URL of each consumer's inbox, where a worker may have used it: nothing is made."""
     dsn = os.environ.get(DSN)
     files = database_files(run)
@@ -165,13 +165,13 @@ def used_databases(run: Run) -> dict[str, str]:
     }
 
 
-def database_files(run: Run) -> dict[str, Path]:
+def database_files(run: LoadRun) -> dict[str, Path]:
     """Return the SQLite file of each consumer's inbox; used unless SLUICE_DSN names another database."""
     return {consumer: run.folder / f"inbox-{consumer}.db" for consumer in run.deployment.consumers.values()}
 
 
 def start(
-    run: Run,
+    run: LoadRun,
     queue: str,
     consumer: str,
     name: str,
@@ -179,7 +179,7 @@ def start(
     agent_uri: str | None = None,
     *,
     place: Place | None = None,
-) -> Worker:
+) -> WorkerProcess:
     """Start a worker of a queue, which records.
 
     Args:
@@ -216,17 +216,17 @@ def start(
         log=logs / f"{name}.log",
         ahead_seconds=0 if place is None else place.ahead_seconds,
     )
-    return Worker(queue, consumer, process)
+    return WorkerProcess(queue, consumer, process)
 
 
-def reaching(run: Run, place: str) -> Mapping[str, str]:
+def reaching(run: LoadRun, place: str) -> Mapping[str, str]:
     """Return the caller's environment, pointed to where the run is, over the line of a place where there is one."""
     url = run.endpoint_url(place)
     endpoint = {} if url is None else {"AWS_ENDPOINT_URL": url}
     return {**os.environ, **endpoint, "AWS_REGION": run.deployment.region}
 
 
-def make_tables(file: Path, run: Run, part: str) -> None:
+def make_tables(file: Path, run: LoadRun, part: str) -> None:
     """Make the tables of a part in an SQLite file, and under faults that of the effects in an inbox's.
 
     Raises:
@@ -272,7 +272,7 @@ def require_ended_well(process: ForkedWorker, who: str) -> None:
         raise EndpointError(f"{who} ended with {code}: {process.last_words()}; see {process.log}")
 
 
-def recorder(run: Run, worker: Worker) -> str:
+def recorder(run: LoadRun, worker: WorkerProcess) -> str:
     """Return the name of a worker's recorder; one that no journal has when it never came to write one."""
     named = f"worker-{worker.consumer}-{worker.process.pid}"
     found = sorted(run.journals.glob(f"{named}-*"))

@@ -12,7 +12,7 @@ def plain(seconds: float) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fault[K: StrEnum]:
+class ScheduledFault[K: StrEnum]:
     """One fault; times are from the start of the schedule.
 
     Args:
@@ -63,7 +63,7 @@ class Way[K: StrEnum]:
 
 def draw_faults[K: StrEnum](
     ways: Sequence[Way[K]], *, seed: int, first_seconds: float, until_seconds: float, every_seconds: float
-) -> tuple[Fault[K], ...]:
+) -> tuple[ScheduledFault[K], ...]:
     """Return faults in the order they begin. Every way comes once before any comes more often.
 
     Two faults are never done to one target at the same time; one of `all:END` and one of `NAME:END` neither.
@@ -80,7 +80,7 @@ def draw_faults[K: StrEnum](
 
 def _draw[K: StrEnum](
     ways: Sequence[Way[K]], rng: Random, first_seconds: float, until_seconds: float, every_seconds: float
-) -> Iterator[Fault[K]]:
+) -> Iterator[ScheduledFault[K]]:
     if not ways:
         return
     mean = min(every_seconds, (until_seconds - first_seconds) / (len(ways) + 1))
@@ -98,7 +98,7 @@ def _draw[K: StrEnum](
 
 def _fault[K: StrEnum](
     rng: Random, way: Way[K], start_seconds: float, until_seconds: float, busy_until: dict[str, float]
-) -> Fault[K] | None:
+) -> ScheduledFault[K] | None:
     """Return a fault of something that no other fault is done to; None where there is nothing, or no time left."""
     free = [
         target
@@ -113,7 +113,7 @@ def _fault[K: StrEnum](
         return None
     for entry in _occupied_targets(target):
         busy_until[entry] = max(until, busy_until.get(entry, 0))
-    return Fault(
+    return ScheduledFault(
         at_seconds=round(start_seconds, 2),
         until_seconds=round(until, 2),
         kind=way.kind,
@@ -142,7 +142,7 @@ def _detail(rng: Random, details: Sequence[str] | tuple[float, float]) -> str:
     return str(rng.choice(details))
 
 
-def count_by_kind[K: StrEnum](faults: Sequence[Fault[K]]) -> Mapping[K, int]:
+def count_by_kind[K: StrEnum](faults: Sequence[ScheduledFault[K]]) -> Mapping[K, int]:
     """Return how many faults there are of each kind."""
     counts: dict[K, int] = {}
     for fault in faults:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sluice.clock import Clock
 from sluice.errors import HistoryError
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import WIRE, FaultKind
@@ -18,8 +18,8 @@ from spark_load.faults.shapes import WIRE, FaultKind
 _TICK_SECONDS = 0.05
 _FULL = (OSError, HistoryError)  # a disk that is full ends the run elsewhere, with its reason
 
-type _UnderWay = tuple[Fault[FaultKind], int, bool]
-type Record = Callable[[Fault[FaultKind], int, int, bool], None]
+type _UnderWay = tuple[ScheduledFault[FaultKind], int, bool]
+type Record = Callable[[ScheduledFault[FaultKind], int, int, bool], None]
 """Called with each fault when it has ended, when it began and ended, microseconds UTC, and whether it met anybody."""
 
 
@@ -36,7 +36,7 @@ class Processes(Protocol):
         """Return whether some of them are still to be restarted, one after the other."""
 
 
-class Poison:
+class PoisonPlan:
     """Files that tell the handlers of a consumer to fail on some events, and how."""
 
     def __init__(self, folder: Path) -> None:
@@ -102,7 +102,7 @@ class Injector:
         announce: writes down that a restart begins: whoever follows the schedule may not live to see its end.
     """
 
-    faults: Sequence[Fault[FaultKind]]
+    faults: Sequence[ScheduledFault[FaultKind]]
     begun_us: int
     processes: Processes
     lines: Lines
@@ -110,7 +110,7 @@ class Injector:
     restarts: Restarts
     record: Record
     clock: Clock
-    announce: Callable[[Fault[FaultKind], int], None] = lambda *_: None
+    announce: Callable[[ScheduledFault[FaultKind], int], None] = lambda *_: None
     _under_way: list[_UnderWay] = field(default_factory=list)
     _stopped: threading.Event = field(default_factory=threading.Event)
 
@@ -137,7 +137,7 @@ class Injector:
         """Have it end what is under way, and end."""
         self._stopped.set()
 
-    def _is_over(self, fault: Fault[FaultKind], now: float) -> bool:
+    def _is_over(self, fault: ScheduledFault[FaultKind], now: float) -> bool:
         """Return whether a fault is to be ended; a restart takes as long as it takes, and nothing waits for it."""
         if fault.until_seconds > now:
             return False
@@ -145,7 +145,7 @@ class Injector:
             return self.restarts.is_over(fault.target)
         return fault.kind is not FaultKind.ROLL or not self.processes.is_rolling(fault.target)
 
-    def _begin(self, fault: Fault[FaultKind]) -> None:
+    def _begin(self, fault: ScheduledFault[FaultKind]) -> None:
         began_us = self.clock.now_us()
         name = fault.target.partition(":")[0]
         is_met = False
@@ -164,13 +164,13 @@ class Injector:
                 is_met = self.processes.harm(fault.kind, name, fault.detail)
         self._under_way.append((fault, began_us, is_met))
 
-    def _lock_now(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
+    def _lock_now(self, fault: ScheduledFault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
         """Return a fault that is under way: a lock as of now, where it could be taken now."""
         if is_met or fault.kind is not FaultKind.LOCK or not self.databases.hold(fault.target.partition(":")[0]):
             return fault, began_us, is_met
         return fault, self.clock.now_us(), True
 
-    def _end(self, fault: Fault[FaultKind], began_us: int, is_met: bool) -> None:  # noqa: FBT001 (as it was put away)
+    def _end(self, fault: ScheduledFault[FaultKind], began_us: int, is_met: bool) -> None:  # noqa: FBT001 (as it was put away)
         name = fault.target.partition(":")[0]
         if fault.kind in WIRE:
             is_met = self.lines.hits(fault.target) > 0
@@ -183,6 +183,6 @@ class Injector:
             self.processes.heal(fault.kind, name)
         self._write_down(fault, began_us, is_met=is_met)
 
-    def _write_down(self, fault: Fault[FaultKind], began_us: int, *, is_met: bool) -> None:
+    def _write_down(self, fault: ScheduledFault[FaultKind], began_us: int, *, is_met: bool) -> None:
         with suppress(*_FULL):
             self.record(fault, began_us, self.clock.now_us(), is_met)

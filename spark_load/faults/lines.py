@@ -28,7 +28,7 @@ _XML_THROTTLED = (
 _PAGE = b"<html><body>This is the proxy. Please log in.</body></html>"
 
 
-class Line:
+class FaultLine:
     """One line. What is done to it is set from any thread, and counted when it happens to somebody."""
 
     def __init__(self, reach: _Connect, counts: Counter[str]) -> None:
@@ -177,7 +177,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._lines: dict[str, Line] = {}
+        self._lines: dict[str, FaultLine] = {}
         self._servers: list[asyncio.Server] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="lines", daemon=True)
@@ -218,7 +218,7 @@ class Lines:
 
     def open(self, name: str, reach: _Connect) -> int:
         """Open a line to whatever `reach` connects to, and return the port of its near end."""
-        line = Line(reach, self.counts)
+        line = FaultLine(reach, self.counts)
         self._lines[name] = line
         self._servers.append(asyncio.run_coroutine_threadsafe(line.listen(), self._loop).result(10))
         return line.port
@@ -232,7 +232,7 @@ class Lines:
         """Return how often the last fault of a line, or of `all:` to one end, happened to somebody."""
         return sum(line.hits for line in self._of(target))
 
-    def _of(self, target: str) -> Iterator[Line]:
+    def _of(self, target: str) -> Iterator[FaultLine]:
         name, _, end = target.partition(":")
         for known, line in self._lines.items():
             if known == target or (name == "all" and known.endswith(f":{end}")):

@@ -13,7 +13,7 @@ from pydantic.dataclasses import dataclass as checked_dataclass
 
 from sluice import limits
 from sluice.errors import ConfigError
-from spark_load.faults.drawing import Fault, Way, draw_faults, plain
+from spark_load.faults.drawing import ScheduledFault, Way, draw_faults, plain
 
 _SECONDS_MAX = 86_400
 _SLOWER = r"(?!0+(\.0+)? s)[0-9]{1,3}(\.[0-9]{1,6})? s"
@@ -117,7 +117,7 @@ _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
 class GivenFault:
-    """A fault that is named and not drawn; as `Fault`."""
+    """A fault that is named and not drawn; as `ScheduledFault`."""
 
     kind: FaultKind
     target: Annotated[str, Field(min_length=1, max_length=200)]
@@ -268,7 +268,7 @@ def relay_names(consumers: Sequence[str]) -> tuple[str, ...]:
     return () if RELAY in consumers else RELAYS
 
 
-def again_max(faults: Sequence[Fault[FaultKind]]) -> int:
+def again_max(faults: Sequence[ScheduledFault[FaultKind]]) -> int:
     """Return how often a publishing task may have to be run again because these faults ended it."""
     return sum(fault.kind in INSTANT and is_publisher(fault.target) for fault in faults)
 
@@ -299,7 +299,7 @@ def way[K: StrEnum](kind: K, targets: Sequence[str], *, seconds: tuple[float, fl
 
 def schedule_faults(
     faults: Faults, targets: Targets, *, seed: int, duration_seconds: float
-) -> tuple[Fault[FaultKind], ...]:
+) -> tuple[ScheduledFault[FaultKind], ...]:
     """Return the faults of a run, in the order they begin: the same for the same arguments.
 
     Args:
@@ -395,7 +395,7 @@ def _is_of_one_thing(fault: GivenFault, other: GivenFault) -> bool:
     return (fault.kind, fault.target) == (other.kind, other.target)
 
 
-def _place_given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
+def _place_given(fault: GivenFault, targets: Targets) -> ScheduledFault[FaultKind]:
     allowed = targets.of_kind(fault.kind)
     if not allowed:
         possible = ", ".join(kind.value for kind in FaultKind if targets.of_kind(kind))
@@ -409,7 +409,7 @@ def _place_given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
             f"target of a fault is {fault.target!r}, allowed for {fault.kind.value!r} is one of {', '.join(allowed)};"
             " correct it"
         )
-    return Fault(
+    return ScheduledFault(
         kind=fault.kind,
         target=fault.target,
         at_seconds=fault.at_seconds,
@@ -418,7 +418,7 @@ def _place_given(fault: GivenFault, targets: Targets) -> Fault[FaultKind]:
     )
 
 
-def require_possible(faults: Sequence[Fault[FaultKind]], *, endpoint_url: str | None) -> None:
+def require_possible(faults: Sequence[ScheduledFault[FaultKind]], *, endpoint_url: str | None) -> None:
     """Require that faults can be done to a run, before anything of it begins.
 
     Args:
@@ -444,6 +444,6 @@ def require_possible(faults: Sequence[Fault[FaultKind]], *, endpoint_url: str | 
         )
 
 
-def as_given(faults: Sequence[Fault[FaultKind]]) -> dict[str, Any]:
+def as_given(faults: Sequence[ScheduledFault[FaultKind]]) -> dict[str, Any]:
     """Return `faults:` of a profile that has exactly these."""
     return {"given": [{**asdict(fault), "kind": fault.kind.value} for fault in faults]}

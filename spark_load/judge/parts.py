@@ -19,13 +19,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.errors import HistoryError
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.folder.layout import HISTORY
 from sluice.judge.parts import Partial
 from sluice.judge.reading import folders
 from sluice.judge.reading.columns import Events
 from sluice.judge.reading.damage import read_whole, readable
-from sluice.judge.reading.parquet_files import Piece, Rows, bucket_of, buckets_of, pieces, read, read_rows, together
+from sluice.judge.reading.parquet_files import (
+    Piece,
+    RowSelection,
+    bucket_of,
+    buckets_of,
+    pieces,
+    read,
+    read_rows,
+    together,
+)
 from sluice.judge.tally import PLACE_KEYS, TALLY, VALUE_KEYS, shorten
 from sluice.recorder.journal import take_rows
 from spark_load.judge.compaction import compact
@@ -44,7 +53,7 @@ class HistoryOnSpark:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
 
-    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+    def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
         """Return the tables that the partial made of each part, those of all parts one below the other."""
 
         def blocks(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
@@ -68,7 +77,7 @@ class HistoryOnSpark:
         return found.groupBy(*PLACE_KEYS).applyInArrow(shorten, types).toArrow().cast(TALLY)
 
     def _of_parts(
-        self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: Rows | None
+        self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: RowSelection | None
     ) -> DataFrame:
         """Return what is made of each part, as rows of the schema."""
         found, bucket_count = pieces(self._folder)
@@ -111,7 +120,7 @@ def _read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
             yield Piece(**row)
 
 
-def _events_of(found: Sequence[Piece], rows: Rows | None, bucket_count: int | None) -> Iterator[Events]:
+def _events_of(found: Sequence[Piece], rows: RowSelection | None, bucket_count: int | None) -> Iterator[Events]:
     if rows is not None:
         for piece in found:
             yield Events(read_rows(piece, rows))
@@ -167,7 +176,7 @@ def _table(block: bytes) -> pa.Table:
 
 
 @contextmanager
-def open_recording(spark: SparkSession, root: Path) -> Iterator[Engine]:
+def open_recording(spark: SparkSession, root: Path) -> Iterator[JudgeEngine]:
     """Read the folder of a recording, which executors see; journals become Parquet beside them first.
 
     Raises HistoryError for damage, also of what the block reads.
@@ -180,7 +189,7 @@ def open_recording(spark: SparkSession, root: Path) -> Iterator[Engine]:
     with readable(folder, PySparkException, Py4JError):
         if not is_made:
             _require_undamaged(spark, folder)
-        yield Engine(HistoryOnSpark(spark, folder))
+        yield JudgeEngine(HistoryOnSpark(spark, folder))
 
 
 def _require_undamaged(spark: SparkSession, folder: Path) -> None:

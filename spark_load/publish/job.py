@@ -18,13 +18,13 @@ from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.plan.plan import SCHEMA, Plan
 from spark_load.publish import relays
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
-from spark_load.publish.publisher import Publisher
+from spark_load.publish.publisher import LoadPublisher
 from spark_load.publish.transport import OUTBOX, Transport
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import open_transport
 from spark_load.publish.transport.outbox import OutboxTransport
-from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator, Step
-from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, Run, TaskContext, summary, task_context
+from spark_load.runtime.coordinator import EARLIER, RunCoordinator, RunStep, TaskProgress
+from spark_load.runtime.task_context import PUBLISHER, SUMMARY_SCHEMA, LoadRun, TaskContext, summary, task_context
 
 _PLAN_SCHEMA = "idx bigint, publish_attempt int, group_number int, offset_us bigint, task int"
 _BLOCK_SCHEMA = "task int, moment bigint, rows binary"
@@ -34,7 +34,7 @@ _SENT = ["deduplication_id", "outcome", "invoked_at_us", "task_attempt"]
 _ORDER = [("offset_us", "ascending"), ("publish_attempt", "ascending"), ("idx", "ascending")]
 
 
-def plan_rows(spark: SparkSession, run: Run) -> DataFrame:
+def plan_rows(spark: SparkSession, run: LoadRun) -> DataFrame:
     """Return the plan as a DataFrame: one row per publish, columns as in `plan.SCHEMA`, no order."""
     plan = run.plan
     return _parts(spark, plan).mapInArrow(lambda parts: _plan_rows(plan, parts), _PLAN_SCHEMA)
@@ -52,7 +52,7 @@ def _plan_rows(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
         yield plan.batch(np.arange(first, min(first + _PLAN_ROWS_PER_TASK, plan.row_count)))
 
 
-def publish(spark: SparkSession, run: Run, left: DataFrame | None) -> DataFrame:
+def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFrame:
     """Return the job that publishes the plan; nothing happens until its rows are asked for.
 
     `left` are the rows of the plan that are left to publish, as `plan_rows` has them; None for all, in a first attempt
@@ -106,12 +106,12 @@ def _split_blocks(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.concat_batches(rows).sort_by(_ORDER)
 
 
-def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
+def publish_share(run: LoadRun, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
     """Publish one task's share of the plan, inside the task; rows are as `Publisher.publish` takes them."""
     with task_context(run, PUBLISHER) as context:
         transport = _transport(run, context)
         try:
-            publisher = Publisher(
+            publisher = LoadPublisher(
                 run.plan,
                 run=run.id,
                 addresses=_addresses(run),
@@ -130,18 +130,20 @@ def publish_share(run: Run, rows: Iterator[pa.RecordBatch]) -> Progress:
             transport.close()
 
 
-def rows_to_publish(run: Run, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def rows_to_publish(
+    run: LoadRun, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows that may be published, once the driver has named the instant at which the plan begins.
 
     The first batch is taken before that: then all of them were sorted.
     """
     first = list(islice(rows, 1))
-    not_again = pa.array(run.expired_messages(coordinator.wait_for(Step.START)), pa.int64())
+    not_again = pa.array(run.expired_messages(coordinator.wait_for(RunStep.START)), pa.int64())
     for batch in chain(first, rows):
         yield batch.filter(pc.invert(pc.is_in(batch.column("idx"), not_again)))
 
 
-def messages_sent_before(run: Run, context: TaskContext) -> pa.Array:
+def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     """Return the messages that a task may not publish again, which is run again because a fault ended it.
 
     As in a resumed run, they are those its journals know to be acknowledged. What was never answered is published
@@ -159,16 +161,16 @@ def messages_sent_before(run: Run, context: TaskContext) -> pa.Array:
         pc.equal(sent.column("outcome"), Outcome.INFO.value), pc.less(sent.column("invoked_at_us"), forgotten_us)
     )
     acked_now = pc.sum(pc.and_(is_acked, pc.equal(sent.column("task_attempt"), run.attempt)))
-    earlier = Progress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)
+    earlier = TaskProgress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)
     context.coordinator.report(earlier, now=True)
     return numbers.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
 
 
-def _addresses(run: Run) -> list[str]:
+def _addresses(run: LoadRun) -> list[str]:
     return [run.deployment.topic_arn] if run.plan.profile.has_topic else list(run.deployment.queue_urls.values())
 
 
-def _transport(run: Run, context: TaskContext) -> Transport:
+def _transport(run: LoadRun, context: TaskContext) -> Transport:
     service, client = ("sns", context.sns) if run.plan.profile.has_topic else ("sqs", context.sqs)
     ledger = Ledger(context.journal, names=run.deployment.names(), run=run.id, service=service)
     if run.transport == OUTBOX:

@@ -18,7 +18,7 @@ _BACKOFF_SECONDS_MAX = 5.0
 _DOUBLINGS_MAX = 10
 
 
-class Pace:
+class PublishPace:
     """How far along the plan a publisher may be: as far as time, and behind it at most `ratio` times as fast.
 
     Without the bound, whoever comes out of a stall sends all it held back at once: a storm nobody planned. While the

@@ -21,10 +21,10 @@ from sluice.clock import Clock
 from sluice.error_codes import is_throttled
 from spark_load.plan.plan import MEASURE, WARM_UP, Plan, message_group_id
 from spark_load.publish.bodies import bodies
-from spark_load.publish.pacing import Pace, RetryPolicy
+from spark_load.publish.pacing import PublishPace, RetryPolicy
 from spark_load.publish.scheduler import GroupScheduler
-from spark_load.publish.transport import Answer, Call, Messages, Transport
-from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
+from spark_load.publish.transport import OutgoingMessages, Transport, TransportAnswer, TransportCall
+from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 
 _LOOK_AHEAD = 20_000
 _ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
@@ -34,7 +34,7 @@ _NEVER_US = 2**62
 _COLUMNS = ("idx", "publish_attempt", "group_number", "offset_us")
 
 
-class Publisher:
+class LoadPublisher:
     """Publishes one task's share to the topic's ARN, or to the queues' URLs in the plan's order."""
 
     def __init__(
@@ -54,10 +54,10 @@ class Publisher:
         profile = plan.profile
         self._scheduler = GroupScheduler(group_count=profile.group_count, address_count=len(addresses))
         self._retry_policy = RetryPolicy(self._uniform)
-        self._progress = Progress(worker=name, role="publish")
+        self._progress = TaskProgress(worker=name, role="publish")
         self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
-        self._on_their_way: dict[Call, list[int]] = {}  # to its rows of the scheduler
+        self._on_their_way: dict[TransportCall, list[int]] = {}  # to its rows of the scheduler
         self._calls_at: Counter[str] = Counter()  # of those on their way, by address
         self._bodies = bodies(plan, run)
 
@@ -65,19 +65,19 @@ class Publisher:
         digest = hashlib.blake2b(f"{self._plan.seed}.{self._progress.worker}.{key}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
 
-    def publish(self, rows: Iterator[pa.RecordBatch]) -> Progress:
+    def publish(self, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
         """Publish every row of the plan at its time, unless told to stop; return how it went.
 
         Rows come by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
         """
         self._coordinator.report(self._progress, now=True)
         upcoming = _PlanCursor(rows)
-        start_us = self._coordinator.wait_for(Step.START)
+        start_us = self._coordinator.wait_for(RunStep.START)
         if self._plan.profile.warm_up_count:
             before_us = round(self._plan.profile.warm_up_seconds * 1_000_000)
             self._publish_phase(upcoming, start_us + before_us, until_us=0)
             self._coordinator.report(self._progress, now=True)
-            start_us = self._coordinator.wait_for(Step.MEASURE, _MEASURE_WAIT_SECONDS)
+            start_us = self._coordinator.wait_for(RunStep.MEASURE, _MEASURE_WAIT_SECONDS)
         self._publish_phase(upcoming, start_us, until_us=None)
         self._coordinator.report(self._progress, now=True)
         return self._progress
@@ -94,7 +94,7 @@ class Publisher:
         """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
         now_us = self._clock.now_us() - base_us
         first_us = min(now_us, upcoming.offset_us)
-        pace = Pace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
+        pace = PublishPace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
         is_blocked = False
         while not self._is_over(upcoming, until_us) and not self._coordinator.is_stopped():
             now_us = self._clock.now_us() - base_us
@@ -134,18 +134,18 @@ class Publisher:
             messages = self._messages([row for _, rows in taken for row in rows], phase)
             ends = accumulate(len(rows) for _, rows in taken)
             sent = {
-                Call(address, messages, end - len(rows), end): rows
+                TransportCall(address, messages, end - len(rows), end): rows
                 for (address, rows), end in zip(taken, ends, strict=True)
             }
             self._on_their_way |= sent
             self._transport.send(list(sent))
 
-    def _messages(self, rows: Sequence[int], phase: str) -> Messages:
+    def _messages(self, rows: Sequence[int], phase: str) -> OutgoingMessages:
         """Return the messages of rows of the scheduler's: made a column at a time, there being so many."""
         planned_idx, idx, attempts, groups, intended_us = self._scheduler.columns(rows).values()
         idx_texts = list(map(str, planned_idx.tolist()))
         group_ids = list(map(message_group_id, groups.tolist()))
-        return Messages(
+        return OutgoingMessages(
             idx=idx,
             publish_attempt=attempts,
             intended_at_us=intended_us,
@@ -176,7 +176,9 @@ class Publisher:
         """
         return self._linger_us > 0 and self._calls_at[self._addresses[queue_index]] > 0
 
-    def _wait(self, upcoming: "_PlanCursor", pace: Pace, base_us: int, until_us: int | None) -> Sequence[Answer]:
+    def _wait(
+        self, upcoming: "_PlanCursor", pace: PublishPace, base_us: int, until_us: int | None
+    ) -> Sequence[TransportAnswer]:
         """Wait for answers, or for the next thing to do; return the answers."""
         now_us = self._clock.now_us() - base_us
         waits = [_WAIT_SECONDS_MAX]
@@ -196,7 +198,7 @@ class Publisher:
         self._clock.sleep(wait)
         return ()
 
-    def _take(self, answers: Sequence[Answer]) -> None:
+    def _take(self, answers: Sequence[TransportAnswer]) -> None:
         settled: list[int] = []
         partly: list[tuple[list[int], Mapping[int, str]]] = []
         for call, errors in answers:

@@ -10,23 +10,23 @@ from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import make_tables, reaching, require_ended_well, stop
 from spark_load.faults.shapes import RELAY, RELAYS
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.task_context import LoadRun
 
 _MODULE = "sluice"
 
 
-def outbox_file(run: Run) -> Path:
+def outbox_file(run: LoadRun) -> Path:
     """Return the SQLite file of the outbox."""
     return run.folder / "outbox.db"
 
 
-def make_outbox(run: Run) -> None:
+def make_outbox(run: LoadRun) -> None:
     """Make the outbox's tables, unless they are there; raise EndpointError where that fails."""
     if not outbox_file(run).exists():
         make_tables(outbox_file(run), run, "outbox")
 
 
-def relay(run: Run, take: Callable[[Places], None]) -> None:
+def relay(run: LoadRun, take: Callable[[Places], None]) -> None:
     """Run the relays until the driver stops them; others take the places of those that a fault ends.
 
     Args:

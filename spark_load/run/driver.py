@@ -29,7 +29,7 @@ from sluice.judge.judge import judge
 from sluice.judge.reading.damage import readable, reason
 from spark_load.consume import job as consume_job
 from spark_load.consume.scaling.observation import rehearsed_services
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge import compaction, parts
 from spark_load.judge.replay import compare_replay
@@ -40,8 +40,8 @@ from spark_load.publish.bodies import run_of
 from spark_load.run import resume
 from spark_load.run.phases import Watch, run_phases, slots
 from spark_load.run.stored import StoredRun, find_stored, store
-from spark_load.runtime.deployment import Deployment
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.deployment import LoadDeployment
+from spark_load.runtime.task_context import LoadRun
 
 __all__ = ["StoredRun", "Watch", "find_stored", "slots"]
 
@@ -79,7 +79,7 @@ def run_load(
     *,
     folder: Path,
     environment: Environment,
-    deployment: Deployment,
+    deployment: LoadDeployment,
     named: NamedProfile,
     seed: int,
     target: str,
@@ -87,7 +87,7 @@ def run_load(
     watch: Watch,
     transport: str,
     clock_bound_us: int = 0,
-    faults: Sequence[Fault[FaultKind]] = (),
+    faults: Sequence[ScheduledFault[FaultKind]] = (),
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
@@ -103,7 +103,7 @@ def run_load(
     Runs on the driver, and blocks for the duration of the load and the drain.
     """
     profile = named.profile
-    run = Run(
+    run = LoadRun(
         id=_new_id(folder, profile),
         folder=folder,
         deployment=deployment,
@@ -178,7 +178,7 @@ def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
 
 
 def resume_load(
-    spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: Deployment, watch: Watch
+    spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: LoadDeployment, watch: Watch
 ) -> Verdict:
     """Go on with a run that broke, judge all of it, and write its verdict; return it. Runs as `run_load` does.
 
@@ -191,7 +191,7 @@ def resume_load(
     with resume.run_lock(stored.folder):
         resume.check_broken(described, stored.folder, deployment)
         clock = SystemClock(described["clock"]["offset_us"])
-        run = Run(
+        run = LoadRun(
             id=stored.expectation.run,
             folder=stored.folder,
             deployment=deployment,
@@ -216,11 +216,11 @@ def resume_load(
 
 def _carry_out(
     spark: SparkSession,
-    run: Run,
+    run: LoadRun,
     described: dict[str, Any],
     expectation: Expectation,
     watch: Watch,
-    faults: Sequence[Fault[FaultKind]] = (),
+    faults: Sequence[ScheduledFault[FaultKind]] = (),
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
     try:
@@ -248,7 +248,7 @@ def rejudge(spark: SparkSession, stored: StoredRun) -> Verdict:
     """Judge the stored history of a run and write its verdict, anew if there was one."""
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
     with readable(stored.folder / HISTORY, PySparkException, Py4JError):
-        verdict = judge(engine.Engine(parts.HistoryOnSpark(spark, stored.folder / HISTORY)), stored.facts)
+        verdict = judge(engine.JudgeEngine(parts.HistoryOnSpark(spark, stored.folder / HISTORY)), stored.facts)
         if (replay := compare_replay(stored.folder / HISTORY, stored.plan)) is not None:
             verdict = replace(verdict, measures={**verdict.measures, "replay": replay})
     report.write(verdict, stored.folder)
@@ -261,7 +261,9 @@ def aggregate(spark: SparkSession, stored: StoredRun, verdict: Verdict) -> Serie
     if not any(folder.glob("*.parquet")):
         raise HistoryError(f"there is no history in {folder}; {again}")
     try:
-        run_series = engine.Engine(parts.HistoryOnSpark(spark, folder)).series(stored.expectation, verdict.violations)
+        run_series = engine.JudgeEngine(parts.HistoryOnSpark(spark, folder)).series(
+            stored.expectation, verdict.violations
+        )
     except (PySparkException, Py4JError, pa.ArrowException, OSError) as error:
         raise HistoryError(f"the history in {folder} cannot be read ({reason(error)}); {again}") from error
     report.write_series(run_series, stored.folder)

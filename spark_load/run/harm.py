@@ -17,8 +17,8 @@ from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.slots import Places
 from spark_load.consume.worker_processes import POISON, database_files, used_databases
 from spark_load.faults import shapes
-from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import DatabaseLocks, Injector, Poison
+from spark_load.faults.drawing import ScheduledFault
+from spark_load.faults.injector import DatabaseLocks, Injector, PoisonPlan
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import COMMAND_SECONDS_MAX, DSN, Postgres, Restarts
 from spark_load.faults.shapes import (
@@ -35,24 +35,24 @@ from spark_load.faults.shapes import (
 from spark_load.publish.bodies import epoch_of
 from spark_load.publish.processes import Publishers
 from spark_load.publish.relays import outbox_file
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.task_context import LoadRun
 
 _END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # what is restarted is waited for, and written down
 
 
-class Harm:
+class RunHarm:
     """What is done to a run. Without faults nothing is, and everybody reaches the endpoint directly."""
 
-    def __init__(self, run: Run, faults: Sequence[Fault[FaultKind]], lines: Lines) -> None:
+    def __init__(self, run: LoadRun, faults: Sequence[ScheduledFault[FaultKind]], lines: Lines) -> None:
         self.run, self.faults, self.lines = run, faults, lines
         self._workers: Places | None = None
         self._relays: Places | None = None
         self._publishers = Publishers(run.coordinator(SystemClock()))
-        self._poison = Poison(run.folder / POISON)
+        self._poison = PoisonPlan(run.folder / POISON)
         self._letters: DeadLetters | None = None
         self._injector: Injector | None = None
         self._thread: threading.Thread | None = None
-        self._met = set[Fault[FaultKind]]()
+        self._met = set[ScheduledFault[FaultKind]]()
 
     def take(self, places: Places) -> None:
         """Take in the places of the workers, once there are any."""
@@ -68,7 +68,7 @@ class Harm:
             return
         self._letters = letters
 
-        def write_gone(fault: Fault[FaultKind], began_us: int, ended_us: int | None) -> None:
+        def write_gone(fault: ScheduledFault[FaultKind], began_us: int, ended_us: int | None) -> None:
             for queue in self.run.deployment.urls:
                 journal.add(
                     kind=Kind.PURGED.value,
@@ -79,12 +79,12 @@ class Harm:
                     detail=json.dumps({"fault": fault.brief}),
                 )
 
-        def announce(fault: Fault[FaultKind], began_us: int) -> None:
+        def announce(fault: ScheduledFault[FaultKind], began_us: int) -> None:
             if (fault.kind, fault.target) == (FaultKind.RESTART, ENDPOINT):
                 write_gone(fault, began_us, None)
                 journal.flush()
 
-        def record(fault: Fault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
+        def record(fault: ScheduledFault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
             detail = {
                 "fault": fault.brief,
                 "kind": fault.kind.value,
@@ -255,7 +255,7 @@ class Harm:
 
 
 @contextmanager
-def harm_run(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
+def harm_run(run: LoadRun, faults: Sequence[ScheduledFault[FaultKind]]) -> Iterator[RunHarm]:
     """Yield the harm of a run, whose `run` goes over its lines where the schedule has faults of them."""
     with Lines() as lines:
         ends = {fault.target.rpartition(":")[2] for fault in faults if fault.kind in WIRE}
@@ -271,7 +271,7 @@ def harm_run(run: Run, faults: Sequence[Fault[FaultKind]]) -> Iterator[Harm]:
             assert server is not None, "the schedule was drawn for one"
             near = {name: server.behind(lines, f"{name}:{DATABASE}") for name in workers}
             run = replace(run, near_databases=near)
-        harm = Harm(run, faults, lines)
+        harm = RunHarm(run, faults, lines)
         try:
             yield harm
         finally:

@@ -23,17 +23,17 @@ from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.job import consume
 from spark_load.consume.scaling import control
 from spark_load.consume.worker_processes import WorkersResult, work
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
 from spark_load.publish.relays import make_outbox, relay
 from spark_load.publish.transport import OUTBOX
 from spark_load.run import resume
-from spark_load.run.harm import Harm, harm_run
-from spark_load.runtime.coordinator import EARLIER, Progress, Step
-from spark_load.runtime.deployment import Deployment
-from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
+from spark_load.run.harm import RunHarm, harm_run
+from spark_load.runtime.coordinator import EARLIER, RunStep, TaskProgress
+from spark_load.runtime.deployment import LoadDeployment
+from spark_load.runtime.task_context import DRIVER, LoadRun, TaskContext, task_context
 
 _READY_SECONDS = 180
 _LEAD_US = 500_000
@@ -43,18 +43,18 @@ _DRAIN_FACTOR_MAX = 10
 _REDRIVE_PATIENCE_SECONDS = 15  # what was moved is in its queue at once, or nowhere
 _SETTLE_SECONDS = 120  # what a job may take to end once it was told to
 
-type Watch = Callable[[str, list[Progress]], None]
+type Watch = Callable[[str, list[TaskProgress]], None]
 """Called about twice a second with the phase and what every task said last."""
 
 
-def slots(profile: Profile, deployment: Deployment) -> int:
+def slots(profile: Profile, deployment: LoadDeployment) -> int:
     """Return how many Spark tasks of a load test run at once."""
     consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(deployment.queue_urls)
     return profile.publish_tasks + consumers
 
 
 def run_phases(
-    spark: SparkSession, run: Run, watch: Watch, faults: Sequence[Fault[FaultKind]] = ()
+    spark: SparkSession, run: LoadRun, watch: Watch, faults: Sequence[ScheduledFault[FaultKind]] = ()
 ) -> tuple[list[str], WorkersResult]:
     """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
@@ -85,7 +85,7 @@ class LoadPhases:
     """One run, from its driver's side."""
 
     def __init__(
-        self, spark: SparkSession, harm: Harm, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
+        self, spark: SparkSession, harm: RunHarm, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
     ) -> None:
         run, self._harm = harm.run, harm
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
@@ -133,7 +133,7 @@ class LoadPhases:
             clock=self._clock,
         )
         begin_us = self._begin_us()
-        self._coordinator.reach(Step.START, begin_us)
+        self._coordinator.reach(RunStep.START, begin_us)
         self._forgotten = self._run.expired_messages(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
@@ -141,7 +141,7 @@ class LoadPhases:
                 self._is_warm, self._profile.warm_up_seconds * _SLACK + _SLACK_SECONDS, "the warm-up to be consumed"
             )
         measured_us = self._begin_us()
-        self._coordinator.reach(Step.MEASURE, measured_us)
+        self._coordinator.reach(RunStep.MEASURE, measured_us)
         self._harm.begin(measured_us, self._context.journal, self._clock, self._letters)
 
     def _begin_us(self) -> int:
@@ -162,7 +162,7 @@ class LoadPhases:
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
             raise NotReachedError("the consumers or the relays ended before everything was published")
-        self._coordinator.reach(Step.PUBLISHED)
+        self._coordinator.reach(RunStep.PUBLISHED)
 
     def drain(self) -> None:
         """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
@@ -180,8 +180,8 @@ class LoadPhases:
             )
 
     def _is_consumed(self) -> bool:
-        if not self._coordinator.has_reached(Step.FINISH) and self._harm.is_all_done(self._letters):
-            self._coordinator.reach(Step.FINISH)
+        if not self._coordinator.has_reached(RunStep.FINISH) and self._harm.is_all_done(self._letters):
+            self._coordinator.reach(RunStep.FINISH)
         return self._consuming.done()
 
     def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
@@ -192,7 +192,7 @@ class LoadPhases:
             found = self._letters.read(keeps=keeps)
             if keeps:
                 self._bring_back(found)
-            self._coordinator.reach(Step.FINISH)
+            self._coordinator.reach(RunStep.FINISH)
             eventually(
                 self._consuming.done,
                 timeout_seconds=_SETTLE_SECONDS,
@@ -209,7 +209,7 @@ class LoadPhases:
     def _bring_back(self, found: Mapping[str, int]) -> None:
         """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
         self._enter("redrive")
-        self._coordinator.reach(Step.REDRIVEN)
+        self._coordinator.reach(RunStep.REDRIVEN)
         before = self._consumed_count("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
         with suppress(NotReachedError):  # what was lost on the way is the judge's to tell
@@ -220,7 +220,7 @@ class LoadPhases:
         """Have every task end; raise HistoryError where they could not be told to, and were ended."""
         self._harm.end()
         try:
-            self._coordinator.reach(Step.STOP)
+            self._coordinator.reach(RunStep.STOP)
         except HistoryError:
             self._spark.interruptAll()
             raise

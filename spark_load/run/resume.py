@@ -22,15 +22,15 @@ from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError, unwritable
 from sluice.history.events import Kind, Outcome
 from sluice.judge import report
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.judge.compaction import compact
 from spark_load.publish.pacing import RESENT_WITHIN_SECONDS
-from spark_load.runtime.coordinator import EARLIER, Progress, RunCoordinator, Step
-from spark_load.runtime.deployment import Deployment
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import EARLIER, RunCoordinator, RunStep, TaskProgress
+from spark_load.runtime.deployment import LoadDeployment
+from spark_load.runtime.task_context import LoadRun
 
 _QUIET_SECONDS = 3
 _ENDED_SECONDS = 60
@@ -52,7 +52,7 @@ class FinishedWork:
     faults: frozenset[str] = frozenset()
 
 
-def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deployment) -> None:
+def check_broken(described: Mapping[str, Any], folder: Path, deployment: LoadDeployment) -> None:
     """Require that a run broke, that its consumers were raw, and that its topic and clock are the same now."""
     if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
         raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it again")
@@ -61,7 +61,7 @@ def check_broken(described: Mapping[str, Any], folder: Path, deployment: Deploym
             f"{folder.name} began on another machine, or before this one was started again: two clocks cannot be"
             " judged; run it again"
         )
-    if (status := report.read_status(folder)) not in (None, Status.UNKNOWN):
+    if (status := report.read_status(folder)) not in (None, PropertyStatus.UNKNOWN):
         raise ConfigError(f"{folder.name} was finished and is {status}, allowed is a run that broke; run it again")
     if described["profile"]["consumer"] != "raw":
         raise ConfigError(
@@ -90,11 +90,11 @@ def run_lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def end_tasks(run: Run, clock: Clock) -> None:
+def end_tasks(run: LoadRun, clock: Clock) -> None:
     """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more."""
     if not run.journals.is_dir():
         raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it again")
-    replace(run, attempt=run.attempt - 1).coordinator(clock).reach(Step.STOP)
+    replace(run, attempt=run.attempt - 1).coordinator(clock).reach(RunStep.STOP)
 
     seen, since = _sizes(run.journals), clock.monotonic()
 
@@ -115,7 +115,7 @@ def _sizes(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
-def read(spark: SparkSession, run: Run) -> FinishedWork:
+def read(spark: SparkSession, run: LoadRun) -> FinishedWork:
     """Read the journals of a run's earlier attempts, and keep them where `rows_left` finds them."""
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = _earlier(spark, run)
@@ -168,19 +168,19 @@ def check_time(done: FinishedWork, environment: Environment, now_us: int) -> Non
         )
 
 
-def rows_left(spark: SparkSession, run: Run, rows: DataFrame) -> DataFrame:
+def rows_left(spark: SparkSession, run: LoadRun, rows: DataFrame) -> DataFrame:
     """Return the rows of the plan that were not acknowledged; of those in `begin_by_us` not all may be sent again."""
     acked = _messages_sent_before(spark, run).where("is_acked").select("idx")
     return rows.join(acked, "idx", "left_anti").select(rows.columns)
 
 
-def _earlier(spark: SparkSession, run: Run) -> DataFrame:
+def _earlier(spark: SparkSession, run: LoadRun) -> DataFrame:
     """Return the history of a run's earlier attempts; those pages are held to their checksum that have one."""
     reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
     return reader.parquet(str(run.folder / EARLIER_HISTORY))
 
 
-def _messages_sent_before(spark: SparkSession, run: Run) -> DataFrame:
+def _messages_sent_before(spark: SparkSession, run: LoadRun) -> DataFrame:
     """Return the messages that were published, and since when one may be in whose publish was not answered."""
     return (
         _earlier(spark, run)
@@ -193,7 +193,7 @@ def _messages_sent_before(spark: SparkSession, run: Run) -> DataFrame:
     )
 
 
-def begin_by_us(spark: SparkSession, run: Run, rows: DataFrame) -> dict[int, int]:
+def begin_by_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> dict[int, int]:
     """Return the messages that were never answered, to when the run has to go on for them to be published again.
 
     Later, what is published as planned would come when the service has forgotten it.
@@ -217,7 +217,7 @@ def recorded_progress(idxs: Sequence[int]) -> str:
     )
 
 
-def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
+def next_offset_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> int:
     """Return when the first row that is left was planned; the end of the plan when none is."""
     first = rows_left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
     offset_us: int | None = None if first is None else first["at"]
@@ -225,8 +225,8 @@ def next_offset_us(spark: SparkSession, run: Run, rows: DataFrame) -> int:
 
 
 def left_faults(
-    scheduled: Sequence[Fault[FaultKind]], resumed_at_us: int, done: FinishedWork
-) -> tuple[list[Fault[FaultKind]], list[str]]:
+    scheduled: Sequence[ScheduledFault[FaultKind]], resumed_at_us: int, done: FinishedWork
+) -> tuple[list[ScheduledFault[FaultKind]], list[str]]:
     """Return the faults that are still to come, and those, in a few words each, that never were: nobody did them.
 
     Args:
@@ -241,9 +241,9 @@ def left_faults(
 
 def report_resumed_progress(coordinator: RunCoordinator, done: FinishedWork) -> None:
     """Report to a new attempt's coordinator what was published and consumed before."""
-    coordinator.report(Progress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
+    coordinator.report(TaskProgress(worker=EARLIER, role=EARLIER, done=done.published), now=True)
     for queue in {*done.deleted, *done.ended}:
-        progress = Progress(
+        progress = TaskProgress(
             worker=f"{EARLIER}-{queue}",
             role=EARLIER,
             queue=queue,

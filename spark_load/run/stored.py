@@ -15,7 +15,7 @@ from sluice.judge.folder.json_files import CLOSED, KEEPS, Int, Positive, one_of
 from sluice.judge.folder.layout import JOURNALS, RUN_FILE, TRACE_FILE
 from sluice.judge.judge import PlannedMessages, RunFacts
 from sluice.saboteurs import SABOTEURS
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import of_run
@@ -78,9 +78,11 @@ class StoredRun:
     unknowns: tuple[str, ...]
 
     @property
-    def faults(self) -> tuple[Fault[FaultKind], ...]:
+    def faults(self) -> tuple[ScheduledFault[FaultKind], ...]:
         """Return those of its schedule."""
-        return tuple(Fault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in self.described.get("faults", ()))
+        return tuple(
+            ScheduledFault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in self.described.get("faults", ())
+        )
 
     @property
     def facts(self) -> RunFacts:

@@ -22,7 +22,7 @@ EARLIER = "earlier"
 """The role of who published and consumed before a run was resumed."""
 
 
-class Step(StrEnum):
+class RunStep(StrEnum):
     """What the driver says when a run has come that far.
 
     START lets the publishers begin, with the warm-up where there is one, and MEASURE the load proper: the warm-up was
@@ -39,7 +39,7 @@ class Step(StrEnum):
 
 
 @dataclass(slots=True, kw_only=True)
-class Progress:
+class TaskProgress:
     """The progress of one task.
 
     Args:
@@ -97,16 +97,16 @@ class RunCoordinator:
             return None
         return value
 
-    def report(self, progress: Progress, *, now: bool = False) -> None:
+    def report(self, progress: TaskProgress, *, now: bool = False) -> None:
         """Publish a task's progress, at most twice a second unless `now`."""
         if now or self._clock.monotonic() - self._reported_at >= _REPORT_EVERY_SECONDS:
             self._reported_at = self._clock.monotonic()
             self._write(f"task-{progress.worker}", asdict(progress))
 
-    def all_progress(self) -> list[Progress]:
+    def all_progress(self) -> list[TaskProgress]:
         """Return the latest progress of every task that has reported."""
         return [
-            Progress(**json.loads(path.read_text(encoding="utf-8")))
+            TaskProgress(**json.loads(path.read_text(encoding="utf-8")))
             for path in sorted(self._folder.glob("task-*.json"))
         ]
 
@@ -133,26 +133,26 @@ class RunCoordinator:
         found = self._read(f"again-{name}")
         return 0 if found is None else found["count"]
 
-    def reach(self, step: Step, at_us: int = 0) -> None:
+    def reach(self, step: RunStep, at_us: int = 0) -> None:
         """Say that a step is reached; START and MEASURE at that instant, microseconds UTC.
 
         STOP is said by an empty file: for that there is room where the disk is full.
         """
-        if step is not Step.STOP:
+        if step is not RunStep.STOP:
             self._write(step, {"at_us": at_us})
             return
         with self._writable():
             (self._folder / f"{step}.json").touch()
 
-    def has_reached(self, step: Step) -> bool:
+    def has_reached(self, step: RunStep) -> bool:
         """Return whether the driver has said so."""
         return (self._folder / f"{step}.json").exists()
 
     def is_stopped(self) -> bool:
         """Return whether every task is to end at once."""
-        return self.has_reached(Step.STOP)
+        return self.has_reached(RunStep.STOP)
 
-    def wait_for(self, step: Step, timeout_seconds: float = _START_WAIT_SECONDS) -> int:
+    def wait_for(self, step: RunStep, timeout_seconds: float = _START_WAIT_SECONDS) -> int:
         """Wait until the driver has said when the step is, or to stop, and return the instant it named."""
         eventually(
             lambda: self.has_reached(step) or self.is_stopped(),

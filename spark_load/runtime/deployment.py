@@ -31,7 +31,7 @@ _ANOTHER = "name an SQS endpoint with --endpoint-url"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Deployment:
+class LoadDeployment:
     """Addresses of one environment's deployed resources. Keys are names of queues; `queue_urls` has the declared order.
 
     Args:
@@ -79,7 +79,7 @@ def _client(service: str, endpoint_url: str | None, region: str) -> Any:
     return boto3.client(service, endpoint_url=endpoint_url, region_name=region, config=_CONFIG)
 
 
-def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> Deployment:
+def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = False) -> LoadDeployment:
     """Find the first topic of an environment and its queues as deployed, and make sure that they are there and empty.
 
     If `is_used`, a run is resumed, whose messages may be in the queues.
@@ -121,7 +121,7 @@ def _check_loadable(environment: Environment) -> None:
         )
 
 
-def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> Deployment:
+def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) -> LoadDeployment:
     sqs = _client("sqs", endpoint_url, environment.region)
     sns = _client("sns", endpoint_url, environment.region)
     loaded = environment.consumers_of(environment.topics[0])
@@ -138,7 +138,7 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
             _check_empty(its, name, urls[name])
     arn = naming.topic_arn(environment, attributes[next(iter(queues))]["QueueArn"].split(":")[4])
     sns.get_topic_attributes(TopicArn=arn)
-    return Deployment(
+    return LoadDeployment(
         endpoint_url=endpoint_url,
         region=environment.region,
         topic_arn=arn,

@@ -16,8 +16,8 @@ from sluice.recorder.journal import Journal
 from sluice.recorder.recorder import Recorder, host_name
 from sluice.saboteurs import sabotage
 from spark_load.plan.plan import Plan
-from spark_load.runtime.coordinator import Progress, RunCoordinator
-from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.coordinator import RunCoordinator, TaskProgress
+from spark_load.runtime.deployment import LoadDeployment
 
 SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
 """Of `summary`."""
@@ -26,7 +26,7 @@ _SABOTAGE_EVERY = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Run:
+class LoadRun:
     """Everything a task needs; pickled into it.
 
     Args:
@@ -47,7 +47,7 @@ class Run:
 
     id: str
     folder: Path
-    deployment: Deployment
+    deployment: LoadDeployment
     plan: Plan
     clock_id: str
     clock_offset_us: int
@@ -112,7 +112,7 @@ class TaskContext:
     again: int = 0
 
 
-def summary(progress: Progress) -> pa.RecordBatch:
+def summary(progress: TaskProgress) -> pa.RecordBatch:
     """Return what a task returns: one row. Everything that matters is in its journal."""
     return pa.RecordBatch.from_pydict(
         {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
@@ -120,7 +120,7 @@ def summary(progress: Progress) -> pa.RecordBatch:
 
 
 @contextmanager
-def task_context(run: Run, role: str) -> Iterator[TaskContext]:
+def task_context(run: LoadRun, role: str) -> Iterator[TaskContext]:
     """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
 
     Runs inside a Spark task, or on the driver; raises HistoryError where Spark runs a task again more often than faults

@@ -16,7 +16,7 @@ import click
 from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
-from sluice.judge.checker.verdict import EXIT_CODES, Status, compose
+from sluice.judge.checker.verdict import EXIT_CODES, PropertyStatus, compose
 from sluice.terminal.exits import REFUSED
 from tests.chaos.run import KINDS, Report, Run, Settings, choose_kinds
 from tests.chaos.system import database
@@ -96,7 +96,9 @@ def cli(
         f"seed {seed}: {commits} commits, {len(planned)} faults in {settings.seconds:g} s; logs in {folder}"
     )
     report = _run(settings, folder, endpoint_url)
-    status = compose([report.judgement.status, Status.VALID if report.unknown is None else Status.UNKNOWN])
+    status = compose(
+        [report.judgement.status, PropertyStatus.VALID if report.unknown is None else PropertyStatus.UNKNOWN]
+    )
     written = json.dumps(as_document(settings, report, status), indent=2)
     (folder / "report.json").write_text(written + "\n", encoding="utf-8")
     click.echo(written if as_json else as_text(settings, report, status))
@@ -117,7 +119,7 @@ def _run(settings: Settings, folder: Path, endpoint_url: str | None) -> Report:
         return Run(settings, emulated, started, folder, _print_progress).work()
 
 
-def as_document(settings: Settings, report: Report, status: Status) -> dict[str, Any]:
+def as_document(settings: Settings, report: Report, status: PropertyStatus) -> dict[str, Any]:
     """Return the report as JSON has it."""
     judgement = report.judgement
     return {
@@ -131,7 +133,7 @@ def as_document(settings: Settings, report: Report, status: Status) -> dict[str,
     }
 
 
-def as_text(settings: Settings, report: Report, status: Status) -> str:
+def as_text(settings: Settings, report: Report, status: PropertyStatus) -> str:
     """Return the report for people."""
     judgement = report.judgement
     lines = [
@@ -187,10 +189,10 @@ def main() -> None:
         sys.exit(REFUSED)
     except (MessagingError, AssertionError, OSError) as error:
         click.echo(f"chaos: {error}", err=True)
-        sys.exit(EXIT_CODES[Status.UNKNOWN])
+        sys.exit(EXIT_CODES[PropertyStatus.UNKNOWN])
     except Exception:  # Python would exit with 1, which means violated: a crash is unknown
         traceback.print_exc()
-        sys.exit(EXIT_CODES[Status.UNKNOWN])
+        sys.exit(EXIT_CODES[PropertyStatus.UNKNOWN])
 
 
 if __name__ == "__main__":

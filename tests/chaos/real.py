@@ -28,7 +28,7 @@ from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from spark_load.consume import worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.worker_processes import WorkersResult
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import RELAYS, SHAPES, FaultKind, Faults, Shape, Targets, as_given, schedule_faults
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile, trace
@@ -38,14 +38,14 @@ from spark_load.publish.job import publish_share
 from spark_load.publish.transport import OUTBOX
 from spark_load.run.harm import harm_run
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import DRIVER, Run, TaskContext, task_context
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import DRIVER, LoadRun, TaskContext, task_context
 from tests.chaos.shrinking import shrink
 from tests.support.endpoints import fake_aws
 
 type Message = tuple[int, int]
 """When it is published, in microseconds, and the number of its group."""
-type Faulty = Fault[FaultKind]
+type Faulty = ScheduledFault[FaultKind]
 
 _ENVIRONMENT = Environment(
     name="faulty",
@@ -158,7 +158,7 @@ def run_and_judge(
     ):
         endpoint.deploy(_ENVIRONMENT, visibility_timeout_seconds=None)
         named = profile.load(str(_profile(Path(folder), faults, messages)))
-        run = Run(
+        run = LoadRun(
             id=run_of(SystemClock().now_us()),
             transport=OUTBOX,
             folder=Path(folder),
@@ -181,7 +181,7 @@ def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]
     return path
 
 
-def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
+def _run(run: LoadRun, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
     """Offer the load under faults; return its workers, and what their databases object to."""
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
     relays.make_outbox(run)
@@ -194,7 +194,7 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
             timeout_seconds=_SECONDS_MAX,
             describe="publisher and relays to be ready",  # the schedule does not wait for who comes late
         )
-        context.coordinator.reach(Step.START, context.clock.now_us() + _LEAD_US)
+        context.coordinator.reach(RunStep.START, context.clock.now_us() + _LEAD_US)
         letters, warm_up_count = DeadLetters(context, run), run.plan.profile.warm_up_count
         eventually(
             lambda: publishing.done() or (_published_count(context) >= warm_up_count and letters.are_queues_empty()),
@@ -202,22 +202,22 @@ def _run(run: Run, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[str]]:
             describe="the warm-up to be consumed: then there are workers for the faults to meet",
         )
         begin_us = context.clock.now_us() + _LEAD_US
-        context.coordinator.reach(Step.MEASURE, begin_us)
+        context.coordinator.reach(RunStep.MEASURE, begin_us)
         harm.begin(begin_us, context.journal, context.clock, letters)
         eventually(publishing.done, timeout_seconds=_SECONDS_MAX, describe="everything to be published")
         publishing.result()
-        context.coordinator.reach(Step.PUBLISHED)
+        context.coordinator.reach(RunStep.PUBLISHED)
         eventually(
             lambda: working.done() or harm.is_all_done(letters),
             timeout_seconds=_SECONDS_MAX,
             describe="everything to be done, or the workers to be idle",
         )
-        context.coordinator.reach(Step.FINISH)
+        context.coordinator.reach(RunStep.FINISH)
         eventually(working.done, timeout_seconds=_SECONDS_MAX, describe="the workers to end")
         harm.end()
         objections = harm.compare(context.journal, is_settled=not any(letters.read(keeps=True).values()))
         letters.probe()
-        context.coordinator.reach(Step.STOP)
+        context.coordinator.reach(RunStep.STOP)
         relaying.result()
         return working.result(), objections
 
@@ -226,13 +226,13 @@ def _published_count(context: TaskContext) -> int:
     return sum(task.done for task in context.coordinator.all_progress() if task.role == "publish")
 
 
-def _are_relays_ready(run: Run) -> bool:
+def _are_relays_ready(run: LoadRun) -> bool:
     logs = [run.folder / WORKER_LOGS / f"{name}.log" for name in RELAYS]
     written = [log.read_text(encoding="utf-8") if log.exists() else "" for log in logs]
     return all('"event": "leading"' in text or '"event": "standing by"' in text for text in written)
 
 
-def _judge(run: Run, worked: WorkersResult) -> Verdict:
+def _judge(run: LoadRun, worked: WorkersResult) -> Verdict:
     engine, where = open_in_memory(run.folder), run.deployment
     assert engine is not None, "without a bound it is read"
     queues = tuple(where.queue_urls)

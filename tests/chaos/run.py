@@ -48,7 +48,7 @@ _OPERATE_SECONDS = 4.0
 _END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
 
-type Fault = drawing.Fault[FaultKind | WorldFault]
+type Fault = drawing.ScheduledFault[FaultKind | WorldFault]
 
 
 class _Targets(Targets):
@@ -241,7 +241,7 @@ class Run:
     folder: Path
     print_progress: Callable[[str], None]
     environment: Environment = field(init=False)
-    poison: injector.Poison = field(init=False)
+    poison: injector.PoisonPlan = field(init=False)
     places: list[Places] = field(default_factory=list)
     operators: list[ForkedWorker] = field(default_factory=list)
     lines: Lines = field(default_factory=Lines)
@@ -254,7 +254,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.environment = environment(self.settings)
-        self.poison = injector.Poison(self.folder / "poison")
+        self.poison = injector.PoisonPlan(self.folder / "poison")
 
     def work(self) -> Report:
         """Run it from its beginning to its end; nothing is left running."""
@@ -431,9 +431,8 @@ class Run:
     def _harm(self) -> str | None:
         """Follow the schedule until it is over and all is committed; return why that did not happen."""
         following = Injector(
-            faults=cast(
-                "Sequence[drawing.Fault[FaultKind]]", self.settings.faults
-            ),  # it hands over what it does not know
+            # It hands over what it does not know.
+            faults=cast("Sequence[drawing.ScheduledFault[FaultKind]]", self.settings.faults),
             begun_us=self.clock.now_us(),
             processes=self,
             lines=self.lines,

@@ -8,10 +8,10 @@ from typing import Any
 
 from sluice import limits
 from sluice.simulator.model import batches, message
-from sluice.simulator.model.message import Message
+from sluice.simulator.model.message import QueuedMessage
 from sluice.simulator.model.queues import receiving, sending
 from sluice.simulator.model.queues.fifo import FIRST_SEQUENCE_NUMBER, FifoQueue
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.queues.receiving import Receiving
 from sluice.simulator.model.queues.sending import Sending
 from tests.mutants.mutant import Mutant, after, nothing, returning, without
@@ -19,7 +19,7 @@ from tests.mutants.mutant import Mutant, after, nothing, returning, without
 _TAKE = Receiving._take
 _RECEIVE = Receiving.receive
 _AS_RECEIVED = receiving._as_received
-_SEND = Queue.send
+_SEND = SimulatedQueue.send
 _RETRY = FifoQueue.retry
 _CHECK_SIZE = message.check_size
 
@@ -63,8 +63,8 @@ def _clamp(name: str, least: int, most: int) -> Callable[..., Any]:
     return receive
 
 
-def _take_with(**changed: Callable[[Queue], Any]) -> Callable[..., list[Message]]:
-    def take(self: Receiving, queue: Queue, params: Mapping[str, Any], **named: Any) -> list[Message]:
+def _take_with(**changed: Callable[[SimulatedQueue], Any]) -> Callable[..., list[QueuedMessage]]:
+    def take(self: Receiving, queue: SimulatedQueue, params: Mapping[str, Any], **named: Any) -> list[QueuedMessage]:
         return _TAKE(self, queue, params, **{**named, **{name: value(queue) for name, value in changed.items()}})
 
     return take
@@ -79,23 +79,23 @@ def _by_new_names_only(self: Receiving, params: Mapping[str, Any], now: float) -
     return _RECEIVE(self, {name: value for name, value in params.items() if name != "AttributeNames"}, now)
 
 
-def _send_with(**named: Any) -> Callable[..., Message]:
-    def send(self: Queue, sent: Message, now: float, **given: Any) -> Message:
+def _send_with(**named: Any) -> Callable[..., QueuedMessage]:
+    def send(self: SimulatedQueue, sent: QueuedMessage, now: float, **given: Any) -> QueuedMessage:
         return _SEND(self, sent, now, **{**given, **named})
 
     return send
 
 
-def _retry_with_new_handles(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[Message] | None:
+def _retry_with_new_handles(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[QueuedMessage] | None:
     again = _RETRY(self, attempt_id, now, **named)
     return None if again is None else [replace(each, handle=f"{each.handle}") for each in map(_change_handle, again)]
 
 
-def _change_handle(held: Message) -> Message:
+def _change_handle(held: QueuedMessage) -> QueuedMessage:
     return replace(held, handle="AAAA" + str(held.handle))
 
 
-def _retried_without_hiding(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[Message] | None:
+def _retried_without_hiding(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[QueuedMessage] | None:
     before = {id_: held.visible_at for id_, held in self.messages.items()}
     again = _RETRY(self, attempt_id, now, **named)
     for each in again or []:
@@ -103,7 +103,7 @@ def _retried_without_hiding(self: FifoQueue, attempt_id: str, now: float, **name
     return again
 
 
-def _whole_batch_as_new(self: FifoQueue, attempt_id: str, _now: float, **_: Any) -> list[Message] | None:
+def _whole_batch_as_new(self: FifoQueue, attempt_id: str, _now: float, **_: Any) -> list[QueuedMessage] | None:
     self._attempts.pop(attempt_id, None)
     return None
 
@@ -120,7 +120,7 @@ def _characters(entry: Mapping[str, Any]) -> int:
     return len(entry["MessageBody"])
 
 
-def _number_as_constant(added: Message, *_: Any) -> Message:
+def _number_as_constant(added: QueuedMessage, *_: Any) -> QueuedMessage:
     added.sequence_number = str(FIRST_SEQUENCE_NUMBER)
     return added
 
@@ -134,7 +134,7 @@ def _lower_prefix(attributes: Mapping[str, Any], requested: list[str]) -> dict[s
     return {name: value for name, value in attributes.items() if "All" in requested or name.startswith(stems)}
 
 
-_SYSTEM = (Message, "system_attributes")
+_SYSTEM = (QueuedMessage, "system_attributes")
 MUTANTS = (
     # What a message is.
     Mutant("sent-an-hour-early", "SentTimestamp is an hour early", *_SYSTEM, after(*_SYSTEM, _with_values(SentTimestamp=lambda text: str(int(text) - 3_600_000)))),
@@ -163,7 +163,7 @@ MUTANTS = (
     Mutant("no-id-needed", "a queue without content-based deduplication needs no id", Sending, "_lacks_id", staticmethod(returning(value=False))),
     Mutant("no-group-needed", "a FIFO queue needs no group", Sending, "send", without(Sending, "send", "MessageGroupId", instead={"MessageId": "m", "SequenceNumber": "1"})),
     Mutant("delay-of-a-message-taken", "a FIFO queue takes a message's own delay", sending, "_check_parameters", without(sending, "_check_parameters", "DelaySeconds")),
-    Mutant("delay-ignored", "a queue's delay has no effect", Queue, "send", _send_with(delay_seconds=0)),
+    Mutant("delay-ignored", "a queue's delay has no effect", SimulatedQueue, "send", _send_with(delay_seconds=0)),
     Mutant("numbers-constant", "all messages have one sequence number", FifoQueue, "add", after(FifoQueue, "add", _number_as_constant)),
     # Batches.
     Mutant("batch-numbers-constant", "a batch's answer has one sequence number for all", Sending, "send_batch", after(Sending, "send_batch", _of_entries(SequenceNumber=str(FIRST_SEQUENCE_NUMBER)))),

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def without(owner: Any, rule: str, text: str, *, instead: Any = None) -> Callabl
     def call_without(*arguments: Any, **named: Any) -> Any:
         try:
             return original(*arguments, **named)
-        except Refusal as refusal:
+        except AwsRefusal as refusal:
             if text in str(refusal):
                 return instead
             raise

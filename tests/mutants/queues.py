@@ -5,39 +5,39 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from sluice import limits
-from sluice.simulator.model.message import Message
+from sluice.simulator.model.message import QueuedMessage
 from sluice.simulator.model.queues import settings, sqs
 from sluice.simulator.model.queues.fifo import FifoQueue
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.queues.sqs import Sqs
 from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
-_SECONDS = Queue.seconds
-_CHANGE = Queue.change_visibility
-_CHANGE_ATTRIBUTES = Queue.change_attributes
-_SETTLE = Queue.settle
-_DELETE = Queue.delete
-_HELD = Queue.message_of
+_SECONDS = SimulatedQueue.seconds
+_CHANGE = SimulatedQueue.change_visibility
+_CHANGE_ATTRIBUTES = SimulatedQueue.change_attributes
+_SETTLE = SimulatedQueue.settle
+_DELETE = SimulatedQueue.delete
+_HELD = SimulatedQueue.message_of
 _CHECK = settings.check
 _CREATE = Sqs._create_queue
 _LIST = Sqs._list_queues
 
 
-def _always(**seconds: int) -> Callable[[Queue, str], int]:
+def _always(**seconds: int) -> Callable[[SimulatedQueue, str], int]:
     return lambda self, attribute: seconds.get(attribute, _SECONDS(self, attribute))
 
 
-def _only_longer(self: Queue, handle: str, seconds: int, now: float) -> None:
+def _only_longer(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
     if seconds:
         _CHANGE(self, handle, seconds, now)
 
 
-def _only_to_zero(self: Queue, handle: str, seconds: int, now: float) -> None:
+def _only_to_zero(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
     if not seconds:
         _CHANGE(self, handle, seconds, now)
 
 
-def _add_seconds(self: Queue, handle: str, seconds: int, now: float) -> None:
+def _add_seconds(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
     """Add the seconds to what is left."""
     held = self.message_of(handle)
     before = None if held is None else held.visible_at
@@ -46,7 +46,7 @@ def _add_seconds(self: Queue, handle: str, seconds: int, now: float) -> None:
         held.visible_at = before + seconds
 
 
-def _not_below(self: Queue, handle: str, seconds: int, now: float) -> None:
+def _not_below(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
     held = self.message_of(handle)
     before = now if held is None else held.visible_at
     _CHANGE(self, handle, seconds, now)
@@ -54,27 +54,27 @@ def _not_below(self: Queue, handle: str, seconds: int, now: float) -> None:
         held.visible_at = max(before, held.visible_at) if seconds else now
 
 
-def _settle_sparing_in_flight(self: Queue, now: float) -> None:
+def _settle_sparing_in_flight(self: SimulatedQueue, now: float) -> None:
     in_flight = {id_: held for id_, held in self.messages.items() if held.is_in_flight(now)}
     _SETTLE(self, now)
     self.messages.update(in_flight)
 
 
-def _settle_by_first_receive(self: Queue, now: float) -> None:
+def _settle_by_first_receive(self: SimulatedQueue, now: float) -> None:
     for held in self.messages.values():
         if held.first_received_at is not None:
             held.retained_from = held.first_received_at
     _SETTLE(self, now)
 
 
-def _silent_delete(self: Queue, handle: str, now: float) -> None:
+def _silent_delete(self: SimulatedQueue, handle: str, now: float) -> None:
     held = self.message_of(handle)
     if held is not None and not held.is_in_flight(now):
         return
     _DELETE(self, handle, now)
 
 
-def _any_handle(self: Queue, handle: str) -> Message | None:
+def _any_handle(self: SimulatedQueue, handle: str) -> QueuedMessage | None:
     try:
         return _HELD(self, handle)
     except Exception:
@@ -84,14 +84,14 @@ def _any_handle(self: Queue, handle: str) -> Message | None:
 def _keeping(*names: str) -> Callable[..., None]:
     """Return a change of attributes that leaves these as they were."""
 
-    def change(self: Queue, attributes: dict[str, str], now: float) -> None:
+    def change(self: SimulatedQueue, attributes: dict[str, str], now: float) -> None:
         before = {name: self.attributes[name] for name in names if name in self.attributes}
         _CHANGE_ATTRIBUTES(self, {**attributes, **before}, now)
 
     return change
 
 
-def _same_modified_at(self: Queue, attributes: dict[str, str], now: float) -> None:
+def _same_modified_at(self: SimulatedQueue, attributes: dict[str, str], now: float) -> None:
     before = self.modified_at
     _CHANGE_ATTRIBUTES(self, attributes, now)
     self.modified_at = before
@@ -151,23 +151,23 @@ class _Everything(set[str]):
 _NONE: Callable[..., str] = returning("0")
 MUTANTS = (
     # Attributes that have no effect.
-    Mutant("default-visibility-fixed", "a queue's VisibilityTimeout has no effect", Queue, "seconds", _always(VisibilityTimeout=30)),
-    Mutant("retention-fixed", "MessageRetentionPeriod has no effect", Queue, "seconds", _always(MessageRetentionPeriod=345_600)),
-    Mutant("size-fixed", "MaximumMessageSize has no effect", Queue, "seconds", _always(MaximumMessageSize=limits.MESSAGE_BYTES_MAX)),
-    Mutant("delay-fixed", "DelaySeconds has no effect", Queue, "seconds", _always(DelaySeconds=0)),
+    Mutant("default-visibility-fixed", "a queue's VisibilityTimeout has no effect", SimulatedQueue, "seconds", _always(VisibilityTimeout=30)),
+    Mutant("retention-fixed", "MessageRetentionPeriod has no effect", SimulatedQueue, "seconds", _always(MessageRetentionPeriod=345_600)),
+    Mutant("size-fixed", "MaximumMessageSize has no effect", SimulatedQueue, "seconds", _always(MaximumMessageSize=limits.MESSAGE_BYTES_MAX)),
+    Mutant("delay-fixed", "DelaySeconds has no effect", SimulatedQueue, "seconds", _always(DelaySeconds=0)),
     Mutant("wait-fixed", "ReceiveMessageWaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda _self, params: int(params.get("WaitTimeSeconds", 0))),
     Mutant("wait-of-the-queue", "a receive's own WaitTimeSeconds has no effect", Sqs, "wait_seconds", lambda self, params: self._of(params).seconds("ReceiveMessageWaitTimeSeconds")),
     Mutant("never-waits", "no receive waits", Sqs, "wait_seconds", returning(0)),
-    Mutant("set-visibility-ignored", "a changed VisibilityTimeout has no effect", Queue, "change_attributes", _keeping("VisibilityTimeout")),
-    Mutant("set-retention-ignored", "a changed MessageRetentionPeriod has no effect", Queue, "change_attributes", _keeping("MessageRetentionPeriod")),
-    Mutant("set-size-ignored", "a changed MaximumMessageSize has no effect", Queue, "change_attributes", _keeping("MaximumMessageSize")),
-    Mutant("set-wait-ignored", "a changed ReceiveMessageWaitTimeSeconds has no effect", Queue, "change_attributes", _keeping("ReceiveMessageWaitTimeSeconds")),
-    Mutant("set-delay-ignored", "a changed DelaySeconds has no effect", Queue, "change_attributes", _keeping("DelaySeconds")),
-    Mutant("set-content-based-ignored", "a changed ContentBasedDeduplication has no effect", Queue, "change_attributes", _keeping("ContentBasedDeduplication")),
-    Mutant("set-redrive-ignored", "a changed RedrivePolicy has no effect", Queue, "change_attributes", _keeping("RedrivePolicy")),
+    Mutant("set-visibility-ignored", "a changed VisibilityTimeout has no effect", SimulatedQueue, "change_attributes", _keeping("VisibilityTimeout")),
+    Mutant("set-retention-ignored", "a changed MessageRetentionPeriod has no effect", SimulatedQueue, "change_attributes", _keeping("MessageRetentionPeriod")),
+    Mutant("set-size-ignored", "a changed MaximumMessageSize has no effect", SimulatedQueue, "change_attributes", _keeping("MaximumMessageSize")),
+    Mutant("set-wait-ignored", "a changed ReceiveMessageWaitTimeSeconds has no effect", SimulatedQueue, "change_attributes", _keeping("ReceiveMessageWaitTimeSeconds")),
+    Mutant("set-delay-ignored", "a changed DelaySeconds has no effect", SimulatedQueue, "change_attributes", _keeping("DelaySeconds")),
+    Mutant("set-content-based-ignored", "a changed ContentBasedDeduplication has no effect", SimulatedQueue, "change_attributes", _keeping("ContentBasedDeduplication")),
+    Mutant("set-redrive-ignored", "a changed RedrivePolicy has no effect", SimulatedQueue, "change_attributes", _keeping("RedrivePolicy")),
     Mutant("set-attributes-ignored", "changed attributes have no effect", FifoQueue, "change_attributes", nothing),
     Mutant("set-attributes-resets", "attributes that are not named go back to their defaults", settings, "check", _onto_defaults),
-    Mutant("modified-time-stays", "LastModifiedTimestamp does not move", Queue, "change_attributes", _same_modified_at, "GAP-83"),
+    Mutant("modified-time-stays", "LastModifiedTimestamp does not move", SimulatedQueue, "change_attributes", _same_modified_at, "GAP-83"),
     Mutant("default-visibility-60", "the default VisibilityTimeout is a minute", settings, "defaults", after(settings, "defaults", _default(VisibilityTimeout="60"))),
     Mutant("default-retention-14-days", "the default MessageRetentionPeriod is fourteen days", settings, "defaults", after(settings, "defaults", _default(MessageRetentionPeriod="1209600"))),
     Mutant("default-by-content", "ContentBasedDeduplication is on by default", settings, "defaults", after(settings, "defaults", _default(ContentBasedDeduplication="true"))),
@@ -195,20 +195,20 @@ MUTANTS = (
     # Window and groups.
     Mutant("window-of-four-minutes", "ids are forgotten after four minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 240),
     Mutant("looks-at-one", "only the oldest message of a queue is looked at", limits, "FIFO_WINDOW_MESSAGES", 1, read_by=(FifoQueue, "_groups")),
-    Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(Queue, "room_in_flight")),
+    Mutant("one-in-flight", "a queue has one message in flight", limits, "IN_FLIGHT_MESSAGES_MAX", 1, read_by=(SimulatedQueue, "room_in_flight")),
     # Visibility.
-    Mutant("extension-ignored", "a visibility timeout cannot be extended", Queue, "change_visibility", _only_to_zero),
-    Mutant("release-ignored", "a message cannot be given back", Queue, "change_visibility", _only_longer),
-    Mutant("extension-added", "an extension counts from the end of the last timeout", Queue, "change_visibility", _add_seconds),
-    Mutant("shortening-ignored", "a visibility timeout cannot be shortened", Queue, "change_visibility", _not_below),
-    Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(Queue, "change_visibility")),
-    Mutant("late-delete-silent", "a late delete is ignored without an error", Queue, "delete", _silent_delete),
-    Mutant("any-handle", "what is no receipt handle is taken for an old one", Queue, "message_of", _any_handle),
-    Mutant("retention-spares-in-flight", "retention spares what is in flight", Queue, "settle", _settle_sparing_in_flight),
-    Mutant("retention-from-first-receive", "retention begins with the first receive", Queue, "settle", _settle_by_first_receive),
+    Mutant("extension-ignored", "a visibility timeout cannot be extended", SimulatedQueue, "change_visibility", _only_to_zero),
+    Mutant("release-ignored", "a message cannot be given back", SimulatedQueue, "change_visibility", _only_longer),
+    Mutant("extension-added", "an extension counts from the end of the last timeout", SimulatedQueue, "change_visibility", _add_seconds),
+    Mutant("shortening-ignored", "a visibility timeout cannot be shortened", SimulatedQueue, "change_visibility", _not_below),
+    Mutant("extension-for-ever", "a message may be held longer than twelve hours", limits, "VISIBILITY_TIMEOUT_SECONDS_MAX", 10**9, read_by=(SimulatedQueue, "change_visibility")),
+    Mutant("late-delete-silent", "a late delete is ignored without an error", SimulatedQueue, "delete", _silent_delete),
+    Mutant("any-handle", "what is no receipt handle is taken for an old one", SimulatedQueue, "message_of", _any_handle),
+    Mutant("retention-spares-in-flight", "retention spares what is in flight", SimulatedQueue, "settle", _settle_sparing_in_flight),
+    Mutant("retention-from-first-receive", "retention begins with the first receive", SimulatedQueue, "settle", _settle_by_first_receive),
     # Counters.
-    Mutant("in-flight-counted-as-visible", "what is in flight counts as visible too", Queue, "counts", after(Queue, "counts", lambda result, *_: result | {"ApproximateNumberOfMessages": _sum_of("", "NotVisible")(result)})),
-    Mutant("in-flight-not-counted", "what is in flight is not counted", Queue, "counts", after(Queue, "counts", _counting(NotVisible=_NONE))),
-    Mutant("delayed-not-counted", "what is delayed is not counted", Queue, "counts", after(Queue, "counts", _counting(Delayed=_NONE))),
-    Mutant("delayed-counted-in-flight", "what is delayed counts as in flight", Queue, "counts", after(Queue, "counts", _counting(NotVisible=_sum_of("NotVisible", "Delayed"), Delayed=_NONE))),
+    Mutant("in-flight-counted-as-visible", "what is in flight counts as visible too", SimulatedQueue, "counts", after(SimulatedQueue, "counts", lambda result, *_: result | {"ApproximateNumberOfMessages": _sum_of("", "NotVisible")(result)})),
+    Mutant("in-flight-not-counted", "what is in flight is not counted", SimulatedQueue, "counts", after(SimulatedQueue, "counts", _counting(NotVisible=_NONE))),
+    Mutant("delayed-not-counted", "what is delayed is not counted", SimulatedQueue, "counts", after(SimulatedQueue, "counts", _counting(Delayed=_NONE))),
+    Mutant("delayed-counted-in-flight", "what is delayed counts as in flight", SimulatedQueue, "counts", after(SimulatedQueue, "counts", _counting(NotVisible=_sum_of("NotVisible", "Delayed"), Delayed=_NONE))),
 )  # fmt: skip

@@ -10,14 +10,14 @@ from typing import Any
 from sluice import limits
 from sluice.simulator.model import policies
 from sluice.simulator.model.message import content_id
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.topics import delivery, publishing, sns, topic
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
-from sluice.simulator.model.topics.topic import PublishResult, Subscription, Topic
+from sluice.simulator.model.topics.topic import PublishResult, SimulatedTopic, Subscription
 from tests.mutants.mutant import Mutant, after, nothing, returning, without
 
-_FIRST = Topic.first
+_FIRST = SimulatedTopic.first
 _DELIVER = Delivery._deliver
 _FAN_OUT = Delivery.fan_out
 _SUBSCRIBE = Sns._subscribe
@@ -25,14 +25,14 @@ _PUBLISH_BATCH = Sns._publish_batch
 
 
 def _window_of(seconds: float) -> Callable[..., PublishResult | None]:
-    def first(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
+    def first(self: SimulatedTopic, key: tuple[str, str], now: float) -> PublishResult | None:
         published = self._published.get(key)
         return None if published is None or now >= published.published_at + seconds else published
 
     return first
 
 
-def _extend_by_repeats(self: Topic, key: tuple[str, str], now: float) -> PublishResult | None:
+def _extend_by_repeats(self: SimulatedTopic, key: tuple[str, str], now: float) -> PublishResult | None:
     published = _FIRST(self, key, now)
     if published is not None:
         self._published[key] = replace(published, published_at=now)
@@ -42,7 +42,7 @@ def _extend_by_repeats(self: Topic, key: tuple[str, str], now: float) -> Publish
 def _repeat_answer(**changed: Callable[[dict[str, Any]], Any]) -> Callable[..., dict[str, Any]]:
     """Return a fan-out whose answers to repeats differ."""
 
-    def fan_out(self: Delivery, of: Topic, entry: Mapping[str, Any], now: float) -> dict[str, Any]:
+    def fan_out(self: Delivery, of: SimulatedTopic, entry: Mapping[str, Any], now: float) -> dict[str, Any]:
         answers: set[str] = of.__dict__.setdefault("answered", set())
         answer = _FAN_OUT(self, of, entry, now)
         is_repeat = answer["MessageId"] in answers
@@ -52,7 +52,7 @@ def _repeat_answer(**changed: Callable[[dict[str, Any]], Any]) -> Callable[..., 
     return fan_out
 
 
-def _repeat_delivered(self: Delivery, of: Topic, entry: Mapping[str, Any], now: float) -> dict[str, Any]:
+def _repeat_delivered(self: Delivery, of: SimulatedTopic, entry: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Deliver a repeat too, to who subscribed meanwhile."""
     before = len(of._published)
     answer = _FAN_OUT(self, of, entry, now)
@@ -74,7 +74,7 @@ def _change_envelope(**changed: Any) -> Callable[..., str]:
 
 
 def _with_id_of_publish(
-    self: Delivery, of: Topic, to: Subscription, entry: Any, published: PublishResult, *more: Any
+    self: Delivery, of: SimulatedTopic, to: Subscription, entry: Any, published: PublishResult, *more: Any
 ) -> None:
     made, self._new_id = self._new_id, lambda: f"{published.message_id}{to.arn[-1:]}"[:36]
     try:
@@ -84,7 +84,13 @@ def _with_id_of_publish(
 
 
 def _with_own_deduplication_id(
-    self: Delivery, of: Topic, to: Subscription, entry: Any, published: PublishResult, _id: str | None, now: float
+    self: Delivery,
+    of: SimulatedTopic,
+    to: Subscription,
+    entry: Any,
+    published: PublishResult,
+    _id: str | None,
+    now: float,
 ) -> None:
     _DELIVER(self, of, to, entry, published, published.message_id if of.is_fifo else None, now)
 
@@ -146,13 +152,13 @@ def _default_of(entry: Mapping[str, Any]) -> str:
     return str(json.loads(entry["Message"])["default"] if entry.get("MessageStructure") == "json" else entry["Message"])
 
 
-def _any_allow(queue: Queue, topic_arn: str) -> bool:
+def _any_allow(queue: SimulatedQueue, topic_arn: str) -> bool:
     """Return whether a statement allows it, whatever another one denies."""
     statements = json.loads(queue.attributes.get("Policy", '{"Statement": []}'))["Statement"]
     return any(_MAY_SEND(_with_policy(queue, {"Statement": [each]}), topic_arn) for each in statements)
 
 
-def _with_policy(queue: Queue, policy: dict[str, Any]) -> Queue:
+def _with_policy(queue: SimulatedQueue, policy: dict[str, Any]) -> SimulatedQueue:
     other = copy.copy(queue)
     other.attributes = queue.attributes | {"Policy": json.dumps(policy)}
     return other
@@ -164,17 +170,17 @@ _CHECK_SUBSCRIPTION = (Sns, "_check_subscription_attribute")
 _CHECK_BATCH = (sns, "check_batch")
 MUTANTS = (
     # What a topic remembers.
-    Mutant("topic-window-of-a-minute", "a topic remembers for a minute", Topic, "first", _window_of(60)),
-    Mutant("topic-window-of-four-minutes", "a topic remembers for four minutes", Topic, "first", _window_of(240)),
-    Mutant("topic-window-for-ever", "a topic never forgets", Topic, "first", _window_of(10**9)),
-    Mutant("topic-window-extended", "a repeat extends a topic's window", Topic, "first", _extend_by_repeats),
-    Mutant("topic-by-group-always", "every topic deduplicates per group", Topic, "key", lambda _self, id_, group: (group, id_)),
-    Mutant("topic-by-content-always", "a topic goes by content, whatever the id", Topic, "deduplication_id", lambda _self, body, _requested: content_id(body)),
-    Mutant("topic-needs-no-id", "a topic needs no id", Topic, "is_by_content", returning(value=True)),
+    Mutant("topic-window-of-a-minute", "a topic remembers for a minute", SimulatedTopic, "first", _window_of(60)),
+    Mutant("topic-window-of-four-minutes", "a topic remembers for four minutes", SimulatedTopic, "first", _window_of(240)),
+    Mutant("topic-window-for-ever", "a topic never forgets", SimulatedTopic, "first", _window_of(10**9)),
+    Mutant("topic-window-extended", "a repeat extends a topic's window", SimulatedTopic, "first", _extend_by_repeats),
+    Mutant("topic-by-group-always", "every topic deduplicates per group", SimulatedTopic, "key", lambda _self, id_, group: (group, id_)),
+    Mutant("topic-by-content-always", "a topic goes by content, whatever the id", SimulatedTopic, "deduplication_id", lambda _self, body, _requested: content_id(body)),
+    Mutant("topic-needs-no-id", "a topic needs no id", SimulatedTopic, "is_by_content", returning(value=True)),
     Mutant("topic-repeat-new-id", "a repeated publish's answer has a new id", Delivery, "fan_out", _repeat_answer(MessageId=lambda answer: answer["MessageId"][::-1])),
     Mutant("topic-repeat-new-number", "a repeated publish's answer has a new number", Delivery, "fan_out", _repeat_answer(SequenceNumber=lambda answer: answer["SequenceNumber"][:-1] + "1")),
     Mutant("topic-repeat-to-new", "who subscribes later gets the repeat", Delivery, "fan_out", _repeat_delivered),
-    Mutant("topic-numbers-constant", "a topic's sequence numbers are one", Topic, "next_sequence_number", returning(str(topic.FIRST_SEQUENCE_NUMBER))),
+    Mutant("topic-numbers-constant", "a topic's sequence numbers are one", SimulatedTopic, "next_sequence_number", returning(str(topic.FIRST_SEQUENCE_NUMBER))),
     # Delivery.
     Mutant("envelope-without-number", "the envelope has no sequence number", delivery, "envelope", after(delivery, "envelope", _change_envelope(SequenceNumber=None))),
     Mutant("envelope-without-subject", "the envelope has no subject", delivery, "envelope", after(delivery, "envelope", _change_envelope(Subject=None))),
@@ -201,7 +207,7 @@ MUTANTS = (
     Mutant("publish-names-unchecked", "attributes of a publish may have any name", publishing, "_check_name", nothing),
     Mutant("publish-any-size", "a publish may have any size", sns, "publish_bytes", returning(0)),
     Mutant("publish-attributes-have-no-size", "attributes do not count towards a publish's size", sns, "publish_bytes", lambda entry: len(entry["Message"].encode())),
-    Mutant("publish-up-to-a-mebibyte", "a publish may have 1 MiB on every topic", limits, "PUBLISH_BYTES_MAX", 1_048_576, read_by=(Topic, "bytes_max")),
+    Mutant("publish-up-to-a-mebibyte", "a publish may have 1 MiB on every topic", limits, "PUBLISH_BYTES_MAX", 1_048_576, read_by=(SimulatedTopic, "bytes_max")),
     Mutant("publish-eleven-entries", "a batch of publishes may have eleven entries", publishing, "_ENTRIES_MAX", 11, read_by=(sns, "check_batch")),
     Mutant("publish-empty-batch", "a batch of publishes may be empty", *_CHECK_BATCH, without(*_CHECK_BATCH, "EmptyBatchRequest")),
     Mutant("publish-ids-repeated", "two entries of publishes may have one id", *_CHECK_BATCH, without(*_CHECK_BATCH, "BatchEntryIdsNotDistinct")),

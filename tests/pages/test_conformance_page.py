@@ -104,7 +104,7 @@ def test_text_finds_ids_statements_and_evidence(page: Any) -> None:
     assert _visible_rows(page) == ["GRP-13"]
 
 
-def test_what_finds_nothing_says_so_and_clear_brings_everything_back(page: Any) -> None:
+def test_an_empty_search_says_so_and_clear_shows_everything(page: Any) -> None:
     page.get_by_label("Text").fill("no promise says this")
 
     assert _visible_rows(page) == []

@@ -20,7 +20,9 @@ _CHARTS = 4 * (3 + 1) + 1  # of each traffic, and the ways to scale
 def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of two services, one with a mistake and other ways to scale."""
     path = tmp_path_factory.mktemp("rehearsals") / "page.html"
-    drawn.write(path, [rehearsals.kept(), replace(rehearsals.missed(), mistakes=[rehearsals.MISTAKE])], _ORIGIN)
+    drawn.write(
+        path, [rehearsals.kept_latency(), replace(rehearsals.missed_latency(), mistakes=[rehearsals.MISTAKE])], _ORIGIN
+    )
     return path
 
 

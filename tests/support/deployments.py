@@ -1,8 +1,8 @@
 """Where a load test would run, for tests that reach nobody."""
 
-from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.deployment import LoadDeployment
 
-ONE_QUEUE = Deployment(
+ONE_QUEUE = LoadDeployment(
     endpoint_url=None,
     region="us-east-1",
     topic_arn="arn:aws:sns:us-east-1:000000000000:events.fifo",

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from sluice.judge.checker.verdict import Status
-from spark_load.baselines.results import Result
+from sluice.judge.checker.verdict import PropertyStatus
+from spark_load.baselines.results import RunResult
 
 KIND = {
     "environment": "local",
@@ -24,10 +24,15 @@ NAMES = tuple(
 
 
 def result(
-    run: str, seconds: Mapping[str, float], *, digest: str = "d", status: Status = Status.VALID, model: str = "a"
-) -> Result:
+    run: str,
+    seconds: Mapping[str, float],
+    *,
+    digest: str = "d",
+    status: PropertyStatus = PropertyStatus.VALID,
+    model: str = "a",
+) -> RunResult:
     """Return a result of a run."""
-    return Result(
+    return RunResult(
         run=run,
         profile_name="tiny",
         profile_digest=digest,
@@ -47,7 +52,7 @@ def runs(
     level: float = 0.2,
     stays: float = 0,
     doubled: float = 0,
-) -> list[Result]:
+) -> list[RunResult]:
     """Return runs in which nothing changes.
 
     Args:
@@ -69,7 +74,7 @@ def runs(
     ]
 
 
-def slow_down(of: Result, factor: float, names: Sequence[str] | None = None) -> Result:
+def slow_down(of: RunResult, factor: float, names: Sequence[str] | None = None) -> RunResult:
     """Return a run in which some times are longer; without names all are."""
     seconds = {name: value * factor if names is None or name in names else value for name, value in of.seconds.items()}
     return replace(of, seconds=seconds)

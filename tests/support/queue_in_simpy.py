@@ -90,13 +90,13 @@ class QueueInSimpy:
             elif self._stops and not task.work:
                 self._later(outlasts, self._order(task, 2), partial(self._unprotect, task, task.idle_at))
 
-    def left(self) -> list[float]:
+    def messages_left(self) -> list[float]:
         """Return how long each message that is left has waited."""
         return [self.environment.now - message.sent_at for group in self._groups for message in group]
 
     def oldest_seconds(self) -> float:
         """Return how long the first of them has."""
-        return max(self.left(), default=0.0)
+        return max(self.messages_left(), default=0.0)
 
     def _order(self, task: Task, offset: int) -> int:
         return _VISIBLE + len(self._groups) + offset * len(self._tasks) + task.number

@@ -14,7 +14,7 @@ from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.reading.expressions import parse
-from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, Row
+from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, RehearsalRow
 from sluice.rehearse.tried import Mistake
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
@@ -72,9 +72,9 @@ def result(p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Simula
     return made
 
 
-def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Row:
+def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> RehearsalRow:
     """Return what is deployed on one traffic."""
-    return Row(
+    return RehearsalRow(
         scenario=Scenario(
             about="as it comes",
             traffic=RecordedTraffic(name=scenario, sent_at=np.zeros(0), group=np.zeros(0, np.int64)),
@@ -87,20 +87,20 @@ def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 
     )
 
 
-def kept() -> Rehearsal:
+def kept_latency() -> Rehearsal:
     """Return a service that keeps its latency on all that is judged."""
     return Rehearsal(service=SERVICE, rows=[row("steady", 12), row("day", 20, minutes=1_440), row("poison", 300)])
 
 
 def not_drained() -> Rehearsal:
     """Return a service that keeps its latency on all that is judged, and leaves a message of what is not."""
-    *judged, poison = kept().rows
+    *judged, poison = kept_latency().rows
     left = replace(poison, result=result(300))
     left.result.left = 1
     return Rehearsal(service=SERVICE, rows=[*judged, left])
 
 
-def missed() -> Rehearsal:
+def missed_latency() -> Rehearsal:
     """Return a service that misses it, and does not where metrics come later; with two other ways to scale."""
     usual = row("burst", 90)
     late = replace(usual, variant=VARIANTS[-1], result=result(50))

@@ -61,7 +61,7 @@ def test_each_consumer_gets_its_own_topic_and_a_standard_queue_is_one(simulated_
     assert [url.endswith(".fifo") for url in urls] == [False, False, True]
 
 
-def test_what_a_queue_cannot_take_is_undelivered(simulated_aws: SimulatedAws) -> None:
+def test_a_message_its_queue_cannot_take_is_undelivered(simulated_aws: SimulatedAws) -> None:
     """The subscription's DLQ lets SNS in, once the queue is gone; deploying twice changes nothing."""
     declared = replace(environment("local"), consumers=(Consumer(name="billing"),))
     sqs: Any = simulated_aws.client("sqs")

@@ -60,7 +60,7 @@ _SUSPECT = re.compile(rf"\b_*(?:{'|'.join(NAMES)})\b|{'|'.join(WORDS)}", re.IGNO
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 
-def _bound(node: ast.AST) -> Iterator[tuple[str, int]]:
+def _bound_names(node: ast.AST) -> Iterator[tuple[str, int]]:
     """Yield the names a node gives to something, with their lines."""
     match node:
         case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
@@ -73,7 +73,7 @@ def _bound(node: ast.AST) -> Iterator[tuple[str, int]]:
             yield name, node.lineno
 
 
-def _found(source: str) -> Iterator[tuple[int, str, str]]:
+def _private_names(source: str) -> Iterator[tuple[int, str, str]]:
     """Yield each private name of a module: its line, the name, what to use instead.
 
     The names of tests are sentences, and a sentence may say "what one is told". Modules whose code has none of the
@@ -84,7 +84,7 @@ def _found(source: str) -> Iterator[tuple[int, str, str]]:
     waiting: list[tuple[ast.AST, str]] = [(ast.parse(source), "")]
     while waiting:
         node, around = waiting.pop()
-        for name, line in _bound(node):
+        for name, line in _bound_names(node):
             private = [WORDS[part] for part in map(str.lower, _PART.findall(name)) if part in WORDS] + [
                 NAMES[known] for known in (name, name.lstrip("_")) if known in NAMES
             ]
@@ -100,7 +100,7 @@ def test_no_name_is_a_private_word() -> None:
     private = [
         f"{path.relative_to(PROJECT)}:{line}: {name}, better {instead}"
         for path in modules()
-        for line, name, instead in _found(path.read_text(encoding="utf-8"))
+        for line, name, instead in _private_names(path.read_text(encoding="utf-8"))
     ]
 
     assert private == []
@@ -121,7 +121,7 @@ def test_no_name_is_a_private_word() -> None:
 )
 def test_a_private_name_is_found_wherever_it_is_bound(source: str, name: str) -> None:
     """Assignments, parameters, loops, classes, attributes, imports, exceptions and patterns bind names."""
-    assert [found for _, found, _ in _found(source)] == [name]
+    assert [found for _, found, _ in _private_names(source)] == [name]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_a_private_name_is_found_wherever_it_is_bound(source: str, name: str) ->
     ],
     ids=["part", "allowed", "sentence", "use"],
 )
-def test_what_is_plain_english_is_left_alone(source: str) -> None:
+def test_plain_english_is_left_alone(source: str) -> None:
     """Instants and `one_` in a longer name, what is allowed with a reason, names of tests, and mere uses pass."""
-    assert list(_found(source)) == []
+    assert list(_private_names(source)) == []
 
 
-def test_what_is_allowed_exists() -> None:
+def test_every_exception_to_the_rules_is_used() -> None:
     """An exception that nobody needs is deleted."""
     sources = "\n".join(path.read_text(encoding="utf-8") for path in modules() if path != Path(__file__))
 

@@ -13,10 +13,10 @@ from sluice.declaration import AutomaticRedrive, Consumer, naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, Verdict
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading, peek
+from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, RedriveVerdict
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading, StoredDeadLetter, peek
 from sluice.messaging.sqs.rate_limit import Pace
-from sluice.messaging.sqs.redrive import LeftReason, Redrive, Result, new_run
+from sluice.messaging.sqs.redrive import LeftReason, Redrive, RedriveResult, new_run
 from sluice.messaging.waiting import Stop
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
@@ -34,18 +34,18 @@ class _GuardedRun:
     destination: Destination
     before_us: int | None
     failpoint: Failpoint
-    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    verdicts: dict[str, RedriveVerdict] = field(default_factory=dict)
 
-    def matches(self, dead_letter: DeadLetter) -> bool:
+    def matches(self, dead_letter: StoredDeadLetter) -> bool:
         """Return whether a message may be brought back; remember why not."""
         verdict = self.guard.judge(dead_letter)
         is_fresh = self.before_us is not None and dead_letter.sent_at_us >= self.before_us
-        if verdict is Verdict.BRING_BACK and is_fresh:
-            verdict = Verdict.TOO_FRESH
+        if verdict is RedriveVerdict.BRING_BACK and is_fresh:
+            verdict = RedriveVerdict.TOO_FRESH
         self.verdicts[dead_letter.sqs_message_id] = verdict
-        return verdict is Verdict.BRING_BACK
+        return verdict is RedriveVerdict.BRING_BACK
 
-    def send(self, dead_letter: DeadLetter, *, deduplication_id: str) -> str:
+    def send(self, dead_letter: StoredDeadLetter, *, deduplication_id: str) -> str:
         """Record that a message is brought back, and send it."""
         self.guard.claim(dead_letter)
         self.failpoint("after_claim")
@@ -53,7 +53,7 @@ class _GuardedRun:
 
     def refusal_counts(self) -> dict[str, int]:
         """Return how many messages may not be brought back, by why."""
-        kept = [verdict for verdict in self.verdicts.values() if verdict is not Verdict.BRING_BACK]
+        kept = [verdict for verdict in self.verdicts.values() if verdict is not RedriveVerdict.BRING_BACK]
         return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
 
 
@@ -96,7 +96,7 @@ def _automatic_redrive(consumer: Consumer) -> AutomaticRedrive:
 
 def _bring_back(
     queue: DeadLetterQueue, guarded: _GuardedRun, declared: AutomaticRedrive, clock: Clock, stop: Stop
-) -> Result:
+) -> RedriveResult:
     """Look for a message that failed again first, and bring nothing back where one is."""
 
     def is_stopped() -> bool:

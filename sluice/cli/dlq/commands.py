@@ -20,8 +20,8 @@ from sluice.cli.options import (
 )
 from sluice.messaging.sqs.dead_letter_limits import CLIENT, HOLD_SECONDS, NATIVE, RATE_MAX, RATE_MIN
 from sluice.terminal import output
-from sluice.terminal.groups import Group
-from sluice.terminal.values import AGE, SEQ, Number, Whole
+from sluice.terminal.groups import CommandGroup
+from sluice.terminal.values import AGE, SEQ, NumberType, Whole
 
 if TYPE_CHECKING:
     from sluice.cli.dlq.place import DlqTarget
@@ -65,7 +65,7 @@ def dlq_options(command: Command) -> Command:
     return run_on_dlq
 
 
-@click.group(cls=Group)
+@click.group(cls=CommandGroup)
 def dlq() -> None:
     """Look at dead letters, understand them, mend them and bring them back.
 
@@ -127,7 +127,10 @@ def inspect(dlq: "DlqTarget", most: int, as_json: bool) -> None:
 )
 @click.option("--to", metavar="QUEUE", help="Name of the queue to send to.  [default: the consumer's]")
 @click.option(
-    "--rate", type=Number("messages a second", RATE_MIN, RATE_MAX), metavar="N", help="At most this many per second."
+    "--rate",
+    type=NumberType("messages a second", RATE_MIN, RATE_MAX),
+    metavar="N",
+    help="At most this many per second.",
 )
 @click.option("--group", "groups", multiple=True, help="Only this group. It, --type and --event-id may be repeated.")
 @click.option("--type", "types", multiple=True, help="Only events of this type.")

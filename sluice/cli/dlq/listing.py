@@ -15,7 +15,7 @@ from sluice.errors import EndpointError
 from sluice.messaging.database import engines
 from sluice.messaging.inbox import operations
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Reading
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Reading, StoredDeadLetter
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
@@ -131,7 +131,7 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         sys.exit(PARTLY)
 
 
-def _inbox_facts(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, Any]:
+def _inbox_facts(place: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
     if place.database is None:
         return {"known": None, "is_done_with": None}
     with engines.reading(place.database) as connection, engines.explaining_missing_tables():
@@ -142,7 +142,7 @@ def _inbox_facts(place: ConsumerTarget, dead_letter: DeadLetter) -> dict[str, An
 
 
 def _dead_letter_fields(
-    dead_letter: DeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
+    dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
 ) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,

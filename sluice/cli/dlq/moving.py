@@ -14,7 +14,16 @@ from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
 from sluice.messaging.sqs.rate_limit import Pace
-from sluice.messaging.sqs.redrive import Choice, LeftReason, MoveTasks, Redrive, Result, batch_of, checked_run, new_run
+from sluice.messaging.sqs.redrive import (
+    Choice,
+    LeftReason,
+    MoveTasks,
+    Redrive,
+    RedriveResult,
+    batch_of,
+    checked_run,
+    new_run,
+)
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
@@ -130,7 +139,7 @@ def _redrive_from_here(
     _exit(result)
 
 
-def _show(result: Result, run: str, canary: int | None) -> None:
+def _show(result: RedriveResult, run: str, canary: int | None) -> None:
     output.line(f"{len(result.moved)} brought back")
     for why in LeftReason:
         count = list(result.left.values()).count(why)
@@ -150,7 +159,7 @@ def _show(result: Result, run: str, canary: int | None) -> None:
         )
 
 
-def _exit(result: Result) -> None:
+def _exit(result: RedriveResult) -> None:
     if not result.moved and (result.left or not result.is_whole):
         sys.exit(COULD_NOT)
     if not result.is_whole or _FAILURE_SENTENCES & set(result.left.values()):

@@ -21,7 +21,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox import operations
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Destination, Reading
+from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredDeadLetter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,8 +29,8 @@ class _Selection:
     """The message that is meant: what it is called, by what it is known, and its body, put right."""
 
     described: str
-    matches: Callable[[DeadLetter], bool]
-    body_of: Callable[[DeadLetter], str]
+    matches: Callable[[StoredDeadLetter], bool]
+    body_of: Callable[[StoredDeadLetter], str]
 
 
 def replace(
@@ -93,14 +93,14 @@ def _by_message_id(message_id: str, body: str) -> _Selection:
 
 
 def _by_group_and_number(group_id: str, seq: int, data: object) -> _Selection:
-    def matches(dead_letter: DeadLetter) -> bool:
+    def matches(dead_letter: StoredDeadLetter) -> bool:
         return (
             dead_letter.message_group_id == group_id
             and dead_letter.envelope is not None
             and dead_letter.envelope.seq == seq
         )
 
-    def body_of(dead_letter: DeadLetter) -> str:
+    def body_of(dead_letter: StoredDeadLetter) -> str:
         assert dead_letter.envelope is not None
         return dead_letter_queue.with_data(dead_letter.envelope, data)
 
@@ -127,7 +127,7 @@ def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Selection, *
     print_intent(f"replace {wanted.described} of {queue.name} and send it to {destination.name}", confirmed=confirmed)
 
 
-def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_letter: DeadLetter) -> None:
+def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_letter: StoredDeadLetter) -> None:
     """Write an act down before it is done: afterwards the body may be nowhere else."""
     with engine.begin() as connection, engines.explaining_missing_tables():
         operator.write_down(connection, action, dead_letter)

@@ -11,7 +11,7 @@ from sluice.cli.options import (
     endpoint_option,
     process_options,
 )
-from sluice.terminal.values import DAY_SECONDS, Number, Whole
+from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
 if TYPE_CHECKING:
     from sluice.cli.place import ConsumerTarget, DatabaseTarget
@@ -24,7 +24,7 @@ _KEEP_DAYS_MAX = 36_500
 @endpoint_option("SNS")
 @click.option(
     "--poll",
-    type=Number("seconds", 0.001, 60),
+    type=NumberType("seconds", 0.001, 60),
     default=0.1,
     show_default=True,
     metavar="SECONDS",
@@ -32,7 +32,7 @@ _KEEP_DAYS_MAX = 36_500
 )
 @click.option(
     "--lease",
-    type=Number("seconds", 0, DAY_SECONDS),
+    type=NumberType("seconds", 0, DAY_SECONDS),
     default=30,
     show_default=True,
     metavar="SECONDS",
@@ -41,7 +41,7 @@ _KEEP_DAYS_MAX = 36_500
 @click.option(
     "--keep",
     "keep_days",
-    type=Number("days", 0, _KEEP_DAYS_MAX),
+    type=NumberType("days", 0, _KEEP_DAYS_MAX),
     default=7,
     show_default=True,
     metavar="DAYS",
@@ -89,7 +89,7 @@ def relay(
 @click.option(
     "--until-idle",
     "idle_seconds",
-    type=Number("seconds", 0, DAY_SECONDS),
+    type=NumberType("seconds", 0, DAY_SECONDS),
     metavar="SECONDS",
     help="Stop when nothing was received for this long.",
 )

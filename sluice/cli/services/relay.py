@@ -19,7 +19,7 @@ from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
 from sluice.messaging.database import connections, engines, migrations, server_settings
 from sluice.messaging.errors import TransientError
-from sluice.messaging.liveness import SLACK_SECONDS, Liveness, Watch
+from sluice.messaging.liveness import SLACK_SECONDS, Liveness, LivenessWatch
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Lag, Store
 from sluice.messaging.relay import publisher
@@ -103,7 +103,7 @@ def run_relay(
         # A step waits for no call; the last one does, and each ends when the database gives no answer in time.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
-        watch = Watch(Liveness(clock), process.alive, within_seconds=step_seconds, clock=clock)
+        watch = LivenessWatch(Liveness(clock), process.alive, within_seconds=step_seconds, clock=clock)
         rng = random.Random()  # noqa: S311 (jitter is not a secret)
         run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=is_notified)
     if until_empty:

@@ -18,7 +18,7 @@ from sluice.errors import ConfigError
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
 from sluice.messaging.database.server_settings import OnStandby
-from sluice.messaging.liveness import AliveFile, Liveness, Watch
+from sluice.messaging.liveness import AliveFile, Liveness, LivenessWatch
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice.messaging.waiting import Wait
 from sluice.terminal import log_text, streams
@@ -121,7 +121,7 @@ def await_database(
             left = {} if left_seconds == inf else {"left_seconds": round(left_seconds)}
             _log.warning("the database does not answer yet", error=reason, **left)
             if alive is not None:
-                Watch(Liveness(clock), alive, within_seconds=_CONNECT_SECONDS, clock=clock).look(pause_seconds)
+                LivenessWatch(Liveness(clock), alive, within_seconds=_CONNECT_SECONDS, clock=clock).look(pause_seconds)
             wait.wait(pause_seconds)
         else:
             return True

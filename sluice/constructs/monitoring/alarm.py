@@ -5,7 +5,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.declaration.alarms import Alarm
-from sluice.declaration.watched import Expression, Metric
+from sluice.declaration.watched import Expression, WatchedMetric
 
 MINUTE = cdk.Duration.minutes(1)
 
@@ -26,7 +26,7 @@ def make_alarm(scope: Construct, id_: str, alarm: Alarm) -> cloudwatch.Alarm:
     )
 
 
-def to_cloudwatch(watched: Metric | Expression) -> cloudwatch.IMetric:
+def to_cloudwatch(watched: WatchedMetric | Expression) -> cloudwatch.IMetric:
     """Return a metric, or metric math, by the minute."""
     if isinstance(watched, Expression):
         return cloudwatch.MathExpression(

@@ -10,7 +10,7 @@ from sluice.constructs.place import consumer_scope
 from sluice.declaration import Consumer, Environment, ExistingTopic, NewDatabase, Topic, backlog, naming, watched
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
-from sluice.declaration.watched import Expression, Metric
+from sluice.declaration.watched import Expression, WatchedMetric
 
 _WIDTH = 8
 
@@ -54,9 +54,9 @@ def _heading(name: str) -> cloudwatch.TextWidget:
 
 def _graph(
     title: str,
-    left: Sequence[Metric | Expression],
+    left: Sequence[WatchedMetric | Expression],
     *,
-    right: Sequence[Metric | Expression] = (),
+    right: Sequence[WatchedMetric | Expression] = (),
     line: tuple[str, float] | None = None,
 ) -> cloudwatch.GraphWidget:
     lines = [] if line is None else [cloudwatch.HorizontalAnnotation(label=line[0], value=line[1])]

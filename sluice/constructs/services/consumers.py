@@ -7,7 +7,7 @@ from aws_cdk import aws_ecs as ecs
 from constructs import Construct
 
 from sluice.constructs.database import DatabaseAccess
-from sluice.constructs.fan_out import Fanout, Keys
+from sluice.constructs.fan_out import EncryptionKeys, Fanout
 from sluice.constructs.network import Network
 from sluice.constructs.place import consumer_scope, require_place
 from sluice.constructs.services.images import Images
@@ -44,7 +44,7 @@ class Consumers(Construct):
         environment: Environment,
         network: Network,
         database: DatabaseAccess | None,
-        keys: Keys | None,
+        keys: EncryptionKeys | None,
         project: Path = Path(),
         deployment_alarms: bool = True,
     ) -> None:

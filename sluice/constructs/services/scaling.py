@@ -109,7 +109,7 @@ def _service_linked_role(scope: Construct) -> str:
     )
 
 
-def _metric_stat(metric: watched.Metric) -> dict[str, object]:
+def _metric_stat(metric: watched.WatchedMetric) -> dict[str, object]:
     return {
         "stat": metric.statistic,
         "metric": {

@@ -18,7 +18,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice.constructs.database import DatabaseAccess
-from sluice.constructs.fan_out import Keys, topic_key_arn
+from sluice.constructs.fan_out import EncryptionKeys, topic_key_arn
 from sluice.constructs.feature_flags import set_flags
 from sluice.constructs.logs import log_group
 from sluice.constructs.monitoring.alarm import make_alarm
@@ -67,11 +67,11 @@ class TaskPlace:
     cluster: ecs.ICluster
     network: Network
     database: DatabaseAccess | None
-    keys: Keys | None
+    keys: EncryptionKeys | None
     deployment_alarms: bool = True
 
 
-class Task(Construct):
+class TaskSpec(Construct):
     """A Fargate task that runs one command of `messaging`, with a role and a log group of its own.
 
     As a service, one whose process gives no signs of life is replaced; run once, it is left alone.
@@ -251,7 +251,7 @@ class ConsumerService(Construct):
         super().__init__(scope, id_)
         environment = place.environment
         task = partial(
-            Task,
+            TaskSpec,
             self,
             place=place,
             consumer=consumer,
@@ -311,7 +311,7 @@ class ConsumerService(Construct):
         )
         self.service.node.add_dependency(scope)
 
-    def _allow_task_protection(self, tasks: Task, *, environment: Environment) -> None:
+    def _allow_task_protection(self, tasks: TaskSpec, *, environment: Environment) -> None:
         """Let a worker protect its own task from scale-in while it works on messages.
 
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
@@ -329,7 +329,7 @@ class ConsumerService(Construct):
         )
 
 
-class RelayService(Task):
+class RelayService(TaskSpec):
     """A topic's relay, which publishes the outbox to it: two tasks, of which one leads, in two zones where there are.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-rebalancing.html (read 2026-11-23).

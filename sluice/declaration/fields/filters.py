@@ -37,7 +37,7 @@ _TYPE = "type"  # of each event, which is an attribute too
 _OF_TYPE = "a condition that a type can meet: each event has one, of letters, digits and . _ -"
 
 
-class Fault(NamedTuple):
+class FilterFault(NamedTuple):
     """What is wrong with a filter policy: where in it, the value seen, the values allowed."""
 
     where: str
@@ -45,17 +45,17 @@ class Fault(NamedTuple):
     allowed: str
 
 
-def fault(policy: Mapping[str, Sequence[object]]) -> Fault | None:
+def fault(policy: Mapping[str, Sequence[object]]) -> FilterFault | None:
     """Return the first thing that is wrong with a filter policy; None when SNS takes it."""
     if not 1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX:
-        return Fault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
+        return FilterFault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
     found = next(_faults(policy, policy), None)
     if found is not None:
         return found
     if (count := filter_cost.combinations(policy)) > (most := limits.FILTER_POLICY_COMBINATIONS_MAX):
-        return Fault("", policy, f"at most {most} combinations of conditions ({count} here)")
+        return FilterFault("", policy, f"at most {most} combinations of conditions ({count} here)")
     if (points := filter_cost.wildcard_points(policy)) > (most := limits.FILTER_POLICY_WILDCARD_POINTS_MAX):
-        return Fault(
+        return FilterFault(
             "",
             policy,
             f"at most {most} points for wildcards ({points:g} here): 1 for a pattern with one '*' and 3 for one with"
@@ -64,21 +64,21 @@ def fault(policy: Mapping[str, Sequence[object]]) -> Fault | None:
     return None
 
 
-def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[Fault]:
+def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[FilterFault]:
     for name, conditions in policy.items():
         if not isinstance(conditions, list | tuple) or not conditions:
-            yield Fault("", whole, _CONDITIONS)
+            yield FilterFault("", whole, _CONDITIONS)
         elif name == OR:
             yield from _faults_of_alternatives(conditions, whole)
         elif not isinstance(name, str) or not _NAME.fullmatch(name):
-            yield Fault(
+            yield FilterFault(
                 "", whole, f"'{OR}' and names a message attribute can have: letters, digits, '_', '-', inner '.'"
             )
         else:
             yield from (found for condition in conditions if (found := _fault_of_condition(name, condition, whole)))
 
 
-def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> Iterator[Fault]:
+def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> Iterator[FilterFault]:
     """Find what makes SNS take '$or' for the name of an attribute, and what is wrong inside."""
     policies = [
         alternative
@@ -86,25 +86,25 @@ def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> It
         if isinstance(alternative, Mapping) and alternative and not _OPERANDS.keys() & alternative.keys()
     ]
     if len(policies) < len(alternatives) or len(policies) < 2:
-        yield Fault("", whole, f"'{OR}' with two or more policies, no attribute in them called like an operator")
+        yield FilterFault("", whole, f"'{OR}' with two or more policies, no attribute in them called like an operator")
     for policy in policies:
         yield from _faults(policy, whole)
 
 
-def _fault_of_condition(name: str, condition: object, whole: object) -> Fault | None:
+def _fault_of_condition(name: str, condition: object, whole: object) -> FilterFault | None:
     found = None
     if isinstance(condition, Mapping) and len(condition) == 1:
         ((operator, operand),) = condition.items()
         if operator not in _OPERANDS:
-            found = Fault(f"[{name!r}]", condition, f"one of SNS's operators: {', '.join(_OPERANDS)}")
+            found = FilterFault(f"[{name!r}]", condition, f"one of SNS's operators: {', '.join(_OPERANDS)}")
         elif not _is_operand(operator, operand):
-            found = Fault(f"[{name!r}]", condition, f"{operator!r} with {_OPERANDS[operator]}")
+            found = FilterFault(f"[{name!r}]", condition, f"{operator!r} with {_OPERANDS[operator]}")
     elif condition is not None and not _is_value(condition):
-        found = Fault("", whole, _CONDITIONS)
+        found = FilterFault("", whole, _CONDITIONS)
     return found
 
 
-def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[Fault]:
+def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[FilterFault]:
     """Yield the conditions of a policy without faults that mean nothing for a topic to which only outboxes publish."""
     for name, conditions in policy.items():
         for condition in conditions:
@@ -115,22 +115,22 @@ def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[Fault]:
                 yield found
 
 
-def _fault_of_match(name: str, condition: object) -> Fault | None:
+def _fault_of_match(name: str, condition: object) -> FilterFault | None:
     """Return a fault where no event can meet a condition, or each does though it seems to leave some out."""
     operator, operand = next(iter(condition.items())) if isinstance(condition, Mapping) else ("", condition)
     if operator == "exists":
-        return None if operand or name != _TYPE else Fault(f"[{name!r}]", condition, _OF_TYPE)
+        return None if operand or name != _TYPE else FilterFault(f"[{name!r}]", condition, _OF_TYPE)
     values = list(_operands(operand))
     kinds = {"number"} if operator == "numeric" else set(map(filter_cost.kind_of, values))
     is_whole = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
     if not kinds <= filter_cost.compared_kinds(filter_cost.SENT_TYPE) or (is_whole and "" in values):
-        return Fault(f"[{name!r}]", condition, _MATCHING)
+        return FilterFault(f"[{name!r}]", condition, _MATCHING)
     if (
         name == _TYPE
         and operator != "anything-but"
         and not all(re.fullmatch(r"[A-Za-z0-9_.*-]*", str(value)) for value in values)
     ):
-        return Fault(f"[{name!r}]", condition, _OF_TYPE)
+        return FilterFault(f"[{name!r}]", condition, _OF_TYPE)
     return None
 
 

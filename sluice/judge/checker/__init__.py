@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Activity, Expectation, IdUse, Loss, Move, QueueContext, queue_context
@@ -75,7 +75,7 @@ class Finding:
     seen: tuple[Violation, ...] = ()
 
 
-def check_group(events: Iterable[Event], expectation: Expectation, around: QueueContext = _NOWHERE) -> Finding:
+def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around: QueueContext = _NOWHERE) -> Finding:
     """Return what the events of one message group prove.
 
     Args:
@@ -100,7 +100,7 @@ def check_group(events: Iterable[Event], expectation: Expectation, around: Queue
     )
 
 
-def _clock_reservations(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+def _clock_reservations(group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]) -> Iterator[str]:
     """Yield what rests on how far clocks are apart: what would be a violation for one of the things they may be."""
     if not group.widest_us:
         return
@@ -113,7 +113,7 @@ def _clock_reservations(group: Group, events: Sequence[Event], found: Iterable[V
         )
 
 
-def _beginning_reservations(group: Group, events: Sequence[Event], found: Iterable[Violation]) -> Iterator[str]:
+def _beginning_reservations(group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]) -> Iterator[str]:
     """Yield what would be a violation, had nothing happened before, or beside, what is on record."""
     expectation = group.expectation
     if expectation.publishing_began_us is None and not expectation.receiving_began_us:

@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 
 NEVER_US = 2**62
 DRIFT_PPM = 1_000
@@ -26,7 +26,7 @@ type AheadUs = Mapping[str, Mapping[str, int]]
 """Clock to another clock to the most by which the other may be ahead of it, microseconds; absent is not known."""
 
 
-def clock_of(event: Event) -> str:
+def clock_of(event: HistoryEvent) -> str:
     """Return the clock that timed the event; an event that names none is by a clock of its own."""
     return event.clock_id or ""
 
@@ -131,15 +131,15 @@ class Clocks:
         """Return by how much the times of a clock were changed at most."""
         return max(map(abs, self.later_us.values()), default=0)
 
-    def correct(self, event: Event) -> Event:
+    def correct(self, event: HistoryEvent) -> HistoryEvent:
         """Return the event as a clock that was put right timed it."""
         return _shift(event, self.later_us.get(clock_of(event), 0))
 
-    def restore(self, event: Event) -> Event:
+    def restore(self, event: HistoryEvent) -> HistoryEvent:
         """Return a corrected event as it was recorded."""
         return _shift(event, -self.later_us.get(clock_of(event), 0))
 
-    def bound_us(self, first: Event, second: Event, *, is_least: bool = False) -> int:
+    def bound_us(self, first: HistoryEvent, second: HistoryEvent, *, is_least: bool = False) -> int:
         """Return by how much the clock of the second may be ahead of that of the first: at most, or at least."""
         if first.clock_id == second.clock_id or not self.ahead:
             return 0
@@ -155,7 +155,7 @@ def _middle(least_us: int, most_us: int) -> int:
     return min(max(0, least_us), most_us)
 
 
-def _shift(event: Event, by_us: int) -> Event:
+def _shift(event: HistoryEvent, by_us: int) -> HistoryEvent:
     if by_us == 0:
         return event
     return replace(

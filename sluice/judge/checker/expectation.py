@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sluice import limits
-from sluice.history.events import Event, Kind, Outcome, detail_of
+from sluice.history.events import HistoryEvent, Kind, Outcome, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
@@ -178,7 +178,7 @@ class QueueContext:
 
 
 def queue_context(
-    events: Iterable[Event], *, queues: Sequence[str] = (), dead_letter_queues: Mapping[str, str] = _NONE
+    events: Iterable[HistoryEvent], *, queues: Sequence[str] = (), dead_letter_queues: Mapping[str, str] = _NONE
 ) -> QueueContext:
     """Return what the events that belong to no group say: move tasks, purges, faults and probes.
 
@@ -189,7 +189,7 @@ def queue_context(
     ungrouped = sorted(
         (event for event in events if event.queue is not None), key=lambda event: event.invoked_at_us or 0
     )
-    of_kind: dict[str, list[Event]] = defaultdict(list)
+    of_kind: dict[str, list[HistoryEvent]] = defaultdict(list)
     for event in ungrouped:
         of_kind[event.kind].append(event)
     moved = [
@@ -231,7 +231,7 @@ def queue_context(
     )
 
 
-def _destinations(record: Event, queues: Sequence[str], dead_letter_queues: Mapping[str, str]) -> Sequence[str]:
+def _destinations(record: HistoryEvent, queues: Sequence[str], dead_letter_queues: Mapping[str, str]) -> Sequence[str]:
     named = detail_of(record.detail)["destination"]
     if named is not None:
         return [str(named)]
@@ -239,7 +239,7 @@ def _destinations(record: Event, queues: Sequence[str], dead_letter_queues: Mapp
     return sources or [queue for queue in queues if queue != record.queue]
 
 
-def _empty_since_us(probes: Iterable[Event]) -> dict[str, int]:
+def _empty_since_us(probes: Iterable[HistoryEvent]) -> dict[str, int]:
     trailing: dict[str, list[int]] = defaultdict(list)
     for probe in probes:
         counts = (probe.visible_count, probe.in_flight_count, probe.delayed_count)

@@ -25,7 +25,7 @@ from itertools import islice, permutations
 from typing import Any
 
 from sluice import limits
-from sluice.history.events import Event, Kind, Outcome, is_end_marker
+from sluice.history.events import HistoryEvent, Kind, Outcome, is_end_marker
 from sluice.judge.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.judge.checker.expectation import Expectation, Move, QueueContext
 from sluice.judge.checker.verdict import Violation
@@ -43,42 +43,42 @@ UNANSWERED_WITHIN_US = 60_000_000
 """A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
 
 
-def invoked_us(event: Event) -> int:
+def invoked_us(event: HistoryEvent) -> int:
     """Return when the call was made."""
     return event.invoked_at_us if event.invoked_at_us is not None else 0
 
 
-def responded_us(event: Event) -> int:
+def responded_us(event: HistoryEvent) -> int:
     """Return when the answer came; never, when none did."""
     return event.responded_at_us if event.responded_at_us is not None else NEVER_US
 
 
-def effect_by_us(event: Event) -> int:
+def effect_by_us(event: HistoryEvent) -> int:
     """Return by when a call had its effect, if it had any."""
     return event.responded_at_us if event.responded_at_us is not None else invoked_us(event) + UNANSWERED_WITHIN_US
 
 
-def by_time(event: Event) -> tuple[int, int, str, int]:
+def by_time(event: HistoryEvent) -> tuple[int, int, str, int]:
     """Return what sorts events by their answers."""
     return responded_us(event), invoked_us(event), event.call_id or "", event.batch_position or 0
 
 
-def effective(tries: Iterable[Event]) -> list[Event]:
+def effective(tries: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Return those that may have had an effect."""
     return [event for event in tries if event.outcome != Outcome.FAIL]
 
 
-def number(event: Event) -> str | None:
+def number(event: HistoryEvent) -> str | None:
     """Return the sequence number a publish was answered with: of SNS, or of the queue it was sent straight to."""
     return event.sns_sequence_number or event.sqs_sequence_number
 
 
-def is_same_receive(event: Event, other: Event) -> bool:
+def is_same_receive(event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether two received events are of one answer, or of one repeated with its attempt id (RCV-11)."""
     return event.call_id == other.call_id or is_repeat(event, other)
 
 
-def is_repeat(event: Event, other: Event) -> bool:
+def is_repeat(event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether another call brought a message again by its attempt id, and so with the handle it had."""
     attempt = event.receive_request_attempt_id
     return (
@@ -89,13 +89,13 @@ def is_repeat(event: Event, other: Event) -> bool:
     )
 
 
-class _Lists[K](dict[K, list[Event]]):
+class _Lists[K](dict[K, list[HistoryEvent]]):
     """Events by what they have in common. What is absent reads as no event, and stays absent: rules only look."""
 
-    def __missing__(self, key: K) -> list[Event]:
+    def __missing__(self, key: K) -> list[HistoryEvent]:
         return []
 
-    def add(self, key: K, event: Event) -> None:
+    def add(self, key: K, event: HistoryEvent) -> None:
         """Put an event behind those of its key."""
         self.setdefault(key, []).append(event)
 
@@ -113,7 +113,7 @@ class Group:
 
     def __init__(
         self,
-        events: Sequence[Event],
+        events: Sequence[HistoryEvent],
         expectation: Expectation,
         around: QueueContext,
         *,
@@ -138,8 +138,8 @@ class Group:
         self.handled: dict[str, _Lists[int]] = {}
         self.parked: dict[str, set[int]] = {}
         self._tries = _Lists[tuple[str | None, str]]()
-        self._instance_tries: dict[tuple[str | None, str], list[Event]] = {}
-        self._end_markers: dict[str, Event] = {}
+        self._instance_tries: dict[tuple[str | None, str], list[HistoryEvent]] = {}
+        self._end_markers: dict[str, HistoryEvent] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
         for event in _distinct_events(sorted(events, key=by_time), expectation, self.may_be_from_dlq):
             self._take(event)
@@ -156,7 +156,7 @@ class Group:
         self.lines = self._lines()
         self.first_received = {queue: _first_by_idx(events) for queue, events in self.received.items()}
 
-    def _unless_shared(self, events: Sequence[Event]) -> list[Event]:
+    def _unless_shared(self, events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
         """Return the events; of a publish that may repeat another message's nobody knows whether it had an effect.
 
         What came from every queue it was to reach, under one number, was delivered itself.
@@ -182,7 +182,7 @@ class Group:
             replace(event, outcome=Outcome.INFO.value, **ids) if id(event) in doubtful else event for event in events
         ]
 
-    def _is_first_of_its_id(self, event: Event) -> bool:
+    def _is_first_of_its_id(self, event: HistoryEvent) -> bool:
         """Return whether no other message was published there under its deduplication id by then, within a window."""
         bound_us = self.expectation.clock_bound_us
         kept_us = self._window_us + WINDOW_TOLERANCE_US + bound_us
@@ -197,7 +197,7 @@ class Group:
                 return False
         return True
 
-    def _is_answered_as_repeat(self, event: Event) -> bool:
+    def _is_answered_as_repeat(self, event: HistoryEvent) -> bool:
         """Return whether another message was acknowledged with the same message id."""
         message = event.message_group_id or "", event.idx or 0
         own = event.sns_message_id or event.sqs_message_id
@@ -214,7 +214,7 @@ class Group:
         """Return whether the places are different queues, of which each has ids of its own; a topic sends to many."""
         return place != other and {place, other}.issubset(self.judged_queues)
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: HistoryEvent) -> None:
         is_ours = event.message_run == self.expectation.run and event.queue is not None
         if event.kind == Kind.PUBLISHED and event.idx is not None:
             self.publishes.add(event.idx, event)
@@ -243,7 +243,7 @@ class Group:
     def _window_us(self) -> int:
         return self.expectation.deduplication_window_seconds * 1_000_000
 
-    def may_be_older(self, copy: Event) -> bool:
+    def may_be_older(self, copy: HistoryEvent) -> bool:
         """Return whether what was received may be of a publish before, or beside, those on record."""
         began_us = self.expectation.publishing_began_us
         if began_us is None:
@@ -254,7 +254,7 @@ class Group:
         tried_us = min(map(invoked_us, effective(self.publishes.get(copy.idx or 0, ()))), default=NEVER_US)
         return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + ENQUEUED_WITHIN_US < tried_us
 
-    def _sent_us(self, copy: Event) -> int | None:
+    def _sent_us(self, copy: HistoryEvent) -> int | None:
         """Return when a copy was sent, None where nobody knows: dead letters, and what came back, are sent anew."""
         sent = [
             event.sent_at_us
@@ -264,7 +264,7 @@ class Group:
         ]
         return sent[0] if sent else None
 
-    def _may_be_sent_by_task(self, event: Event) -> bool:
+    def _may_be_sent_by_task(self, event: HistoryEvent) -> bool:
         """Return whether a move task may have sent what was received."""
         sent_us = NEVER_US if event.sent_at_us is None else event.sent_at_us + ENQUEUED_WITHIN_US + self.around_bound_us
         return any(move.destination == event.queue and move.began_at_us <= sent_us for move in self.around.moves)
@@ -280,7 +280,7 @@ class Group:
         ]
         return max(of_queue, default=0)
 
-    def _is_older(self, copy: Event) -> bool:
+    def _is_older(self, copy: HistoryEvent) -> bool:
         """Return `may_be_older` of a copy that no move task may have made of another one."""
         return self.may_be_older(copy) and not self._may_be_sent_by_task(copy)
 
@@ -333,7 +333,7 @@ class Group:
                 lowest[event.queue] = min(name, lowest.get(event.queue, name))
         return lowest
 
-    def may_have_been_received_before(self, queue: str, idx: int | None, receives: Sequence[Event]) -> bool:
+    def may_have_been_received_before(self, queue: str, idx: int | None, receives: Sequence[HistoryEvent]) -> bool:
         """Return whether a message may have been received before what was received from its queue is on record.
 
         Args:
@@ -349,7 +349,7 @@ class Group:
             return any(map(self.may_be_older, receives))
         return not receives or self._may_be_known(queue, receives[0])
 
-    def _may_have_died_before(self, queue: str, event: Event) -> bool:
+    def _may_have_died_before(self, queue: str, event: HistoryEvent) -> bool:
         """Return whether what came may have been received, and dead-lettered, before the recording began."""
         tries = effective(self.publishes.get(event.idx or 0, ()))
         tried_us = min(
@@ -359,7 +359,7 @@ class Group:
         is_repeat = published_us is not None and tried_us < published_us + self._window_us + WINDOW_TOLERANCE_US
         return is_repeat or (received_us is not None and tried_us < received_us)
 
-    def _may_be_known(self, queue: str, first: Event) -> bool:
+    def _may_be_known(self, queue: str, first: HistoryEvent) -> bool:
         """Return whether the first receive of a message on record may not have been its first from a queue."""
         began_us = self.expectation.receiving_began_us.get(queue)
         since_us = first.first_received_at_us or first.sent_at_us
@@ -392,7 +392,7 @@ class Group:
         """Return whether two messages were published to one topic or queue, which gave them one order."""
         return len({event.queue for of in (idx, other) for event in effective(self.publishes.get(of, ()))}) == 1
 
-    def place(self, receive: Event) -> tuple[str | None, str] | None:
+    def place(self, receive: HistoryEvent) -> tuple[str | None, str] | None:
         """Return where a received message was published, and the sequence number it had there; None if unknown.
 
         Several messages of one idx, published a window apart, come in the order of their numbers.
@@ -450,8 +450,8 @@ class Group:
         """Return how far the clocks that timed a queue's receives, or publishes (None), may be apart."""
         return self._spreads_us.get(queue, 0)
 
-    def _spreads(self, events: Iterable[Event]) -> dict[str | None, int]:
-        timed: dict[str | None, dict[str | None, Event]] = defaultdict(dict)
+    def _spreads(self, events: Iterable[HistoryEvent]) -> dict[str | None, int]:
+        timed: dict[str | None, dict[str | None, HistoryEvent]] = defaultdict(dict)
         for event in events:
             timed[None if event.kind == Kind.PUBLISHED else event.queue].setdefault(event.clock_id, event)
         return {
@@ -476,9 +476,9 @@ class Group:
         return self.expectation.clock_bound_us + self.clocks.shift_us
 
     @cached_property
-    def instances(self) -> Mapping[tuple[str, str], list[Event]]:
+    def instances(self) -> Mapping[tuple[str, str], list[HistoryEvent]]:
         """Return (queue, SQS message id) -> its received events by time of answer."""
-        instances: dict[tuple[str, str], list[Event]] = defaultdict(list)
+        instances: dict[tuple[str, str], list[HistoryEvent]] = defaultdict(list)
         for queue, events in self.received.items():
             for event in events:
                 if event.sqs_message_id is not None:
@@ -486,15 +486,15 @@ class Group:
         return instances
 
     @cached_property
-    def _receives(self) -> Mapping[tuple[str, int], list[Event]]:
-        receives: dict[tuple[str, int], list[Event]] = defaultdict(list)
+    def _receives(self) -> Mapping[tuple[str, int], list[HistoryEvent]]:
+        receives: dict[tuple[str, int], list[HistoryEvent]] = defaultdict(list)
         for queue, events in self.received.items():
             for event in events:
                 if event.idx is not None:
                     receives[queue, event.idx].append(event)
         return dict(receives)
 
-    def receives(self, queue: str, idx: int | None) -> Sequence[Event]:
+    def receives(self, queue: str, idx: int | None) -> Sequence[HistoryEvent]:
         """Return every receive of a message from a queue, of all its copies, by time of answer."""
         return self._receives.get((queue, idx), ()) if idx is not None else ()
 
@@ -520,11 +520,11 @@ class Group:
         """Return the queues a message had to reach, by its acknowledgements."""
         return self._target_queues([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
 
-    def _target_queues(self, publishes: Iterable[Event]) -> tuple[str, ...]:
+    def _target_queues(self, publishes: Iterable[HistoryEvent]) -> tuple[str, ...]:
         names, queues = {event.queue for event in publishes}, self.expectation.queues
         return tuple(queue for queue in queues if queue in names) if names and names <= set(queues) else queues
 
-    def dead_letter(self, queue: str, idx: int | None) -> Event | None:
+    def dead_letter(self, queue: str, idx: int | None) -> HistoryEvent | None:
         """Return the first receive of the message from the queue's DLQ; None when it was not seen there."""
         dead_letter_queue = self.expectation.dead_letter_queues.get(queue)
         if dead_letter_queue is None or idx is None:
@@ -545,7 +545,7 @@ class Group:
             self._may_have_brought(move, times) for move in self.around.moves if move.destination == queue
         )
 
-    def _may_have_brought(self, move: Move, times: Sequence[Event]) -> bool:
+    def _may_have_brought(self, move: Move, times: Sequence[HistoryEvent]) -> bool:
         """Return whether a move task to their queue may have brought what these receives brought last.
 
         What a message needs to die first is on record, lost, or went on while the task began.
@@ -564,16 +564,16 @@ class Group:
         is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
         return len(times) + lost > most and (lost >= most or not is_over)
 
-    def moves_before(self, event: Event, queue: str | None) -> list[Move]:
+    def moves_before(self, event: HistoryEvent, queue: str | None) -> list[Move]:
         """Return the move tasks to a queue that may have begun before a message was received."""
         by_us = responded_us(event) + self.around_bound_us
         return [move for move in self.around.moves if move.destination == queue and move.began_at_us <= by_us]
 
-    def may_be_from_dlq(self, event: Event) -> bool:
+    def may_be_from_dlq(self, event: HistoryEvent) -> bool:
         """Return whether a move task to its queue may have begun before a message was received."""
         return bool(self.moves_before(event, event.queue))
 
-    def has_stayed(self, queue: str, idx: int | None, *, by: Event | None = None) -> bool:
+    def has_stayed(self, queue: str, idx: int | None, *, by: HistoryEvent | None = None) -> bool:
         """Return whether the message certainly did not leave the queue and come back: that gives it another place.
 
         What died in the end was bound by order until then; what came later under another id is another copy.
@@ -612,7 +612,7 @@ class Group:
         """Return whether the queue was ever purged."""
         return any(purge.queue == queue for purge in self.around.purges)
 
-    def end_marker(self, queue: str) -> Event | None:
+    def end_marker(self, queue: str) -> HistoryEvent | None:
         """Return the first receive of the group's end marker from the queue."""
         return self._end_markers.get(queue)
 
@@ -620,11 +620,11 @@ class Group:
         """Return whether the end marker was received from the queue, and all that was received is on record."""
         return self.is_proven(queue) and self.end_marker(queue) is not None
 
-    def lease_end_us(self, event: Event) -> int:
+    def lease_end_us(self, event: HistoryEvent) -> int:
         """Return the end of the definite lease of a received event."""
         return self._hold_end_us(event, self._effective_tries(event))
 
-    def possible_lease_end_us(self, event: Event) -> int:
+    def possible_lease_end_us(self, event: HistoryEvent) -> int:
         """Return the end of the possible lease of a received event."""
         deleted = [
             self._latest_us(attempt, event)
@@ -633,7 +633,7 @@ class Group:
         ]
         return min([self.possible_expiry_us(event), *deleted])
 
-    def possible_expiry_us(self, event: Event) -> int:
+    def possible_expiry_us(self, event: HistoryEvent) -> int:
         """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
         put_off = [
             self._latest_us(attempt, event) + self._held_us(attempt)
@@ -645,7 +645,7 @@ class Group:
         )
         return max([expired, *put_off])
 
-    def _effective_tries(self, event: Event) -> list[Event]:
+    def _effective_tries(self, event: HistoryEvent) -> list[HistoryEvent]:
         """Return what may have had its effect after this receive was asked for."""
         return [
             attempt
@@ -653,11 +653,11 @@ class Group:
             if self._latest_us(attempt, event) >= invoked_us(event)
         ]
 
-    def _latest_us(self, attempt: Event, event: Event) -> int:
+    def _latest_us(self, attempt: HistoryEvent, event: HistoryEvent) -> int:
         """Return when a call was answered at the latest, by the clock of an event."""
         return responded_us(attempt) + self.bound_us(attempt, event)
 
-    def _with_repeats(self, event: Event, tries: list[Event]) -> list[Event]:
+    def _with_repeats(self, event: HistoryEvent, tries: list[HistoryEvent]) -> list[HistoryEvent]:
         """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
         if event.receive_request_attempt_id is None:
             return tries
@@ -668,22 +668,22 @@ class Group:
         ]
         return sorted([*tries, *repeats], key=by_time) if repeats else tries
 
-    def _held_us(self, attempt: Event) -> int:
+    def _held_us(self, attempt: HistoryEvent) -> int:
         """Return for how long a visibility change hides a message, or a receive."""
         seconds = attempt.visibility_timeout_seconds
         if seconds is None and attempt.kind == Kind.RECEIVED:
             seconds = self.expectation.visibility_timeout_seconds.get(attempt.queue or "", 0)
         return (seconds or 0) * 1_000_000
 
-    def _is_timed(self, event: Event) -> bool:
+    def _is_timed(self, event: HistoryEvent) -> bool:
         """Return whether it is known for how long the message was held; else that ends at once, or never."""
         is_given = event.visibility_timeout_seconds is not None
         return is_given or event.queue in self.expectation.visibility_timeout_seconds
 
-    def _expiry_us(self, event: Event) -> int:
+    def _expiry_us(self, event: HistoryEvent) -> int:
         return invoked_us(event) + self._held_us(event)
 
-    def expiry_us(self, event: Event) -> int:
+    def expiry_us(self, event: HistoryEvent) -> int:
         """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
         changes = [
             attempt
@@ -692,12 +692,12 @@ class Group:
         ]
         return self._hold_end_us(event, self._with_repeats(event, changes))
 
-    def _hold_end_us(self, event: Event, tries: Iterable[Event]) -> int:
+    def _hold_end_us(self, event: HistoryEvent, tries: Iterable[HistoryEvent]) -> int:
         """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
 
         A change that certainly worked replaces what ended the hold before it. Of two that overlap either came last.
         """
-        ends: list[tuple[Event | None, int]] = [(None, self._expiry_us(event))]
+        ends: list[tuple[HistoryEvent | None, int]] = [(None, self._expiry_us(event))]
         for attempt in tries:
             is_certain = (
                 attempt.kind != Kind.DELETED
@@ -713,16 +713,16 @@ class Group:
             ends.append((attempt, max(earliest_us, invoked_us(event)) + held_us))
         return min(end for _, end in ends)
 
-    def siblings(self, event: Event) -> list[Event]:
+    def siblings(self, event: HistoryEvent) -> list[HistoryEvent]:
         """Return every receive of the same instance, by time of answer."""
         return self.instances.get((event.queue or "", event.sqs_message_id or ""), [event])
 
-    def are_in_answer_of(self, others: Iterable[Event], event: Event) -> bool:
+    def are_in_answer_of(self, others: Iterable[HistoryEvent], event: HistoryEvent) -> bool:
         """Return whether one of others came in the answer that brought this one, or in the one it is a replay of."""
         calls = {sibling.call_id for sibling in self.siblings(event) if is_same_receive(sibling, event)}
         return any(other.call_id in calls for other in others)
 
-    def tries(self, event: Event) -> list[Event]:
+    def tries(self, event: HistoryEvent) -> list[HistoryEvent]:
         """Return every delete and visibility change of the same instance, by time of answer."""
         if event.sqs_message_id is None:
             return self._tries_of(event)
@@ -731,21 +731,21 @@ class Group:
             self._instance_tries[key] = self._tries_of(event)
         return self._instance_tries[key]
 
-    def _tries_of(self, event: Event) -> list[Event]:
+    def _tries_of(self, event: HistoryEvent) -> list[HistoryEvent]:
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
         found = [attempt for handle in handles for attempt in self._tries_with(event, handle)]
         return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
 
-    def _tries_with(self, event: Event, handle: str | None) -> list[Event]:
+    def _tries_with(self, event: HistoryEvent, handle: str | None) -> list[HistoryEvent]:
         """Return what was tried with a handle on the message of this receive, as far as it says on which."""
         tried = self._tries.get((event.queue, handle or ""), [])
         return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
 
-    def may_be_deleted(self, event: Event) -> bool:
+    def may_be_deleted(self, event: HistoryEvent) -> bool:
         """Return whether a delete of the same instance may have had its effect."""
         return any(self.may_delete(attempt, event) for attempt in self.tries(event))
 
-    def may_delete(self, attempt: Event, event: Event) -> bool:
+    def may_delete(self, attempt: HistoryEvent, event: HistoryEvent) -> bool:
         """Return whether that is a delete, and may have removed what was received.
 
         What was given back, or received with a timeout of 0, is held by nobody from then on, and cannot be deleted
@@ -764,7 +764,7 @@ class Group:
         is_given_back = any(change.outcome == Outcome.OK and self.is_before(change, attempt) for change in changes)
         return not is_given_back and not (given and all(receive.visibility_timeout_seconds == 0 for receive in given))
 
-    def settled_delete(self, event: Event) -> Event | None:
+    def settled_delete(self, event: HistoryEvent) -> HistoryEvent | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
         tried = self._with_repeats(event, effective(self._tries_with(event, event.receipt_handle_hash)))
         for delete in tried:
@@ -776,7 +776,7 @@ class Group:
                 return delete
         return None
 
-    def _is_newest(self, event: Event, delete: Event) -> bool:
+    def _is_newest(self, event: HistoryEvent, delete: HistoryEvent) -> bool:
         return all(
             sibling.receipt_handle_hash == event.receipt_handle_hash
             or self.is_earlier_receive(sibling, event)
@@ -785,13 +785,13 @@ class Group:
             if not self.is_before(delete, sibling)
         )
 
-    def is_earlier_receive(self, event: Event, other: Event) -> bool:
+    def is_earlier_receive(self, event: HistoryEvent, other: HistoryEvent) -> bool:
         """Return whether one receive of an instance certainly came before another, which then waited for its end."""
         if None not in (event.receive_count, other.receive_count):
             return (event.receive_count or 0) < (other.receive_count or 0)
         return self.is_before(event, other)
 
-    def may_be_dead_lettered(self, event: Event) -> bool:
+    def may_be_dead_lettered(self, event: HistoryEvent) -> bool:
         """Return whether, for all that is known, the next receive may have moved the message to its DLQ instead."""
         queue = event.queue or ""
         most = self.expectation.max_receive_count.get(queue)
@@ -805,25 +805,30 @@ class Group:
         most = self.expectation.max_receive_count.get(queue, 1)
         return queue in self.expectation.dead_letter_queues and self.expectation.lost_receives.get(queue, 0) >= most
 
-    def is_before(self, first: Event, second: Event) -> bool:
+    def is_before(self, first: HistoryEvent, second: HistoryEvent) -> bool:
         """Return whether `first` was answered before `second` was made, whatever their clocks show."""
         return responded_us(first) + self.bound_us(first, second) < invoked_us(second)
 
-    def is_surely_before(self, first: Event, second: Event) -> bool:
+    def is_surely_before(self, first: HistoryEvent, second: HistoryEvent) -> bool:
         """Return `is_before` also for a suspicious reader: for what excuses, and so must be certain."""
         return responded_us(first) + self.clocks.bound_us(first, second) < invoked_us(second)
 
-    def is_after(self, event: Event, instant_us: int, *, by: Event | None = None) -> bool:
+    def is_after(self, event: HistoryEvent, instant_us: int, *, by: HistoryEvent | None = None) -> bool:
         """Return whether the call was made after an instant, by the clock of an event or an unknown one."""
         bound_us = self.around_bound_us if by is None else self.bound_us(by, event)
         return invoked_us(event) > instant_us + bound_us
 
-    def bound_us(self, first: Event, second: Event) -> int:
+    def bound_us(self, first: HistoryEvent, second: HistoryEvent) -> int:
         """Return by how much the clock of the second event may be ahead of that of the first at most."""
         return self.clocks.bound_us(first, second, is_least=self._is_suspicious)
 
     def violation(
-        self, anomaly: str, queue: str | None, idxs: Iterable[int | None], sentence: str, witness: Iterable[Event]
+        self,
+        anomaly: str,
+        queue: str | None,
+        idxs: Iterable[int | None],
+        sentence: str,
+        witness: Iterable[HistoryEvent],
     ) -> Violation:
         """Return a violation in this group; an idx of None is left out.
 
@@ -841,7 +846,7 @@ class Group:
             witness=tuple(map(self.clocks.restore, shown)),
         )
 
-    def _put_off(self, receive: Event, witness: Sequence[Event]) -> list[Event]:
+    def _put_off(self, receive: HistoryEvent, witness: Sequence[HistoryEvent]) -> list[HistoryEvent]:
         """Return the visibility change by which a message was held beyond its own time; none where that was enough.
 
         Of several it is the last that was answered ok before what it was held against; the history has the others.
@@ -863,8 +868,8 @@ class Group:
 
 
 def _distinct_events(
-    events: Sequence[Event], expectation: Expectation, may_be_moved: Callable[[Event], bool]
-) -> Iterable[Event]:
+    events: Sequence[HistoryEvent], expectation: Expectation, may_be_moved: Callable[[HistoryEvent], bool]
+) -> Iterable[HistoryEvent]:
     """Return the events, the receives of one message under one idx even where only its deduplication id told it.
 
     A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
@@ -881,7 +886,7 @@ def _distinct_events(
     of_body: dict[str | None, set[int | None]] = defaultdict(set)
     for event in published:
         of_body[event.body_hash].add(event.idx)
-    distinct: list[Event] = []
+    distinct: list[HistoryEvent] = []
     for event in events:
         if event.kind == Kind.RECEIVED and event.idx not in idxs:
             idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
@@ -896,8 +901,8 @@ def _distinct_events(
     return distinct
 
 
-def _first_by_idx(events: Iterable[Event]) -> dict[int, Event]:
-    first: dict[int, Event] = {}
+def _first_by_idx(events: Iterable[HistoryEvent]) -> dict[int, HistoryEvent]:
+    first: dict[int, HistoryEvent] = {}
     for event in events:
         if event.idx is not None:
             first.setdefault(event.idx, event)

@@ -19,7 +19,7 @@ from functools import lru_cache
 from operator import itemgetter
 
 from sluice import limits
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import Group, effective, invoked_us, responded_us
 
@@ -35,8 +35,8 @@ class Overtaking:
         event: the receive that passed it.
     """
 
-    ahead: Event
-    event: Event
+    ahead: HistoryEvent
+    event: HistoryEvent
 
 
 @lru_cache(maxsize=1)  # three rules ask for it
@@ -57,7 +57,7 @@ def is_free(group: Group, skip: Overtaking) -> bool:
     return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
 
 
-def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]:
+def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[HistoryEvent]]]:
     """Yield the receives of each message whose place among others in the queue is known, in that order.
 
     The queue's own sequence numbers tell the order of all it has. Without them that of the publishes does, for what was
@@ -71,7 +71,7 @@ def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]
     if all(receives[0].sqs_sequence_number is not None for receives in bound):
         yield sorted(bound, key=lambda receives: receives[0].sqs_sequence_number or "")
         return
-    by_place: dict[str | None, list[tuple[str, Sequence[Event]]]] = defaultdict(list)
+    by_place: dict[str | None, list[tuple[str, Sequence[HistoryEvent]]]] = defaultdict(list)
     for receives in bound:
         place = group.place(receives[0])
         if place is not None:
@@ -80,7 +80,7 @@ def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[Event]]]
         yield [receives for _, receives in sorted(line, key=itemgetter(0))]
 
 
-def earliest_end_us(group: Group, receives: Sequence[Event]) -> int:
+def earliest_end_us(group: Group, receives: Sequence[HistoryEvent]) -> int:
     """Return the earliest instant at which a received message may have been gone from its queue; never, if it was not.
 
     It was there when it was received last. A delete works only with the handle of the last receive (VIS-05), and
@@ -106,14 +106,14 @@ def earliest_end_us(group: Group, receives: Sequence[Event]) -> int:
     return min(candidates, default=NEVER_US)
 
 
-def _may_be_last(group: Group, receives: Sequence[Event], handle: str | None) -> bool:
+def _may_be_last(group: Group, receives: Sequence[HistoryEvent], handle: str | None) -> bool:
     """Return whether the receive that gave this handle may have been the last one."""
     own = [receive for receive in receives if receive.receipt_handle_hash == handle]
     others = [receive for receive in receives if receive.receipt_handle_hash != handle]
     return any(all(not group.is_before(receive, other) for other in others) for receive in own)
 
 
-def _overtakings_in(group: Group, line: Sequence[Sequence[Event]]) -> Iterator[Overtaking]:
+def _overtakings_in(group: Group, line: Sequence[Sequence[HistoryEvent]]) -> Iterator[Overtaking]:
     longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
     for place, receives in enumerate(line):
         for event in receives:
@@ -134,7 +134,7 @@ def _overtakings_by_followers(group: Group, queue: str) -> Iterator[Overtaking]:
 def _overtakings_by(
     group: Group,
     queue: str,
-    line: Sequence[Sequence[Event]],
+    line: Sequence[Sequence[HistoryEvent]],
     published_to: str | None,
     followers: Sequence[tuple[str, int]],
 ) -> Iterator[Overtaking]:
@@ -158,8 +158,8 @@ def _overtakings_by(
 
 
 def _still_ahead(
-    group: Group, line: Sequence[Sequence[Event]], longest: Sequence[tuple[int, int]], event: Event
-) -> Event | None:
+    group: Group, line: Sequence[Sequence[HistoryEvent]], longest: Sequence[tuple[int, int]], event: HistoryEvent
+) -> HistoryEvent | None:
     by_us = responded_us(event) + group.spread_us(event.queue)
     for until_us, place in longest:
         if until_us <= by_us:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED, Severity
 
 SCHEMA_VERSION = 1
 
 
-class Status(StrEnum):
+class PropertyStatus(StrEnum):
     """Three values, worst first: a known violation outweighs what is not known, and that outweighs what held."""
 
     INVALID = "invalid"
@@ -19,15 +19,15 @@ class Status(StrEnum):
     VALID = "valid"
 
 
-EXIT_CODES: dict[Status, int] = {Status.VALID: 0, Status.INVALID: 1, Status.UNKNOWN: 2}
+EXIT_CODES: dict[PropertyStatus, int] = {PropertyStatus.VALID: 0, PropertyStatus.INVALID: 1, PropertyStatus.UNKNOWN: 2}
 EXIT_CROSSED = 99
 """Valid, but a threshold was crossed."""
 
 
-def compose(statuses: Iterable[Status]) -> Status:
+def compose(statuses: Iterable[PropertyStatus]) -> PropertyStatus:
     """Return the worst of the statuses; of none at all, UNKNOWN: nothing was looked at."""
     listed = set(statuses)
-    return next((status for status in Status if status in listed), Status.UNKNOWN)
+    return next((status for status in PropertyStatus if status in listed), PropertyStatus.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Violation:
     queue: str | None
     idxs: tuple[int, ...]
     sentence: str
-    witness: tuple[Event, ...] = ()
+    witness: tuple[HistoryEvent, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return it for verdict.json: of each witness only the fields that say something."""
@@ -63,7 +63,7 @@ class Violation:
         }
 
 
-class Holding(StrEnum):
+class PropertyState(StrEnum):
     """How one property fared: `not exercised` is no praise, it had no opportunity to fail.
 
     CROSSED is a threshold that was not kept, NO_THRESHOLD one that was not set, SEEN a lawful thing that happened.
@@ -80,10 +80,10 @@ class Holding(StrEnum):
 
 
 _SHOWN = {
-    Severity.SAFETY: Holding.VIOLATED,
-    Severity.LIVENESS: Holding.CROSSED,
-    Severity.HARNESS: Holding.UNKNOWN,
-    Severity.INFORMATION: Holding.SEEN,
+    Severity.SAFETY: PropertyState.VIOLATED,
+    Severity.LIVENESS: PropertyState.CROSSED,
+    Severity.HARNESS: PropertyState.UNKNOWN,
+    Severity.INFORMATION: PropertyState.SEEN,
 }
 
 
@@ -110,15 +110,15 @@ class Property:
     crossed: tuple[str, ...] = ()
 
     @property
-    def holding(self) -> Holding:
+    def holding(self) -> PropertyState:
         """Return how the property fared."""
         if self.violation_count:
-            return _SHOWN[ANOMALIES[self.anomaly].severity] if self.allowed_because is None else Holding.ALLOWED
+            return _SHOWN[ANOMALIES[self.anomaly].severity] if self.allowed_because is None else PropertyState.ALLOWED
         if self.is_unknown:
-            return Holding.UNKNOWN
+            return PropertyState.UNKNOWN
         if not self.has_threshold:
-            return Holding.NO_THRESHOLD
-        return Holding.HOLDS if self.opportunities else Holding.NOT_EXERCISED
+            return PropertyState.NO_THRESHOLD
+        return PropertyState.HOLDS if self.opportunities else PropertyState.NOT_EXERCISED
 
     def as_json(self) -> dict[str, Any]:
         """Return it for verdict.json."""
@@ -154,22 +154,22 @@ class Verdict:
     run: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> PropertyStatus:
         """Return the worst of what the properties and the unknowns say; with nothing exercised, UNKNOWN."""
         by_holding = {
-            Holding.VIOLATED: Status.INVALID,
-            Holding.UNKNOWN: Status.UNKNOWN,
-            Holding.HOLDS: Status.VALID,
-            Holding.ALLOWED: Status.VALID,
-            Holding.CROSSED: Status.VALID,
+            PropertyState.VIOLATED: PropertyStatus.INVALID,
+            PropertyState.UNKNOWN: PropertyStatus.UNKNOWN,
+            PropertyState.HOLDS: PropertyStatus.VALID,
+            PropertyState.ALLOWED: PropertyStatus.VALID,
+            PropertyState.CROSSED: PropertyStatus.VALID,
         }
         statuses = [by_holding[p.holding] for p in self.properties if p.holding in by_holding]
-        return compose([*statuses, *([Status.UNKNOWN] if self.unknowns else [])])
+        return compose([*statuses, *([PropertyStatus.UNKNOWN] if self.unknowns else [])])
 
     @property
     def crossed_thresholds(self) -> list[str]:
         """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
-        crossed = [prop for prop in self.properties if prop.holding is Holding.CROSSED]
+        crossed = [prop for prop in self.properties if prop.holding is PropertyState.CROSSED]
         return [
             f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: {sentence}"
             for prop in crossed
@@ -184,8 +184,8 @@ class Verdict:
     @property
     def exit_code(self) -> int:
         """Return what a program that judged ends with."""
-        is_crossed = bool(self.conduct) or any(p.holding is Holding.CROSSED for p in self.properties)
-        return EXIT_CROSSED if is_crossed and self.status is Status.VALID else EXIT_CODES[self.status]
+        is_crossed = bool(self.conduct) or any(p.holding is PropertyState.CROSSED for p in self.properties)
+        return EXIT_CROSSED if is_crossed and self.status is PropertyStatus.VALID else EXIT_CODES[self.status]
 
     def as_json(self) -> dict[str, Any]:
         """Return it for verdict.json; the status stands first."""

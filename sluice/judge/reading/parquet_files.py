@@ -92,7 +92,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowSelection:
     """Events as they were written, in place of all events with hashes.
 
     Args:
@@ -319,7 +319,7 @@ def _fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
     )
 
 
-def read_rows(piece: Piece, rows: Rows) -> pa.Table:
+def read_rows(piece: Piece, rows: RowSelection) -> pa.Table:
     """Return these events of a piece, as they were written."""
     schema = pa.schema([journal.SCHEMA.field(name) for name in rows.columns])
     wanted = [name for name in journal.SCHEMA.names if name in {*rows.columns, rows.name}]

@@ -11,9 +11,9 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from pydantic import AfterValidator, TypeAdapter, with_config
 
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.anomalies import ANOMALIES
-from sluice.judge.checker.verdict import SCHEMA_VERSION, Holding, Property, Status, Verdict, Violation
+from sluice.judge.checker.verdict import SCHEMA_VERSION, Property, PropertyState, PropertyStatus, Verdict, Violation
 from sluice.judge.conduct import AGAIN
 from sluice.judge.folder import json_files, series_schema
 from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
@@ -28,7 +28,7 @@ _FROM_HISTORY = "it is made again from the history"
 type _Anomaly = Annotated[str, one_of(ANOMALIES)]
 
 
-def _small(event: Event) -> Event:
+def _small(event: HistoryEvent) -> HistoryEvent:
     if any(abs(value) > INT_MAX for value in astuple(event) if isinstance(value, int)):
         raise ValueError(f"allowed are numbers up to {INT_MAX}")
     return event
@@ -39,7 +39,7 @@ class _Property(TypedDict):
     opportunities: Count
     violations: Count
     allowed_because: str | None
-    holding: Holding
+    holding: PropertyState
     crossed: NotRequired[tuple[str, ...]]
 
 
@@ -49,7 +49,7 @@ class _Violation(TypedDict):
     queue: str | None
     idxs: tuple[Int, ...]
     sentence: str
-    witness: tuple[Annotated[Event, AfterValidator(_small)], ...]
+    witness: tuple[Annotated[HistoryEvent, AfterValidator(_small)], ...]
 
 
 class _Rate(TypedDict):
@@ -157,7 +157,7 @@ class _Run(TypedDict, total=False):
 class _VerdictSchema(TypedDict):
     """Of verdict.json: what of `Verdict.as_json` cannot be computed from the rest, and the status."""
 
-    status: Status
+    status: PropertyStatus
     unknowns: tuple[str, ...]
     properties: tuple[_Property, ...]
     violations: tuple[_Violation, ...]
@@ -176,7 +176,7 @@ class _AnyVerdict(TypedDict):
 class _VerdictEnd(TypedDict):
     """Of verdict.json, how it ended."""
 
-    status: Status
+    status: PropertyStatus
 
 
 _VERDICT = TypeAdapter(_VerdictSchema)
@@ -239,7 +239,7 @@ def read_verdict(folder: Path) -> Verdict:
     return verdict
 
 
-def read_status(folder: Path) -> Status | None:
+def read_status(folder: Path) -> PropertyStatus | None:
     """Return how the run was judged whose folder that is; None when it was not."""
     try:
         return json_files.read(folder / VERDICT_FILE, _JUDGED, instead="move it away to go on")["status"]
@@ -255,8 +255,8 @@ def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
                 opportunities=prop["opportunities"],
                 violation_count=prop["violations"],
                 allowed_because=prop["allowed_because"],
-                is_unknown=prop["holding"] is Holding.UNKNOWN,
-                has_threshold=prop["holding"] is not Holding.NO_THRESHOLD,
+                is_unknown=prop["holding"] is PropertyState.UNKNOWN,
+                has_threshold=prop["holding"] is not PropertyState.NO_THRESHOLD,
                 crossed=prop.get("crossed", ()),
             )
             for prop in verdict_schema["properties"]

@@ -8,7 +8,7 @@ from typing import Any
 from sluice.judge.folder.series_schema import Series
 from sluice.judge.report.summary import recovery
 from sluice.pages import charts, units
-from sluice.pages.charts import Axis, Band, Line
+from sluice.pages.charts import Axis, Band, ChartLine
 from sluice.pages.parts import Figure, Table, draw_figure
 
 _QUEUE_COLOURS = 6
@@ -49,21 +49,28 @@ def names(series: Series) -> dict[str, str]:
     return units.short_names(list(series["queues"]))
 
 
-def _per_queue(series: Series, measure: str, by: float = 1) -> list[Line]:
+def _per_queue(series: Series, measure: str, by: float = 1) -> list[ChartLine]:
     short = names(series)
     return _lines({short[queue]: _points(series, of[measure], by) for queue, of in series["queues"].items()})
 
 
-def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[Line]:
+def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[ChartLine]:
     """Return a line for each name, each in another colour and dash."""
     return [
-        Line(name, points, f"var(--s{index % _QUEUE_COLOURS})", _QUEUE_DASHES[index % len(_QUEUE_DASHES)])
+        ChartLine(name, points, f"var(--s{index % _QUEUE_COLOURS})", _QUEUE_DASHES[index % len(_QUEUE_DASHES)])
         for index, (name, points) in enumerate(points_by_name.items())
     ]
 
 
 def _over_time(
-    series: Series, lines: Sequence[Line], y: Axis, description: str, *, name: str, title: str, is_stepped: bool = False
+    series: Series,
+    lines: Sequence[ChartLine],
+    y: Axis,
+    description: str,
+    *,
+    name: str,
+    title: str,
+    is_stepped: bool = False,
 ) -> Figure:
     """Return lines over the time of a run as a figure."""
     _, x, warm_up = _time(series)
@@ -74,7 +81,7 @@ def _over_time(
 def throughput(series: Series) -> Figure:
     """Return messages per second, in and out."""
     seconds = series["bin_seconds"]
-    published = Line("published", _points(series, series["published"], seconds), "var(--ink)")
+    published = ChartLine("published", _points(series, series["published"], seconds), "var(--ink)")
     description = (
         f"Published, and received for the first time from each queue, in bins of {seconds:g} s."
         f" At most {units.rate(max(series['published'], default=0) / seconds)} were published."
@@ -125,7 +132,7 @@ def latency(series: Series, queue: str, *, name: str) -> Figure:
     """Return one queue's latency percentiles over the time messages were due."""
     of = series["queues"][queue]["latency_us"]
     lines = [
-        Line(percentile, _points(series, _drawable(of[percentile]), _US_PER_MS), colour, dash)
+        ChartLine(percentile, _points(series, _drawable(of[percentile]), _US_PER_MS), colour, dash)
         for percentile, colour, dash in _PERCENTILES
     ]
     worst = max((value for value in of["p99"] if value is not None), default=None)
@@ -146,7 +153,7 @@ def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
         return None
     chart = charts.lines(
         [
-            Line(percentile, _rank_points([None if of is None else of[percentile] for of in found]), colour, dash)
+            ChartLine(percentile, _rank_points([None if of is None else of[percentile] for of in found]), colour, dash)
             for percentile, colour, dash in _PERCENTILES
         ],
         x=Axis(title=_parts(series["ranks"]), domain=(0.5, len(found) + 0.5)),

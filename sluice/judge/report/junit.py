@@ -4,12 +4,12 @@ import re
 from xml.etree import ElementTree as ET
 
 from sluice.judge.checker.anomalies import ANOMALIES
-from sluice.judge.checker.verdict import Holding, Property, Status, Verdict
+from sluice.judge.checker.verdict import Property, PropertyState, PropertyStatus, Verdict
 from sluice.judge.report.summary import NO_THRESHOLD, NOT_EXERCISED, caveats, harm_sentence, since, where, witness_lines
 
 _NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 WHOLE_RUN = "the run can be judged"
-_SUFFIXES = {Holding.VIOLATED: "failure", Holding.CROSSED: "failure", Holding.UNKNOWN: "error"}
+_SUFFIXES = {PropertyState.VIOLATED: "failure", PropertyState.CROSSED: "failure", PropertyState.UNKNOWN: "error"}
 
 
 def xml(verdict: Verdict) -> str:
@@ -26,7 +26,7 @@ def xml(verdict: Verdict) -> str:
     whole = _case(suite, WHOLE_RUN, run)
     if found := [*caveats(verdict), *([] if (harm := harm_sentence(verdict)) is None else [harm])]:
         ET.SubElement(whole, "system-out").text = _clean("\n".join(found))
-    if verdict.status is Status.UNKNOWN or verdict.unknowns:
+    if verdict.status is PropertyStatus.UNKNOWN or verdict.unknowns:
         error = ET.SubElement(
             whole, "error", type="unknown", message=_clean((*verdict.unknowns, "nothing was exercised")[0])
         )
@@ -48,21 +48,21 @@ def _add(suite: ET.Element, prop: Property, verdict: Verdict, run: str) -> None:
     known = ANOMALIES[prop.anomaly]
     case = _case(suite, f"{known.id} nothing was {known.name}", run)
     holding = prop.holding
-    if holding is Holding.NOT_EXERCISED:
+    if holding is PropertyState.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=f"not exercised: {NOT_EXERCISED}")
-    elif holding is Holding.NO_THRESHOLD:
+    elif holding is PropertyState.NO_THRESHOLD:
         ET.SubElement(case, "skipped", message=f"not judged: {NO_THRESHOLD}")
     elif holding in _SUFFIXES:
         element = ET.SubElement(case, _SUFFIXES[holding], type=holding.value, message=_message(prop))
         element.text = _clean(_witnesses(prop, verdict) or known.definition)
-    elif holding is Holding.ALLOWED:
+    elif holding is PropertyState.ALLOWED:
         ET.SubElement(case, "system-out").text = _clean(
             f"allowed, found {prop.violation_count} times: {prop.allowed_because}"
         )
 
 
 def _message(prop: Property) -> str:
-    if prop.holding is Holding.UNKNOWN and not prop.violation_count:
+    if prop.holding is PropertyState.UNKNOWN and not prop.violation_count:
         return "this run cannot tell"
     return f"{prop.holding.value}: found {prop.violation_count:,} times in {prop.opportunities:,} opportunities"
 

@@ -10,7 +10,7 @@ import yaml
 
 from sluice.clock import utc
 from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
-from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Property, Verdict, Violation
+from sluice.judge.checker.verdict import EXIT_CROSSED, Property, PropertyState, Verdict, Violation
 from sluice.judge.folder.series_schema import EXACT_MAX, Series
 from sluice.judge.report import figures, timeline
 from sluice.judge.report.summary import (
@@ -37,14 +37,14 @@ from sluice.pages.parts import Figure, figure_html, fill, list_items, pairs, row
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
 _SIGNS = {
-    Holding.HOLDS: "✓",
-    Holding.VIOLATED: "✗",
-    Holding.CROSSED: "!",
-    Holding.ALLOWED: "~",
-    Holding.SEEN: "•",
-    Holding.UNKNOWN: "?",
-    Holding.NO_THRESHOLD: "-",
-    Holding.NOT_EXERCISED: "○",
+    PropertyState.HOLDS: "✓",
+    PropertyState.VIOLATED: "✗",
+    PropertyState.CROSSED: "!",
+    PropertyState.ALLOWED: "~",
+    PropertyState.SEEN: "•",
+    PropertyState.UNKNOWN: "?",
+    PropertyState.NO_THRESHOLD: "-",
+    PropertyState.NOT_EXERCISED: "○",
 }
 _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
@@ -143,17 +143,17 @@ def _quantile(of: Mapping[str, Any], name: str) -> str:
     return units.duration(of["latency_us"][name] if of["latency_us"] else None)
 
 
-def _class(holding: Holding) -> str:
+def _class(holding: PropertyState) -> str:
     return holding.value.replace(" ", "-")
 
 
-def _mark(holding: Holding) -> str:
+def _mark(holding: PropertyState) -> str:
     return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {holding.value}</span>'
 
 
 def _counts(properties: Sequence[Property]) -> str:
     count = Counter(prop.holding for prop in properties)
-    return " ".join(f"<li>{_mark(holding)} {count[holding]}</li>" for holding in Holding if count[holding])
+    return " ".join(f"<li>{_mark(holding)} {count[holding]}</li>" for holding in PropertyState if count[holding])
 
 
 def _cells(properties: Sequence[Property]) -> str:
@@ -170,7 +170,7 @@ def _cells(properties: Sequence[Property]) -> str:
 
 
 def _is_tried(prop: Property) -> bool:
-    return prop.holding not in (Holding.NOT_EXERCISED, Holding.NO_THRESHOLD)
+    return prop.holding not in (PropertyState.NOT_EXERCISED, PropertyState.NO_THRESHOLD)
 
 
 def _by_family(
@@ -217,9 +217,9 @@ def _table(is_chosen: Callable[[Property], bool], properties: Sequence[Property]
 def _property(prop: Property) -> str:
     known = ANOMALIES[prop.anomaly]
     why = {
-        Holding.ALLOWED: f"Allowed: {prop.allowed_because}.",
-        Holding.NO_THRESHOLD: f"{NO_THRESHOLD.capitalize()}.",
-        Holding.NOT_EXERCISED: f"{NOT_EXERCISED.capitalize()}.",
+        PropertyState.ALLOWED: f"Allowed: {prop.allowed_because}.",
+        PropertyState.NO_THRESHOLD: f"{NO_THRESHOLD.capitalize()}.",
+        PropertyState.NOT_EXERCISED: f"{NOT_EXERCISED.capitalize()}.",
     }
     note = why.get(prop.holding, "")
     return (
@@ -266,7 +266,7 @@ def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
         return escape(f"nothing followed in {queues}")
     if allowed is None:
         return units.seconds(seconds)
-    holding = Holding.HOLDS if seconds <= allowed else Holding.CROSSED
+    holding = PropertyState.HOLDS if seconds <= allowed else PropertyState.CROSSED
     return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
 
 
@@ -294,7 +294,9 @@ def _anomalies(verdict: Verdict, series: Series) -> str:
         return '<p class="soft">None to show.</p>'
     shown = [_anomaly(violation, series, index) for index, violation in enumerate(verdict.violations)]
     found = sum(
-        prop.violation_count for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)
+        prop.violation_count
+        for prop in verdict.properties
+        if prop.holding in (PropertyState.VIOLATED, PropertyState.CROSSED)
     )
     note = f"{units.plural(found, 'anomaly').replace('anomalys', 'anomalies')} found"
     return (
@@ -339,7 +341,7 @@ def _thresholds(rows: Sequence[ThresholdResult]) -> str:
     body = "".join(
         f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.measure)}</th>'
         f'<td data-title="seen">{escape(row.seen)}</td><td data-title="allowed">{escape(row.allowed)}</td>'
-        f"<td>{_mark(Holding.HOLDS if row.is_met else Holding.CROSSED)}</td></tr>"
+        f"<td>{_mark(PropertyState.HOLDS if row.is_met else PropertyState.CROSSED)}</td></tr>"
         for row in rows
     )
     return rows_html(("id", "measure", "seen", "allowed", ""), body, css="thresholds")

@@ -10,15 +10,19 @@ from typing import Any
 from sluice.history.events import is_end_marker
 from sluice.judge import conduct
 from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
-from sluice.judge.checker.verdict import Holding, Property, Status, Verdict, Violation
+from sluice.judge.checker.verdict import Property, PropertyState, PropertyStatus, Verdict, Violation
 from sluice.pages import units
 from sluice.pages.units import plural
 
-_MARKS = {Holding.VIOLATED: "**VIOLATED**", Holding.CROSSED: "**crossed**", Holding.SEEN: "seen, lawful"}
+_MARKS = {
+    PropertyState.VIOLATED: "**VIOLATED**",
+    PropertyState.CROSSED: "**crossed**",
+    PropertyState.SEEN: "seen, lawful",
+}
 _MEANS = {
-    Status.VALID: "Every promise this run exercised was kept.",
-    Status.INVALID: "A promise was broken.",
-    Status.UNKNOWN: "This run cannot tell whether the promises were kept, and that is no pass.",
+    PropertyStatus.VALID: "Every promise this run exercised was kept.",
+    PropertyStatus.INVALID: "A promise was broken.",
+    PropertyStatus.UNKNOWN: "This run cannot tell whether the promises were kept, and that is no pass.",
 }
 NOT_EXERCISED = "this run gave it no opportunity to fail"
 NO_THRESHOLD = "no threshold is set for it"
@@ -61,8 +65,8 @@ FAMILIES = {
 }
 """First character of an anomaly's id to what its family is about."""
 CONSUMER = "What your consumer did"
-_KEPT = (Holding.HOLDS, Holding.ALLOWED, Holding.SEEN)
-_PLAIN = (Holding.HOLDS, Holding.NOT_EXERCISED, Holding.NO_THRESHOLD)
+_KEPT = (PropertyState.HOLDS, PropertyState.ALLOWED, PropertyState.SEEN)
+_PLAIN = (PropertyState.HOLDS, PropertyState.NOT_EXERCISED, PropertyState.NO_THRESHOLD)
 
 
 def markdown(verdict: Verdict, *, is_whole: bool = True) -> str:
@@ -181,7 +185,7 @@ def families(verdict: Verdict) -> list[str]:
         of = [
             prop
             for prop in verdict.properties
-            if prop.anomaly[0] == initial and prop.holding is not Holding.NO_THRESHOLD
+            if prop.anomaly[0] == initial and prop.holding is not PropertyState.NO_THRESHOLD
         ]
         kept = sum(prop.holding in _KEPT for prop in of)
         if kept or any(prop.holding not in _PLAIN for prop in of):
@@ -324,18 +328,20 @@ def _not_judged() -> str:
 
 def means(verdict: Verdict) -> str:
     """Return what the verdict means, and what it does not."""
-    is_crossed = verdict.status is Status.VALID and any(p.holding is Holding.CROSSED for p in verdict.properties)
+    is_crossed = verdict.status is PropertyStatus.VALID and any(
+        p.holding is PropertyState.CROSSED for p in verdict.properties
+    )
     crossed = ["A threshold of the profile was crossed."] if is_crossed else []
     return " ".join([_MEANS[verdict.status], *crossed, *(f"But {caveat}." for caveat in caveats(verdict))])
 
 
 def reasons(verdict: Verdict) -> list[str]:
     """Return why the verdict is what it is: what was broken or crossed, and what is not known."""
-    broken = [prop for prop in verdict.properties if prop.holding in (Holding.VIOLATED, Holding.CROSSED)]
+    broken = [prop for prop in verdict.properties if prop.holding in (PropertyState.VIOLATED, PropertyState.CROSSED)]
     found = [
         f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: found {units.times(prop.violation_count)}"
         f" in {prop.opportunities:,} opportunities. {ANOMALIES[prop.anomaly].definition}"
-        for prop in sorted(broken, key=lambda prop: prop.holding is Holding.CROSSED)
+        for prop in sorted(broken, key=lambda prop: prop.holding is PropertyState.CROSSED)
     ]
     unknown = [f"Not known: {reason}" for reason in verdict.unknowns]
     harm = harm_sentence(verdict)
@@ -351,7 +357,7 @@ def reasons(verdict: Verdict) -> list[str]:
 
 def exercise_sentence(verdict: Verdict) -> str:
     """Return how much of what can be judged this run gave an opportunity to fail."""
-    judged = [prop for prop in verdict.properties if prop.holding is not Holding.NO_THRESHOLD]
+    judged = [prop for prop in verdict.properties if prop.holding is not PropertyState.NO_THRESHOLD]
     tried = [prop for prop in judged if prop.opportunities]
     unlimited = len(verdict.properties) - len(judged)
     return (
@@ -388,7 +394,10 @@ def threshold_results(verdict: Verdict) -> list[ThresholdResult]:
     for prop in verdict.properties:
         if prop.anomaly in _WAITS.keys() & limits.keys():
             seen = f"{units.times(prop.violation_count)} longer" if prop.violation_count else "never longer"
-            allowed, is_kept = f"at most {units.seconds(limits[prop.anomaly])}", prop.holding is not Holding.CROSSED
+            allowed, is_kept = (
+                f"at most {units.seconds(limits[prop.anomaly])}",
+                prop.holding is not PropertyState.CROSSED,
+            )
             rows.append(
                 ThresholdResult(
                     anomaly=prop.anomaly, measure=_WAITS[prop.anomaly], seen=seen, allowed=allowed, is_met=is_kept
@@ -424,7 +433,7 @@ def caveats(verdict: Verdict) -> list[str]:
 
     It stands beside the word VALID, wherever that is read.
     """
-    if verdict.status is not Status.VALID:
+    if verdict.status is not PropertyStatus.VALID:
         return []
     return [*_of_conduct(verdict), *_of_losses(verdict), *_of_faults(verdict), *_of_speed(verdict)]
 
@@ -438,7 +447,9 @@ def _of_conduct(verdict: Verdict) -> list[str]:
 def _of_losses(verdict: Verdict) -> list[str]:
     of_anomaly = {prop.anomaly: prop for prop in verdict.properties}
     open_ = [
-        anomaly for anomaly in _LOSSES if anomaly in of_anomaly and of_anomaly[anomaly].holding is Holding.NOT_EXERCISED
+        anomaly
+        for anomaly in _LOSSES
+        if anomaly in of_anomaly and of_anomaly[anomaly].holding is PropertyState.NOT_EXERCISED
     ]
     if _LOSSES[0] not in open_:
         return []

@@ -13,9 +13,9 @@ from sluice.judge.counts import COUNTED, EventCounts, count, facts
 from sluice.judge.reading.columns import Events, hashes
 from sluice.judge.screening.encode import encode_events
 from sluice.judge.screening.measures import observe
-from sluice.judge.screening.rollup import Messages
+from sluice.judge.screening.rollup import MessageRollup
 from sluice.judge.screening.suspects import empty_answer_bits, groups
-from sluice.judge.tally import TALLY, Tally
+from sluice.judge.tally import TALLY, ObservationTally
 
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
@@ -29,12 +29,12 @@ class ScreeningResult:
 
     counts: EventCounts
     suspects: list[str]
-    seen: Tally
+    seen: ObservationTally
 
 
 def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
     """Return what one pass over a part finds: tables of COUNTED, of MAYBE, and of what was observed, of TALLY."""
-    messages, names, counted = Messages(expectation), [NAMES.empty_table()], [COUNTED.empty_table()]
+    messages, names, counted = MessageRollup(expectation), [NAMES.empty_table()], [COUNTED.empty_table()]
     for events in part:
         counted.append(count(events, expectation))
         messages.add(encode_events(events, expectation))
@@ -48,7 +48,9 @@ def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa
 def conclude(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> ScreeningResult:
     """Return what the tables of `cleared_part` say, those of all parts one below the other."""
     counts = facts(counted, expectation)
-    return ScreeningResult(counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=Tally(seen))
+    return ScreeningResult(
+        counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=ObservationTally(seen)
+    )
 
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
@@ -57,7 +59,7 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
 
-def screen(messages: Messages, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
+def screen(messages: MessageRollup, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
     """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
 
     `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.

@@ -30,7 +30,7 @@ _APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
 _TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
 
 
-class Rows(NamedTuple):
+class EncodedRows(NamedTuple):
     """Columns of narrow rows, besides the `group` of each, which is a hash.
 
     Args:
@@ -70,7 +70,7 @@ class Rows(NamedTuple):
 
 
 def encode_events(events: Events, expectation: Expectation) -> Columns:
-    """Return the events as columns of `Rows`, and `group`; LEFT_OUT are those that belong to no group of this run."""
+    """Return the events as columns of `EncodedRows`, and `group`; LEFT_OUT is what belongs to no group of this run."""
     kind = events.decode("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
     queue_index = events.decode("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED

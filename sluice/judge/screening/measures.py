@@ -8,7 +8,7 @@ import pyarrow as pa
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import Columns
 from sluice.judge.screening.rollup import difference, is_known, queue_indexes
-from sluice.judge.tally import ACCURACY, Tally, round_down_but_largest, tally_of, total_of
+from sluice.judge.tally import ACCURACY, ObservationTally, round_down_but_largest, tally_of, total_of
 
 _EXACT_MAX = 5_000  # values of one part kept as they are
 _US = 1_000_000
@@ -76,7 +76,7 @@ def _distribution(what: str, name: str, values: np.ndarray) -> list[pa.Table]:
     return [tally_of(what, name, places, round_down_but_largest(places, known)), total_of("rounded", "", 1)]
 
 
-def measures(seen: Tally, expectation: Expectation) -> dict[str, Any]:
+def measures(seen: ObservationTally, expectation: Expectation) -> dict[str, Any]:
     """Return the measures from what was observed of all parts; `percentiles` says how exact they are."""
     return {
         "published": _rate(seen.total("published"), *seen.span("published_us")),
@@ -87,7 +87,7 @@ def measures(seen: Tally, expectation: Expectation) -> dict[str, Any]:
     }
 
 
-def _of_queue(seen: Tally, queue: str) -> dict[str, Any]:
+def _of_queue(seen: ObservationTally, queue: str) -> dict[str, Any]:
     from_us, until_us = seen.span("received_us", queue)
     _, invoked_us = seen.span("invoked_us")
     return {
@@ -102,6 +102,6 @@ def _rate(count: int, from_us: int | None, until_us: int | None) -> dict[str, An
     return {"count": count, "seconds": seconds, "per_second": count / seconds if seconds else None}
 
 
-def _quantiles(seen: Tally, what: str, name: str = "") -> dict[str, int] | None:
+def _quantiles(seen: ObservationTally, what: str, name: str = "") -> dict[str, int] | None:
     found = seen.distributions(what, name).get(0)
     return None if found is None else {measure: us for measure, us in found.items() if measure != "count"}

@@ -19,7 +19,7 @@ from sluice.judge.screening.encode import (
     NO_QUEUE_INDEX,
     OK,
     RECEIVED,
-    Rows,
+    EncodedRows,
     target_queue_indexes,
 )
 
@@ -80,7 +80,7 @@ def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
     return np.where(is_known(after, before), after - before, NONE)
 
 
-class Messages:
+class MessageRollup:
     """What the messages of whole groups went through, told by narrow rows that come in any order and number.
 
     A message takes some 600 bytes with three queues, however many rows it has.
@@ -109,7 +109,7 @@ class Messages:
             _grow(records, count)
             records[self._count : count] = _nothing(records.dtype)
         self._count = count
-        columns = Rows(*(rows[name] for name in Rows._fields))
+        columns = EncodedRows(*(rows[name] for name in EncodedRows._fields))
         _publish(numbers, columns, self._about, self._published)
         for queue_index, records in zip(queue_indexes(self._expectation), self._received, strict=True):
             _receive(numbers, columns, queue_index, records)
@@ -149,8 +149,8 @@ class Messages:
 
 
 def messages(rows: Columns, expectation: Expectation) -> Columns:
-    """Return what `Messages` makes of these rows."""
-    all_ = Messages(expectation)
+    """Return what `MessageRollup` makes of these rows."""
+    all_ = MessageRollup(expectation)
     all_.add(rows)
     return all_.rows()
 
@@ -229,7 +229,7 @@ def _number_messages(
 
 @compile_loop
 def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
-    numbers: np.ndarray, rows: Rows, about: np.ndarray, published: np.ndarray
+    numbers: np.ndarray, rows: EncodedRows, about: np.ndarray, published: np.ndarray
 ) -> None:
     """Put what rows say of messages and their publishes into the records; rows that contradict each other are odd."""
     for row in range(len(numbers)):
@@ -290,7 +290,7 @@ def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is rea
 
 
 @compile_loop
-def _receive(numbers: np.ndarray, rows: Rows, queue_index: int, received: np.ndarray) -> None:
+def _receive(numbers: np.ndarray, rows: EncodedRows, queue_index: int, received: np.ndarray) -> None:
     """Put what rows say of receives, deletes and effects of a queue into the records of their messages."""
     for row in range(len(numbers)):
         if rows.queue_index[row] != queue_index or numbers[row] < 0:

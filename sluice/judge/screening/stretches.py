@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice import limits
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker import Expectation, QueueContext
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group
@@ -192,7 +192,7 @@ def _hold(until_us: np.ndarray, idx: np.ndarray, odd: Group, queue: str) -> None
             until_us[place[receive.idx]] = max(until_us[place[receive.idx]], _hold_end_us(odd, receive))
 
 
-def _hold_end_us(odd: Group, receive: Event) -> int:
+def _hold_end_us(odd: Group, receive: HistoryEvent) -> int:
     return max(odd.lease_end_us(receive), odd.possible_lease_end_us(receive))
 
 

@@ -314,14 +314,14 @@ class MessageSessions:
     def open(self) -> Iterator[Session]:
         """Yield a session for one message; it is closed with the block."""
         connections.begin_own_work()
-        made = self._taken()
+        made = self._take_transaction()
         with _MessageSession(made.engine) as session:
             made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
             yield session
         if _count_holders(made.engine) == made.holders and vars(made.engine) == made.attributes:
             self._idle.append(made)
 
-    def _taken(self) -> "_MessageEngine":
+    def _take_transaction(self) -> "_MessageEngine":
         attributes = vars(self._engine).copy()
         while self._idle:
             with suppress(IndexError):  # another thread has taken the last

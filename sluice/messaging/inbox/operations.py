@@ -20,7 +20,7 @@ from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.groups import position_of
 from sluice.messaging.inbox.sequence import Action, Arrival, decide
 from sluice.messaging.inbox.tables import DEAD, SKIPPED, audit, exceptions, groups, parked
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, with_data
+from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter, with_data
 
 _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us")
 
@@ -143,7 +143,7 @@ class InboxOperator(Operator):
         kept = {"epoch": group.epoch, "first_seq": group.first_seq}
         self._write_down(connection, "lower-baseline", group_id, seq, kept)
 
-    def write_down(self, connection: Connection, action: str, dead_letter: DeadLetter) -> None:
+    def write_down(self, connection: Connection, action: str, dead_letter: StoredDeadLetter) -> None:
         """Audit an action on a message in the DLQ, with its body, before it is done."""
         seq = None if dead_letter.envelope is None else dead_letter.envelope.seq
         kept = {"sqs_message_id": dead_letter.sqs_message_id, "fault": dead_letter.fault, "body": dead_letter.body}
@@ -286,7 +286,7 @@ def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list
     return [dict(row) for row in connection.execute(found).mappings()]
 
 
-def dead_letter_record(connection: Connection, consumer: str, dead_letter: DeadLetter) -> dict[str, Any] | None:
+def dead_letter_record(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> dict[str, Any] | None:
     """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
     is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(dead_letter.first_ids)
     if dead_letter.envelope is not None:
@@ -304,7 +304,7 @@ def dead_letter_record(connection: Connection, consumer: str, dead_letter: DeadL
     return None if row is None else dict(row)
 
 
-def is_done_with(connection: Connection, consumer: str, dead_letter: DeadLetter) -> bool:
+def is_done_with(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> bool:
     """Return whether the inbox would drop a dead letter that is brought back: its number is handled, or given up."""
     if dead_letter.envelope is None:
         return False

@@ -27,7 +27,7 @@ from sluice.messaging.database.server_settings import DURABLE
 from sluice.messaging.errors import DeadLetterError, TransientError
 from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.tables import DEAD, REDRIVEN, audit, redrives
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter
+from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter
 
 LEASE_SECONDS = 120
 """How long a run that died keeps others away. A run that is slower sends nothing more once another has begun."""
@@ -37,7 +37,7 @@ ACTOR = "automatic redrive"
 _BROUGHT_BACK, _OFF, _ON = "automatic-redrive", "automatic-off", "automatic-on"
 
 
-class Verdict(StrEnum):
+class RedriveVerdict(StrEnum):
     """What automatic redrive does with a message, and why."""
 
     BRING_BACK = "its attempts were used up"
@@ -80,16 +80,18 @@ class Death:
     is_final: bool
 
 
-def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int, now_us: int) -> Verdict:
+def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int, now_us: int) -> RedriveVerdict:
     """Return what is done with a message that is in the DLQ under that SQS message id."""
     if past.times and death is not None and death.state == REDRIVEN:
-        return Verdict.BRING_BACK  # it was handled: neither its first nor a copy was deleted, and the inbox drops both
+        return (
+            RedriveVerdict.BRING_BACK
+        )  # it was handled: neither its first nor a copy was deleted, and the inbox drops both
     if past.times and sqs_message_id not in past.begun and sqs_message_id not in past.noted:
-        return Verdict.FAILED_AGAIN
+        return RedriveVerdict.FAILED_AGAIN
     if death is None or death.state != DEAD or death.is_final:
-        return Verdict.POISON
+        return RedriveVerdict.POISON
     is_within = past.is_same(sqs_message_id, now_us) or past.times < attempts_max
-    return Verdict.BRING_BACK if is_within else Verdict.USED_UP
+    return RedriveVerdict.BRING_BACK if is_within else RedriveVerdict.USED_UP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +124,7 @@ class RedriveOperator(Operator):
         _change(connection, self.consumer, off_at_us=engines.now_us(connection, self.clock))
         self._record(connection, audit, _OFF, {"consumer": self.consumer}, {})
 
-    def record_failure(self, connection: Connection, dead_letter: DeadLetter) -> None:
+    def record_failure(self, connection: Connection, dead_letter: StoredDeadLetter) -> None:
         """Switch it off, because a message that was brought back by itself failed again.
 
         Each such message is recorded, also where another has switched it off: switched on, it is off no second time for
@@ -133,7 +135,7 @@ class RedriveOperator(Operator):
         place: dict[str, str | int | None] = {"consumer": self.consumer}
         self._record(connection, audit, _OFF, place | _place(dead_letter), _detail(dead_letter))
 
-    def record_return(self, connection: Connection, dead_letter: DeadLetter, run: str) -> None:
+    def record_return(self, connection: Connection, dead_letter: StoredDeadLetter, run: str) -> None:
         """Record that a message is brought back, before it is sent."""
         place: dict[str, str | int | None] = {"consumer": self.consumer}
         self._record(connection, audit, _BROUGHT_BACK, place | _place(dead_letter), _detail(dead_letter) | {"run": run})
@@ -199,16 +201,16 @@ class RedriveGuard:
                 self._hold(connection)
         return is_ours
 
-    def judge(self, dead_letter: DeadLetter) -> Verdict:
+    def judge(self, dead_letter: StoredDeadLetter) -> RedriveVerdict:
         """Return what is done with a message; one that failed again switches automatic redrive off."""
         with engines.reading(self._engine) as connection, engines.explaining_missing_tables():
             verdict = self._judge(connection, dead_letter)
-        if verdict is Verdict.FAILED_AGAIN:
+        if verdict is RedriveVerdict.FAILED_AGAIN:
             self.is_off = True
             self._in_transaction(partial(self._operator.record_failure, dead_letter=dead_letter))
         return verdict
 
-    def claim(self, dead_letter: DeadLetter) -> None:
+    def claim(self, dead_letter: StoredDeadLetter) -> None:
         """Record that a message is brought back, right before it is sent; nothing new where that was just begun.
 
         Raises:
@@ -218,7 +220,7 @@ class RedriveGuard:
         def record(connection: Connection) -> None:
             if not self._is_ours(connection):
                 raise TransientError("another run has taken over, or automatic redrive was switched off")
-            if self._judge(connection, dead_letter) is not Verdict.BRING_BACK:
+            if self._judge(connection, dead_letter) is not RedriveVerdict.BRING_BACK:
                 raise TransientError("what was recorded about the message has changed")
             self._hold(connection)
             now_us = engines.now_us(connection, self._clock)
@@ -249,13 +251,13 @@ class RedriveGuard:
         with self._engine.begin() as connection, engines.explaining_missing_tables():
             act(connection)
 
-    def _judge(self, connection: Connection, dead_letter: DeadLetter) -> Verdict:
+    def _judge(self, connection: Connection, dead_letter: StoredDeadLetter) -> RedriveVerdict:
         past, death = self._past(connection, dead_letter), self._death(connection, dead_letter)
         now_us = engines.now_us(connection, self._clock)
         attempts_max = self._declared.attempts_max
         return judge(dead_letter.sqs_message_id, death, past, attempts_max=attempts_max, now_us=now_us)
 
-    def _death(self, connection: Connection, dead_letter: DeadLetter) -> Death | None:
+    def _death(self, connection: Connection, dead_letter: StoredDeadLetter) -> Death | None:
         envelope = dead_letter.envelope
         if envelope is None:
             return None
@@ -267,7 +269,7 @@ class RedriveGuard:
         is_of_this_death = row.sqs_message_id in dead_letter.first_ids  # a copy may have died since, unrecorded
         return Death(state=row.state, is_final=not (is_used_up and is_of_this_death))
 
-    def _past(self, connection: Connection, dead_letter: DeadLetter) -> Past:
+    def _past(self, connection: Connection, dead_letter: StoredDeadLetter) -> Past:
         if dead_letter.envelope is None:
             return Past()
         place = {**_place(dead_letter), "consumer": self._consumer}
@@ -301,16 +303,16 @@ def _change(connection: Connection, consumer: str, **values: str | int | None) -
     connection.execute(update(redrives).where(redrives.c.consumer == consumer, DURABLE).values(values))
 
 
-def _place(dead_letter: DeadLetter) -> dict[str, str | int | None]:
+def _place(dead_letter: StoredDeadLetter) -> dict[str, str | int | None]:
     if dead_letter.envelope is None:
         return {}
     return {"group_id": dead_letter.message_group_id, "seq": dead_letter.envelope.seq}
 
 
-def _detail(dead_letter: DeadLetter) -> dict[str, Any]:
+def _detail(dead_letter: StoredDeadLetter) -> dict[str, Any]:
     return _identity(dead_letter) | {"sqs_message_id": dead_letter.sqs_message_id}
 
 
-def _identity(dead_letter: DeadLetter) -> dict[str, Any]:
+def _identity(dead_letter: StoredDeadLetter) -> dict[str, Any]:
     assert dead_letter.envelope is not None, "what cannot be read is never brought back"
     return {"epoch": dead_letter.envelope.epoch, "event_id": dead_letter.envelope.event.id}

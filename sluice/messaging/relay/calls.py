@@ -14,7 +14,7 @@ from sluice.messaging.outbox.store import Head, PublishOutcome
 from sluice.messaging.relay.publisher import CALLS_MAX, BatchRefusedError
 
 
-class Publish(Protocol):
+class RelayPublish(Protocol):
     """Publishes a batch. `Calls` may call it on several threads at once."""
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
@@ -43,7 +43,7 @@ class Calls(Protocol):
     def __len__(self) -> int: ...
 
 
-def publish_now(publish: Publish, heads: Sequence[Head]) -> Answer:
+def publish_now(publish: RelayPublish, heads: Sequence[Head]) -> Answer:
     """Publish now, and return what became of it."""
     try:
         return Answer(heads, publish.publish(heads))
@@ -56,7 +56,7 @@ class CallsAtOnce:
 
     most = CALLS_MAX
 
-    def __init__(self, publish: Publish) -> None:
+    def __init__(self, publish: RelayPublish) -> None:
         self._publish = publish
         self._pool = ThreadPoolExecutor(self.most, thread_name_prefix="publish")
         self._answers: SimpleQueue[Answer | BaseException] = SimpleQueue()

@@ -30,7 +30,7 @@ _IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class HeldLease:
     """What the row says: who leads, until when by the database's clock, and how long its lease is."""
 
     owner: str
@@ -65,7 +65,7 @@ class Lease:
         self._seen_since = 0.0
         self.owner = f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:6]}" if owner is None else owner
         self.token: int | None = None
-        self.seen: Holding | None = None
+        self.seen: HeldLease | None = None
 
     def acquire(self) -> bool:
         """Lead, when nobody does; return whether this one leads now. `seen` is who leads otherwise.
@@ -82,19 +82,19 @@ class Lease:
             self.token = self._first()
         return self.token is not None
 
-    def _find(self, connection: Connection) -> Holding | None:
+    def _find(self, connection: Connection) -> HeldLease | None:
         columns = (leases.c.owner, leases.c.token, leases.c.expires_at_us, leases.c.lease_us)
         found = connection.execute(select(*columns).where(leases.c.topic == self._topic)).mappings().one_or_none()
-        return None if found is None else Holding(**found)
+        return None if found is None else HeldLease(**found)
 
-    def _is_over(self, holding: Holding, now_us: int) -> bool:
+    def _is_over(self, holding: HeldLease, now_us: int) -> bool:
         """Return whether the lease ran out, by the database's clock or, unchanged since it was first seen, by ours."""
         now = self._own_clock.monotonic()
         if holding != self.seen:
             self.seen, self._seen_since = holding, now
         return holding.expires_at_us <= now_us or now - self._seen_since > holding.lease_us / 1_000_000
 
-    def _take_over(self, connection: Connection, holding: Holding, now_us: int) -> int | None:
+    def _take_over(self, connection: Connection, holding: HeldLease, now_us: int) -> int | None:
         """Return the new token; None when the lease was renewed, or another was first."""
         unchanged = (
             leases.c.topic == self._topic,

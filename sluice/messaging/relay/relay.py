@@ -29,7 +29,7 @@ from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import LeaseLostError, OutboxError
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.hooks import HookSet
-from sluice.messaging.liveness import Watch
+from sluice.messaging.liveness import LivenessWatch
 from sluice.messaging.outbox.store import (
     DELETED_MAX,
     HEADS_MAX,
@@ -41,7 +41,7 @@ from sluice.messaging.outbox.store import (
     Store,
 )
 from sluice.messaging.relay import publisher
-from sluice.messaging.relay.calls import Calls, CallsAtOnce, Publish
+from sluice.messaging.relay.calls import Calls, CallsAtOnce, RelayPublish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import BoundedPublish
@@ -131,10 +131,10 @@ class Relay:
         self,
         store: Store,
         lease: Lease,
-        publish: Publish,
+        publish: RelayPublish,
         *,
         settings: RelaySettings,
-        calls: Callable[[Publish], Calls] = CallsAtOnce,
+        calls: Callable[[RelayPublish], Calls] = CallsAtOnce,
         clock: Clock | None = None,
         rng: random.Random | None = None,
         failpoint: Failpoint = failpoints.do_nothing,
@@ -379,7 +379,7 @@ def run(
     settings: RelaySettings,
     *,
     rng: random.Random,
-    watch: Watch | None = None,
+    watch: LivenessWatch | None = None,
     is_notified: Callable[[], bool] = bool,
 ) -> None:
     """Run a relay until it is told to stop; then let another lead, whatever it ended for.
@@ -404,7 +404,7 @@ def _run(
     wait: Wait,
     settings: RelaySettings,
     rng: random.Random,
-    watch: Watch | None,
+    watch: LivenessWatch | None,
     *,
     is_notified: Callable[[], bool],
 ) -> None:

@@ -32,7 +32,7 @@ RUN_CHARACTERS_MAX = 19
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeadLetter:
+class StoredDeadLetter:
     """A message in a DLQ, as it was received.
 
     Args:
@@ -106,7 +106,7 @@ class DeadLetterQueue(Queue):
                 " often would be moved on; give --force to look all the same"
             )
 
-    def receive_some(self, most: int) -> list[DeadLetter]:
+    def receive_some(self, most: int) -> list[StoredDeadLetter]:
         """Return up to ten messages, which stay hidden for the hold."""
         with asking():
             answer = self._sqs.receive_message(
@@ -140,7 +140,7 @@ class Destination:
         """Return its ARN."""
         return Queue(self._sqs, self._url).attributes()["QueueArn"]
 
-    def send(self, dead_letter: DeadLetter, *, deduplication_id: str, body: str | None = None) -> str:
+    def send(self, dead_letter: StoredDeadLetter, *, deduplication_id: str, body: str | None = None) -> str:
         """Send a copy with its group, attributes of all types and trace header; return the copy's SQS message id.
 
         Args:
@@ -183,7 +183,7 @@ class Reading:
     ) -> None:
         self._release()
 
-    def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[DeadLetter]:
+    def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[StoredDeadLetter]:
         """Return up to ten visible messages, each group's in order; an empty list when there are no more."""
         invoked_us = self._clock.monotonic()
         dead_letters = self._queue.receive_some(most)
@@ -193,14 +193,14 @@ class Reading:
             self._held[dead_letter.sqs_message_id] = (dead_letter.receipt_handle, safe_until)
         return dead_letters
 
-    def is_safe(self, dead_letter: DeadLetter) -> bool:
+    def is_safe(self, dead_letter: StoredDeadLetter) -> bool:
         """Return whether there is time to act on a message before its visibility timeout ends."""
         return (
             dead_letter.sqs_message_id in self._held
             and self._clock.monotonic() < self._held[dead_letter.sqs_message_id][1]
         )
 
-    def delete(self, dead_letter: DeadLetter) -> None:
+    def delete(self, dead_letter: StoredDeadLetter) -> None:
         """Delete a letter.
 
         Raises:
@@ -224,9 +224,9 @@ def counts(attributes: Mapping[str, str]) -> dict[str, int]:
     return {name: int(attributes[f"ApproximateNumberOfMessages{suffix}"]) for name, suffix in suffixes.items()}
 
 
-def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[DeadLetter]:
+def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[StoredDeadLetter]:
     """Return up to so many letters, the first of some groups, which stay hidden until the reading ends."""
-    found: dict[str, DeadLetter] = {}
+    found: dict[str, StoredDeadLetter] = {}
     while len(found) < most and not is_stopped():
         dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
         if not dead_letters or dead_letters[0].sqs_message_id in found:  # there are no others, or their hold is over
@@ -235,7 +235,7 @@ def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list
     return list(found.values())
 
 
-def find(reading: Reading, described: str, is_wanted: Callable[[DeadLetter], bool]) -> DeadLetter:
+def find(reading: Reading, described: str, is_wanted: Callable[[StoredDeadLetter], bool]) -> StoredDeadLetter:
     """Return the first letter that is wanted among those that can be seen; all that were seen stay hidden.
 
     Raises:
@@ -254,7 +254,7 @@ def find(reading: Reading, described: str, is_wanted: Callable[[DeadLetter], boo
     )
 
 
-def _unseen(reading: Reading, seen: set[str]) -> Iterator[DeadLetter]:
+def _unseen(reading: Reading, seen: set[str]) -> Iterator[StoredDeadLetter]:
     while len(seen) < _READ_MAX and (dead_letters := reading.receive()):
         for dead_letter in dead_letters:
             if dead_letter.sqs_message_id in seen:
@@ -265,8 +265,8 @@ def _unseen(reading: Reading, seen: set[str]) -> Iterator[DeadLetter]:
 
 def move(
     reading: Reading,
-    dead_letter: DeadLetter,
-    send: Callable[[DeadLetter], object],
+    dead_letter: StoredDeadLetter,
+    send: Callable[[StoredDeadLetter], object],
     *,
     failpoint: Failpoint = do_nothing,
 ) -> None:
@@ -289,7 +289,7 @@ def deduplication_id(kind: str, run: str, sqs_message_id: str) -> str:
     return f"{kind}:{run}:{sqs_message_id}"
 
 
-def replacing(dead_letter: DeadLetter, body: str) -> str:
+def replacing(dead_letter: StoredDeadLetter, body: str) -> str:
     """Return the deduplication id of a replacement, which depends on its body."""
     run = hashlib.sha256(body.encode()).hexdigest()[:RUN_CHARACTERS_MAX]
     return deduplication_id("replace", run, dead_letter.sqs_message_id)
@@ -304,7 +304,7 @@ def with_data(envelope: Envelope, data: object) -> str:
     return replace(envelope, event=replace(envelope.event, data=data)).body
 
 
-def checked_body(dead_letter: DeadLetter, body: str) -> str:
+def checked_body(dead_letter: StoredDeadLetter, body: str) -> str:
     """Return a body that can take the place of an undecodable one.
 
     Raises:
@@ -318,7 +318,7 @@ def checked_body(dead_letter: DeadLetter, body: str) -> str:
     return body
 
 
-def check_size(dead_letter: DeadLetter, body: str, event_bytes_max: int) -> None:
+def check_size(dead_letter: StoredDeadLetter, body: str, event_bytes_max: int) -> None:
     """Refuse a body that its queue would not take in place of the message's own.
 
     Raises:
@@ -335,13 +335,13 @@ def check_size(dead_letter: DeadLetter, body: str, event_bytes_max: int) -> None
         )
 
 
-def _dead_letter(message: Mapping[str, Any]) -> DeadLetter:
+def _dead_letter(message: Mapping[str, Any]) -> StoredDeadLetter:
     system = message["Attributes"]
     try:
         envelope, fault = decode(message["Body"]), None
     except EnvelopeError as error:
         envelope, fault = None, str(error)
-    return DeadLetter(
+    return StoredDeadLetter(
         sqs_message_id=message["MessageId"],
         first_ids=frozenset({message["MessageId"], system.get("MessageDeduplicationId", message["MessageId"])}),
         receipt_handle=message["ReceiptHandle"],

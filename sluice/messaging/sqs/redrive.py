@@ -24,9 +24,9 @@ from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import (
-    DeadLetter,
     DeadLetterQueue,
     Reading,
+    StoredDeadLetter,
     asking,
     deduplication_id,
 )
@@ -52,14 +52,14 @@ class LeftReason(StrEnum):
 class Selection(Protocol):
     """Which messages are brought back."""
 
-    def matches(self, dead_letter: DeadLetter, /) -> bool:
+    def matches(self, dead_letter: StoredDeadLetter, /) -> bool:
         """Return whether a message is; called in each pass, for the first of a group before those behind it."""
 
 
-class Sender(Protocol):
+class RedriveSender(Protocol):
     """Where they are brought back to: `Destination`, or what looks at each message before that sends it."""
 
-    def send(self, dead_letter: DeadLetter, /, *, deduplication_id: str) -> str:
+    def send(self, dead_letter: StoredDeadLetter, /, *, deduplication_id: str) -> str:
         """Send a copy and return its SQS message id.
 
         Raises:
@@ -86,7 +86,7 @@ class Choice:
         """Return whether everything matches."""
         return self == Choice()
 
-    def matches(self, dead_letter: DeadLetter) -> bool:
+    def matches(self, dead_letter: StoredDeadLetter) -> bool:
         """Return whether a message matches; what is not an envelope has neither type nor event."""
         event = None if dead_letter.envelope is None else dead_letter.envelope.event
         return (
@@ -98,7 +98,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Result:
+class RedriveResult:
     """What a run did.
 
     Args:
@@ -133,7 +133,7 @@ class Redrive:
     def __init__(
         self,
         source: DeadLetterQueue,
-        destination: Sender,
+        destination: RedriveSender,
         *,
         run: str,
         pace: Pace,
@@ -143,7 +143,7 @@ class Redrive:
         most: int | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
         failpoint: Failpoint = do_nothing,
-        on_moved: Callable[[DeadLetter], None] = lambda _: None,
+        on_moved: Callable[[StoredDeadLetter], None] = lambda _: None,
     ) -> None:
         self._source, self._destination, self._run = source, destination, checked_run(run)
         self._choice, self._pace, self._clock = choice, pace, clock
@@ -152,9 +152,9 @@ class Redrive:
         self._sent: dict[str, str] = {}  # SQS message id in the DLQ -> that of its copy
         self._copies: set[str] = set()
         self._failures = 0
-        self.result = Result()
+        self.result = RedriveResult()
 
-    def work(self) -> Result:
+    def work(self) -> RedriveResult:
         """Go through the DLQ until a pass brings nothing back, or the DLQ cannot be asked; return what was done."""
         try:
             while self._pass() and not self._is_over():
@@ -177,7 +177,7 @@ class Redrive:
                         self._touch(reading, dead_letter, blocked)
         return len(self.result.moved) > moved_before
 
-    def _touch(self, reading: Reading, dead_letter: DeadLetter, blocked: set[str]) -> None:
+    def _touch(self, reading: Reading, dead_letter: StoredDeadLetter, blocked: set[str]) -> None:
         why = self._why_left(dead_letter, blocked) or self._bring_back(reading, dead_letter)
         if why is None:
             self.result.left.pop(dead_letter.sqs_message_id, None)
@@ -186,7 +186,7 @@ class Redrive:
             self.result.left[dead_letter.sqs_message_id] = why
             blocked.add(dead_letter.message_group_id)
 
-    def _why_left(self, dead_letter: DeadLetter, blocked: set[str]) -> LeftReason | None:
+    def _why_left(self, dead_letter: StoredDeadLetter, blocked: set[str]) -> LeftReason | None:
         is_wanted = self._choice.matches(dead_letter)  # also of a copy: that it is back may end the run
         if dead_letter.first_ids & self._copies:
             return LeftReason.BOUNCED
@@ -194,7 +194,7 @@ class Redrive:
             return LeftReason.UNWANTED
         return LeftReason.BEHIND if dead_letter.message_group_id in blocked else None
 
-    def _bring_back(self, reading: Reading, dead_letter: DeadLetter) -> LeftReason | None:
+    def _bring_back(self, reading: Reading, dead_letter: StoredDeadLetter) -> LeftReason | None:
         self._pace.take()
         if self._is_stopped() or not reading.is_safe(dead_letter):
             return LeftReason.LATE
@@ -209,7 +209,7 @@ class Redrive:
         self.result.moved.append((dead_letter.message_group_id, seq))
         return None
 
-    def _send(self, dead_letter: DeadLetter) -> None:
+    def _send(self, dead_letter: StoredDeadLetter) -> None:
         """Send it, unless that is done and only its delete failed."""
         if dead_letter.sqs_message_id not in self._sent:
             fresh = deduplication_id("redrive", self._run, dead_letter.sqs_message_id)

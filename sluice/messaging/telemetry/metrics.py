@@ -70,7 +70,7 @@ class EmbeddedMetrics:
         self._stream.flush()
 
 
-class Tally(WorkerHooks):
+class WorkerTally(WorkerHooks):
     """Counts what happens to a worker's messages, for any number of threads."""
 
     def __init__(self) -> None:
@@ -122,7 +122,7 @@ class Tally(WorkerHooks):
         self.add(metrics.OVERDUE, count)
 
 
-class WorkerMetrics(Tally):
+class WorkerMetrics(WorkerTally):
     """Measures a worker once a minute, and once more when it ends."""
 
     def __init__(self, sink: Metrics, clock: Clock) -> None:

@@ -8,8 +8,8 @@ from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
 
 
-class Recorder(Protocol):
-    """Writes the history; `sluice.recorder.recorder.Recorder` is one."""
+class RecorderHook(Protocol):
+    """Writes the history; `sluice.recorder.recorder.RecorderHook` is one."""
 
     def record_outbox_wait(
         self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
@@ -33,7 +33,7 @@ class Recorder(Protocol):
 class RelayRecording(RelayHooks):
     """Records what is published."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: RecorderHook) -> None:
         self._recorder = recorder
 
     def before_publish(self, head: Head, taken_at_us: int) -> None:
@@ -50,7 +50,7 @@ class RelayRecording(RelayHooks):
 class WorkerRecording(WorkerHooks):
     """Records what is handled."""
 
-    def __init__(self, recorder: Recorder, *, queue_url: str) -> None:
+    def __init__(self, recorder: RecorderHook, *, queue_url: str) -> None:
         self._recorder, self._queue_url = recorder, queue_url
 
     def before_acknowledge(self, settled: SettledMessage) -> None:

@@ -24,7 +24,7 @@ from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import Attempt, DatabaseFailedError, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import DatabaseFailedError, HandlerAttempt, HandlerRunner
 from sluice.messaging.worker.processing.transactions import is_away, reason_of
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
@@ -189,7 +189,7 @@ class Drainer:
             DatabaseFailedError: the database is away; neither does it.
         """
         try:
-            attempt = Attempt(
+            attempt = HandlerAttempt(
                 session=session,
                 envelope=message.envelope,
                 context=context,

@@ -19,7 +19,7 @@ from sluice.messaging.database import engines, failures
 from sluice.messaging.errors import HoldLostError, OutboxError, TransientError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.maintenance import FORGOTTEN_MAX
-from sluice.messaging.liveness import AliveFile, Watch
+from sluice.messaging.liveness import AliveFile, LivenessWatch
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.drainer import Drainer
@@ -74,7 +74,7 @@ class Worker:
         self._forgot_at = clock.monotonic()
         self._drained_at = clock.monotonic()
         self._claimed: SimpleQueue[str] = SimpleQueue()
-        self._watch = Watch(parts.signs.liveness, parts.alive, within_seconds=_LOOK_SECONDS, clock=clock)
+        self._watch = LivenessWatch(parts.signs.liveness, parts.alive, within_seconds=_LOOK_SECONDS, clock=clock)
 
     def run(self) -> None:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.

@@ -31,10 +31,10 @@ from enum import Enum
 
 from sluice.declaration.metric_math import Series
 from sluice.rehearse.model.policies import (
-    Alarm,
     MetricExpression,
     MetricSource,
     ScaledService,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
@@ -117,7 +117,7 @@ class AlarmState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ScalingDecision:
     """How many tasks are to run, and which policy said so; None where it stays as it is."""
 
     desired: int
@@ -151,19 +151,19 @@ def _of_period(values: Sequence[float], statistic: str) -> float | None:
 
 
 def alarm_state(
-    alarm: Alarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
+    alarm: SimulatedAlarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
 ) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
     return _state(alarm, _points(alarm, known, minute, further_back), before)
 
 
-def _points(alarm: Alarm, known: Known, minute: int, further_back: int) -> Series:
+def _points(alarm: SimulatedAlarm, known: Known, minute: int, further_back: int) -> Series:
     """Return the data points that an alarm looks at."""
     count = alarm.evaluation_periods + further_back
     return values_before(alarm.watched, known, minute, count, alarm.period_seconds)
 
 
-def _state(alarm: Alarm, points: Series, before: AlarmState) -> AlarmState:
+def _state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> AlarmState:
     """Return an alarm's state by the data points that it looks at."""
     breaches = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
     absent = alarm.evaluation_periods - len(breaches)
@@ -186,7 +186,7 @@ def _newest(points: Series) -> float | None:
     return next((value for value in reversed(points) if value is not None), None)
 
 
-def _breaches(alarm: Alarm, value: float) -> bool:
+def _breaches(alarm: SimulatedAlarm, value: float) -> bool:
     return {
         "GreaterThanThreshold": value > alarm.threshold,
         "GreaterThanOrEqualToThreshold": value >= alarm.threshold,
@@ -230,7 +230,7 @@ class _Tracking:
         self.name = policy.name
         self.cooldowns = _Cooldowns(policy.scale_out_cooldown_seconds, policy.scale_in_cooldown_seconds)
         self._policy, self._further_back = policy, variant.further_back
-        self._high = Alarm(
+        self._high = SimulatedAlarm(
             name="AlarmHigh",
             watched=policy.watched,
             comparison="GreaterThanThreshold",
@@ -267,7 +267,7 @@ class _Tracking:
         """Return whether its consent is needed for scaling in."""
         return not self._policy.disables_scale_in
 
-    def _rings(self, alarm: Alarm, points: Series) -> bool:
+    def _rings(self, alarm: SimulatedAlarm, points: Series) -> bool:
         looked_at = points[-(alarm.evaluation_periods + self._further_back) :]
         return _state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
 
@@ -338,7 +338,7 @@ class ControlLoop:
         self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
-    def decide(self, minute: int, desired: int, known: Known) -> Decision:
+    def decide(self, minute: int, desired: int, known: Known) -> ScalingDecision:
         """Return how many tasks are to run after a minute.
 
         Args:
@@ -359,15 +359,15 @@ class ControlLoop:
         ]
         if fewer:
             return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
-        return Decision(desired)
+        return ScalingDecision(desired)
 
     def _clamp(self, tasks: int) -> int:
         return max(self._service.min_tasks, min(self._service.max_tasks, tasks))
 
-    def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> Decision:
+    def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> ScalingDecision:
         policy.cooldowns.begin(minute, desired, wanted)
         if wanted > desired:
             followers: list[_Follower] = [*self._tracking, *self._stepping]
             for each in followers:
                 each.cooldowns.end_scale_in()
-        return Decision(wanted, policy.name)
+        return ScalingDecision(wanted, policy.name)

@@ -86,7 +86,7 @@ class TargetTracking:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alarm:
+class SimulatedAlarm:
     """An alarm that runs a step policy.
 
     Args:
@@ -111,7 +111,7 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ScalingStep:
     """One step adjustment, from lower to upper, both measured from the alarm's threshold; None is without bound."""
 
     lower: float | None
@@ -135,9 +135,9 @@ class StepScaling:
     """
 
     name: str
-    alarm: Alarm
+    alarm: SimulatedAlarm
     adjustment_type: AdjustmentType
-    steps: tuple[Step, ...]
+    steps: tuple[ScalingStep, ...]
     cooldown_seconds: int = 300
     min_adjustment_magnitude: int = 0
 

@@ -80,7 +80,7 @@ class Work(NamedTuple):
     protected_seconds: float = 0.0
 
 
-class Arrivals(NamedTuple):
+class SimulatedArrivals(NamedTuple):
     """Messages to be sent.
 
     Args:
@@ -264,7 +264,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
     state: QueueState,
     work: Work,
     until: float,
-    arrivals: Arrivals,
+    arrivals: SimulatedArrivals,
     latencies: Integers,
 ) -> Floats:
     """Let time pass until an instant, with what is sent meanwhile.

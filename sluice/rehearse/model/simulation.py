@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model import queue_simulation as queue
-from sluice.rehearse.model.control_loop import USUAL, ControlLoop, Decision, Variant
+from sluice.rehearse.model.control_loop import USUAL, ControlLoop, ScalingDecision, Variant
 from sluice.rehearse.model.policies import MetricSource, ScaledService
 from sluice.rehearse.model.queue_simulation import Integers, Work
 from sluice.rehearse.model.traffic import NOTHING, Traffic
@@ -266,7 +266,7 @@ def _start_seconds(minute: int, outcome: SimulationResult) -> float:
 
 
 def _carry_out(
-    state: queue.QueueState, work: Work, outcome: SimulationResult, minute: int, desired: int, decision: Decision
+    state: queue.QueueState, work: Work, outcome: SimulationResult, minute: int, desired: int, decision: ScalingDecision
 ) -> int:
     if decision.desired != desired:
         outcome.decisions.append((minute, desired, decision.desired, decision.because or ""))

@@ -10,13 +10,13 @@ from sluice.rehearse.model.queue_simulation import (
     FAILS_ALWAYS,
     FAILS_IN_OUTAGE,
     IS_FORGOTTEN,
-    Arrivals,
     Floats,
     Integers,
+    SimulatedArrivals,
 )
 
 _MINUTE = 60
-NOTHING = Arrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
+NOTHING = SimulatedArrivals(np.zeros(0), np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint8))
 """No messages."""
 
 
@@ -86,7 +86,7 @@ class DrawnTraffic:
             shares[0] = self.hot_share
         return shares / shares.sum()
 
-    def each_minute(self) -> Iterator[Arrivals]:
+    def each_minute(self) -> Iterator[SimulatedArrivals]:
         """Draw it, minute by minute; every time the same."""
         random, shares = np.random.default_rng(self.seed), self._shares()
         bounds = None if shares is None else np.cumsum(shares)
@@ -110,7 +110,7 @@ class DrawnTraffic:
             else:
                 drawn = np.searchsorted(bounds, random.random(total), side="right")
                 group = np.minimum(drawn, self.groups - 1).astype(np.int64)
-            yield Arrivals(sent_at, group, fails)
+            yield SimulatedArrivals(sent_at, group, fails)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -163,12 +163,12 @@ class RecordedTraffic:
         """Return the share of the messages that the busiest group has."""
         return float(np.bincount(self.group).max() / len(self.group)) if len(self.group) else 1.0
 
-    def each_minute(self) -> Iterator[Arrivals]:
+    def each_minute(self) -> Iterator[SimulatedArrivals]:
         """Yield what was sent, minute by minute."""
         bounds = np.searchsorted(self.sent_at, np.arange(self.minutes + 1) * _MINUTE * self.speed)
         for first, last in pairwise(bounds):
             sent = self.sent_at[first:last] / self.speed
-            yield Arrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
+            yield SimulatedArrivals(sent, self.group[first:last], np.zeros(len(sent), dtype=np.uint8))
 
 
 type Traffic = DrawnTraffic | RecordedTraffic

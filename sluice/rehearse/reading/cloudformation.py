@@ -246,7 +246,7 @@ class Properties:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resource:
+class TemplateResource:
     """A resource of a template.
 
     Args:
@@ -258,7 +258,7 @@ class Resource:
         metadata: what tools say of it.
     """
 
-    stack: "Stack"
+    stack: "TemplateStack"
     id: str
     kind: str
     written: Mapping[str, Any]
@@ -293,13 +293,13 @@ class Links:
         children: name of a template, and the id of such a resource, to the nested template.
     """
 
-    exports: dict[str, list[tuple["Stack", Any]]] = field(default_factory=dict)
-    parents: dict[str, Resource] = field(default_factory=dict)
-    children: dict[tuple[str, str], "Stack"] = field(default_factory=dict)
+    exports: dict[str, list[tuple["TemplateStack", Any]]] = field(default_factory=dict)
+    parents: dict[str, TemplateResource] = field(default_factory=dict)
+    children: dict[tuple[str, str], "TemplateStack"] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Stack:
+class TemplateStack:
     """One template, which may import what others export.
 
     Args:
@@ -315,7 +315,7 @@ class Stack:
     links: Links = field(repr=False)
 
     @property
-    def parent(self) -> Resource | None:
+    def parent(self) -> TemplateResource | None:
         """The resource that deploys it, where it is nested."""
         return self.links.parents.get(self.name)
 
@@ -326,7 +326,7 @@ class Stack:
             return (self.name.rpartition("/")[0], self.name, self.name)
         return (*self.parent.stack.near[:2], self.name)
 
-    def nearness(self, other: "Stack") -> tuple[bool, ...]:
+    def nearness(self, other: "TemplateStack") -> tuple[bool, ...]:
         """Return how near another template is; what is nearer compares as more."""
         return tuple(own == others for own, others in zip(self.near, other.near, strict=True))[::-1]
 
@@ -336,7 +336,7 @@ class Stack:
         names = _names_in(self.template.get("Parameters"))
         return frozenset(name for name in names if is_unknown(self.ref(name)))
 
-    def resources(self) -> Iterator[Resource]:
+    def resources(self) -> Iterator[TemplateResource]:
         """Yield every resource, also those that a condition leaves out, in the template's order."""
         return (_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
 
@@ -382,7 +382,7 @@ class Stack:
                 found = _compute(self.template, function, self.resolve(argument))
         return found
 
-    def _resource(self, id_: str) -> Resource | None:
+    def _resource(self, id_: str) -> TemplateResource | None:
         found = self.template["Resources"].get(id_)
         return None if found is None else _resource(self, id_, found)
 
@@ -473,9 +473,9 @@ def _placeholder(text: str) -> str:
     return f"<{re.sub('[<>]', '', text)}>"
 
 
-def _resource(stack: Stack, id_: str, written: Mapping[str, Any]) -> Resource:
+def _resource(stack: TemplateStack, id_: str, written: Mapping[str, Any]) -> TemplateResource:
     condition, metadata = written.get("Condition"), written.get("Metadata")
-    return Resource(
+    return TemplateResource(
         stack,
         id_,
         str(written.get("Type")),
@@ -511,9 +511,9 @@ def _in(tree: Any, *path: str) -> Any:
 class Stacks:
     """The resources of templates that are deployed together, also those that a condition leaves out."""
 
-    all: tuple[Resource, ...]
+    all: tuple[TemplateResource, ...]
 
-    def of_kind(self, kind: str) -> Iterator[Resource]:
+    def of_kind(self, kind: str) -> Iterator[TemplateResource]:
         """Yield every resource of a type that is deployed.
 
         Raises:
@@ -525,11 +525,11 @@ class Stacks:
                     raise _undecided_error(resource)
                 yield resource
 
-    def omitted_resources(self, kind: str) -> Iterator[Resource]:
+    def omitted_resources(self, kind: str) -> Iterator[TemplateResource]:
         """Yield every resource of a type that a condition leaves out."""
         return (resource for resource in self.all if resource.kind == kind and _is_deployed(resource) is False)
 
-    def find(self, kind: str, reference: object, near: Resource) -> Resource | None:
+    def find(self, kind: str, reference: object, near: TemplateResource) -> TemplateResource | None:
         """Return the resource that a name, an ARN or a URL refers to, the nearest to where it stands; or None."""
         name = name_in(str(reference))
         found = [resource for resource in self.of_kind(kind) if name in {resource.name, resource.id}]
@@ -537,14 +537,14 @@ class Stacks:
         return max(found, key=lambda resource: resource.stack.nearness(near.stack), default=None)
 
 
-def _is_deployed(resource: Resource) -> bool | None:
+def _is_deployed(resource: TemplateResource) -> bool | None:
     """Whether a resource is there, and each template in which its own is nested."""
     parent = resource.stack.parent
     above = True if parent is None else _is_deployed(parent)
     return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True
 
 
-def _undecided_error(resource: Resource) -> ConfigError:
+def _undecided_error(resource: TemplateResource) -> ConfigError:
     stack, condition = resource.stack, str(resource.condition)
     missing = [name for name in stack.needed_parameters(condition) if is_unknown(stack.ref(name))]
     step = f"give it: --parameter {missing[0]}=VALUE" if missing else "correct the template"
@@ -570,7 +570,7 @@ def stacks_of(
     links, parameters = Links(), given or {}
     named = names or [f"template {number}" for number in range(1, len(templates) + 1)]
     stacks = [
-        Stack(name, _require_template(template, "the template"), parameters, links)
+        TemplateStack(name, _require_template(template, "the template"), parameters, links)
         for name, template in zip(named, templates, strict=True)
     ]
     for stack in stacks:
@@ -584,7 +584,7 @@ def stacks_of(
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))
 
 
-def _link_nested(stack: Stack, stacks: Sequence[Stack]) -> None:
+def _link_nested(stack: TemplateStack, stacks: Sequence[TemplateStack]) -> None:
     """Note which template a nested stack is of: CDK says it in metadata, `aws cloudformation package` in the URL."""
     for resource in stack.resources():
         if resource.kind == _NESTED:
@@ -596,7 +596,7 @@ def _link_nested(stack: Stack, stacks: Sequence[Stack]) -> None:
                     stack.links.children[stack.name, resource.id] = child
 
 
-def _require_known(given: Mapping[str, str], stacks: Sequence[Stack]) -> None:
+def _require_known(given: Mapping[str, str], stacks: Sequence[TemplateStack]) -> None:
     known = {name for stack in stacks for name in _names_in(stack.template.get("Parameters"))}
     for name in given:
         if name not in known and not name.startswith("AWS::"):

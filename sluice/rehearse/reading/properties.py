@@ -8,7 +8,7 @@ The names are those of the schema in cfn-lint 1.58. AWS's page of each property 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sluice.rehearse.reading.cloudformation import Resource
+from sluice.rehearse.reading.cloudformation import TemplateResource
 
 TARGET, POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
 ALARM, SERVICE, QUEUE = "AWS::CloudWatch::Alarm", "AWS::ECS::Service", "AWS::SQS::Queue"
@@ -126,7 +126,7 @@ HARMLESS: Mapping[str, Mapping[str, str]] = {
 """By type of resource: property -> why it changes nothing."""
 
 
-def sentences(resources: Sequence[Resource]) -> Iterator[str]:
+def sentences(resources: Sequence[TemplateResource]) -> Iterator[str]:
     """Yield a sentence for each property of resources that is set and not simulated."""
     for kind, properties in NOT_SIMULATED.items():
         alike = [resource for resource in resources if resource.kind == kind]
@@ -136,7 +136,7 @@ def sentences(resources: Sequence[Resource]) -> Iterator[str]:
                 yield f"{path} of {kind} {', '.join(setting)} ({what})"
 
 
-def _is_set(resource: Resource, path: str) -> bool:
+def _is_set(resource: TemplateResource, path: str) -> bool:
     """Whether a property has a value that is not simulated."""
     return not all(_is_simulated(path, value) for value in _values_of(resource.properties.values, path.split(".")))
 

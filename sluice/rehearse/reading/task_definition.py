@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from sluice.rehearse.model.policies import QueueSettings
-from sluice.rehearse.reading.cloudformation import Properties, Resource, Stacks, is_unknown, name_in
+from sluice.rehearse.reading.cloudformation import Properties, Stacks, TemplateResource, is_unknown, name_in
 
 _QUEUE, _ROLE = "AWS::SQS::Queue", "AWS::IAM::Role"
 _QUEUE_MARKS = ("://sqs.", "://queue.", ":sqs:")
@@ -25,8 +25,8 @@ class TaskDefinition:
     """
 
     stacks: Stacks
-    task: Resource | None
-    near: Resource
+    task: TemplateResource | None
+    near: TemplateResource
 
     def queues(self, watched: Sequence[str]) -> list[str]:
         """Return the names of the queues that the tasks may receive from: one, several where that cannot be told.
@@ -76,7 +76,7 @@ class TaskDefinition:
                 if statement.get("Effect") == "Allow":
                     yield statement.values
 
-    def _attached_policies(self, reference: str, role: Resource | None) -> Iterator[Properties]:
+    def _attached_policies(self, reference: str, role: TemplateResource | None) -> Iterator[Properties]:
         """Yield the documents of the policies that are resources of their own."""
         arns = [] if role is None else role.properties.items("ManagedPolicyArns")
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
@@ -88,7 +88,9 @@ class TaskDefinition:
                 ):
                     yield policy.properties.part("PolicyDocument")
 
-    def _is_the_role(self, named: object, policy: Resource, reference: str, role: Resource | None) -> bool:
+    def _is_the_role(
+        self, named: object, policy: TemplateResource, reference: str, role: TemplateResource | None
+    ) -> bool:
         """Whether what a policy names is the tasks' role; roles of several templates may have one name."""
         if role is None:
             return name_in(str(named)) == name_in(reference)
@@ -144,7 +146,7 @@ def _items(value: Any) -> Iterable[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def _same(found: Resource | None, other: Resource) -> bool:
+def _same(found: TemplateResource | None, other: TemplateResource) -> bool:
     return found is not None and (found.stack, found.id) == (other.stack, other.id)
 
 

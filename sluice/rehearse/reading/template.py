@@ -18,7 +18,6 @@ from sluice.declaration.metric_math import Metric, Term, metric_ids
 from sluice.errors import ConfigError
 from sluice.rehearse.model.policies import (
     AdjustmentType,
-    Alarm,
     Comparison,
     MetricExpression,
     MetricSource,
@@ -26,16 +25,17 @@ from sluice.rehearse.model.policies import (
     Policy,
     QueueSettings,
     ScaledService,
-    Step,
+    ScalingStep,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
 from sluice.rehearse.model.simulation import CPU_SHARE
 from sluice.rehearse.reading.cloudformation import (
     Properties,
-    Resource,
     Stacks,
     Template,
+    TemplateResource,
     is_unknown,
     may_be_same,
     name_in,
@@ -83,7 +83,7 @@ def read_services(
     return tuple(_name_apart(found, targets))
 
 
-def _name_apart(services: Sequence[ScaledService], targets: Sequence[Resource]) -> Iterator[ScaledService]:
+def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateResource]) -> Iterator[ScaledService]:
     """Yield the services, each with a name of its own."""
     count = Counter(service.name for service in services)
     places = [target.stack.name for target in targets]
@@ -108,11 +108,11 @@ def _nothing_scales(stacks: Stacks) -> ConfigError:
     )
 
 
-def _dimension(resource: Resource) -> object:
+def _dimension(resource: TemplateResource) -> object:
     return resource.properties.get("ScalableDimension")
 
 
-def _service(stacks: Stacks, target: Resource, queue: str | None) -> ScaledService:
+def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> ScaledService:
     properties = target.properties
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
@@ -174,7 +174,7 @@ def _other_queues(
         yield f"the messages of other queues, from which the tasks may receive, too: {', '.join(others)}"
 
 
-def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: Resource | None) -> Iterator[str]:
+def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: TemplateResource | None) -> Iterator[str]:
     """Yield a sentence for each thing that no template tells and that its metrics depend on."""
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
     if is_needed and _insights(cluster) is None:
@@ -183,7 +183,7 @@ def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: Resource |
         yield f"how busy handlers keep the processor, which is taken for {CPU_SHARE:.0%} of what a lane has of it"
 
 
-def _insights(cluster: Resource | None) -> bool | None:
+def _insights(cluster: TemplateResource | None) -> bool | None:
     """Return whether a cluster has Container Insights; None where its template does not say, as the account decides."""
     for setting in () if cluster is None else cluster.properties.parts("ClusterSettings"):
         if setting.get("Name") == "containerInsights" and not is_unknown(setting.get("Value")):
@@ -191,7 +191,7 @@ def _insights(cluster: Resource | None) -> bool | None:
     return None
 
 
-def _desired_count(service: Resource | None) -> int | None:
+def _desired_count(service: TemplateResource | None) -> int | None:
     """Return the tasks that a service's template sets; None where it sets none, or it is not known how many."""
     properties = None if service is None else service.properties
     if properties is None or properties.get("DesiredCount") is None or is_unknown(properties.get("DesiredCount")):
@@ -220,7 +220,7 @@ def _as_it_may_be(service: ScaledService) -> ScaledService:
     return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
-def _policies(stacks: Stacks, policy: Resource, resource_id: str) -> Iterator[Policy]:
+def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Iterator[Policy]:
     properties = policy.properties
     name = str(properties.get("PolicyName") or policy.id)
     if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
@@ -229,7 +229,7 @@ def _policies(stacks: Stacks, policy: Resource, resource_id: str) -> Iterator[Po
         yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
 
 
-def _is_of(stacks: Stacks, policy: Resource, target: Resource, resource_id: str) -> bool:
+def _is_of(stacks: Stacks, policy: TemplateResource, target: TemplateResource, resource_id: str) -> bool:
     """Whether a policy is the target's: by reference, or by its id, unless its own template has a target of that id."""
     properties, is_near = policy.properties, policy.stack is target.stack
     if properties.get("ScalingTargetId") == target.id:
@@ -259,7 +259,7 @@ def _target_tracking(settings: Properties, name: str, resource_id: str) -> Targe
     )
 
 
-def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepScaling]:
+def _step_scaling(stacks: Stacks, policy: TemplateResource, name: str) -> Iterator[StepScaling]:
     """Yield the policy once for each alarm that runs it."""
     settings = policy.properties.part("StepScalingPolicyConfiguration")
     alarms = list(_alarms_of(stacks, policy))
@@ -286,7 +286,7 @@ def _step_scaling(stacks: Stacks, policy: Resource, name: str) -> Iterator[StepS
         )
 
 
-def _alarms_of(stacks: Stacks, policy: Resource) -> Iterator[Resource]:
+def _alarms_of(stacks: Stacks, policy: TemplateResource) -> Iterator[TemplateResource]:
     """Yield the alarms of a policy's template that run it."""
     for alarm in stacks.of_kind(ALARM):
         properties = alarm.properties
@@ -298,25 +298,25 @@ def _alarms_of(stacks: Stacks, policy: Resource) -> Iterator[Resource]:
             yield alarm
 
 
-def _is_among(policy: Resource, actions: Sequence[object]) -> bool:
+def _is_among(policy: TemplateResource, actions: Sequence[object]) -> bool:
     """Whether a policy is among an alarm's actions: `Ref` and `Arn` give an ARN, which ends here with its id."""
     return policy.id in {name_in(str(action)) for action in actions}
 
 
-def _step(step: Properties) -> Step:
+def _step(step: Properties) -> ScalingStep:
     lower, upper = (
         None if step.get(name) is None else step.number(name)
         for name in ("MetricIntervalLowerBound", "MetricIntervalUpperBound")
     )
-    return Step(lower=lower, upper=upper, adjustment=step.number("ScalingAdjustment"))
+    return ScalingStep(lower=lower, upper=upper, adjustment=step.number("ScalingAdjustment"))
 
 
-def _alarm(alarm: Resource) -> Alarm:
+def _alarm(alarm: TemplateResource) -> SimulatedAlarm:
     properties = alarm.properties
     if (evaluated := properties.integer("EvaluationPeriods")) < 1:
         raise properties.refusal("EvaluationPeriods", "1 or more")
     watched = _metric_expression(properties)
-    return Alarm(
+    return SimulatedAlarm(
         name=str(properties.get("AlarmName") or alarm.id),
         watched=watched,
         comparison=cast("Comparison", properties.choice("ComparisonOperator", get_args(Comparison.__value__))),

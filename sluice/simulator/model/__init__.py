@@ -6,6 +6,6 @@ says so.
 """
 
 from sluice.simulator.model.account import Account
-from sluice.simulator.model.refusal import Refusal
+from sluice.simulator.model.refusal import AwsRefusal
 
-__all__ = ["Account", "Refusal"]
+__all__ = ["Account", "AwsRefusal"]

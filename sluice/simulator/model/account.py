@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from sluice.simulator.model.queues.sqs import Sqs
-from sluice.simulator.model.refusal import Refusal
+from sluice.simulator.model.refusal import AwsRefusal
 from sluice.simulator.model.topics.sns import Sns
 
 
@@ -34,18 +34,18 @@ class Account:
         self._ids += 1
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {self._ids}"))
 
-    def call(self, service: str, operation: str, params: dict[str, Any], now: float) -> dict[str, Any] | Refusal:
+    def call(self, service: str, operation: str, params: dict[str, Any], now: float) -> dict[str, Any] | AwsRefusal:
         """Answer one call as AWS would at that instant, in seconds; instants never run backwards.
 
         A receive never waits: who wants long polling asks again at `next_change_at`.
         """
         operations = (self.sqs if service == "sqs" else self.sns).operations
         if operation not in operations:
-            return Refusal("UnsupportedOperation", f"{operation} is not modelled.")
+            return AwsRefusal("UnsupportedOperation", f"{operation} is not modelled.")
         self.sqs.settle(now)
         try:
             return operations[operation](params, now)
-        except Refusal as refusal:
+        except AwsRefusal as refusal:
             return refusal
 
     def next_change_at(self, now: float) -> float | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 
 from sluice.simulator.model.operation import Answer, Params
-from sluice.simulator.model.refusal import Refusal
+from sluice.simulator.model.refusal import AwsRefusal
 
 _ENTRIES_MAX = 10
 
@@ -13,22 +13,22 @@ def check(entries: list[Params], kind: str) -> None:
     """Refuse a batch as a whole [BAT-01..BAT-04]."""
     prefix = "AWS.SimpleQueueService."
     if not entries:
-        raise Refusal(prefix + "EmptyBatchRequest", f"There should be at least one {kind} in the request.")
+        raise AwsRefusal(prefix + "EmptyBatchRequest", f"There should be at least one {kind} in the request.")
     if len(entries) > _ENTRIES_MAX:
-        raise Refusal(
+        raise AwsRefusal(
             prefix + "TooManyEntriesInBatchRequest",
             f"Maximum number of entries per request are {_ENTRIES_MAX}. You have sent {len(entries)}.",
         )
     ids = [entry["Id"] for entry in entries]
     if not all(re.fullmatch(r"[A-Za-z0-9_-]{1,80}", id_) for id_ in ids):
-        raise Refusal(
+        raise AwsRefusal(
             prefix + "InvalidBatchEntryId",
             "A batch entry id can only contain alphanumeric characters, hyphens and underscores. "
             "It can be at most 80 letters long.",
         )
     for number, id_ in enumerate(ids):
         if id_ in ids[:number]:
-            raise Refusal(prefix + "BatchEntryIdsNotDistinct", f"Id {id_} repeated.")
+            raise AwsRefusal(prefix + "BatchEntryIdsNotDistinct", f"Id {id_} repeated.")
 
 
 def handle_each(entries: list[Params], handle: Callable[[Params], Answer]) -> Answer:
@@ -37,6 +37,6 @@ def handle_each(entries: list[Params], handle: Callable[[Params], Answer]) -> An
     for entry in entries:
         try:
             successful.append({"Id": entry["Id"]} | handle(entry))
-        except Refusal as refusal:
+        except AwsRefusal as refusal:
             failed.append({"Id": entry["Id"], "Code": refusal.code, "Message": refusal.text, "SenderFault": True})
     return ({"Successful": successful} if successful else {}) | ({"Failed": failed} if failed else {})

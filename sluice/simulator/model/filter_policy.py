@@ -19,7 +19,7 @@ from typing import Any
 
 from sluice import filter_cost, limits
 from sluice.filter_cost import is_or
-from sluice.simulator.model.refusal import Refusal, sns_invalid
+from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
 
 type Policy = Mapping[str, Any]
 type Values = Mapping[str, list[Any]]
@@ -153,7 +153,7 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
         reason: what SNS begins the reason with, which Subscribe does and SetSubscriptionAttributes does not.
     """
 
-    def invalid(problem: str) -> Refusal:
+    def invalid(problem: str) -> AwsRefusal:
         return sns_invalid(f"{reason}FilterPolicy: {problem}")
 
     policy = _parse(text, invalid)
@@ -169,7 +169,7 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
         raise invalid("Filter policy is too complex")
 
 
-type _Invalid = Callable[[str], Refusal]
+type _Invalid = Callable[[str], AwsRefusal]
 
 
 def _parse(text: str, invalid: _Invalid) -> Policy:

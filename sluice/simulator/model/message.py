@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice import limits
-from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, invalid_value, missing
 
 SENDER_ID = "AIDASSYFHUBOBT7F4XT75"
 """Who sends: whoever uses a simulator."""
@@ -25,7 +25,7 @@ _INVALID_CHARACTERS = (
 
 
 @dataclass(slots=True, kw_only=True)
-class Message:
+class QueuedMessage:
     """A message in one queue; instants are seconds.
 
     Args:
@@ -104,7 +104,7 @@ def check_content(entry: Mapping[str, Any]) -> None:
     if not entry["MessageBody"]:
         raise missing("MessageBody")  # [SND-12]
     if _NOT_ALLOWED.search(entry["MessageBody"]):
-        raise Refusal("InvalidMessageContents", _INVALID_CHARACTERS)  # [SND-15]
+        raise AwsRefusal("InvalidMessageContents", _INVALID_CHARACTERS)  # [SND-15]
     if "MessageAttributes" in entry:
         check_attributes(entry["MessageAttributes"])
     for name, value in entry.get("MessageSystemAttributes", {}).items():

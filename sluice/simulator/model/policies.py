@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 
-class Decision(Enum):
+class PolicyDecision(Enum):
     """What a policy says: an explicit deny wins over an allow; NOT_STATED leaves it to the caller's own permissions."""
 
     ALLOW = "allow"
@@ -22,7 +22,7 @@ class Decision(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class PolicyRequest:
     """One request.
 
     Args:
@@ -38,7 +38,7 @@ class Request:
     context: Mapping[str, str] = field(default_factory=dict)
 
 
-def decide(policy: Mapping[str, Any], request: Request) -> Decision:
+def decide(policy: Mapping[str, Any], request: PolicyRequest) -> PolicyDecision:
     """Return what the policy says of the request.
 
     Raises:
@@ -47,11 +47,11 @@ def decide(policy: Mapping[str, Any], request: Request) -> Decision:
     statements = _as_list(policy.get("Statement", []))
     effects = {statement["Effect"] for statement in statements if _matches(statement, request)}
     if "Deny" in effects:
-        return Decision.DENY
-    return Decision.ALLOW if "Allow" in effects else Decision.NOT_STATED
+        return PolicyDecision.DENY
+    return PolicyDecision.ALLOW if "Allow" in effects else PolicyDecision.NOT_STATED
 
 
-def _matches(statement: Mapping[str, Any], request: Request) -> bool:
+def _matches(statement: Mapping[str, Any], request: PolicyRequest) -> bool:
     if unknown := sorted(statement.keys() - _KNOWN):
         raise ValueError(f"the policy has {unknown}, known are {sorted(_KNOWN)}")
     actions, resources = (_as_list(statement.get(name, "*")) for name in ("Action", "Resource"))

@@ -1,7 +1,7 @@
 """Errors as AWS words them."""
 
 
-class Refusal(Exception):
+class AwsRefusal(Exception):
     """AWS refuses a call.
 
     Args:
@@ -17,34 +17,34 @@ class Refusal(Exception):
         self.shape = code.rpartition(".")[2] if shape is None else shape
 
 
-def invalid_value(text: str) -> Refusal:
+def invalid_value(text: str) -> AwsRefusal:
     """Return InvalidParameterValue, SQS's most frequent error."""
-    return Refusal("InvalidParameterValue", text, shape="InvalidParameterValueException")
+    return AwsRefusal("InvalidParameterValue", text, shape="InvalidParameterValueException")
 
 
-def invalid_parameter(name: str, value: object, reason: str) -> Refusal:
+def invalid_parameter(name: str, value: object, reason: str) -> AwsRefusal:
     """Return InvalidParameterValue in SQS's usual form."""
     return invalid_value(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
 
 
-def missing(name: str) -> Refusal:
+def missing(name: str) -> AwsRefusal:
     """Return MissingParameter."""
     text = f"The request must contain the parameter {name}."
-    return Refusal("MissingParameter", text, shape="MissingRequiredParameterException")
+    return AwsRefusal("MissingParameter", text, shape="MissingRequiredParameterException")
 
 
-def unknown_queue() -> Refusal:
+def unknown_queue() -> AwsRefusal:
     """Return the error of every call on a queue that is not there [CRE-22]."""
-    return Refusal(
+    return AwsRefusal(
         "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.", shape="QueueDoesNotExist"
     )
 
 
-def not_found(text: str) -> Refusal:
+def not_found(text: str) -> AwsRefusal:
     """Return the error about a resource that a move task names."""
-    return Refusal("ResourceNotFoundException", text, status=404)
+    return AwsRefusal("ResourceNotFoundException", text, status=404)
 
 
-def sns_invalid(text: str) -> Refusal:
+def sns_invalid(text: str) -> AwsRefusal:
     """Return SNS's InvalidParameter."""
-    return Refusal("InvalidParameter", f"Invalid parameter: {text}")
+    return AwsRefusal("InvalidParameter", f"Invalid parameter: {text}")

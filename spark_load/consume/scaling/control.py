@@ -19,10 +19,10 @@ from sluice.rehearse.model.control_loop import USUAL, ControlLoop
 from spark_load.consume import forked_worker
 from spark_load.consume.scaling import observation
 from spark_load.consume.scaling.ecs_agent import EcsAgent
-from spark_load.consume.scaling.observation import Observation, Pace, QueueRecord, RehearsedService, Sample
+from spark_load.consume.scaling.observation import Observation, ObservedPace, QueueRecord, RehearsedService, Sample
 from spark_load.consume.scaling.task_pool import TaskPool
 from spark_load.consume.worker_processes import (
-    Worker,
+    WorkerProcess,
     WorkersResult,
     databases,
     recorder,
@@ -31,8 +31,8 @@ from spark_load.consume.worker_processes import (
     stop,
 )
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Progress, Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep, TaskProgress
+from spark_load.runtime.task_context import LoadRun
 
 _POLL_SECONDS = 1.0  # of a worker that ends when it is idle
 _TEND_SECONDS = 0.1
@@ -70,7 +70,7 @@ class _Service:
         return is_quiet and self.pool.desired == fewest and self.pool.is_settled
 
 
-def work(run: Run) -> WorkersResult:
+def work(run: LoadRun) -> WorkersResult:
     """Run the workers of every queue as their policies say, until all is done and every service is at its fewest tasks.
 
     Raises:
@@ -91,13 +91,13 @@ def work(run: Run) -> WorkersResult:
 class _Rehearsal:
     """All services of a run."""
 
-    def __init__(self, run: Run, agent: EcsAgent) -> None:
+    def __init__(self, run: LoadRun, agent: EcsAgent) -> None:
         from sluice.rehearse.model.simulation import KnownMetrics  # noqa: PLC0415 (it needs numba, and few runs scale)
 
         self._run, self._agent, self._clock = run, agent, SystemClock(run.clock_offset_us)
         self._profile, self._coordinator = run.plan.profile, run.coordinator(self._clock)
         self._sqs, self._databases = run.deployment.client("sqs"), databases(run)
-        self._workers: dict[str, Worker] = {}
+        self._workers: dict[str, WorkerProcess] = {}
         self._services: list[_Service] = []
         self._begun_us, self._late_seconds_max = 0, 0.0
         for queue, rehearsed in run.services.items():
@@ -144,13 +144,13 @@ class _Rehearsal:
             describe="the first workers to receive",
             clock=self._clock,
         )
-        self._coordinator.report(Progress(worker="scaling", role="consume"), now=True)
-        self._begun_us = self._coordinator.wait_for(Step.START)
+        self._coordinator.report(TaskProgress(worker="scaling", role="consume"), now=True)
+        self._begun_us = self._coordinator.wait_for(RunStep.START)
         published_at: float | None = None
         minute = 0
         while not self._coordinator.is_stopped():
             self._pass_minute(minute)
-            if published_at is None and self._coordinator.has_reached(Step.PUBLISHED):
+            if published_at is None and self._coordinator.has_reached(RunStep.PUBLISHED):
                 published_at = self._clock.monotonic()
             if published_at is not None:
                 is_over = self._clock.monotonic() - published_at > seconds_max(self._profile)
@@ -206,8 +206,8 @@ class _Rehearsal:
         return Sample(visible, in_flight, service.pool.running_count)
 
     @property
-    def _pace(self) -> Pace:
-        return Pace(
+    def _pace(self) -> ObservedPace:
+        return ObservedPace(
             begun_us=self._begun_us,
             minute_seconds=self._minute_seconds,
             poll_seconds=_POLL_SECONDS,

@@ -8,7 +8,7 @@ from typing import Any
 from sluice.declaration import Environment, naming
 from sluice.history.events import Kind, Outcome
 from sluice.rehearse.model.policies import ScaledService
-from spark_load.consume.scaling.task_pool import Task
+from spark_load.consume.scaling.task_pool import PooledTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ def new_series() -> dict[str, list[float | None]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class ObservedPace:
     """How the policy's time passes.
 
     Args:
@@ -89,7 +89,7 @@ def add_minute(
     *,
     desired: int,
     lanes: int,
-    pace: Pace,
+    pace: ObservedPace,
 ) -> None:
     """Add a minute to the series: what was looked at, and what follows from it.
 
@@ -196,6 +196,6 @@ class Observation:
     rehearsed: RehearsedService
     series: dict[str, list[float | None]] = field(default_factory=new_series)
     decisions: list[tuple[int, int, int, str]] = field(default_factory=list)
-    tasks: Sequence[Task] = ()
+    tasks: Sequence[PooledTask] = ()
     recorders: Mapping[str, str] = field(default_factory=dict)
     is_back: bool = False

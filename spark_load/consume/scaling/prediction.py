@@ -11,13 +11,13 @@ import numpy as np
 from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.model.simulation import TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
-from spark_load.consume.scaling.observation import MINUTE_SECONDS, Observation, Pace, QueueRecord
-from spark_load.consume.scaling.task_pool import Task
+from spark_load.consume.scaling.observation import MINUTE_SECONDS, Observation, ObservedPace, QueueRecord
+from spark_load.consume.scaling.task_pool import PooledTask
 
 _SHOWN = ("visible", "inflight", "running", "desired", "empty", "received")
 
 
-def result(seen: Observation, journals: QueueRecord, pace: Pace) -> dict[str, Any]:
+def result(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, Any]:
     """Return what is written down of a service: measured, predicted, and how far they are apart."""
     measured = _times(seen, journals, pace)
     minutes = len(seen.series["desired"])
@@ -56,7 +56,7 @@ def result(seen: Observation, journals: QueueRecord, pace: Pace) -> dict[str, An
     }
 
 
-def _times(seen: Observation, journals: QueueRecord, pace: Pace) -> dict[str, float]:
+def _times(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, float]:
     """Return how long things took, in the policy's seconds."""
     later = [task for task in seen.tasks if task.started_us >= pace.begun_us] or list(seen.tasks)
     starts = [(task.polls_us - task.started_us) / 1e6 for task in later if task.polls_us is not None]
@@ -66,7 +66,7 @@ def _times(seen: Observation, journals: QueueRecord, pace: Pace) -> dict[str, fl
     return {"start_seconds": round(start * pace.factor, 1), "overhead_seconds": round(overhead * pace.factor, 2)}
 
 
-def _counts(journals: QueueRecord, minutes: int, pace: Pace) -> dict[str, list[int]]:
+def _counts(journals: QueueRecord, minutes: int, pace: ObservedPace) -> dict[str, list[int]]:
     """Return what the journals say of each minute, which is known when the workers have ended."""
     counted = {
         "sent": [at_us for at_us, _ in journals.sent],
@@ -82,12 +82,12 @@ def _counts(journals: QueueRecord, minutes: int, pace: Pace) -> dict[str, list[i
     return by_minute
 
 
-def stops(seen: Observation, journals: QueueRecord, pace: Pace) -> list[dict[str, Any]]:
+def stops(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> list[dict[str, Any]]:
     """Return how each task was stopped, and how many messages it had in its hands."""
     return [_stop_facts(task, seen, journals, pace) for task in seen.tasks if task.stopped_us is not None]
 
 
-def _stop_facts(task: Task, seen: Observation, journals: QueueRecord, pace: Pace) -> dict[str, Any]:
+def _stop_facts(task: PooledTask, seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, Any]:
     assert task.stopped_us is not None, "it was stopped"
     recorder = seen.recorders.get(task.name)
     held = [held for held in journals.held if held.recorder == recorder and held.is_held_at(task.stopped_us)]
@@ -113,7 +113,7 @@ def _sum(series: Mapping[str, Sequence[float | None]], *names: str) -> float:
     return round(sum(value or 0.0 for name in names for value in series[name]), 1)
 
 
-def sentences(results: Mapping[str, Mapping[str, Any]], pace: Pace) -> list[str]:
+def sentences(results: Mapping[str, Mapping[str, Any]], pace: ObservedPace) -> list[str]:
     """Return what a reader of the summary wants to know of each service, a line each; `results` is by consumer."""
     lines = []
     for consumer, of in results.items():

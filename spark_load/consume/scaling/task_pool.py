@@ -30,7 +30,7 @@ class TaskProcess(Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Task:
+class PooledTask:
     """One task; instants are microseconds UTC, None what has not come to pass.
 
     Args:
@@ -74,7 +74,7 @@ class TaskPool:
     ) -> None:
         self._name, self._start, self._agent, self._clock = name, start, agent, clock
         self._stop_timeout_us = round(stop_timeout_seconds * 1_000_000)
-        self.tasks: list[Task] = []
+        self.tasks: list[PooledTask] = []
         self.desired = 0
 
     def scale(self, desired: int) -> None:
@@ -105,9 +105,9 @@ class TaskPool:
     def _begin(self) -> None:
         name = f"{self._name}-{len(self.tasks)}"
         started_us = self._clock.now_us()
-        self.tasks.append(Task(name=name, process=self._start(name), started_us=started_us))
+        self.tasks.append(PooledTask(name=name, process=self._start(name), started_us=started_us))
 
-    def _stop(self, task: Task) -> None:
+    def _stop(self, task: PooledTask) -> None:
         task.stopped_us, task.was_protected = self._clock.now_us(), self._agent.is_protected(task.name)
         task.process.terminate()
 
@@ -116,12 +116,12 @@ class TaskPool:
         return self._agent.is_protected(name)
 
     @property
-    def alive(self) -> list[Task]:
+    def alive(self) -> list[PooledTask]:
         """Return the tasks whose process is there, oldest first."""
         return [task for task in self.tasks if task.ended_us is None]
 
     @property
-    def _tasks_to_keep(self) -> list[Task]:
+    def _tasks_to_keep(self) -> list[PooledTask]:
         return [task for task in self.alive if task.stopped_us is None]
 
     @property
@@ -135,6 +135,6 @@ class TaskPool:
         return len(self.alive) == self.desired == self.running_count
 
     @property
-    def tasks_ended_by_themselves(self) -> list[Task]:
+    def tasks_ended_by_themselves(self) -> list[PooledTask]:
         """Return the tasks that ended and were not told to."""
         return [task for task in self.tasks if task.ended_us is not None and task.stopped_us is None]

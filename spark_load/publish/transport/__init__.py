@@ -18,8 +18,8 @@ BOTO3, SOCKETS, OUTBOX = "boto3", "sockets", "outbox"
 NAMES = (BOTO3, SOCKETS, OUTBOX)
 
 
-class Message(NamedTuple):
-    """One message as it is published; the fields are those of `Messages`."""
+class OutgoingMessage(NamedTuple):
+    """One message as it is published; the fields are those of `OutgoingMessages`."""
 
     idx: int
     publish_attempt: int
@@ -31,7 +31,7 @@ class Message(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Messages:
+class OutgoingMessages:
     """The messages of all calls that are sent at once, in columns; of each the body in a frame's values.
 
     Args:
@@ -55,14 +55,14 @@ class Messages:
     values: Values
 
 
-class Call(NamedTuple):
+class TransportCall(NamedTuple):
     """One PublishBatch or SendMessageBatch to a topic ARN or queue URL: the ids of its messages are their positions.
 
     Its messages are those from `begin` to `end` of all that are sent at once; the calls share them, in order.
     """
 
     address: str
-    sent: Messages
+    sent: OutgoingMessages
     begin: int
     end: int
 
@@ -72,22 +72,22 @@ class Call(NamedTuple):
         return self.end - self.begin
 
     @property
-    def messages(self) -> list[Message]:
+    def messages(self) -> list[OutgoingMessage]:
         """Return the messages one by one."""
         own, sent = slice(self.begin, self.end), self.sent
         columns = (sent.idx[own].tolist(), sent.publish_attempt[own].tolist(), sent.intended_at_us[own].tolist())
         bodies = sent.template.texts([column[own] for column in sent.values])
         ids = zip(sent.message_group_ids[own], sent.deduplication_ids[own], bodies, strict=True)
         return [
-            Message(*numbers, group_id, deduplication_id, sent.phase, body)
+            OutgoingMessage(*numbers, group_id, deduplication_id, sent.phase, body)
             for numbers, (group_id, deduplication_id, body) in zip(zip(*columns, strict=True), ids, strict=True)
         ]
 
 
-class Answer(NamedTuple):
+class TransportAnswer(NamedTuple):
     """What became of a call: position to error code, of the messages that were not acknowledged; the others were."""
 
-    call: Call
+    call: TransportCall
     errors: Mapping[int, str]
 
 
@@ -98,10 +98,10 @@ class Transport(Protocol):
     def room(self) -> int:
         """Return how many calls may be sent now; 0 until one that is on its way is answered."""
 
-    def send(self, calls: Sequence[Call]) -> None:
+    def send(self, calls: Sequence[TransportCall]) -> None:
         """Send calls, at most `room`, which share their messages; return when they are on their way."""
 
-    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+    def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
         """Return what was answered or given up since, after waiting for the first; none when nothing is on its way."""
 
     def close(self) -> None:

@@ -5,11 +5,11 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from sluice import limits
-from sluice.aws.operation import Operation
+from sluice.aws.operation import AwsOperation
 from sluice.history.events import Outcome
 from sluice.recorder.rows import entries_by_id
 from spark_load.plan.plan import BodyTemplate
-from spark_load.publish.transport import Call
+from spark_load.publish.transport import TransportCall
 
 _OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
 NOT_IN_ANSWER = "NotInAnswer"
@@ -57,7 +57,7 @@ class EntryResults(NamedTuple):
         return cls([outcome] * count, [error] * count, nothing, nothing)
 
     @classmethod
-    def of(cls, call: Call, answer: Mapping[str, Any]) -> "EntryResults":
+    def of(cls, call: TransportCall, answer: Mapping[str, Any]) -> "EntryResults":
         """Return what a good answer, as boto3 returns it, says of a call's messages."""
         ids, taken, refused = _IDS[: call.size], answer.get("Successful", []), answer.get("Failed", [])
         if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
@@ -87,7 +87,7 @@ def _refused_entry(entry: Mapping[str, Any]) -> Entry:
     return _FAIL if entry.get("SenderFault") else _INFO, entry.get("Code"), None, None
 
 
-def body_encoder(service: str, operation: Operation) -> Callable[[Call], bytes]:
+def body_encoder(service: str, operation: AwsOperation) -> Callable[[TransportCall], bytes]:
     """Return what makes a call the body of its request.
 
     What the operation makes of the first call with a frame is cut at the frame's gaps, and serves the others.
@@ -99,7 +99,7 @@ def body_encoder(service: str, operation: Operation) -> Callable[[Call], bytes]:
         encoded = operation.encode(CALLS[service].params(address, [(body, gap, gap)] * size)).decode("ascii")
         return [part for piece in encoded.split(gap) for part in (piece, "")][:-1]
 
-    def encode(call: Call) -> bytes:
+    def encode(call: TransportCall) -> bytes:
         own, sent = slice(call.begin, call.end), call.sent
         parts = pieces(call.address, sent.template, call.size).copy()
         columns = (*sent.values, sent.message_group_ids, sent.deduplication_ids)

@@ -6,13 +6,13 @@ from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnec
 from botocore.parsers import ResponseParserError
 
 from sluice.aws.http import Address
-from sluice.aws.operation import Operation
+from sluice.aws.operation import AwsOperation
 from sluice.clock import Clock
 from sluice.history.events import Outcome
-from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import EntryResults, body_encoder
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
-from spark_load.publish.transport.sockets import Arrival, Request, SocketExchange
+from spark_load.publish.transport.sockets import SocketArrival, SocketExchange, SocketRequest
 
 _OK = Outcome.OK.value
 _CONNECTIONS_MAX = 64
@@ -22,7 +22,9 @@ _SERVER_ERROR = 500
 class HttpTransport:
     """A `Transport` over sockets."""
 
-    def __init__(self, address: Address, operation: Operation, ledger: Ledger, *, service: str, clock: Clock) -> None:
+    def __init__(
+        self, address: Address, operation: AwsOperation, ledger: Ledger, *, service: str, clock: Clock
+    ) -> None:
         self._exchange = SocketExchange(address, connections_max=_CONNECTIONS_MAX, clock=clock)
         self._operation, self._encode = operation, body_encoder(service, operation)
         self._ledger, self._clock = ledger, clock
@@ -34,7 +36,7 @@ class HttpTransport:
         """Return how many calls may be sent now."""
         return self._exchange.room
 
-    def send(self, calls: Sequence[Call]) -> None:
+    def send(self, calls: Sequence[TransportCall]) -> None:
         """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
         signed = [self._operation.sign(self._encode(call)) for call in calls]
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
@@ -42,10 +44,10 @@ class HttpTransport:
         for recorded_call, content in zip(recorded_calls, signed, strict=True):
             self._keys += 1
             self._on_their_way[self._keys] = recorded_call
-            requests.append(Request(self._keys, content))
+            requests.append(SocketRequest(self._keys, content))
         self._exchange.post(requests)
 
-    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+    def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
         """Return what was answered or given up; written down with the next question, or when nothing is on its way."""
         if not self._on_their_way:
             return ()
@@ -54,13 +56,13 @@ class HttpTransport:
             self._ledger.flush()
         return answers
 
-    def _answer(self, arrival: Arrival) -> Answer:
+    def _answer(self, arrival: SocketArrival) -> TransportAnswer:
         recorded_call = self._on_their_way.pop(arrival.key)
         results, is_answered = self._results(recorded_call.call, arrival)
         self._ledger.add_answer(recorded_call, results, responded_at_us=arrival.at_us if is_answered else None)
-        return Answer(recorded_call.call, _errors(results))
+        return TransportAnswer(recorded_call.call, _errors(results))
 
-    def _results(self, call: Call, arrival: Arrival) -> tuple[EntryResults, bool]:
+    def _results(self, call: TransportCall, arrival: SocketArrival) -> tuple[EntryResults, bool]:
         """Return what a response says of each message, and whether it is an answer at all."""
         came = arrival.came
         if isinstance(came, Exception):

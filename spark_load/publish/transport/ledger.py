@@ -13,7 +13,7 @@ from sluice.history.events import Kind, Outcome, short_hashes
 from sluice.recorder.journal import SCHEMA, Journal
 from sluice.recorder.rows import short_name
 from spark_load.plan.plan import as_arrow
-from spark_load.publish.transport import Call
+from spark_load.publish.transport import TransportCall
 from spark_load.publish.transport.formats import EntryResults
 
 _PUBLISHED, _INFO = Kind.PUBLISHED.value, Outcome.INFO.value
@@ -34,7 +34,7 @@ class RecordedCall(NamedTuple):
     """A call that was written down: its number, and rows of `_REPEATED`, of which its answer repeats its own."""
 
     number: int
-    call: Call
+    call: TransportCall
     rows: pa.RecordBatch
 
 
@@ -47,14 +47,14 @@ class Ledger:
         self._calls = itertools.count()
         self._unwritten: list[tuple[RecordedCall, int | None, EntryResults]] = []
 
-    def record_intents(self, calls: Sequence[Call], *, invoked_at_us: int) -> list[RecordedCall]:
+    def record_intents(self, calls: Sequence[TransportCall], *, invoked_at_us: int) -> list[RecordedCall]:
         """Write the calls that are about to be sent, and all answers since the last write."""
         numbers = list(itertools.islice(self._calls, len(calls)))
         rows = self._rows(calls, numbers, invoked_at_us)
         self._write(rows)
         return [RecordedCall(number, call, rows) for number, call in zip(numbers, calls, strict=True)]
 
-    def _rows(self, calls: Sequence[Call], numbers: Sequence[int], invoked_at_us: int) -> pa.RecordBatch:
+    def _rows(self, calls: Sequence[TransportCall], numbers: Sequence[int], invoked_at_us: int) -> pa.RecordBatch:
         sent = calls[0].sent
         call_ids: list[str] = []
         queues: list[str] = []

@@ -7,7 +7,7 @@ from botocore.exceptions import NoCredentialsError
 from botocore.utils import get_environ_proxies
 
 from sluice.aws.client import address_of
-from sluice.aws.operation import Operation, read_keys
+from sluice.aws.operation import AwsOperation, read_keys
 from sluice.clock import Clock, wall_us
 from sluice.errors import ConfigError
 from sluice.recorder.recorder import Recorder
@@ -63,7 +63,7 @@ def open_transport(name: str, client: Any, *, recorder: Recorder, ledger: Ledger
         raise ConfigError(
             f"the certificates to trust cannot be read ({error}); name a file of them in AWS_CA_BUNDLE"
         ) from error
-    operation = Operation(
+    operation = AwsOperation(
         CALLS[service].operation,
         meta=client.meta,
         exceptions=client.exceptions,

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from sluice.clock import Clock
 from sluice.history.events import Outcome
-from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import Entry, EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
 
@@ -79,7 +79,7 @@ class OutboxTransport:
         """Return how many calls may be sent now."""
         return _CALLS_MAX - len(self._waiting)
 
-    def send(self, calls: Sequence[Call]) -> None:
+    def send(self, calls: Sequence[TransportCall]) -> None:
         """Write the calls down, then hand them to the producer."""
         until = self._clock.monotonic() + ANSWER_SECONDS_MAX
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
@@ -91,7 +91,7 @@ class OutboxTransport:
         with suppress(BrokenPipeError):
             self._pipe.flush()
 
-    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+    def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
         """Return the calls whose messages were all published or given up; written down as the other transports do."""
         until = self._clock.monotonic() + wait_seconds
         while self._waiting:
@@ -111,7 +111,7 @@ class OutboxTransport:
             entry = (Outcome.OK.value, None, message_id, number)
             owners[id_].found[id_] = entry if is_sent else (Outcome.FAIL.value, status, None, None)
 
-    def _take_answers(self) -> list[Answer]:
+    def _take_answers(self) -> list[TransportAnswer]:
         now = self._clock.monotonic()
         has_ended = self._producer.poll() is not None
         over = [
@@ -123,7 +123,7 @@ class OutboxTransport:
         missing = "ProducerEnded" if has_ended else "NotPublished"
         return [self._answer(waiting, (Outcome.INFO.value, missing, None, None)) for waiting in over]
 
-    def _answer(self, waiting: _Waiting, missing: Entry) -> Answer:
+    def _answer(self, waiting: _Waiting, missing: Entry) -> TransportAnswer:
         entries = [waiting.found.get(id_, missing) for id_ in waiting.ids]
         is_whole = len(waiting.found) == len(waiting.ids)
         self._ledger.add_answer(
@@ -132,7 +132,7 @@ class OutboxTransport:
             responded_at_us=self._clock.now_us() if is_whole else None,
         )
         errors = {position: error or outcome for position, (outcome, error, _, _) in enumerate(entries) if error}
-        return Answer(waiting.recorded.call, errors)
+        return TransportAnswer(waiting.recorded.call, errors)
 
     def close(self) -> None:
         """Write down what was published, and let the producer end."""

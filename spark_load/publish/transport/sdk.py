@@ -11,7 +11,7 @@ from botocore.parsers import ResponseParserError
 
 from sluice.recorder.recorder import Recorder
 from sluice.recorder.rows import entries_by_id
-from spark_load.publish.transport import Answer, Call
+from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import CALLS, NOT_IN_ANSWER
 
 _THREADS = 8
@@ -26,7 +26,7 @@ class SdkTransport:
         self._client, self._recorder = client, recorder
         self._call = CALLS[client.meta.service_model.service_name]
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="publish")
-        self._ended: queue.SimpleQueue[Future[Answer]] = queue.SimpleQueue()
+        self._ended: queue.SimpleQueue[Future[TransportAnswer]] = queue.SimpleQueue()
         self._on_their_way = 0
 
     @property
@@ -34,7 +34,7 @@ class SdkTransport:
         """Return how many calls may be sent now."""
         return _THREADS - self._on_their_way
 
-    def send(self, calls: Sequence[Call]) -> None:
+    def send(self, calls: Sequence[TransportCall]) -> None:
         """Hand each call to a thread; the recorder writes it down there."""
         for call in calls:
             for message in call.messages:
@@ -47,10 +47,10 @@ class SdkTransport:
             self._on_their_way += 1
             self._threads.submit(self._carry, call).add_done_callback(self._ended.put)
 
-    def _carry(self, call: Call) -> Answer:
-        return Answer(call, self._errors(call, range(call.size)))
+    def _carry(self, call: TransportCall) -> TransportAnswer:
+        return TransportAnswer(call, self._errors(call, range(call.size)))
 
-    def _errors(self, call: Call, positions: range) -> dict[int, str]:
+    def _errors(self, call: TransportCall, positions: range) -> dict[int, str]:
         entries = [(message.body, message.message_group_id, message.deduplication_id) for message in call.messages]
         params = self._call.params(call.address, entries)
         try:
@@ -68,9 +68,9 @@ class SdkTransport:
             if (id_ := str(index)) not in acknowledged
         }
 
-    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+    def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
         """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""
-        came: list[Future[Answer]] = []
+        came: list[Future[TransportAnswer]] = []
         if self._on_their_way:
             with suppress(queue.Empty):
                 came.append(self._ended.get(timeout=wait_seconds) if wait_seconds > 0 else self._ended.get_nowait())

@@ -20,14 +20,14 @@ _GATHER_SHARE = 4
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Request(NamedTuple):
+class SocketRequest(NamedTuple):
     """A whole request, from its first line on; `key` tells its response apart."""
 
     key: int
     content: bytes
 
 
-class Arrival(NamedTuple):
+class SocketArrival(NamedTuple):
     """What came of a request: its response, or the error botocore has for why there is none."""
 
     key: int
@@ -42,7 +42,7 @@ class _Connection:
 
     def __init__(self, connected: socket.socket) -> None:
         self.socket = connected
-        self.request: Request | None = None
+        self.request: SocketRequest | None = None
         self.sent_at = 0.0
         self.unsent = memoryview(b"")
         self.reader = ResponseReader()
@@ -58,14 +58,14 @@ class SocketExchange:
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Connection] = []
         self._busy: OrderedDict[_Connection, None] = OrderedDict()  # the longest on its way first
-        self._came: list[Arrival] = []
+        self._came: list[SocketArrival] = []
 
     @property
     def room(self) -> int:
         """Return how many requests may be posted now."""
         return self._max - len(self._busy)
 
-    def post(self, requests: Sequence[Request]) -> None:
+    def post(self, requests: Sequence[SocketRequest]) -> None:
         """Send requests. Where no connection can be made, none of the rest is tried: each would wait for as long."""
         self._look(0)  # a connection closed meanwhile is of no use
         error: OSError | NoConnectionError | None = None
@@ -75,11 +75,11 @@ class SocketExchange:
             if error is not None:
                 self._arrive(request, error)
 
-    def _arrive(self, request: Request, came: Response | OSError | NoConnectionError) -> None:
+    def _arrive(self, request: SocketRequest, came: Response | OSError | NoConnectionError) -> None:
         translated = came if isinstance(came, Response) else to_botocore(came, self._address.url)
-        self._came.append(Arrival(request.key, self._clock.now_us(), translated))
+        self._came.append(SocketArrival(request.key, self._clock.now_us(), translated))
 
-    def _post(self, request: Request) -> OSError | NoConnectionError | None:
+    def _post(self, request: SocketRequest) -> OSError | NoConnectionError | None:
         """Send one request; return why it never left, if so."""
         try:
             connection = self._idle.pop() if self._idle else self._connect()
@@ -113,7 +113,7 @@ class SocketExchange:
                 connection.is_full = False
                 self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
-    def arrivals(self, wait_seconds: float) -> Sequence[Arrival]:
+    def arrivals(self, wait_seconds: float) -> Sequence[SocketArrival]:
         """Return what came since. Of many on their way it waits a moment for some more: each look has its price."""
         busy = len(self._busy)
         self._look(0 if self._came else wait_seconds)

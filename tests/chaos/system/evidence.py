@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, TextClause, text
 
-from sluice.judge.databases import AppliedEffect, CommittedEvent, Evidence, InboxNumbers, OutboxMessage
+from sluice.judge.databases import AppliedEffect, CommittedEvent, DatabaseEvidence, InboxNumbers, OutboxMessage
 from sluice.messaging.database import engines
 from tests.chaos.system.producers import TransactionState
 
@@ -55,10 +55,10 @@ def held_messages(engine: Engine) -> list[tuple[str, str, int]]:
 
 def gather(
     engine: Engine, tried: Mapping[str, TransactionState], dead: Iterable[tuple[str, str]], *, is_settled: bool
-) -> Evidence:
+) -> DatabaseEvidence:
     """Return all evidence there is."""
     with engines.reading(engine) as connection:
-        return Evidence(
+        return DatabaseEvidence(
             acknowledged=frozenset(
                 event_id for event_id, known in tried.items() if known is TransactionState.COMMITTED
             ),

@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sluice.history.events import Event, Kind, Outcome, settle
+from sluice.history.events import HistoryEvent, Kind, Outcome, settle
 from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.schedules import CONSUMER
 from tests.chaos.virtual.virtual_run import Evidence
 
-_NAMES = frozenset(column.name for column in fields(Event))
+_NAMES = frozenset(column.name for column in fields(HistoryEvent))
 
 
 def violations(evidence: Evidence, *, queue: str) -> list[str]:
@@ -42,7 +42,7 @@ def of_database(evidence: Evidence) -> Iterator[str]:
         )
         for place, (number, group) in enumerate(evidence.effects)
     ]
-    rows = databases.Evidence(
+    rows = databases.DatabaseEvidence(
         committed=committed, published=published, done=done, is_settled=evidence.unfinished is None
     )
     yield from map(str, databases.judge(rows, {CONSUMER: True}).violations)
@@ -67,7 +67,7 @@ def of_history(evidence: Evidence, *, queue: str) -> Iterator[str]:
     next word leaves an effect that nobody wrote down.
     """
     lost = sum(row.get("kind") == Kind.POLL and row.get("outcome") != Outcome.OK for row in evidence.history)
-    groups: dict[str, list[Event]] = defaultdict(list)
+    groups: dict[str, list[HistoryEvent]] = defaultdict(list)
     for event in _events(evidence.history):
         if event.message_group_id is not None:
             groups[event.message_group_id].append(event)
@@ -80,7 +80,7 @@ def of_history(evidence: Evidence, *, queue: str) -> Iterator[str]:
             yield f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
 
 
-def _events(rows: Sequence[Mapping[str, Any]]) -> Iterator[Event]:
+def _events(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEvent]:
     for row in rows:
         if row.get("kind") in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED):
-            yield Event(**{name: value for name, value in row.items() if name in _NAMES})
+            yield HistoryEvent(**{name: value for name, value in row.items() if name in _NAMES})

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind, as_given
 from tests.chaos.shrinking import shrink
 from tests.chaos.virtual.judging import violations
@@ -92,7 +92,7 @@ class Witness:
 def witness(whole: Story, variant: str, *, tries_max: int = 400) -> Witness:
     """Return the least of a failing run that still fails."""
 
-    def cut(faults: Sequence[Fault[FaultKind]], publishes: Sequence[Publish]) -> Story:
+    def cut(faults: Sequence[ScheduledFault[FaultKind]], publishes: Sequence[Publish]) -> Story:
         return replace(whole, faults=tuple(faults), publishes=tuple(publishes))
 
     least = shrink(

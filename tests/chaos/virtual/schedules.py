@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from spark_load.faults.drawing import Fault, Way, draw_faults
+from spark_load.faults.drawing import ScheduledFault, Way, draw_faults
 from spark_load.faults.shapes import ANSWERS, NETWORK, PROCESS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
 
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
@@ -35,7 +35,7 @@ class Story:
 
     seed: int
     publishes: tuple[Publish, ...]
-    faults: tuple[Fault[FaultKind], ...]
+    faults: tuple[ScheduledFault[FaultKind], ...]
 
 
 def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:

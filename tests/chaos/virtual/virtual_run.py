@@ -32,9 +32,9 @@ from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Parts
 from sluice.recorder.recorder import Recorder
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from sluice.testing import SimulatedAws, inbox_view
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import WIRE, FaultKind
 from tests.chaos.virtual.schedules import CONSUMER, PRODUCER, RELAY, WORKERS, Publish, Story
 from tests.support.messaging.database_errors import busy
@@ -79,10 +79,10 @@ class Aws(SimulatedAws):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.rng = Random(f"entries/{seed}")  # noqa: S311 (no secret)
-        self.wire: Callable[[], Fault[FaultKind] | None] = lambda: None
-        self.left_seconds: Callable[[Fault[FaultKind]], float] = lambda _: 0.0
+        self.wire: Callable[[], ScheduledFault[FaultKind] | None] = lambda: None
+        self.left_seconds: Callable[[ScheduledFault[FaultKind]], float] = lambda _: 0.0
 
-    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         fault = self.wire()
         if fault is None:
             return self._partly(service, operation, params)
@@ -102,25 +102,25 @@ class Aws(SimulatedAws):
             super()._answer(service, operation, params)
         return _instead(fault.detail.removeprefix("after-"))
 
-    def _partly(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _partly(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         """Answer, but of one batch in four do only the last entry: AWS may fail entries at any time."""
         name = next((name for name in params if name.endswith("Entries")), None)
         if name is None or len(params[name]) == 1 or self.rng.random() > _FAILING_SHARE:
             return super()._answer(service, operation, params)
         *refused, done = params[name]
         answered = super()._answer(service, operation, {**params, name: [done]})
-        if isinstance(answered, Refusal):
+        if isinstance(answered, AwsRefusal):
             return answered
         failed = [{"Id": entry["Id"], "Code": "InternalFailure", "SenderFault": False} for entry in refused]
         return {**answered, "Failed": [*answered.get("Failed", ()), *failed]}
 
 
-def _instead(name: str) -> Refusal:
+def _instead(name: str) -> AwsRefusal:
     match name:
         case "throttled":
-            return Refusal("ThrottlingException", "Rate exceeded")
+            return AwsRefusal("ThrottlingException", "Rate exceeded")
         case "500" | "503":
-            return Refusal("InternalFailure", "the server said no", status=int(name))
+            return AwsRefusal("InternalFailure", "the server said no", status=int(name))
     raise ResponseParserError(f"an answer that cannot be read: {name}")
 
 
@@ -187,8 +187,8 @@ class VirtualRun(World):
         with self.calm.begin() as connection:
             for table in _TABLES:
                 connection.execute(text(table))
-        self._struck: set[Fault[FaultKind]] = set()
-        self._places: dict[Fault[FaultKind], int] = {}
+        self._struck: set[ScheduledFault[FaultKind]] = set()
+        self._places: dict[ScheduledFault[FaultKind], int] = {}
         self._current, self._busy = PRODUCER, set[str]()
         self._begun = self.clock.monotonic()
         self._due = list(story.publishes)
@@ -264,7 +264,7 @@ class VirtualRun(World):
         """Return the time of the story."""
         return self.clock.monotonic() - self._begun
 
-    def _active(self, kind: FaultKind, *targets: str) -> Fault[FaultKind] | None:
+    def _active(self, kind: FaultKind, *targets: str) -> ScheduledFault[FaultKind] | None:
         found = (
             fault
             for fault in self.story.faults
@@ -272,7 +272,7 @@ class VirtualRun(World):
         )
         return next(found, None)
 
-    def _wire(self) -> Fault[FaultKind] | None:
+    def _wire(self) -> ScheduledFault[FaultKind] | None:
         for kind in WIRE:
             fault = self._active(kind, f"{self._current}:endpoint", "all:endpoint")
             if fault is not None:
@@ -280,7 +280,7 @@ class VirtualRun(World):
                 return fault
         return None
 
-    def _left_seconds(self, fault: Fault[FaultKind]) -> float:
+    def _left_seconds(self, fault: ScheduledFault[FaultKind]) -> float:
         return fault.until_seconds - self.now
 
     def _refuse(self, _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
@@ -288,7 +288,7 @@ class VirtualRun(World):
             self.hits["lock"] += 1
             raise OperationalError(statement, parameters, busy())
 
-    def _find_fault(self, kind: FaultKind) -> Fault[FaultKind] | None:
+    def _find_fault(self, kind: FaultKind) -> ScheduledFault[FaultKind] | None:
         found = (
             fault
             for fault in self.story.faults
@@ -313,7 +313,7 @@ class VirtualRun(World):
             with self._freezing(self._current):
                 self._work(self.now + freeze.until_seconds - freeze.at_seconds)
 
-    def _is_place_of(self, fault: Fault[FaultKind]) -> bool:
+    def _is_place_of(self, fault: ScheduledFault[FaultKind]) -> bool:
         """Return whether it strikes here: at which place follows from the fault alone, whatever else is left out."""
         left = self._places.get(fault, Random(str(fault)).randint(1, 4))  # noqa: S311 (no secret)
         self._places[fault] = left - 1

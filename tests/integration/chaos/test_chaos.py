@@ -12,8 +12,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from emulator import localstack
-from sluice.judge.checker.verdict import Status
-from sluice.judge.databases import Anomaly
+from sluice.judge.checker.verdict import PropertyStatus
+from sluice.judge.databases import DatabaseAnomaly
 from spark_load.faults.lines import Lines, make_answer
 from spark_load.faults.shapes import FaultKind
 from tests.chaos.run import Run, Settings
@@ -84,8 +84,11 @@ def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(emulated: loca
     with database.running() as started:
         report = Run(broken, emulated, started, tmp_path, print).work()
 
-    assert report.judgement.status is Status.INVALID
-    assert {violation.anomaly for violation in report.judgement.violations} >= {Anomaly.DOOMED, Anomaly.DOUBLE}
+    assert report.judgement.status is PropertyStatus.INVALID
+    assert {violation.anomaly for violation in report.judgement.violations} >= {
+        DatabaseAnomaly.DOOMED,
+        DatabaseAnomaly.DOUBLE,
+    }
 
 
 @pytest.mark.parametrize(

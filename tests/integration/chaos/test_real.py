@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sluice.judge.checker.verdict import Status
-from spark_load.faults.drawing import Fault
+from sluice.judge.checker.verdict import PropertyStatus
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import RELAYS, FaultKind
 from spark_load.profiles import profile, trace
 from tests.chaos.real import main, run_and_judge
@@ -40,8 +40,8 @@ def _load(seconds: int) -> list[tuple[int, int]]:
     return [(number * 50_000, number % 7) for number in range(20 * seconds)]
 
 
-def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> Fault[FaultKind]:
-    return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
+def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> ScheduledFault[FaultKind]:
+    return ScheduledFault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
 
 
 @pytest.mark.slow  # a minute; the short chaos run has these faults, too
@@ -59,7 +59,7 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
 
     verdict, objections = run_and_judge(faults, _load(10), seed=1, variant="sound")
 
-    assert (verdict.status, verdict.unknowns, verdict.violations, objections) == (Status.VALID, (), (), [])
+    assert (verdict.status, verdict.unknowns, verdict.violations, objections) == (PropertyStatus.VALID, (), (), [])
     assert len(verdict.measures["faults"]) == len(faults)
 
 
@@ -69,5 +69,5 @@ def test_a_relay_that_takes_no_answer_for_a_good_one_is_found_invalid() -> None:
 
     verdict, _ = run_and_judge(faults, _load(8), seed=1, variant="unanswered-is-sent")
 
-    assert verdict.status is Status.INVALID
+    assert verdict.status is PropertyStatus.INVALID
     assert "A1" in {violation.anomaly for violation in verdict.violations}

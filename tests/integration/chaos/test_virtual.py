@@ -28,7 +28,7 @@ def test_the_product_does_everything_once_and_in_order_under_chaos(seed: int) ->
         pytest.param("whole-batches", 1, "was taken for deleted and came again", 4, marks=pytest.mark.slow),
     ],
 )
-def test_what_does_without_a_part_of_the_product_is_found_invalid_and_cut_down(
+def test_a_product_without_one_part_is_found_invalid_and_shrunk(
     variant: str, seed: int, sentence: str, messages_left: int
 ) -> None:
     """The product is valid under the same seed; one fault and a few messages of it are left."""

@@ -76,7 +76,7 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 
 
 @pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere", "", "--list"])
-def test_what_is_no_revision_and_no_file_is_refused(
+def test_neither_a_revision_nor_a_file_is_refused(
     against: str, committed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -144,7 +144,7 @@ def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str
     assert (out + err).count("\n") == 1
 
 
-def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
+def test_messages_in_a_dlq_are_shown(run: Run, harness: DlqHarness, database: Engine, hostile: str) -> None:
     data = envelope("g", 1, data={"n": hostile})
     sent = harness.send(DEAD, data)
     known = inbox_tables.exceptions.update().values(group_id="g", seq=1, through=1, sqs_message_id=sent)
@@ -163,7 +163,7 @@ def test_what_lies_in_a_dlq_is_shown(run: Run, harness: DlqHarness, database: En
     assert second["body"].startswith("no JSON ")
 
 
-def test_what_comes_back_is_named(run: Run, harness: DlqHarness) -> None:
+def test_returning_messages_are_named(run: Run, harness: DlqHarness) -> None:
     """A group of SQS may be called what is markup elsewhere."""
     harness.send(DEAD, envelope("order[/x]", 1))
     harness.send(DEAD, envelope("tenant[a]:smile:", 1))

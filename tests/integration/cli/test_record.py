@@ -132,7 +132,9 @@ def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpo
         (["--one-group-in", "0", "{folder}", "--", "true"], 3, "sluice: Invalid value for '--one-group-in'"),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line(arguments: list[str], code: int, line: str, tmp_path: Path) -> None:
+def test_an_impossible_recording_is_refused_in_one_line(
+    arguments: list[str], code: int, line: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "record", *(text.format(folder=tmp_path) for text in arguments)],

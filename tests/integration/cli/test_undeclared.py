@@ -55,7 +55,7 @@ def _queue(sqs: Any, name: str, **attributes: str) -> tuple[str, str]:
     return url, sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
 
 
-def _made_by_somebody(server: SimulatorServer) -> tuple[str, str]:
+def _make_foreign_queue(server: SimulatorServer) -> tuple[str, str]:
     """Make a topic and a queue with a DLQ as anybody would; return the ARN of one and the URL of the other."""
     sqs, sns = _client("sqs", server), _client("sns", server)
     topic_arn = sns.create_topic(Name="orders.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
@@ -69,7 +69,7 @@ def _made_by_somebody(server: SimulatorServer) -> tuple[str, str]:
 
 
 def test_an_event_is_handled_without_a_declaration(sluice: Run, server: SimulatorServer, tmp_path: Path) -> None:
-    topic_arn, queue_url = _made_by_somebody(server)
+    topic_arn, queue_url = _make_foreign_queue(server)
     engine = engines.engine(f"sqlite:///{tmp_path}/shop.db")
     assert sluice("schema", "apply")[0] == 0
     with Session(engine) as session:

@@ -29,7 +29,7 @@ def _is_there(pid: int) -> bool:
     return Path(f"/proc/{pid}").exists()
 
 
-def test_what_fails_is_counted_and_shown_and_what_follows_is_run(tmp_path: Path) -> None:
+def test_a_failing_part_is_counted_and_the_next_parts_run(tmp_path: Path) -> None:
     lines: list[str] = []
     demo = Demo(
         [
@@ -129,7 +129,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     assert not any(map(_is_there, started))
 
 
-def test_what_uses_the_queues_of_local_runs_one_after_the_other() -> None:
+def test_parts_that_use_the_queues_of_local_run_in_turn() -> None:
     """The load test needs them empty, and so does the poison message among the contracts."""
     after = {part.name: part.after for part in parts("smoke")}
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from tests.support.histories.simulated_recordings import Part, record_life
 from tests.support.oracle.lives import judge
 
@@ -46,8 +46,8 @@ def test_a_sabotaged_service_is_found_out(saboteur: str, tmp_path: Path) -> None
         judged = judge(life)
         found.update({violation.anomaly for violation in judged.verdict.violations})
         impossible += judged.is_possible is False
-        invalid += judged.verdict.status is Status.INVALID
-        assert judged.is_possible is not False or judged.verdict.status is not Status.VALID, seed
+        invalid += judged.verdict.status is PropertyStatus.INVALID
+        assert judged.is_possible is not False or judged.verdict.status is not PropertyStatus.VALID, seed
 
     assert _SABOTAGED[saboteur] <= found.keys()
     assert invalid > 1

@@ -26,8 +26,8 @@ from botocore.exceptions import ClientError, HTTPClientError
 from sluice import limits
 from sluice.clock import SystemClock, eventually
 from sluice.errors import ConfigError
-from sluice.history.events import Event, Kind
-from sluice.judge.checker.verdict import Status
+from sluice.history.events import HistoryEvent, Kind
+from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.engine import open_in_memory
 from sluice.judge.recording import RecordedQueue, check
 from sluice.recorder import record
@@ -124,7 +124,7 @@ def _trade(url: str) -> None:
     sqs.purge_queue(QueueUrl=queue_url)
 
 
-def _comparable(events: list[Event]) -> list[dict[str, Any]]:
+def _comparable(events: list[HistoryEvent]) -> list[dict[str, Any]]:
     rows = [asdict(event) for event in events]
     return [{name: value for name, value in row.items() if name not in _OF_A_CALL} for row in rows]
 
@@ -333,7 +333,7 @@ def test_a_call_that_the_proxy_cannot_read_works_and_makes_the_verdict_unknown(t
         assert _post(proxy, urlencode(refused), **kind)[0] == 400
 
     verdict = _verdict(tmp_path)
-    assert verdict.status is Status.UNKNOWN
+    assert verdict.status is PropertyStatus.UNKNOWN
     assert verdict.unknowns[0] == (
         "calls were made that no recorder can see: ReceiveMessage in a form that the proxy does not read;"
         " what is absent may have been there"
@@ -361,7 +361,7 @@ def test_receives_that_went_past_the_proxy_make_the_verdict_unknown(tmp_path: Pa
             sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
 
     assert len(messages) == 2
-    assert _verdict(tmp_path / "run", _QUEUE).status is Status.UNKNOWN
+    assert _verdict(tmp_path / "run", _QUEUE).status is PropertyStatus.UNKNOWN
 
 
 def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None:
@@ -482,7 +482,7 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
         for kind in (Kind.PUBLISHED, Kind.RECEIVED)
     )
     assert published == received
-    assert _verdict(tmp_path / "run", _QUEUE).status is Status.VALID
+    assert _verdict(tmp_path / "run", _QUEUE).status is PropertyStatus.VALID
 
 
 def _poll(sqs: Any, url: str) -> None:

@@ -46,7 +46,7 @@ def test_the_lowest_ceiling_comes_first() -> None:
     ]
 
 
-def test_what_keeps_the_latency_for_the_fewest_task_hours_is_advised_first() -> None:
+def test_advice_starts_with_the_cheapest_change_that_keeps_the_latency() -> None:
     """40 messages a second want 41 lanes, and 20 are declared."""
     advice = advise(PLACE, BILLING, _steady(40))
 

@@ -121,7 +121,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         ("prod --template fine.yaml", "service Workers is no consumer of the declaration, needed are --lanes"),
     ],
 )
-def test_what_is_wrong_is_refused_in_one_line(run: Run, arguments: str, line: str) -> None:
+def test_wrong_input_is_refused_in_one_line(run: Run, arguments: str, line: str) -> None:
     code, out, printed = run("rehearse", *arguments.format(work=" ".join(WORK)).split())
 
     assert (code, out, printed.count("\n")) == (3, "", 1), printed

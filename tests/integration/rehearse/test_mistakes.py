@@ -48,7 +48,7 @@ def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
     ],
     ids=lambda value: value.name,
 )
-def test_what_we_deploy_has_none(environment: Environment, consumer: Consumer) -> None:
+def test_our_own_templates_have_no_mistake(environment: Environment, consumer: Consumer) -> None:
     """Of every environment that is declared; that the template scales the same service, test_advice.py shows."""
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
 
@@ -423,7 +423,7 @@ def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_
     assert after < before / 2
 
 
-def test_what_a_mistake_does_is_simulated_beside_the_repair() -> None:
+def test_a_mistakes_effect_is_simulated_beside_its_repair() -> None:
     """Long jobs: messages are cut short without protection, and none with it."""
     service = replace(service_of(FULL, LEDGER), is_protected=False)
 

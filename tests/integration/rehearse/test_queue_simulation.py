@@ -13,8 +13,8 @@ from sluice.rehearse.model.queue_simulation import (
     FAILS_ALWAYS,
     FAILS_IN_OUTAGE,
     IS_FORGOTTEN,
-    Arrivals,
     QueueState,
+    SimulatedArrivals,
     Work,
 )
 from tests.support.queue_in_simpy import QueueInSimpy
@@ -26,9 +26,9 @@ type Message = tuple[float, int, int]
 """When it is sent, in which group, and how many of its receives fail."""
 
 
-def _arrivals(messages: Sequence[Message]) -> Arrivals:
+def _arrivals(messages: Sequence[Message]) -> SimulatedArrivals:
     sent_at, group, fails = zip(*messages, strict=True) if messages else ((), (), ())
-    return Arrivals(
+    return SimulatedArrivals(
         np.array(sent_at, dtype=np.float64), np.array(group, dtype=np.int64), np.array(fails, dtype=np.uint8)
     )
 
@@ -114,8 +114,8 @@ def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[Mes
         assert queue.oldest_seconds(state) == pytest.approx(model.oldest_seconds())
         before = defaultdict(float, now)
     assert latencies.tolist() == _bins(model.latencies)
-    assert queue.count_left(state, latencies) == len(model.left())
-    assert latencies.tolist() == _bins([*model.latencies, *model.left()])
+    assert queue.count_left(state, latencies) == len(model.messages_left())
+    assert latencies.tolist() == _bins([*model.latencies, *model.messages_left()])
     assert sorted(model.handled) == [pair for group in range(groups) for pair in model.handled if pair[0] == group]
     for name in ("killed", "dead", "done"):
         event(f"{name}: {before[name] > 0}")
@@ -220,7 +220,7 @@ def test_a_draining_task_polls_no_more_and_its_lanes_are_not_idle() -> None:
     assert minutes[1].empty_receives == pytest.approx(2 * 30 / 20)
 
 
-def test_what_always_fails_is_dead_lettered_after_its_receives_and_its_group_goes_on() -> None:
+def test_a_poison_message_is_dead_lettered_and_its_group_goes_on() -> None:
     """Received at 0 and 42, each 12 s and 30 s away: dead at 84, when the one behind it is received."""
     minutes, latencies = _run(WORK, [(0, 0, FAILS_ALWAYS), (1, 0, 0)], [1, 1])
 
@@ -228,7 +228,7 @@ def test_what_always_fails_is_dead_lettered_after_its_receives_and_its_group_goe
     assert latencies == [84 - 1 + 12]
 
 
-def test_what_always_fails_fails_also_after_255_receives() -> None:
+def test_a_poison_message_fails_beyond_255_receives() -> None:
     """Without a dead-letter queue, a receive a second: after ten minutes it is still there."""
     work = WORK._replace(max_receive_count=0, handler_seconds=0.5, retry_seconds=0.5)
     minutes, _ = _run(work, [(0, 0, FAILS_ALWAYS)], [1] * 10)

@@ -21,8 +21,8 @@ from spark_load.consume.worker_processes import WorkersResult
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import LoadRun
 from tests.support.endpoints import fake_aws
 
 PATIENCE_SECONDS = 120
@@ -37,7 +37,7 @@ def environment_of(consumer: Consumer) -> Environment:
 @contextmanager
 def run_on_queue(
     consumer: Consumer, folder: Path, monkeypatch: pytest.MonkeyPatch, *, minute_seconds: float, handler_seconds: float
-) -> Iterator[Run]:
+) -> Iterator[LoadRun]:
     """Yield a run whose only queue is the consumer's; workers that are started find it declared."""
     environment = environment_of(consumer)
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(environment))
@@ -47,7 +47,7 @@ def run_on_queue(
     )
     with fake_aws.running() as endpoint:
         endpoint.deploy(environment, visibility_timeout_seconds=None)
-        yield Run(
+        yield LoadRun(
             id="epoch-1",
             folder=folder,
             deployment=deployment.find(environment, endpoint_url=endpoint.url),
@@ -58,7 +58,7 @@ def run_on_queue(
         )
 
 
-def rehearse(run: Run, groups: Sequence[str]) -> tuple[WorkersResult, dict[str, Any]]:
+def rehearse(run: LoadRun, groups: Sequence[str]) -> tuple[WorkersResult, dict[str, Any]]:
     """Publish a message to each of the groups, in that order and at once; return what became of the run's service."""
     clock = SystemClock()
     coordinator = run.coordinator(clock)
@@ -70,18 +70,18 @@ def rehearse(run: Run, groups: Sequence[str]) -> tuple[WorkersResult, dict[str, 
                 timeout_seconds=PATIENCE_SECONDS,
                 describe="the first workers to receive",
             )
-            coordinator.reach(Step.START, clock.now_us())
+            coordinator.reach(RunStep.START, clock.now_us())
             publish(run, groups)
-            coordinator.reach(Step.PUBLISHED)
+            coordinator.reach(RunStep.PUBLISHED)
             worked = working.result(_END_SECONDS)
         finally:
-            coordinator.reach(Step.STOP)
+            coordinator.reach(RunStep.STOP)
     document = json.loads((run.folder / "rehearsal.json").read_text("utf-8"))
     (found,) = document["services"].values()
     return worked, found
 
 
-def publish(run: Run, groups: Sequence[str]) -> None:
+def publish(run: LoadRun, groups: Sequence[str]) -> None:
     """Publish a message to each of the groups, in that order."""
     common = {"run": run.id, "worker": "publish-0", "host": host_name(), "clock_id": clock_id()}
     numbers: dict[str, int] = {}
@@ -99,13 +99,13 @@ def publish(run: Run, groups: Sequence[str]) -> None:
             )
 
 
-def url_of(run: Run) -> str:
+def url_of(run: LoadRun) -> str:
     """Return the URL of the run's queue."""
     (url,) = run.deployment.queue_urls.values()
     return url
 
 
-def counts(run: Run) -> tuple[int, int]:
+def counts(run: LoadRun) -> tuple[int, int]:
     """Return how many messages are visible and in flight."""
     names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
     answer = run.deployment.client("sqs").get_queue_attributes(QueueUrl=url_of(run), AttributeNames=list(names))

@@ -159,7 +159,7 @@ def test_a_cluster_that_runs_failed_tasks_again_is_refused(
     assert "spark.task.maxFailures is 4, allowed is 1" in ended.stdout
 
 
-def test_what_tasks_need_is_loaded_before_they_are_forked(spark: SparkSession) -> None:
+def test_modules_of_tasks_are_loaded_before_the_fork(spark: SparkSession) -> None:
     wanted = set(TASK_MODULES)
 
     def missing_modules(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

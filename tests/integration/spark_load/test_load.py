@@ -14,15 +14,15 @@ from emulator import localstack
 from sluice.errors import EndpointError, HistoryError
 from sluice.history.events import Kind
 from sluice.judge import report
-from sluice.judge.checker.verdict import Holding, Status, Verdict
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import SABOTEURS
 from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Progress
-from tests.integration.spark_load.loads import LOCAL, anomalies_that, emptied, received_counts, run_load
+from spark_load.runtime.coordinator import TaskProgress
+from tests.integration.spark_load.loads import LOCAL, anomalies_that, empty_queues, received_counts, run_load
 
 TINY = profile.load("tiny")
 
@@ -39,7 +39,7 @@ def honest(
     spark: SparkSession, deployed: localstack.Running, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Verdict, Path]:
     """Return the verdict of a run nobody sabotages, and its folder, which is only read."""
-    return run_load(spark, emptied(deployed), tmp_path_factory.mktemp("honest"), TINY)
+    return run_load(spark, empty_queues(deployed), tmp_path_factory.mktemp("honest"), TINY)
 
 
 def test_an_honest_run_is_valid_and_exercises_what_it_claims(
@@ -48,14 +48,14 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     verdict, folder = honest[0], shutil.copytree(honest[1], tmp_path / honest[1].name)
 
     fields = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     assert fields == verdict.as_json()
     assert len(verdict.measures["queues"]) == 3
     assert received_counts(verdict) == {320}
-    exercised = anomalies_that(verdict, Holding.HOLDS)
+    exercised = anomalies_that(verdict, PropertyState.HOLDS)
     assert exercised >= {"A1", "A2", "A3", "A4", "A6", "A8", "B1", "B7", "B8", "C1", "C4", "C5", "C7", "D1", "D2", "D5"}
     assert exercised >= {"E1", "E2", "F2", "G1", "G2", "G3", "H7"}
-    assert anomalies_that(verdict, Holding.ALLOWED) == {"B5"}
+    assert anomalies_that(verdict, PropertyState.ALLOWED) == {"B5"}
     assert set(fields["run"]["known_deviations"]) == {"B5", "F6", "F8", "F11"}
     assert driver.rejudge(spark, driver.find_stored(folder)).as_json() == fields
 
@@ -72,12 +72,12 @@ _BY_DEFAULT = "drop-messages"
     ],
 )
 def test_a_sabotaged_run_is_invalid_with_a_witness(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path, saboteur: str
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path, saboteur: str
 ) -> None:
     verdict, _ = run_load(spark, empty, tmp_path, TINY, saboteur=saboteur)
 
     shown = {violation.anomaly: violation for violation in verdict.violations}
-    assert verdict.status is Status.INVALID
+    assert verdict.status is PropertyStatus.INVALID
     assert set(SABOTEURS[saboteur].shows) <= set(shown)
     assert all(violation.witness for violation in shown.values())
 
@@ -106,7 +106,7 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
         judge_with("consume-2-0.arrows", None),
     ]
 
-    assert [(verdict.status, verdict.violations) for verdict in verdicts] == [(Status.UNKNOWN, ())] * 3
+    assert [(verdict.status, verdict.violations) for verdict in verdicts] == [(PropertyStatus.UNKNOWN, ())] * 3
     assert [verdict.unknowns[0] for verdict in verdicts] == [
         "1 recorder(s) did not finish: publish-0",
         "1 recorder(s) did not finish: consume-1",
@@ -120,13 +120,13 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
 
 @pytest.mark.slow
 def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     """Somebody holds a message: nothing moves any more. What went wrong while it ran is kept with the run."""
     hurried = _tiny(duration_seconds=2, drain_timeout_seconds=3)
     held: list[object] = []
 
-    def hold(phase: str, _progress: list[Progress]) -> None:
+    def hold(phase: str, _progress: list[TaskProgress]) -> None:
         if phase == "publishing" and not held:
             url = empty.queue_urls["sluice-local-billing.fifo"]
             held.extend(empty.client("sqs").receive_message(QueueUrl=url, VisibilityTimeout=600).get("Messages", []))
@@ -136,30 +136,30 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
 
     assert held
     assert verdict.unknowns[0] == "the queues were not drained, and for 3 s nothing more was consumed"
-    assert (verdict.status, again.status) == (Status.UNKNOWN, Status.UNKNOWN)
+    assert (verdict.status, again.status) == (PropertyStatus.UNKNOWN, PropertyStatus.UNKNOWN)
     assert again.unknowns == verdict.unknowns
 
 
 @pytest.mark.slow
 def test_large_messages_are_published_in_calls_that_can_hold_them(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     """Ten messages of 60,000 bytes do not fit into one PublishBatch."""
     large = _tiny(payload_bytes=60_000, duration_seconds=2, publish_linger_seconds=1)
 
     verdict, _ = run_load(spark, empty, tmp_path, large)
 
-    assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
+    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
 
 
 @pytest.mark.slow
 def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
 
-    def intrude(phase: str, _progress: list[Progress]) -> None:
+    def intrude(phase: str, _progress: list[TaskProgress]) -> None:
         if phase == "publishing":
             sqs.send_message(
                 QueueUrl=url,
@@ -173,42 +173,42 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     left = int(attributes["ApproximateNumberOfMessages"]) + int(attributes["ApproximateNumberOfMessagesNotVisible"])
     assert left == 1
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert verdict.unknowns[0] == "the queues were not empty at the end: see who else uses them"
     assert "of another run were received: the run was not isolated" in verdict.unknowns[1]
 
 
 @pytest.mark.slow
 def test_a_generator_that_is_late_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     strict = _tiny(lateness_budget_seconds=1e-6, duration_seconds=2)
 
     verdict, _ = run_load(spark, empty, tmp_path, strict)
 
-    assert verdict.status is Status.UNKNOWN
-    assert anomalies_that(verdict, Holding.UNKNOWN) == {"H7"}
+    assert verdict.status is PropertyStatus.UNKNOWN
+    assert anomalies_that(verdict, PropertyState.UNKNOWN) == {"H7"}
     assert len(verdict.unknowns) == 1
     assert verdict.unknowns[0].startswith("the generator was late: 99 % of publishes within")
 
 
 @pytest.mark.slow
 def test_an_endpoint_that_goes_away_makes_the_verdict_unknown(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     gone = replace(empty, endpoint_url="http://127.0.0.1:9")
     hurried = _tiny(duration_seconds=1, drain_timeout_seconds=1)
 
     verdict, _ = run_load(spark, gone, tmp_path, hurried)
 
-    assert verdict.status is Status.UNKNOWN
+    assert verdict.status is PropertyStatus.UNKNOWN
     assert verdict.violations == ()
     (why,) = [reason for reason in verdict.unknowns if "nothing to judge" in reason]
     assert why.startswith("0 message(s) acknowledged and 0 received: nothing to judge (")
     assert why.endswith(" calls failed with EndpointConnectionError)")
 
 
-def test_queues_that_are_not_empty_are_refused(empty: deployment.Deployment) -> None:
+def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment) -> None:
     url = empty.queue_urls["sluice-local-billing.fifo"]
     sqs = empty.client("sqs")
     sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
@@ -222,7 +222,7 @@ def test_queues_that_are_not_empty_are_refused(empty: deployment.Deployment) -> 
 # --- the recorder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_recorder_writes_down_what_happened(empty: deployment.Deployment, tmp_path: Path) -> None:
+def test_the_recorder_writes_down_what_happened(empty: deployment.LoadDeployment, tmp_path: Path) -> None:
     sns, sqs = empty.client("sns"), empty.client("sqs")
     url = empty.queue_urls["sluice-local-audit.fifo"]
     with Journal(tmp_path, "r-0", common={"run": "r", "worker": "r-0"}) as journal:

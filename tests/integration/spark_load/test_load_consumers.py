@@ -14,13 +14,13 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import eventually
 from sluice.history.events import Kind
-from sluice.judge.checker.verdict import Holding, Status
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus
 from sluice.recorder.journal import Journal, read_journal
 from spark_load.profiles import profile
 from spark_load.run import driver
 from spark_load.run.stored import find_stored
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import TaskProgress
 from tests.integration.spark_load.loads import LOCAL, anomalies_that, run_load
 from tests.support.endpoints import fake_aws
 from tests.support.project import PROJECT
@@ -79,18 +79,18 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     phases: list[str] = []
 
-    def watch(phase: str, _progress: list[Progress]) -> None:
+    def watch(phase: str, _progress: list[TaskProgress]) -> None:
         if phases[-1:] != [phase]:
             phases.append(phase)
 
     verdict, folder = run_load(spark, where, tmp_path, ROUGH, seed=_POISONING_SEED, target="endpoint", watch=watch)
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     assert phases == ["warming up", "publishing", "draining", "dead letters", "redrive", "judging"]
-    exercised = anomalies_that(verdict, Holding.HOLDS)
+    exercised = anomalies_that(verdict, PropertyState.HOLDS)
     assert exercised >= OF_DEAD_LETTERS | {"A3", "B7", "B8", "C3", "D3", "D4", "H1", "H3", "H4", "H6", "R1", "R3", "R4"}
-    assert anomalies_that(verdict, Holding.ALLOWED, Holding.CROSSED) == set()
-    assert "B6" in anomalies_that(verdict, Holding.SEEN)
+    assert anomalies_that(verdict, PropertyState.ALLOWED, PropertyState.CROSSED) == set()
+    assert "B6" in anomalies_that(verdict, PropertyState.SEEN)
     counts = {queue: of["received"]["count"] for queue, of in verdict.measures["queues"].items()}
     assert counts == dict.fromkeys(QUEUES, 120)
     events = list(_events(folder))
@@ -104,7 +104,7 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     _forget_move_tasks(folder)
     unrecorded = driver.rejudge(spark, find_stored(folder))
 
-    assert (unrecorded.status, {each.anomaly for each in unrecorded.violations}) == (Status.INVALID, {"F13"})
+    assert (unrecorded.status, {each.anomaly for each in unrecorded.violations}) == (PropertyStatus.INVALID, {"F13"})
 
 
 def _forget_move_tasks(folder: Path) -> None:
@@ -121,24 +121,30 @@ def _forget_move_tasks(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_on_localstack_exactly_its_known_gaps_show(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     """Topics do not deduplicate, dead letters keep their ids, and what comes back in the window is lost: no more."""
     verdict, _ = run_load(spark, empty, tmp_path, ROUGH, seed=_POISONING_SEED)
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert anomalies_that(verdict, Holding.ALLOWED) == {"B5", "F6", "F8"}
-    assert anomalies_that(verdict, Holding.HOLDS) >= OF_DEAD_LETTERS - {"F6", "F8"} | {"D4", "E4", "R1", "R3", "R4"}
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert anomalies_that(verdict, PropertyState.ALLOWED) == {"B5", "F6", "F8"}
+    assert anomalies_that(verdict, PropertyState.HOLDS) >= OF_DEAD_LETTERS - {"F6", "F8"} | {
+        "D4",
+        "E4",
+        "R1",
+        "R3",
+        "R4",
+    }
 
 
 @pytest.mark.slow
-def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.Deployment, tmp_path: Path) -> None:
+def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path) -> None:
     load = replace(profile.load("tiny").profile, consumer="worker", drain_timeout_seconds=20)
 
     verdict, folder = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert anomalies_that(verdict, Holding.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "E1", "R1", "R2", "R3", "R4"}
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert anomalies_that(verdict, PropertyState.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "E1", "R1", "R2", "R3", "R4"}
     workers = {name: queue for name, queue in verdict.run["recorders"].items() if name.startswith("worker-")}
     assert sorted(queue for queue in workers.values() if queue is not None) == sorted(QUEUES)
     handled = [event for event in _events(folder) if event["kind"] == "handled" and event["idx"] > 0]
@@ -147,7 +153,7 @@ def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.
 
 @pytest.mark.slow
 def test_a_backlog_is_drained_when_its_consumers_come(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     load = replace(
         profile.load("tiny").profile, consume_after_seconds=8, drain_seconds_max=300, drain_timeout_seconds=30
@@ -158,14 +164,14 @@ def test_a_backlog_is_drained_when_its_consumers_come(
     events = list(_events(folder))
     begun_us = min(event["intended_at_us"] for event in events if event["kind"] == "published")
     received_us = min(event["responded_at_us"] for event in events if event["kind"] == "received")
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     assert received_us - begun_us > 8_000_000
-    assert "H4" in anomalies_that(verdict, Holding.HOLDS)
+    assert "H4" in anomalies_that(verdict, PropertyState.HOLDS)
 
 
 @pytest.mark.slow
 def test_a_hot_group_is_served_in_order_by_slow_consumers(
-    spark: SparkSession, empty: deployment.Deployment, tmp_path: Path
+    spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
     load = replace(
         profile.load("tiny").profile,
@@ -179,8 +185,8 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
 
     verdict, _ = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert anomalies_that(verdict, Holding.HOLDS) >= {"C1", "C2", "D1", "D3", "R3"}
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert anomalies_that(verdict, PropertyState.HOLDS) >= {"C1", "C2", "D1", "D3", "R3"}
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.judge import report
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.judge.arrivals import read_publishes
 from spark_load.profiles import profile, trace
 from spark_load.runtime import deployment
@@ -40,7 +40,7 @@ def test_a_replay_sends_every_message_once_and_says_how_near_it_came(
 
     verdict, folder = run_load(spark, where, tmp_path, named, target="endpoint")
 
-    assert verdict.status is Status.VALID, verdict.unknowns
+    assert verdict.status is PropertyStatus.VALID, verdict.unknowns
     assert named.trace_file is not None
     recorded, _ = trace.read(named.trace_file)
     again = read_publishes(folder).arrivals

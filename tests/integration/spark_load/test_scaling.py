@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import Consumer, backlog, load_declaration, task_settings
-from sluice.judge.checker.verdict import Holding, Status
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus
 from sluice.recorder.journal import read_journal
 from sluice.rehearse.model.control_loop import USUAL, ControlLoop
 from sluice.rehearse.model.policies import ScaledService, TargetTracking
@@ -20,11 +20,11 @@ from sluice.rehearse.model.simulation import KnownMetrics
 from spark_load.consume import worker_processes
 from spark_load.consume.scaling import control, prediction
 from spark_load.consume.scaling.ecs_agent import EcsAgent
-from spark_load.consume.scaling.observation import Observation, Pace, read_records
+from spark_load.consume.scaling.observation import Observation, ObservedPace, read_records
 from spark_load.consume.scaling.task_pool import TaskPool
 from spark_load.profiles import profile
 from spark_load.runtime import deployment
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.task_context import LoadRun
 from tests.integration.spark_load.loads import anomalies_that, run_load
 from tests.integration.spark_load.scaled_workers import (
     PATIENCE_SECONDS,
@@ -57,8 +57,8 @@ def test_a_burst_wakes_workers_scales_them_out_and_back_to_none_and_no_promise_i
     found = json.loads((folder / "rehearsal.json").read_text("utf-8"))["services"]["billing"]
     tasks = [0, *(after for _, _, after, _ in found["decisions"])]
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
-    assert anomalies_that(verdict, Holding.HOLDS) >= {"A1", "A2", "C1", "D1", "R1", "R2", "R3", "R4"}
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert anomalies_that(verdict, PropertyState.HOLDS) >= {"A1", "A2", "C1", "D1", "R1", "R2", "R3", "R4"}
     assert (tasks[:2], max(tasks), tasks[-1]) == ([0, 1], 3, 0)
     assert found["is_back"]
     assert [stop["held_messages"] for stop in found["stopped"]] == [0, 0, 0]
@@ -112,10 +112,12 @@ def _desired_counts(service: ScaledService, series: dict[str, list[float | None]
 
 
 @contextmanager
-def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Iterator[tuple[TaskPool, Callable[[], Any]]]:
+def _pool(
+    run: LoadRun, *, is_protected: bool, stop_timeout_seconds: float
+) -> Iterator[tuple[TaskPool, Callable[[], Any]]]:
     """Yield a pool of real workers, and what tells how they were stopped when all of them have ended."""
     ((queue, _),) = run.services.items()
-    urls, clock, workers = worker_processes.databases(run), SystemClock(), dict[str, worker_processes.Worker]()
+    urls, clock, workers = worker_processes.databases(run), SystemClock(), dict[str, worker_processes.WorkerProcess]()
 
     def begin(name: str) -> Any:
         uri = agent.uri(name) if is_protected else None
@@ -127,7 +129,7 @@ def _pool(run: Run, *, is_protected: bool, stop_timeout_seconds: float) -> Itera
         seen = Observation(rehearsed=run.services[queue])
         seen.tasks = pool.tasks
         seen.recorders = {name: worker_processes.recorder(run, worker) for name, worker in workers.items()}
-        pace = Pace(begun_us=pool.tasks[0].started_us, minute_seconds=60, poll_seconds=1, handler_seconds=2)
+        pace = ObservedPace(begun_us=pool.tasks[0].started_us, minute_seconds=60, poll_seconds=1, handler_seconds=2)
         return prediction.stops(seen, read_records(events, addresses=(queue,), queue=queue), pace)
 
     with EcsAgent(clock) as agent:

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from sluice.simulator.model.message import Message, content_id
+from sluice.simulator.model.message import QueuedMessage, content_id
 from sluice.simulator.model.queues.fifo import FifoQueue
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.queues.receiving import Receiving
 from sluice.simulator.model.queues.sending import Sending
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.sns import Sns
 
-type OfQueue = Callable[[Queue, Message, float], bool]
+type OfQueue = Callable[[SimulatedQueue, QueuedMessage, float], bool]
 """Whether a circumstance holds of a message in a queue at an instant."""
 
 
@@ -64,8 +64,8 @@ def _polling(original: Callable[..., Any]) -> Callable[..., Any]:
     return receive
 
 
-def _marking(original: Callable[..., Message]) -> Callable[..., Message]:
-    def add(self: Queue, message: Message) -> Message:
+def _marking(original: Callable[..., QueuedMessage]) -> Callable[..., QueuedMessage]:
+    def add(self: SimulatedQueue, message: QueuedMessage) -> QueuedMessage:
         self.__dict__.setdefault("marks", {})[message.id] = frozenset(_under_way)
         return original(self, message)
 
@@ -76,8 +76,8 @@ def _marking(original: Callable[..., Message]) -> Callable[..., Message]:
 def tracking() -> Iterator[None]:
     """Note what the model forgets."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Queue, "add", _marking(Queue.add))
-        patch.setattr(Queue, "take_redriven", _while("redrive", Queue.take_redriven))
+        patch.setattr(SimulatedQueue, "add", _marking(SimulatedQueue.add))
+        patch.setattr(SimulatedQueue, "take_redriven", _while("redrive", SimulatedQueue.take_redriven))
         patch.setattr(Sending, "send_batch", _while("batch", Sending.send_batch))
         patch.setattr(Sns, "_publish_batch", _while("publish batch", Sns._publish_batch))
         patch.setattr(Delivery, "_deliver", _while("delivery", Delivery._deliver))
@@ -87,13 +87,13 @@ def tracking() -> Iterator[None]:
 
 
 def _has_mark(name: str) -> OfQueue:
-    def holds(queue: Queue, message: Message, _: float) -> bool:
+    def holds(queue: SimulatedQueue, message: QueuedMessage, _: float) -> bool:
         return name in queue.__dict__.get("marks", {}).get(message.id, _under_way)
 
     return holds
 
 
-def _is_expired(_: Queue, message: Message, now: float) -> bool:
+def _is_expired(_: SimulatedQueue, message: QueuedMessage, now: float) -> bool:
     return message.receives_here > 0 and message.is_visible(now) and not message.is_visibility_changed
 
 
@@ -118,7 +118,7 @@ OF_QUEUES: Mapping[str, OfQueue] = {
 """What may have happened to a message before a rule meets it."""
 
 
-def _is_later(queue: FifoQueue, message: Message) -> bool:
+def _is_later(queue: FifoQueue, message: QueuedMessage) -> bool:
     return any(each.group == message.group and each.number < message.number for each in queue.messages.values())
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.simulator.model.message import Message
+from sluice.simulator.model.message import QueuedMessage
 from sluice.simulator.model.queues.fifo import FIRST_SEQUENCE_NUMBER, FifoQueue
-from sluice.simulator.model.queues.moving import MoveTasks
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.moving import SimulatedMoveTasks
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.topics.delivery import Delivery
-from sluice.simulator.model.topics.topic import PublishResult, Subscription, Topic
+from sluice.simulator.model.topics.topic import PublishResult, SimulatedTopic, Subscription
 from tests.mutants.pairs.circumstances import OfPublish, OfQueue, Publish
 
 type Rule = Callable[..., Any]
@@ -37,7 +37,7 @@ class Row:
 
 
 def _blocks_nothing(original: Rule, when: OfQueue) -> Rule:
-    def deliverable(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    def deliverable(self: FifoQueue, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
         left = [each for each in messages if each.is_visible(now) or not when(self, each, now)]
         return iter(original(self, left, now))
 
@@ -45,17 +45,17 @@ def _blocks_nothing(original: Rule, when: OfQueue) -> Rule:
 
 
 def _comes_last(original: Rule, when: OfQueue) -> Rule:
-    def deliverable(self: FifoQueue, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    def deliverable(self: FifoQueue, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
         return iter(original(self, sorted(messages, key=lambda each: (when(self, each, now), each.number)), now))
 
     return deliverable
 
 
-def _after_delivery(change: Callable[[Message, Message, float], None]) -> Callable[[Rule, OfQueue], Rule]:
+def _after_delivery(change: Callable[[QueuedMessage, QueuedMessage, float], None]) -> Callable[[Rule, OfQueue], Rule]:
     """Break what a receive does to a message; `change` is given the message, its copy from before, and the instant."""
 
     def break_rule(original: Rule, when: OfQueue) -> Rule:
-        def deliver(self: Queue, message: Message, *, visibility_seconds: int, now: float) -> None:
+        def deliver(self: SimulatedQueue, message: QueuedMessage, *, visibility_seconds: int, now: float) -> None:
             holds, before = when(self, message, now), copy.copy(message)
             original(self, message, visibility_seconds=visibility_seconds, now=now)
             if holds:
@@ -66,22 +66,22 @@ def _after_delivery(change: Callable[[Message, Message, float], None]) -> Callab
     return break_rule
 
 
-def _shows(message: Message, _before: Message, now: float) -> None:
+def _shows(message: QueuedMessage, _before: QueuedMessage, now: float) -> None:
     message.visible_at = now
 
 
-def _does_not_count(message: Message, before: Message, _now: float) -> None:
+def _does_not_count(message: QueuedMessage, before: QueuedMessage, _now: float) -> None:
     message.receives = max(1, before.receives)
 
 
-def _moves_first_time(message: Message, before: Message, now: float) -> None:
+def _moves_first_time(message: QueuedMessage, before: QueuedMessage, now: float) -> None:
     message.first_received_at = now if before.receives else message.first_received_at
 
 
 def _by_handle(original: Rule, when: OfQueue) -> Rule:
     """Confirm a call by handle and do nothing."""
 
-    def call(self: Queue, handle: str, *more: Any) -> None:
+    def call(self: SimulatedQueue, handle: str, *more: Any) -> None:
         message = self.message_of(handle)
         if message is None or not when(self, message, more[-1]):
             original(self, handle, *more)
@@ -91,7 +91,7 @@ def _by_handle(original: Rule, when: OfQueue) -> Rule:
 
 def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule]:
     def break_rule(original: Rule, when: OfQueue) -> Rule:
-        def change_visibility(self: Queue, handle: str, seconds: int, now: float) -> None:
+        def change_visibility(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
             message = self.message_of(handle)
             if message is None or not applies(seconds) or not when(self, message, now):
                 original(self, handle, seconds, now)
@@ -101,9 +101,9 @@ def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule
     return break_rule
 
 
-def _deletes_if(applies: Callable[[Message, str, float], bool]) -> Callable[[Rule, OfQueue], Rule]:
+def _deletes_if(applies: Callable[[QueuedMessage, str, float], bool]) -> Callable[[Rule, OfQueue], Rule]:
     def break_rule(original: Rule, when: OfQueue) -> Rule:
-        def check_delete(self: FifoQueue, message: Message, handle: str, now: float) -> None:
+        def check_delete(self: FifoQueue, message: QueuedMessage, handle: str, now: float) -> None:
             if not (applies(message, handle, now) and when(self, message, now)):
                 original(self, message, handle, now)
 
@@ -112,9 +112,9 @@ def _deletes_if(applies: Callable[[Message, str, float], bool]) -> Callable[[Rul
     return break_rule
 
 
-def _break_exhaustion(change: Callable[[Message], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
+def _break_exhaustion(change: Callable[[QueuedMessage], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
     def break_rule(original: Rule, when: OfQueue) -> Rule:
-        def is_exhausted(self: Queue, message: Message) -> bool:
+        def is_exhausted(self: SimulatedQueue, message: QueuedMessage) -> bool:
             if not when(self, message, message.visible_at):  # what may be received is visible
                 return bool(original(self, message))
             changed = change(message)
@@ -128,7 +128,7 @@ def _break_exhaustion(change: Callable[[Message], bool | int]) -> Callable[[Rule
 
 
 def _spares(original: Rule, when: OfQueue) -> Rule:
-    def empty(self: Queue, now: float) -> None:
+    def empty(self: SimulatedQueue, now: float) -> None:
         spared = {id_: message for id_, message in self.messages.items() if when(self, message, now)}
         original(self, now)
         self.messages.update(spared)
@@ -137,13 +137,17 @@ def _spares(original: Rule, when: OfQueue) -> Rule:
 
 
 def _repeat(
-    original: Rule, when: OfQueue, change: Callable[[FifoQueue, Message, Message], Message], *, forgets: bool = False
+    original: Rule,
+    when: OfQueue,
+    change: Callable[[FifoQueue, QueuedMessage, QueuedMessage], QueuedMessage],
+    *,
+    forgets: bool = False,
 ) -> Rule:
-    def send(self: FifoQueue, message: Message, now: float, **named: Any) -> Message:
+    def send(self: FifoQueue, message: QueuedMessage, now: float, **named: Any) -> QueuedMessage:
         key = self.deduplication_key(message)
         first = self._remembered.get(key)
         if first is None or not when(self, self.messages.get(first.message_id, message), now):
-            sent: Message = original(self, message, now, **named)
+            sent: QueuedMessage = original(self, message, now, **named)
             return sent
         if forgets:
             del self._remembered[key]
@@ -176,8 +180,8 @@ def _forgets_no_id(original: Rule, when: OfQueue) -> Rule:
 
 
 def _numbers_fall(original: Rule, when: OfQueue) -> Rule:
-    def add(self: FifoQueue, message: Message) -> Message:
-        added: Message = original(self, message)
+    def add(self: FifoQueue, message: QueuedMessage) -> QueuedMessage:
+        added: QueuedMessage = original(self, message)
         if when(self, added, added.sent_at):
             added.sequence_number = str(FIRST_SEQUENCE_NUMBER - self._numbers)
         return added
@@ -186,14 +190,14 @@ def _numbers_fall(original: Rule, when: OfQueue) -> Rule:
 
 
 def _moves_all_but(original: Rule, when: OfQueue) -> Rule:
-    def movable(self: MoveTasks, source: Queue, now: float) -> list[Message]:
+    def movable(self: SimulatedMoveTasks, source: SimulatedQueue, now: float) -> list[QueuedMessage]:
         return [each for each in original(self, source, now) if not when(source, each, now)]
 
     return movable
 
 
 def _bury_in_one_group(original: Rule, when: OfQueue) -> Rule:
-    def take_dead_letter(self: FifoQueue, message: Message, now: float, *, source_arn: str) -> None:
+    def take_dead_letter(self: FifoQueue, message: QueuedMessage, now: float, *, source_arn: str) -> None:
         holds = when(self, message, now)
         original(self, message, now, source_arn=source_arn)
         if holds:
@@ -203,7 +207,7 @@ def _bury_in_one_group(original: Rule, when: OfQueue) -> Rule:
 
 
 def _is_not_counted(original: Rule, when: OfQueue) -> Rule:
-    def counts(self: Queue, now: float) -> dict[str, str]:
+    def counts(self: SimulatedQueue, now: float) -> dict[str, str]:
         other = copy.copy(self)
         other.messages = {id_: message for id_, message in self.messages.items() if not when(self, message, now)}
         counted: dict[str, str] = original(other, now)
@@ -213,8 +217,8 @@ def _is_not_counted(original: Rule, when: OfQueue) -> Rule:
 
 
 def _tries_anew(original: Rule, when: OfQueue) -> Rule:
-    def retry(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[Message] | None:
-        again: list[Message] | None = original(self, attempt_id, now, **named)
+    def retry(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[QueuedMessage] | None:
+        again: list[QueuedMessage] | None = original(self, attempt_id, now, **named)
         return None if again and when(self, again[0], now) else again
 
     return retry
@@ -223,36 +227,41 @@ def _tries_anew(original: Rule, when: OfQueue) -> Rule:
 QUEUE_ROWS = (
     Row("blocking", "a message in flight blocks nothing", FifoQueue, "deliverable", _blocks_nothing),
     Row("order", "a message comes after later ones", FifoQueue, "deliverable", _comes_last),
-    Row("hiding", "a received message is not hidden", Queue, "_deliver", _after_delivery(_shows)),
-    Row("receive count", "a receive does not count", Queue, "_deliver", _after_delivery(_does_not_count)),
-    Row("first receive", "the time of the first receive moves", Queue, "_deliver", _after_delivery(_moves_first_time)),
-    Row("delete", "a delete does nothing", Queue, "delete", _by_handle),
+    Row("hiding", "a received message is not hidden", SimulatedQueue, "_deliver", _after_delivery(_shows)),
+    Row("receive count", "a receive does not count", SimulatedQueue, "_deliver", _after_delivery(_does_not_count)),
+    Row("first receive", "the time of the first receive moves",
+        SimulatedQueue, "_deliver", _after_delivery(_moves_first_time)),
+    Row("delete", "a delete does nothing", SimulatedQueue, "delete", _by_handle),
     Row("expired handle", "an expired handle deletes", FifoQueue, "check_delete", _deletes_if(lambda message, _, now: message.is_visible(now))),  # noqa: E501
     Row("replaced handle", "an older handle deletes what is held", FifoQueue, "check_delete", _deletes_if(lambda message, handle, now: not message.is_visible(now) and handle != message.handle)),  # noqa: E501
-    Row("release", "a release does nothing", Queue, "change_visibility", _change_by(lambda seconds: seconds == 0)),
-    Row("extension", "an extension does nothing", Queue, "change_visibility", _change_by(lambda seconds: seconds > 0)),
-    Row("dying", "a message never dies", Queue, "is_exhausted", _break_exhaustion(lambda _: False)),
-    Row("living", "a message dies a receive early", Queue, "is_exhausted", _break_exhaustion(lambda message: message.receives_here + 1)),  # noqa: E501
+    Row("release", "a release does nothing",
+        SimulatedQueue, "change_visibility", _change_by(lambda seconds: seconds == 0)),
+    Row("extension", "an extension does nothing",
+        SimulatedQueue, "change_visibility", _change_by(lambda seconds: seconds > 0)),
+    Row("dying", "a message never dies", SimulatedQueue, "is_exhausted", _break_exhaustion(lambda _: False)),
+    Row("living", "a message dies a receive early", SimulatedQueue, "is_exhausted", _break_exhaustion(lambda message: message.receives_here + 1)),  # noqa: E501
     Row("purge", "a purge spares a message", FifoQueue, "purge", _spares),
-    Row("retention", "a message is kept for ever", Queue, "settle", _spares),
+    Row("retention", "a message is kept for ever", SimulatedQueue, "settle", _spares),
     Row("deduplication", "a repeat is a new message", FifoQueue, "send", _takes_repeat),
     Row("repeat's answer", "a repeat's answer has a new message id", FifoQueue, "send", _renames_repeat),
     Row("window", "an id is never forgotten", FifoQueue, "settle", _forgets_no_id),
     Row("sequence numbers", "a sequence number is below the one before", FifoQueue, "add", _numbers_fall),
-    Row("move task", "a move task leaves a message behind", MoveTasks, "_movable", _moves_all_but),
+    Row("move task", "a move task leaves a message behind", SimulatedMoveTasks, "_movable", _moves_all_but),
     Row("dead letter's group", "a dead letter changes its group", FifoQueue, "take_dead_letter", _bury_in_one_group),
-    Row("counters", "a message is not counted", Queue, "counts", _is_not_counted),
+    Row("counters", "a message is not counted", SimulatedQueue, "counts", _is_not_counted),
     Row("attempts", "a repeated attempt is a new receive", FifoQueue, "retry", _tries_anew),
 )  # fmt: skip
 
 
-def _publish_of(delivery: Delivery, topic: Topic, entry: Mapping[str, Any], to: Subscription | None) -> Publish:
+def _publish_of(
+    delivery: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], to: Subscription | None
+) -> Publish:
     queue = None if to is None else delivery._queues.get(to.endpoint)
     return Publish(topic=topic, entry=entry, subscription=to, queue=queue)
 
 
 def _topic_forgets(original: Rule, when: OfPublish) -> Rule:
-    def fan_out(self: Delivery, topic: Topic, entry: Mapping[str, Any], now: float) -> Any:
+    def fan_out(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], now: float) -> Any:
         if topic.is_fifo and when(_publish_of(self, topic, entry, None)):
             id_ = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
             topic._published.pop(topic.key(id_, entry["MessageGroupId"]), None)
@@ -265,7 +274,7 @@ def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
     """Break a part of the answer to a publish."""
 
     def break_rule(original: Rule, when: OfPublish) -> Rule:
-        def fan_out(self: Delivery, topic: Topic, entry: Mapping[str, Any], now: float) -> Any:
+        def fan_out(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], now: float) -> Any:
             answer = original(self, topic, entry, now)
             if name in answer and when(_publish_of(self, topic, entry, None)):
                 answer[name] = answer[name][::-1]
@@ -277,12 +286,12 @@ def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
 
 
 def _copies(
-    change: Callable[[Topic, Subscription, dict[str, Any], PublishResult, str | None], tuple[Any, ...] | None],
+    change: Callable[[SimulatedTopic, Subscription, dict[str, Any], PublishResult, str | None], tuple[Any, ...] | None],
 ) -> Callable[[Rule, OfPublish], Rule]:
     """Break how a copy is delivered; `change` returns what is delivered instead, None for nothing."""
 
     def break_rule(original: Rule, when: OfPublish) -> Rule:
-        def deliver(self: Delivery, topic: Topic, to: Subscription, entry: Any, *more: Any) -> None:
+        def deliver(self: Delivery, topic: SimulatedTopic, to: Subscription, entry: Any, *more: Any) -> None:
             published, id_, now = more
             if not when(_publish_of(self, topic, entry, to)):
                 original(self, topic, to, entry, *more)
@@ -294,35 +303,35 @@ def _copies(
     return break_rule
 
 
-def _other_way(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+def _other_way(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
     raw = "false" if to.is_raw() else "true"
     return replace(to, attributes={**to.attributes, "RawMessageDelivery": raw}), entry, *more
 
 
-def _without_dlq(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+def _without_dlq(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
     return replace(to, attributes={**to.attributes, "RedrivePolicy": ""}), entry, *more
 
 
-def _other_group(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+def _other_group(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
     return to, {**entry, "MessageGroupId": "other"}, *more
 
 
-def _without_attributes(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+def _without_attributes(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
     return to, {**entry, "MessageAttributes": {}}, *more
 
 
 def _other_id(
-    _topic: Topic, to: Subscription, entry: dict[str, Any], published: PublishResult, id_: str | None
+    _topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], published: PublishResult, id_: str | None
 ) -> tuple[Any, ...]:
     return to, entry, published, None if id_ is None else f"other-{id_}"
 
 
-def _whole(_topic: Topic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
+def _whole(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *more: Any) -> tuple[Any, ...]:
     return to, {**entry, "Message": json.dumps(entry["Message"])}, *more
 
 
 def _unwanted_too(original: Rule, when: OfPublish) -> Rule:
-    def deliver_to_all(self: Delivery, topic: Topic, entry: Mapping[str, Any], *more: Any) -> None:
+    def deliver_to_all(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], *more: Any) -> None:
         original(self, topic, entry, *more)
         for to in self._subscriptions_of(topic):
             wanted = to.wants(entry["Message"], entry.get("MessageAttributes", {}))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker import Activity, Move, QueueContext
 from tests.support.histories.by_hand import (
     END,
@@ -20,18 +20,18 @@ _MOVE = Move(source="billing-dlq", destination="billing", began_at_us=300_000_00
 _MOVED = QueueContext(moves=(_MOVE,))
 
 
-def _attempts(idx: int, *, from_ms: int, times: int = 3) -> list[Event]:
+def _attempts(idx: int, *, from_ms: int, times: int = 3) -> list[HistoryEvent]:
     """Return a message being received and given up again and again, 31 seconds each."""
     return [receive_event("billing", idx, from_ms + index * 31_000, receive_count=index + 1) for index in range(times)]
 
 
-def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
+def _dead(idx: int, at_ms: int, **changes: Any) -> HistoryEvent:
     """Return a message being read from billing's DLQ."""
     fields = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
     return receive_event("billing-dlq", idx, at_ms, **(fields | changes))
 
 
-def _death(times: int = 3) -> list[Event]:
+def _death(times: int = 3) -> list[HistoryEvent]:
     """Return message 1 dying, and the rest of billing coming afterwards."""
     return [
         *WITHOUT_BILLING,
@@ -41,11 +41,11 @@ def _death(times: int = 3) -> list[Event]:
     ]
 
 
-def _first(history: list[Event], idx: int) -> Event:
+def _first(history: list[HistoryEvent], idx: int) -> HistoryEvent:
     return next(event for event in history if (event.kind, event.queue, event.idx) == ("received", "billing", idx))
 
 
-def _case(anomaly: str, events: list[Event], **more: Any) -> Case:
+def _case(anomaly: str, events: list[HistoryEvent], **more: Any) -> Case:
     fields: dict[str, Any] = {"expectation": _THREE, "idxs": (1,), "also_seen": frozenset({"B6"})}
     return Case(anomaly=anomaly, events=events, **(fields | more))
 
@@ -128,7 +128,7 @@ def _content() -> Case:
     )
 
 
-def _both_died() -> list[Event]:
+def _both_died() -> list[HistoryEvent]:
     """Return messages 1 and 2 dying, one after the other."""
     tried = [*_attempts(1, from_ms=120), *_attempts(2, from_ms=100_000)]
     return [
@@ -152,7 +152,7 @@ def _order() -> Case:
     )
 
 
-def _back(idx: int, at_ms: int, **changes: Any) -> list[Event]:
+def _back(idx: int, at_ms: int, **changes: Any) -> list[HistoryEvent]:
     """Return a redriven message being received and deleted, under a new id."""
     receive = receive_event("billing", idx, at_ms, **({"sqs_message_id": f"billing {idx} again"} | changes))
     return [receive, delete_event(receive, at_ms + 10)]

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from tests.support.histories.by_hand import (
     END,
     Case,
@@ -67,7 +67,7 @@ def _suppressed_too_long() -> Case:
     )
 
 
-def _another(queue: str) -> list[Event]:
+def _another(queue: str) -> list[HistoryEvent]:
     """Return a second message 1 being received and deleted."""
     copy = receive_event(queue, 1, 340_200, sqs_message_id="another")
     return [copy, delete_event(copy, 340_210)]

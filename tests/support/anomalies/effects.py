@@ -4,13 +4,13 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from tests.support.histories.by_hand import EXPECTATION, Case, effect_event, only, publish_of, receive_of, sane
 
 _RECORDED = replace(EXPECTATION, effects_recorded=("billing",))
 
 
-def _effect(idx: int, at_ms: int, *, state: str = "contiguous", kind: Kind = Kind.HANDLED) -> Event:
+def _effect(idx: int, at_ms: int, *, state: str = "contiguous", kind: Kind = Kind.HANDLED) -> HistoryEvent:
     """Return an effect being committed in billing; it is received at 100 + 20 idx, and deleted 8 later."""
     return replace(
         effect_event(receive_of(sane(), idx)),
@@ -24,7 +24,7 @@ def _effect(idx: int, at_ms: int, *, state: str = "contiguous", kind: Kind = Kin
 _ALL = [_effect(0, 106), _effect(1, 126), _effect(2, 146)]
 
 
-def _case(anomaly: str, effects: list[Event], **more: Any) -> Case:
+def _case(anomaly: str, effects: list[HistoryEvent], **more: Any) -> Case:
     return Case(anomaly=anomaly, events=[*sane(), *effects], expectation=_RECORDED, **more)
 
 

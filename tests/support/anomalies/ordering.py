@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from sluice.history.events import Event, pad_sequence_number
+from sluice.history.events import HistoryEvent, pad_sequence_number
 from tests.support.histories.by_hand import (
     END,
     QUEUES,
@@ -74,7 +74,7 @@ def _head_skip() -> Case:
         two,
     ]
 
-    def again(first: int, second: int) -> list[Event]:
+    def again(first: int, second: int) -> list[HistoryEvent]:
         receives = [
             receive_event("billing", idx, received_ms, receive_count=2)
             for idx, received_ms in ((first, 31_000), (second, 31_100))
@@ -99,7 +99,7 @@ def _head_skip() -> Case:
 def _sqs_sequence() -> Case:
     """Billing numbers message 2 below message 1; or above it."""
 
-    def history_with(two: str) -> list[Event]:
+    def history_with(two: str) -> list[HistoryEvent]:
         numbers = {0: "10", 1: "20", 2: two}
         return [
             replace(event, sqs_sequence_number=pad_sequence_number(numbers.get(event.idx or 0, "99")))

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.events import Event, answer_detail
+from sluice.history.events import HistoryEvent, answer_detail
 from sluice.judge.checker import Activity, QueueContext
 from tests.support.histories.by_hand import (
     END,
@@ -33,7 +33,7 @@ def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty
     )
 
 
-def _overlap(worker: str) -> tuple[list[Event], Event, Event]:
+def _overlap(worker: str) -> tuple[list[HistoryEvent], HistoryEvent, HistoryEvent]:
     """Return message 1 coming from billing while 0, undeleted, is leased for thirty seconds."""
     first = receive_of(sane(), 0)
     early = receive_event("billing", 1, 106, took_ms=4, worker=worker)
@@ -67,7 +67,7 @@ def _group_interleave() -> Case:
     )
 
 
-def _left_waiting(until_ms: int) -> list[Event]:
+def _left_waiting(until_ms: int) -> list[HistoryEvent]:
     """Return billing's message 2, enqueued at once, received only then."""
     rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 2), ("billing", END))]
     late = receive_event("billing", 2, until_ms, sent_at_us=25_000)
@@ -111,7 +111,7 @@ def _batch_underfill() -> Case:
     """Four receives of ten bring one message each while the next is there; or one of them brings two."""
     alone: dict[str, Any] = {"max_number_of_messages": 10, "detail": answer_detail(1), "sent_at_us": 30_000}
 
-    def singly(*, together: bool) -> list[Event]:
+    def singly(*, together: bool) -> list[HistoryEvent]:
         receives = [
             receive_event("billing", idx, 2_000 + index * 20, **alone) for index, idx in enumerate([0, 1, 2, END])
         ]

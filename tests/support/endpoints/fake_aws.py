@@ -11,15 +11,15 @@ from typing import Any
 import boto3
 
 from sluice.declaration import Environment
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from sluice.simulator.server import SimulatorServer
 from sluice.testing import deploy
 
 _REGION = "us-east-1"
 _TIMEOUT_SECONDS = 20
-THROTTLED = Refusal("ThrottlingException", "Rate exceeded")
+THROTTLED = AwsRefusal("ThrottlingException", "Rate exceeded")
 
-type Fault = Callable[[str], Refusal | None]
+type Fault = Callable[[str], AwsRefusal | None]
 """Given the operation of each call: a refusal to answer instead, or None. It may block."""
 
 
@@ -42,7 +42,9 @@ class Endpoint(SimulatorServer):
         for url in listed["QueueUrls"]:  # type: ignore[index]
             super().answer(_REGION, "sqs", "PurgeQueue", {"QueueUrl": url})
 
-    def answer(self, region: str, service: str, operation: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def answer(
+        self, region: str, service: str, operation: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | AwsRefusal:
         refused = self.fault(operation)
         return super().answer(region, service, operation, params) if refused is None else refused
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sluice.history.events import Event, Kind, answer_detail, is_end_marker, pad_sequence_number
+from sluice.history.events import HistoryEvent, Kind, answer_detail, is_end_marker, pad_sequence_number
 from sluice.judge.checker import Expectation, Finding, QueueContext
 from sluice.judge.checker.verdict import Violation
 
@@ -19,15 +19,15 @@ EXPECTATION = Expectation(
 END = -1
 
 
-def _event(kind: Kind, idx: int | None, at_ms: int, took_ms: int | None, **fields: Any) -> Event:
+def _event(kind: Kind, idx: int | None, at_ms: int, took_ms: int | None, **fields: Any) -> HistoryEvent:
     ids = {"run": RUN, "clock_id": "c", "message_group_id": "g1", "message_run": RUN, "idx": idx}
     answered_us = None if took_ms is None else (at_ms + took_ms) * 1_000
-    return Event(
+    return HistoryEvent(
         **{"kind": kind.value, **ids, "invoked_at_us": at_ms * 1_000, "responded_at_us": answered_us, **fields}
     )
 
 
-def publish_event(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+def publish_event(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> HistoryEvent:
     """Return an acknowledged publish; its sequence number is its time, `took_ms` None loses the answer."""
     fields: dict[str, Any] = {
         "worker": "publish-0",
@@ -43,7 +43,7 @@ def publish_event(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: A
     return _event(Kind.PUBLISHED, idx, at_ms, took_ms, **(fields | changes))
 
 
-def receive_event(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> Event:
+def receive_event(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> HistoryEvent:
     """Return a message being received by a call of its own."""
     fields: dict[str, Any] = {
         "worker": f"consume-{queue}",
@@ -59,7 +59,7 @@ def receive_event(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **chang
     return _event(Kind.RECEIVED, idx, at_ms, took_ms, **(fields | changes))
 
 
-def delete_event(receive: Event, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> Event:
+def delete_event(receive: HistoryEvent, at_ms: int, *, took_ms: int | None = 5, **changes: Any) -> HistoryEvent:
     fields: dict[str, Any] = {
         "worker": receive.worker,
         "call_id": f"delete/{receive.queue}/{at_ms}",
@@ -73,16 +73,16 @@ def delete_event(receive: Event, at_ms: int, *, took_ms: int | None = 5, **chang
     return _event(Kind.DELETED, receive.idx, at_ms, took_ms, **(fields | changes))
 
 
-def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[Event]:
+def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[HistoryEvent]:
     """Return messages being received and deleted, one after the other, 20 ms each."""
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     for number, idx in enumerate(idxs):
         receive = receive_event(queue, idx, from_ms + number * 20)
         events += [receive, delete_event(receive, from_ms + number * 20 + 8)]
     return events
 
 
-def sane() -> list[Event]:
+def sane() -> list[HistoryEvent]:
     """Return three messages and their end marker, published and worked off as they should be."""
     return [
         publish_event(0, 0),
@@ -94,12 +94,12 @@ def sane() -> list[Event]:
     ]
 
 
-def full() -> list[Event]:
+def full() -> list[HistoryEvent]:
     """Return the sane history as whole as a recorder writes it, with the effects of billing's consumer."""
     return [whole for event in sane() for whole in _whole(event)]
 
 
-def _whole(event: Event) -> list[Event]:
+def _whole(event: HistoryEvent) -> list[HistoryEvent]:
     if event.kind == Kind.DELETED:
         return [event]
     if event.kind == Kind.PUBLISHED:
@@ -117,7 +117,7 @@ def _whole(event: Event) -> list[Event]:
     return [receive, *([effect_event(receive)] if event.queue == "billing" and not is_end_marker(event.idx) else [])]
 
 
-def effect_event(receive: Event) -> Event:
+def effect_event(receive: HistoryEvent) -> HistoryEvent:
     """Return the effect of what was received, committed before it is deleted."""
     return _event(
         Kind.HANDLED,
@@ -134,26 +134,26 @@ def effect_event(receive: Event) -> Event:
     )
 
 
-def shift_event(event: Event, by_us: int) -> Event:
+def shift_event(event: HistoryEvent, by_us: int) -> HistoryEvent:
     """Return an event as if it had been so much later."""
     instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
     return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
 
 
-def without(events: list[Event], **match: Any) -> list[Event]:
+def without(events: list[HistoryEvent], **match: Any) -> list[HistoryEvent]:
     return [e for e in events if not all(getattr(e, name) == value for name, value in match.items())]
 
 
-def only(events: list[Event], **match: Any) -> Event:
+def only(events: list[HistoryEvent], **match: Any) -> HistoryEvent:
     (found,) = [e for e in events if all(getattr(e, name) == value for name, value in match.items())]
     return found
 
 
-def publish_of(events: list[Event], idx: int) -> Event:
+def publish_of(events: list[HistoryEvent], idx: int) -> HistoryEvent:
     return only(events, kind="published", idx=idx)
 
 
-def receive_of(events: list[Event], idx: int, queue: str = "billing") -> Event:
+def receive_of(events: list[HistoryEvent], idx: int, queue: str = "billing") -> HistoryEvent:
     return only(events, kind="received", queue=queue, idx=idx)
 
 
@@ -180,11 +180,11 @@ class Case:
     """
 
     anomaly: str
-    events: Sequence[Event]
+    events: Sequence[HistoryEvent]
     idxs: tuple[int, ...]
     sentence: str
-    witness: tuple[Event, ...]
-    near_miss: Sequence[Event]
+    witness: tuple[HistoryEvent, ...]
+    near_miss: Sequence[HistoryEvent]
     queue: str | None = "billing"
     expectation: Expectation = EXPECTATION
     around: QueueContext = _NOTHING_AROUND

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Property, Verdict, Violation
@@ -22,12 +22,12 @@ _WARM_UP_MESSAGES, _MEASURED_FROM_MS = 40, 4_000
 _TELLING = ("A1", "B1", "C1", "D1", "D2", "F4", "G1")
 
 
-def history(message_count: int = 640, *, gap_ms: int = 90) -> list[Event]:
+def history(message_count: int = 640, *, gap_ms: int = 90) -> list[HistoryEvent]:
     """Return a run: a warm-up, hot and cold groups, a stall, a failed call, a message that came again.
 
     Each message is received from billing soon, and from shipping the later the hotter its group is.
     """
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     for idx in range(message_count):
         group, hotness = _group(idx)
         is_warm_up = idx < _WARM_UP_MESSAGES
@@ -58,11 +58,11 @@ def _group(idx: int) -> tuple[str, int]:
 
 
 def plain_series(
-    events: Sequence[Event],
+    events: Sequence[HistoryEvent],
     *,
     bin_us: int,
     expectation: Expectation = EXPECTATION,
-    groups: dict[str, list[Event]] | None = None,
+    groups: dict[str, list[HistoryEvent]] | None = None,
 ) -> Series:
     """Return the series of a history whose groups all have different sizes, message by message.
 
@@ -140,7 +140,7 @@ def plain_series(
     }
 
 
-def _messages(events: Sequence[Event], expectation: Expectation) -> dict[int, dict[str, Any]]:
+def _messages(events: Sequence[HistoryEvent], expectation: Expectation) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = defaultdict(
         lambda: {"group": "", "due": 0, "acked": None, "received": {}, "warm": False}
     )

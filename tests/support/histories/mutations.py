@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sluice.history.events import Event, Kind, settle
+from sluice.history.events import HistoryEvent, Kind, settle
 from tests.support.histories.by_hand import shift_event
 
 VALUES: Mapping[str, Sequence[Any]] = {
@@ -37,7 +37,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 }
 
 
-def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) -> None:
+def _put_into_call(events: list[HistoryEvent], position: int, *, with_its_times: bool) -> None:
     """Put a received event into the answer of the received event before it, or only give it the other's call."""
     receives = [number for number, e in enumerate(events) if e.kind == Kind.RECEIVED]
     if len(receives) < 2:
@@ -51,8 +51,8 @@ def _put_into_call(events: list[Event], position: int, *, with_its_times: bool) 
 
 
 def mutate(
-    history: Sequence[Event], rng: random.Random, *, values: Mapping[str, Sequence[Any]] = VALUES
-) -> list[Event]:
+    history: Sequence[HistoryEvent], rng: random.Random, *, values: Mapping[str, Sequence[Any]] = VALUES
+) -> list[HistoryEvent]:
     """Return the events of a sane group, of which one to three were dropped, moved, doubled or changed."""
     events = list(history)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from tests.support.histories.by_hand import EXPECTATION
 
@@ -22,7 +22,7 @@ _THRESHOLDS = Thresholds(
 )
 
 
-def judge_run(engine: Engine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
+def judge_run(engine: JudgeEngine, expectation: Expectation, *, recorders: Sequence[str] = ()) -> Verdict:
     facts = RunFacts(
         expectation=replace(expectation, max_receive_count={"billing": 3}),
         target="endpoint",

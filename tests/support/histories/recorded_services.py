@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker import Activity, Expectation, Finding, check_group, queue_context
 from sluice.judge.counts import count, facts
 from sluice.judge.reading.columns import Events
@@ -112,11 +112,11 @@ class Shop:
         raise AssertionError(f"the queue was not empty after {_ROUNDS_MAX} receives")
 
 
-def read_recording(folder: Path) -> list[Event]:
+def read_recording(folder: Path) -> list[HistoryEvent]:
     return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
 
 
-def judge_groups(events: list[Event], **more: Any) -> dict[str, Finding]:
+def judge_groups(events: list[HistoryEvent], **more: Any) -> dict[str, Finding]:
     """Return what each group of a recording shows."""
     expectation = Expectation(
         run=next(event.run for event in events),
@@ -141,16 +141,16 @@ def doubts(found: dict[str, Finding]) -> Iterator[str]:
         yield from finding.unknowns
 
 
-def activity_of(events: Iterable[Event]) -> Mapping[str, list[Activity]]:
+def activity_of(events: Iterable[HistoryEvent]) -> Mapping[str, list[Activity]]:
     """Return the receives asked of each queue, as the judge counts them."""
     expectation = Expectation(run="", queues=(), visibility_timeout_seconds={})
     table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
     return facts(count(Events(table), expectation), expectation).activity
 
 
-def findings(events: Iterable[Event], expectation: Expectation) -> dict[str, Finding]:
+def findings(events: Iterable[HistoryEvent], expectation: Expectation) -> dict[str, Finding]:
     """Return what the checker says of each group."""
-    of_group: dict[str | None, list[Event]] = defaultdict(list)
+    of_group: dict[str | None, list[HistoryEvent]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)
     ungrouped = of_group.pop(None, [])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from sluice.history.events import Event, Kind, answer_detail
+from sluice.history.events import HistoryEvent, Kind, answer_detail
 from sluice.judge.reading import parquet_files
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
@@ -42,7 +42,7 @@ class RecordingCase:
     has_other_producers: bool = False
 
 
-def _write_buckets(folder: Path, events: Sequence[Event]) -> None:
+def _write_buckets(folder: Path, events: Sequence[HistoryEvent]) -> None:
     folder.mkdir()
     for number in range(3):
         parquet_files.write([table_of(events[number::3])], folder, str(number), 4)
@@ -70,24 +70,24 @@ def _write_two_journals(folder: Path) -> None:
 # --- events ----------------------------------------------------------------------------------------------------------
 
 
-def anomalies() -> list[Event]:
+def anomalies() -> list[HistoryEvent]:
     """Return every anomaly's history, each as a group, and what may happen around groups."""
     return [*around(), *(event for name, case in ANOMALIES.items() for event in in_group(case.events, name))]
 
 
-def near_misses() -> list[Event]:
+def near_misses() -> list[HistoryEvent]:
     return [event for name, case in ANOMALIES.items() for event in in_group(case.near_miss, name)]
 
 
-def many_groups() -> list[Event]:
+def many_groups() -> list[HistoryEvent]:
     """Return sane groups, and two that are not."""
     sound = [event for number in range(10) for event in in_group(full(), f"sound {number}")]
     return [*sound, *in_group(ANOMALIES["C1"].events, "C1"), *in_group(ANOMALIES["G1"].events, "G1")]
 
 
-def move_from(began_ms: int) -> Event:
+def move_from(began_ms: int) -> HistoryEvent:
     """Return a move task from billing's dead-letter queue back to it."""
-    return Event(
+    return HistoryEvent(
         kind=Kind.REDRIVEN.value,
         run=RUN,
         queue="billing-dlq",
@@ -97,12 +97,12 @@ def move_from(began_ms: int) -> Event:
     )
 
 
-def around() -> list[Event]:
+def around() -> list[HistoryEvent]:
     """Return what happens around groups: polls, faults, probes that find nothing, a lost answer."""
 
-    def event(kind: Kind, at_ms: int, took_ms: int, **fields: Any) -> Event:
+    def event(kind: Kind, at_ms: int, took_ms: int, **fields: Any) -> HistoryEvent:
         instants = {"invoked_at_us": at_ms * 1_000, "responded_at_us": (at_ms + took_ms) * 1_000}
-        return Event(kind=kind.value, run=RUN, clock_id="c", **{**instants, "queue": "billing", **fields})
+        return HistoryEvent(kind=kind.value, run=RUN, clock_id="c", **{**instants, "queue": "billing", **fields})
 
     polls = [
         event(
@@ -124,14 +124,14 @@ def around() -> list[Event]:
     return [*polls, *faults, *probes, replace(lost, responded_at_us=None)]
 
 
-def break_at_random(seed: int) -> list[Event]:
+def break_at_random(seed: int) -> list[HistoryEvent]:
     """Return groups in which events were dropped, doubled, moved or changed at random; the same seed, the same ones."""
     rng = random.Random(seed)  # noqa: S311 (no secret)
     groups = {f"random {number}": mutate(full(), rng, values=_VALUES) for number in range(_RANDOM_GROUPS)}
     return [*around(), move_from(122), *(event for name, events in groups.items() for event in in_group(events, name))]
 
 
-def forward(events: Sequence[Event]) -> list[Event]:
+def forward(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
     """Return the events without the answers that came before their calls: a history with one is refused whole."""
     return [
         replace(event, responded_at_us=None) if (event.responded_at_us or 0) < (event.invoked_at_us or 0) else event
@@ -148,15 +148,15 @@ def _record_sales(folder: Path, saboteur: str | None = None) -> None:
         shop.trade(count=3)
 
 
-def _journal(events: Sequence[Event], **case: Any) -> RecordingCase:
+def _journal(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_journal(folder, events), **case)
 
 
-def _parquet(events: Sequence[Event], **case: Any) -> RecordingCase:
+def _parquet(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_parquet(folder, events), **case)
 
 
-def _by_several_clocks() -> list[Event]:
+def _by_several_clocks() -> list[HistoryEvent]:
     """Return groups whose publishers and consumers have clocks of their own, and swap them, or share a handle."""
     there = by_two_clocks(full(), ahead_us=5_000_000)
     back = [

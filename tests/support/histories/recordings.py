@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sluice.history.events import Event, Kind, recording_detail
-from sluice.judge.engine import Engine
+from sluice.history.events import HistoryEvent, Kind, recording_detail
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.parts import InMemory
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import SCHEMA, Journal
@@ -22,15 +22,17 @@ KNOWN: Mapping[str, RecordedQueue] = {
 _OF_JOURNAL = ("run", "worker", "task_attempt")
 
 
-def table_of(events: Sequence[Event]) -> pa.Table:
+def table_of(events: Sequence[HistoryEvent]) -> pa.Table:
     return pa.table({name: [getattr(event, name) for event in events] for name in SCHEMA.names}, SCHEMA)
 
 
-def engine_of(events: Sequence[Event]) -> Engine:
-    return Engine(InMemory(table_of(events)))
+def engine_of(events: Sequence[HistoryEvent]) -> JudgeEngine:
+    return JudgeEngine(InMemory(table_of(events)))
 
 
-def write_journal(folder: Path, events: Sequence[Event], *, one_group_in: int = 1, name: str = "recorded-1") -> Path:
+def write_journal(
+    folder: Path, events: Sequence[HistoryEvent], *, one_group_in: int = 1, name: str = "recorded-1"
+) -> Path:
     """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
     with Journal(folder, f"_{name}", common={"run": RUN, "worker": name, "task_attempt": 0}) as journal:
         journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
@@ -40,7 +42,7 @@ def write_journal(folder: Path, events: Sequence[Event], *, one_group_in: int = 
     return folder
 
 
-def write_parquet(folder: Path, events: Sequence[Event], *, name: str = "events", **how: Any) -> Path:
+def write_parquet(folder: Path, events: Sequence[HistoryEvent], *, name: str = "events", **how: Any) -> Path:
     """Write the events as a stranger may: one file, in no buckets."""
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table_of(events), folder / f"{name}.parquet", **how)
@@ -74,7 +76,7 @@ def cut(path: Path) -> None:
     path.write_bytes(found[:1_000] + found[-9_000:])
 
 
-def in_group(events: Sequence[Event], group: str) -> list[Event]:
+def in_group(events: Sequence[HistoryEvent], group: str) -> list[HistoryEvent]:
     """Return the events as those of another group, in calls of its own."""
     return [
         replace(event, message_group_id=group, call_id=None if event.call_id is None else f"{group}/{event.call_id}")
@@ -82,7 +84,9 @@ def in_group(events: Sequence[Event], group: str) -> list[Event]:
     ]
 
 
-def by_two_clocks(events: Sequence[Event], *, ahead_us: int, consumers: Sequence[str] = QUEUES) -> list[Event]:
+def by_two_clocks(
+    events: Sequence[HistoryEvent], *, ahead_us: int, consumers: Sequence[str] = QUEUES
+) -> list[HistoryEvent]:
     """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
     return [
         replace(shift_event(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events

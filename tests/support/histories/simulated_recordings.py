@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 
 from sluice.judge import engine, recording
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.saboteurs import saboteur
@@ -401,7 +401,7 @@ class RecordedLife:
     queues: Mapping[str, RecordedQueue]
     subscribed: Mapping[str, Sequence[str]]
 
-    def check(self, read: Engine | None = None) -> Verdict:
+    def check(self, read: JudgeEngine | None = None) -> Verdict:
         """Return the verdict of `sluice check`, by an engine that read the folder."""
         read = engine.open_in_memory(self.folder) if read is None else read
         assert read is not None

@@ -14,7 +14,7 @@ from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.processing.deleter import Deleter
-from sluice.messaging.worker.processing.handler_runner import Attempt
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.processor import Acknowledgement, Delete, MessageProcessor, Release
 
@@ -40,7 +40,7 @@ class _MarksNothing(MessageProcessor):
     ) -> Decision | Retry | Reject:
         """Run the handler in a transaction that marks nothing."""
         outcome = self._runner.run(
-            Attempt(
+            HandlerAttempt(
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),
@@ -108,7 +108,7 @@ class CommitsWithoutGate(MessageProcessor):
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         outcome = self._runner.run(
-            Attempt(
+            HandlerAttempt(
                 session=session,
                 envelope=arrived.envelope,
                 context=replace(self._context(lease, arrived, admission.decision), hold=_NoGate()),

@@ -14,7 +14,7 @@ from sluice.declaration import naming
 from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.errors import TransientError
 from sluice.messaging.failpoints import Failpoint, do_nothing
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, DeadLetterQueue, Destination, Reading
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading, StoredDeadLetter
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive
 from sluice.saboteurs.base import Hook
@@ -141,8 +141,8 @@ class DlqHarness:
 
 def move_deleting_first(
     reading: Reading,
-    dead_letter: DeadLetter,
-    send: Callable[[DeadLetter], object],
+    dead_letter: StoredDeadLetter,
+    send: Callable[[StoredDeadLetter], object],
     *,
     failpoint: Failpoint = do_nothing,
 ) -> None:
@@ -157,8 +157,8 @@ def move_deleting_first(
 
 def move_ignoring_failures(
     reading: Reading,
-    dead_letter: DeadLetter,
-    send: Callable[[DeadLetter], object],
+    dead_letter: StoredDeadLetter,
+    send: Callable[[StoredDeadLetter], object],
     *,
     failpoint: Failpoint = do_nothing,
 ) -> None:

@@ -71,7 +71,7 @@ class InboxHarness:
         with self.engine.begin() as connection:
             return handle_message(self.inbox, connection, decoded_message(seq, **more))
 
-    def come(self, *seqs: int, **more: Any) -> list[Action]:
+    def bring(self, *seqs: int, **more: Any) -> list[Action]:
         return [self.decide(seq, **more).action for seq in seqs]
 
     def record_dead(self, seq: int, **more: Any) -> bool:

@@ -30,12 +30,12 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.store import Head, Store
-from sluice.messaging.relay.calls import Answer, Publish, publish_now
+from sluice.messaging.relay.calls import Answer, RelayPublish, publish_now
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
-from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.telemetry.metrics import WorkerTally
 from sluice.messaging.worker import build
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.processing.processor import MessageProcessor
@@ -132,7 +132,7 @@ class CallsInTurn:
 
     most = 1
 
-    def __init__(self, publish: Publish) -> None:
+    def __init__(self, publish: RelayPublish) -> None:
         self._publish = publish
         self._answers: list[Answer] = []
 
@@ -180,7 +180,7 @@ class Call:
 
 
 class Hands:
-    def __init__(self, made: Worker, line: Line, wait: ClockWait, tally: Tally) -> None:
+    def __init__(self, made: Worker, line: Line, wait: ClockWait, tally: WorkerTally) -> None:
         self.line, self.wait, self.parts = line, wait, made.parts
         self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
         self.deleter = made.parts.deleter
@@ -305,7 +305,7 @@ class World:
     def lease(self) -> Lease:
         return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
 
-    def relay(self, publish: Publish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
+    def relay(self, publish: RelayPublish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
         publish = self.publisher() if publish is None else publish
         arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
         return kind(self.store, self.lease(), publish, **arguments)
@@ -394,7 +394,7 @@ class World:
         It dies at `failpoint`, and measures its leases by `clock`. A poll that brings nothing lasts `poll_seconds`.
         """
         self._workers += 1
-        sqs, line, wait, tally = self.client("sqs"), Line(), ClockWait(self.simulator), Tally()
+        sqs, line, wait, tally = self.client("sqs"), Line(), ClockWait(self.simulator), WorkerTally()
         line.attach(sqs)
         settings = WorkerSettings(
             lanes=1,

@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, QueueContext
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine, read_into_memory
+from sluice.judge.engine import JudgeEngine, read_into_memory
 from sluice.judge.groups import Findings
 from sluice.recorder.journal import events_of
 from tests.support.histories.simulated_recordings import RecordedLife
@@ -21,14 +21,14 @@ _STATES_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedLife:
     """The verdict on a recording, and whether the oracle found a run that explains all of it; None if it gave up."""
 
     verdict: Verdict
     is_possible: bool | None
 
 
-class _ListeningEngine(Engine):
+class _ListeningEngine(JudgeEngine):
     """Remembers what the checker knows beside the events."""
 
     known: tuple[Expectation, QueueContext] | None = None
@@ -38,7 +38,7 @@ class _ListeningEngine(Engine):
         return super().findings(list(suspects), expectation, surrounded)
 
 
-def judge(recording: RecordedLife) -> Judged:
+def judge(recording: RecordedLife) -> JudgedLife:
     """Return what the checker and the oracle say of a whole recording."""
     history = read_into_memory(recording.folder)
     assert history is not None
@@ -46,21 +46,23 @@ def judge(recording: RecordedLife) -> Judged:
     verdict = recording.check(listening)
     assert listening.known is not None
     expectation, around = listening.known
-    groups: dict[str, list[Event]] = defaultdict(list)
+    groups: dict[str, list[HistoryEvent]] = defaultdict(list)
     for event in events_of(history.table):
         if event.message_group_id is not None:
             groups[event.message_group_id].append(event)
     is_open = False
     for events in groups.values():
         try:
-            if not is_possible(_named(events), expectation, around, recording.subscribed, states_max=_STATES_MAX):
-                return Judged(verdict, is_possible=False)
+            if not is_possible(
+                _name_messages(events), expectation, around, recording.subscribed, states_max=_STATES_MAX
+            ):
+                return JudgedLife(verdict, is_possible=False)
         except LargeSearchError:
             is_open = True
-    return Judged(verdict, is_possible=None if is_open else True)
+    return JudgedLife(verdict, is_possible=None if is_open else True)
 
 
-def _named(events: Sequence[Event]) -> list[Event]:
+def _name_messages(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
     """Return the events, dead letters and what was moved under the idx of their message, by id or else by body."""
     published = {event.idx for event in events if event.kind == Kind.PUBLISHED}
     of_body: dict[str | None, set[int | None]] = defaultdict(set)

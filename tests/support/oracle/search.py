@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
-from sluice.history.events import Event, Kind, Outcome
+from sluice.history.events import HistoryEvent, Kind, Outcome
 from sluice.judge.checker import Expectation, QueueContext
 from tests.support.oracle.queues import NEVER_US, AnsweredMessage, Copy, QueueState
 
@@ -21,7 +21,7 @@ class Call:
     """One recorded call, with its answer's rows in their order."""
 
     kind: str
-    events: tuple[Event, ...]
+    events: tuple[HistoryEvent, ...]
     from_us: int
     until_us: int
     is_answered: bool
@@ -59,7 +59,7 @@ class SystemState:
         return (self.numbers, *(tuple(sorted(part.items(), key=itemgetter(0))) for part in parts))
 
 
-def possible_offsets(events: Sequence[Event], expectation: Expectation) -> tuple[int, int]:
+def possible_offsets(events: Sequence[HistoryEvent], expectation: Expectation) -> tuple[int, int]:
     """Return at how many offsets between two clocks the events are possible, and how many were tried.
 
     Tried are, within the bound, all at which a time of the one clock passes a time of the other, or one that is a
@@ -81,7 +81,7 @@ def possible_offsets(events: Sequence[Event], expectation: Expectation) -> tuple
     return sum(is_possible(events, replace(expectation, clock_bound_us=0)) for events in causal), len(causal)
 
 
-def is_causal(events: Sequence[Event]) -> bool:
+def is_causal(events: Sequence[HistoryEvent]) -> bool:
     """Return whether no copy was received before there was a publish for it, and no handle used before its answer."""
     received = [event for event in events if event.kind == Kind.RECEIVED]
     given: dict[str | None, int] = {}
@@ -101,7 +101,7 @@ def is_causal(events: Sequence[Event]) -> bool:
     )
 
 
-def _published_us(events: Sequence[Event], idx: int | None) -> list[int]:
+def _published_us(events: Sequence[HistoryEvent], idx: int | None) -> list[int]:
     """Return when each message may have been published first; without an answer each publish may be one of its own."""
     first: dict[object, int] = {}
     for position, event in enumerate(events):
@@ -111,7 +111,7 @@ def _published_us(events: Sequence[Event], idx: int | None) -> list[int]:
     return sorted(first.values())
 
 
-def _seen_us(received: Sequence[Event], queue: str | None, idx: int | None) -> list[int]:
+def _seen_us(received: Sequence[HistoryEvent], queue: str | None, idx: int | None) -> list[int]:
     """Return when each copy of a message was seen first."""
     first: dict[str | None, int] = {}
     for event in sorted(received, key=lambda event: event.responded_at_us or 0):
@@ -120,18 +120,18 @@ def _seen_us(received: Sequence[Event], queue: str | None, idx: int | None) -> l
     return sorted(first.values())
 
 
-def _times(events: Sequence[Event]) -> set[int]:
+def _times(events: Sequence[HistoryEvent]) -> set[int]:
     return {us for event in events for us in (event.invoked_at_us, event.responded_at_us) if us is not None}
 
 
-def _spans_us(events: Sequence[Event], expectation: Expectation) -> set[int]:
+def _spans_us(events: Sequence[HistoryEvent], expectation: Expectation) -> set[int]:
     seconds = {event.visibility_timeout_seconds or 0 for event in events}
     window = expectation.deduplication_window_seconds
     spans = {*seconds, *expectation.visibility_timeout_seconds.values(), window}
     return {span * 1_000_000 for span in spans} | {window * 1_000_000 + _TOLERANCE_US, _UNANSWERED_WITHIN_US}
 
 
-def later(event: Event, by_us: int, *, clock_id: str | None = "d") -> Event:
+def later(event: HistoryEvent, by_us: int, *, clock_id: str | None = "d") -> HistoryEvent:
     """Return the event as another clock timed it, or at another time of the same."""
     answered_us = None if event.responded_at_us is None else event.responded_at_us + by_us
     return replace(
@@ -148,7 +148,7 @@ class LargeSearchError(Exception):
 
 
 def is_possible(
-    events: Iterable[Event],
+    events: Iterable[HistoryEvent],
     expectation: Expectation,
     around: QueueContext = _NOWHERE,
     subscribed: Mapping[str, Sequence[str]] | None = None,
@@ -186,11 +186,11 @@ def is_possible(
 
 def _probes(around: QueueContext) -> Iterator[Call]:
     for queue, since_us in around.empty_since_us.items():
-        yield Call(Kind.PROBE, (Event(queue=queue),), since_us, since_us, is_answered=True)
+        yield Call(Kind.PROBE, (HistoryEvent(queue=queue),), since_us, since_us, is_answered=True)
 
 
-def _calls(events: Iterable[Event]) -> tuple[Call, ...]:
-    rows: dict[tuple[str, str | None, int | None], list[Event]] = defaultdict(list)
+def _calls(events: Iterable[HistoryEvent]) -> tuple[Call, ...]:
+    rows: dict[tuple[str, str | None, int | None], list[HistoryEvent]] = defaultdict(list)
     for event in events:
         entry = None if event.kind == Kind.RECEIVED else event.batch_position
         if event.outcome != Outcome.FAIL and event.kind in _EFFECTS:
@@ -276,7 +276,7 @@ class _Search:
         first = world.first.get((place, key))
         by_us = min(call.until_us, call.from_us + _UNANSWERED_WITHIN_US)
         if first is not None and self._may_be_repeat(first, at_us):
-            yield from self._repeated(event, world, first)
+            yield from self._after_repeat(event, world, first)
         if (event.message_group_id or "", event.idx or 0) in self._shared_ids:
             yield world  # which of several messages of one id came, the oracle leaves open
         if self._may_be_new(first, place, by_us):
@@ -284,9 +284,9 @@ class _Search:
             if _ascend(numbers) and event.idx is not None:
                 opened = First(len(world.numbers), at_us, by_us)
                 taken = replace(world, numbers=tuple(numbers), first={**world.first, (place, key): opened})
-                yield from self._sent(event, taken, opened, at_us)
+                yield from self._after_send(event, taken, opened, at_us)
 
-    def _repeated(self, event: Event, world: SystemState, first: First) -> Iterator[SystemState]:
+    def _after_repeat(self, event: HistoryEvent, world: SystemState, first: First) -> Iterator[SystemState]:
         """Yield the world in which a publish was answered as the one whose window it fell into."""
         place, number = event.queue or "", event.sns_sequence_number
         if place in self._expectation.queues:
@@ -300,13 +300,13 @@ class _Search:
             if _ascend(numbers):
                 yield replace(world, numbers=tuple(numbers))
 
-    def _sent(self, event: Event, world: SystemState, opened: First, at_us: int) -> Iterator[SystemState]:
+    def _after_send(self, event: HistoryEvent, world: SystemState, opened: First, at_us: int) -> Iterator[SystemState]:
         """Yield the worlds in which what a topic or queue took is in its queues, or was dropped there as a repeat.
 
         A queue that is sent to from several places has the deduplication ids of all.
         """
         key, worlds = event.deduplication_id or event.body_hash or "", [world]
-        for name in self._reached(event.queue or ""):
+        for name in self._reachable_worlds(event.queue or ""):
             found = []
             for before in worlds:
                 first = before.first.get((name, key)) if name != event.queue else None
@@ -324,7 +324,7 @@ class _Search:
             worlds = found
         yield from worlds
 
-    def _reached(self, place: str) -> Sequence[str]:
+    def _reachable_worlds(self, place: str) -> Sequence[str]:
         if place in self._expectation.queues:
             return [place]
         return self._expectation.queues if self._subscribed is None else self._subscribed.get(place, ())
@@ -434,7 +434,7 @@ class _Search:
                     after = replace(world, queues={**world.queues, name: state}, lost={**world.lost, name: count - 1})
                     yield self._with_dead(after, name, dead), at_us
 
-    def _entry(self, event: Event, *, is_dlq: bool) -> AnsweredMessage:
+    def _entry(self, event: HistoryEvent, *, is_dlq: bool) -> AnsweredMessage:
         seconds = event.visibility_timeout_seconds
         if seconds is None:
             seconds = self._expectation.visibility_timeout_seconds.get(event.queue or "", 0)
@@ -446,11 +446,11 @@ class _Search:
             receive_count=event.receive_count,
             visibility_us=seconds * 1_000_000,
             is_given_back=seconds == 0 and not (is_dlq and event.visibility_timeout_seconds is None),
-            in_queue_us=min(event.responded_at_us or NEVER_US, NEVER_US if is_dlq else _sent_by_us(event)),
+            in_queue_us=min(event.responded_at_us or NEVER_US, NEVER_US if is_dlq else _latest_send_us(event)),
         )
 
 
-def _sent_by_us(event: Event) -> int:
+def _latest_send_us(event: HistoryEvent) -> int:
     return NEVER_US if event.sent_at_us is None else event.sent_at_us + _ENQUEUED_WITHIN_US
 
 

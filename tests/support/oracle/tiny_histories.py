@@ -9,12 +9,12 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
 from sluice.judge.checker import Expectation, Loss, Move, QueueContext
 from sluice.limits import PURGE_SECONDS_MAX
-from sluice.simulator.model.message import Message
+from sluice.simulator.model.message import QueuedMessage
 from sluice.simulator.model.queues.fifo import FifoQueue
-from sluice.simulator.model.refusal import Refusal
+from sluice.simulator.model.refusal import AwsRefusal
 from tests.support.oracle.search import later
 
 RUN = "r"
@@ -41,11 +41,11 @@ class _Life:
     is_full: bool = False
     now: float = 1_000.0
     call_count: int = 0
-    events: list[Event] = field(default_factory=list)
+    events: list[HistoryEvent] = field(default_factory=list)
     lost_receives: dict[str, int] = field(default_factory=dict)
     publishes: dict[int, float] = field(default_factory=dict)
     numbers: dict[int, int] = field(default_factory=dict)
-    handles: list[tuple[Event, FifoQueue, str]] = field(default_factory=list)
+    handles: list[tuple[HistoryEvent, FifoQueue, str]] = field(default_factory=list)
     attempts: list[tuple[FifoQueue, str, int, int | None]] = field(default_factory=list)
     moves: list[Move] = field(default_factory=list)
     moved_count: int = 0
@@ -56,7 +56,7 @@ class _Life:
 class TinyHistory:
     """A history, and what its run was set up to be."""
 
-    events: tuple[Event, ...]
+    events: tuple[HistoryEvent, ...]
     expectation: Expectation
     around: QueueContext = field(default_factory=QueueContext)
 
@@ -150,8 +150,8 @@ def _send(life: _Life, idx: int) -> None:
     )
 
 
-def _message(id_: str, idx: int) -> Message:
-    return Message(
+def _message(id_: str, idx: int) -> QueuedMessage:
+    return QueuedMessage(
         id=id_,
         body=str(idx),
         number=0,
@@ -202,7 +202,7 @@ def _repeat(life: _Life) -> None:
 def _ask(
     life: _Life, queue: FifoQueue, dead: FifoQueue | None, attempt_id: str | None, *, most: int, seconds: int | None
 ) -> None:
-    def record_dead(message: Message) -> bool:
+    def record_dead(message: QueuedMessage) -> bool:
         if dead is not None:
             dead.take_dead_letter(message, life.now, source_arn=queue.name)
         return dead is not None
@@ -211,7 +211,7 @@ def _ask(
     visibility_seconds = VISIBILITY_SECONDS if seconds is None else seconds
     try:
         again = queue.retry(attempt_id or "", life.now, visibility_seconds=visibility_seconds)
-    except Refusal:
+    except AwsRefusal:
         return
     received = again or queue.receive(
         most, visibility_seconds=visibility_seconds, now=life.now, record_dead=record_dead
@@ -279,7 +279,7 @@ def _purge(life: _Life) -> None:
     queue.settle(life.now)
     try:
         queue.purge(life.now)
-    except Refusal:  # once a minute
+    except AwsRefusal:  # once a minute
         return
     before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
     life.purges.append(
@@ -317,7 +317,7 @@ def _settle(life: _Life, kind: Kind, effect: Callable[[FifoQueue, str], None], s
         queue.settle(life.now)
         try:
             effect(queue, handle)
-        except Refusal:
+        except AwsRefusal:
             outcome = Outcome.FAIL if outcome == Outcome.OK else outcome
     _record(
         life,
@@ -337,11 +337,11 @@ def _record(life: _Life, outcome: Outcome, **fields: object) -> None:
     _at_one_time(life, [_row(life, **fields)], outcome)
 
 
-def _row(life: _Life, **fields: object) -> Event:
-    return Event(run=RUN, clock_id="c", message_group_id="g", message_run=RUN, **fields)  # type: ignore[arg-type]
+def _row(life: _Life, **fields: object) -> HistoryEvent:
+    return HistoryEvent(run=RUN, clock_id="c", message_group_id="g", message_run=RUN, **fields)  # type: ignore[arg-type]
 
 
-def _at_one_time(life: _Life, rows: list[Event], outcome: Outcome) -> list[Event]:
+def _at_one_time(life: _Life, rows: list[HistoryEvent], outcome: Outcome) -> list[HistoryEvent]:
     life.call_count += 1
     before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
     if rows and rows[0].kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED):  # whoever has a handle had the answer
@@ -378,7 +378,7 @@ def mutate_history(history: TinyHistory, seed: int, *, is_full: bool = False) ->
     return replace(history, events=_name_handles(events)) if _is_causal(events) else history
 
 
-def _name_handles(events: Sequence[Event]) -> tuple[Event, ...]:
+def _name_handles(events: Sequence[HistoryEvent]) -> tuple[HistoryEvent, ...]:
     """Return the events, each use of a handle with the message that came with it: a recorder has it from there."""
     of_handle = {event.receipt_handle_hash: event for event in events if event.kind == Kind.RECEIVED}
     return tuple(
@@ -415,7 +415,7 @@ def of_two_clocks(history: TinyHistory, *, bound_us: int, by_us: int) -> TinyHis
     )
 
 
-def _is_causal(events: list[Event]) -> bool:
+def _is_causal(events: list[HistoryEvent]) -> bool:
     """Return whether no handle was used before its answer had come: no clock shows that."""
     given: dict[str | None, int] = {}
     for event in events:
@@ -429,11 +429,11 @@ def _is_causal(events: list[Event]) -> bool:
     )
 
 
-def _drop(events: list[Event], rng: random.Random) -> None:
+def _drop(events: list[HistoryEvent], rng: random.Random) -> None:
     events.pop(rng.randrange(len(events)))
 
 
-def _swap_messages(events: list[Event], rng: random.Random) -> None:
+def _swap_messages(events: list[HistoryEvent], rng: random.Random) -> None:
     received = [i for i, event in enumerate(events) if event.kind == Kind.RECEIVED]
     if len(received) > 1:
         first, second = rng.sample(received, 2)
@@ -443,25 +443,25 @@ def _swap_messages(events: list[Event], rng: random.Random) -> None:
         events[second] = replace(there, **{name: getattr(here, name) for name in identity})
 
 
-def _count(events: list[Event], rng: random.Random) -> None:
+def _count(events: list[HistoryEvent], rng: random.Random) -> None:
     _change(events, rng, Kind.RECEIVED, lambda event: replace(event, receive_count=rng.choice((1, 2, 3))))
 
 
-def _shift(events: list[Event], rng: random.Random) -> None:
+def _shift(events: list[HistoryEvent], rng: random.Random) -> None:
     call = rng.choice(events).call_id
     by_us = rng.choice((-1, 1)) * rng.choice((5_000, 30_000, 1_500_000, 12_000_000, 40_000_000, 320_000_000))
     events[:] = [later(event, by_us, clock_id=event.clock_id) if event.call_id == call else event for event in events]
 
 
-def _confirm(events: list[Event], rng: random.Random) -> None:
-    def confirm(event: Event) -> Event:
+def _confirm(events: list[HistoryEvent], rng: random.Random) -> None:
+    def confirm(event: HistoryEvent) -> HistoryEvent:
         answered_us = event.responded_at_us or (event.invoked_at_us or 0) + 4_000
         return replace(event, outcome=Outcome.OK.value, responded_at_us=answered_us)
 
     _change(events, rng, Kind.DELETED, confirm)
 
 
-def _again(events: list[Event], rng: random.Random) -> None:
+def _again(events: list[HistoryEvent], rng: random.Random) -> None:
     received = [event for event in events if event.kind == Kind.RECEIVED]
     if received:
         event, by_us = rng.choice(received), rng.choice((2_000, 1_000_000, 31_000_000))
@@ -479,7 +479,7 @@ def _again(events: list[Event], rng: random.Random) -> None:
         )
 
 
-def _renumber(events: list[Event], rng: random.Random) -> None:
+def _renumber(events: list[HistoryEvent], rng: random.Random) -> None:
     _change(
         events,
         rng,
@@ -492,18 +492,20 @@ def _renumber(events: list[Event], rng: random.Random) -> None:
     )
 
 
-def _elsewhere(events: list[Event], rng: random.Random) -> None:
+def _elsewhere(events: list[HistoryEvent], rng: random.Random) -> None:
     _change(events, rng, Kind.RECEIVED, lambda event: replace(event, sqs_message_id=f"{event.sqs_message_id}'"))
 
 
-def _change(events: list[Event], rng: random.Random, kind: Kind, change: Callable[[Event], Event]) -> None:
+def _change(
+    events: list[HistoryEvent], rng: random.Random, kind: Kind, change: Callable[[HistoryEvent], HistoryEvent]
+) -> None:
     positions = [i for i, event in enumerate(events) if event.kind == kind]
     if positions:
         position = rng.choice(positions)
         events[position] = change(events[position])
 
 
-def _reorder_answer(events: list[Event], rng: random.Random) -> None:
+def _reorder_answer(events: list[HistoryEvent], rng: random.Random) -> None:
     """Turn the order of one answer's messages round."""
     calls = {event.call_id for event in events if event.kind == Kind.RECEIVED and event.batch_position}
     if calls:
@@ -515,7 +517,7 @@ def _reorder_answer(events: list[Event], rng: random.Random) -> None:
         ]
 
 
-def _twice(events: list[Event], rng: random.Random) -> None:
+def _twice(events: list[HistoryEvent], rng: random.Random) -> None:
     """Let an answer hold one of its messages again, at its end."""
     received = [event for event in events if event.kind == Kind.RECEIVED]
     if received:
@@ -525,7 +527,7 @@ def _twice(events: list[Event], rng: random.Random) -> None:
         events.append(replace(event, batch_position=last + 1, receive_count=count, receipt_handle_hash="twice"))
 
 
-def _give_back(events: list[Event], rng: random.Random) -> None:
+def _give_back(events: list[HistoryEvent], rng: random.Random) -> None:
     _change(
         events,
         rng,
@@ -534,11 +536,11 @@ def _give_back(events: list[Event], rng: random.Random) -> None:
     )
 
 
-def _other_handle(events: list[Event], rng: random.Random) -> None:
+def _other_handle(events: list[HistoryEvent], rng: random.Random) -> None:
     """Let a delete or a visibility change use the handle of another receive from its queue."""
     kind = rng.choice((Kind.DELETED, Kind.VISIBILITY_CHANGED))
 
-    def change_handle(event: Event) -> Event:
+    def change_handle(event: HistoryEvent) -> HistoryEvent:
         others = [other for other in events if other.kind == Kind.RECEIVED and other.queue == event.queue]
         other = rng.choice(others) if others else event
         same = ("receipt_handle_hash", "sqs_message_id", "idx")
@@ -553,7 +555,7 @@ _MUTATIONS = (
 )
 
 
-def _repeat_answer(events: list[Event], rng: random.Random) -> None:
+def _repeat_answer(events: list[HistoryEvent], rng: random.Random) -> None:
     """Let an answer come once more by its attempt id."""
     calls = sorted({event.call_id or "" for event in events if event.receive_request_attempt_id is not None})
     if calls:
@@ -565,7 +567,7 @@ def _repeat_answer(events: list[Event], rng: random.Random) -> None:
         ]
 
 
-def _other_attempt(events: list[Event], rng: random.Random) -> None:
+def _other_attempt(events: list[HistoryEvent], rng: random.Random) -> None:
     """Let an answer have another attempt id, or none."""
     received = [event for event in events if event.kind == Kind.RECEIVED and event.queue in ("billing", "shipping")]
     if received:
@@ -576,7 +578,7 @@ def _other_attempt(events: list[Event], rng: random.Random) -> None:
         ]
 
 
-def _new_handle(events: list[Event], rng: random.Random) -> None:
+def _new_handle(events: list[HistoryEvent], rng: random.Random) -> None:
     """Let a receive that was repeated have brought another handle."""
     of_attempt = [position for position, event in enumerate(events) if event.receive_request_attempt_id is not None]
     if of_attempt:

@@ -145,7 +145,7 @@ class ShopHarness:
             eventually(is_through, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
         return dict(got)
 
-    def events(self) -> list[history.Event]:
+    def events(self) -> list[history.HistoryEvent]:
         return read_recording(self.history)
 
     def findings(self) -> dict[str, Finding]:
@@ -159,12 +159,12 @@ class ShopHarness:
         return Expectation(run=f"epoch-{epoch}", queues=(QUEUE,), visibility_timeout_seconds=timeouts)
 
 
-def read_recording(folder: Path) -> list[history.Event]:
+def read_recording(folder: Path) -> list[history.HistoryEvent]:
     return [event for path in sorted(folder.glob(f"*{SUFFIX}")) for event in events_of(read_journal(path))]
 
 
 def findings(
-    events: Sequence[history.Event], expected: Callable[[str], Expectation], *, intended: tuple[str, ...] = ()
+    events: Sequence[history.HistoryEvent], expected: Callable[[str], Expectation], *, intended: tuple[str, ...] = ()
 ) -> dict[str, Finding]:
     """Return by group what the checker objects to, without the anomalies that are intended or LocalStack's."""
     by_group = defaultdict(list)

@@ -244,7 +244,7 @@ class WorkerFleet:
             waiting = select(func.count()).select_from(groups).where(groups.c.parked_at_us.is_not(None))
             return int(messages + connection.execute(waiting).scalar_one())
 
-    def events(self) -> list[history.Event]:
+    def events(self) -> list[history.HistoryEvent]:
         self._journal.flush()
         return read_recording(self.history)
 

@@ -74,12 +74,12 @@ def of_graphs(widgets: list[Any]) -> Iterator[tuple[str, list[NamedMetric], list
         named = [row for row in rows if isinstance(row[0], str)]
         yield (
             properties.get("title", ""),
-            [_graphed(row) for row in named],
+            [_metrics_of_graphs(row) for row in named],
             _faults([query["expression"] for query in queries], {row[-1].get("id") for row in named}),
         )
 
 
-def _graphed(row: list[Any]) -> NamedMetric:
+def _metrics_of_graphs(row: list[Any]) -> NamedMetric:
     namespace, name, *pairs, options = row
     dimensions = tuple(zip(pairs[::2], pairs[1::2], strict=True))
     return NamedMetric(namespace=namespace, name=name, dimensions=dimensions, statistic=options.get("stat", "Average"))
@@ -88,14 +88,16 @@ def _graphed(row: list[Any]) -> NamedMetric:
 def of_alarm(properties: dict[str, Any]) -> tuple[list[NamedMetric], list[str]]:
     """Return the metrics an alarm or a scaling policy names, and the faults of its expressions."""
     if "Metrics" not in properties:
-        return [_named(properties, properties["Statistic"])], []
+        return [_named_metrics(properties, properties["Statistic"])], []
     queries = properties["Metrics"]
     stats = [query["MetricStat"] for query in queries if "MetricStat" in query]
     expressions = [query["Expression"] for query in queries if "Expression" in query]
-    return [_named(stat["Metric"], stat["Stat"]) for stat in stats], _faults(expressions, {e["Id"] for e in queries})
+    return [_named_metrics(stat["Metric"], stat["Stat"]) for stat in stats], _faults(
+        expressions, {e["Id"] for e in queries}
+    )
 
 
-def _named(metric: dict[str, Any], statistic: str) -> NamedMetric:
+def _named_metrics(metric: dict[str, Any], statistic: str) -> NamedMetric:
     dimensions = tuple((entry["Name"], entry["Value"]) for entry in metric["Dimensions"])
     return NamedMetric(
         namespace=metric["Namespace"], name=metric["MetricName"], dimensions=dimensions, statistic=statistic

@@ -128,13 +128,13 @@ def _permissions(found: list[Resource], environment: Environment) -> Iterator[st
             for statement in policy.properties["PolicyDocument"]["Statement"]
             for action in _as_list(statement["Action"])
         }
-        needed = _needed(environment, consumer)
+        needed = _needed_actions(environment, consumer)
         for action in sorted({*seen, *needed}):
             if sorted(seen.get(action, [])) != sorted(needed.get(action, [])):
                 yield f"{consumer.name} may {action} on {', '.join(map(str, seen.get(action, ['nothing'])))}"
 
 
-def _needed(environment: Environment, consumer: Consumer) -> dict[str, list[str]]:
+def _needed_actions(environment: Environment, consumer: Consumer) -> dict[str, list[str]]:
     account = _account(environment)
     access = {action: [arn] for action, arn in database_access(environment, DatabaseRole.WORKER).items()}
     queue = naming.queue_arn(environment, naming.queue_name(environment, consumer), account)

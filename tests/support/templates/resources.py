@@ -87,9 +87,9 @@ def template_resources(part: str, template: Template, *, exported: dict[str, Any
     names = {id_: _name(id_, resource) for id_, resource in template["Resources"].items()}
     for output in template.get("Outputs", {}).values():
         if "Export" in output:
-            exported[output["Export"]["Name"]] = _spelled_out(output["Value"], names, exported)
+            exported[output["Export"]["Name"]] = _spell_out(output["Value"], names, exported)
     return [
-        _resource(part, names[id_], _spelled_out(resource, names, exported), names)
+        _resource(part, names[id_], _spell_out(resource, names, exported), names)
         for id_, resource in template["Resources"].items()
     ]
 
@@ -119,13 +119,13 @@ def outputs(template: Template) -> dict[str, Any]:
     """Return the values of a template's outputs, spelled out; without what it exports to other stacks."""
     names = {id_: _name(id_, resource) for id_, resource in template["Resources"].items()}
     return {
-        name: _spelled_out(output["Value"], names, {})
+        name: _spell_out(output["Value"], names, {})
         for name, output in template.get("Outputs", {}).items()
         if "Export" not in output
     }
 
 
-def _spelled_out(value: Any, names: dict[str, str], exported: dict[str, Any]) -> Any:
+def _spell_out(value: Any, names: dict[str, str], exported: dict[str, Any]) -> Any:
     spelled_out = value
     match value:
         case {"Ref": str(id_)}:
@@ -137,11 +137,11 @@ def _spelled_out(value: Any, names: dict[str, str], exported: dict[str, Any]) ->
         case {"Fn::Sub": str(text)}:
             spelled_out = re.sub(r"\$\{(AWS::\w+)\}", r"<\1>", text)
         case {"Fn::Join": [separator, parts]}:
-            spelled_out = separator.join(_spelled_out(part, names, exported) for part in parts)
+            spelled_out = separator.join(_spell_out(part, names, exported) for part in parts)
         case dict():
-            spelled_out = {key: _spelled_out(item, names, exported) for key, item in value.items()}
+            spelled_out = {key: _spell_out(item, names, exported) for key, item in value.items()}
         case list():
-            spelled_out = [_spelled_out(item, names, exported) for item in value]
+            spelled_out = [_spell_out(item, names, exported) for item in value]
     return spelled_out
 
 

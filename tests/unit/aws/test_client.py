@@ -35,8 +35,8 @@ from sluice.aws import codec
 from sluice.aws.client import BOTO3, LightSns, LightSqs, address_of, open_client
 from sluice.aws.connections import Connections
 from sluice.aws.http import Address
-from sluice.aws.operation import Operation
-from sluice.aws.signing import Keys
+from sluice.aws.operation import AwsOperation
+from sluice.aws.signing import SigningKeys
 from sluice.clock import eventually, wall_us
 from sluice.errors import ConfigError
 from sluice.saboteurs import sabotage
@@ -159,12 +159,12 @@ def test_a_request_is_the_one_botocore_sends(name: str, plain_clients: dict[str,
         getattr(plain, xform_name(name))(**params)
     expected = plain.kept.pop()
 
-    operation = Operation(
+    operation = AwsOperation(
         name,
         meta=plain.meta,
         exceptions=plain.exceptions,
         address=plain.address,
-        keys=lambda: Keys(*_KEYS.values()),
+        keys=lambda: SigningKeys(*_KEYS.values()),
         now_us=wall_us,
     )
     head, _, body = operation.sign(operation.encode(params)).partition(b"\r\n\r\n")
@@ -580,7 +580,7 @@ def _check_refused(name: str, params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x00\xff", bytearray(b"\x01"), "text"])
-def test_what_botocore_takes_for_binary_is_taken(value: object) -> None:
+def test_binary_values_are_accepted_as_botocore_does(value: object) -> None:
     attribute = {"DataType": "Binary", "BinaryValue": value}
     entry = {"Id": "0", "MessageBody": "b", "MessageAttributes": {"a": attribute}}
     with capturing(lambda _: Reply(body=b'{"Successful":[],"Failed":[]}')) as server:

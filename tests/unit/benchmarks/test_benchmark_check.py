@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.checking import histories
 from benchmarks.checking.histories import EXPECTATION
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker import check_group
 
 
@@ -15,11 +15,11 @@ def test_broken_groups_show_what_they_are_to_show_and_no_others_anything(tmp_pat
     """A message that billing does not get, gets twice, gets too late, and gets while another is held."""
     made = histories.write(tmp_path / "h", events=3_000, bad_share=0.2, group_count=20, slice_count=400)
 
-    groups: dict[str, list[Event]] = defaultdict(list)
+    groups: dict[str, list[HistoryEvent]] = defaultdict(list)
     rows = pq.read_table(tmp_path / "h").to_pylist()
     for row in rows:
         if row["message_group_id"] is not None:
-            groups[row["message_group_id"]].append(Event(**row))
+            groups[row["message_group_id"]].append(HistoryEvent(**row))
 
     found = {name: check_group(events, EXPECTATION) for name, events in groups.items()}
     shown = {

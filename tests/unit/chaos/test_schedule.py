@@ -24,7 +24,7 @@ def test_every_kind_of_fault_comes_and_the_schedule_follows_from_the_seed(seed: 
     assert {fault.kind for fault in replace(settings, seconds=120, every_seconds=0.5).faults} >= set(NETWORK)
 
 
-def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
+def test_an_impossible_schedule_is_refused_in_one_line() -> None:
     """A kind nobody knows, and a schedule without time."""
     with pytest.raises(ConfigError, match="--faults is nonsense, allowed are kill, terminate"):
         choose_kinds(["kill", "nonsense"])
@@ -32,7 +32,7 @@ def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
         _ = replace(_SETTINGS, seconds=1).faults
 
 
-def test_what_a_commit_holds_follows_from_seed_producer_and_number(tmp_path: Path) -> None:
+def test_a_commits_events_follow_from_seed_producer_and_number(tmp_path: Path) -> None:
     """Whatever was done to the producer before."""
     task = Task(
         name="producer-0",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from tests.chaos.shrinking import shrink
 
 
-def test_what_matters_is_left_and_nothing_else() -> None:
+def test_shrinking_leaves_only_the_faults_and_messages_that_matter() -> None:
     """Two faults and one message, of twenty and thirty."""
 
     def fails(faults: Sequence[int], messages: Sequence[int]) -> bool:
@@ -17,7 +17,7 @@ def test_what_matters_is_left_and_nothing_else() -> None:
     assert least.tries < 100
 
 
-def test_what_fails_without_any_is_cut_down_to_none() -> None:
+def test_a_failure_without_faults_shrinks_to_nothing() -> None:
     least = shrink((1, 2, 3), (4,), lambda *_: True, tries_max=50)
 
     assert (least.faults, least.messages) == ((), ())

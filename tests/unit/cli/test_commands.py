@@ -20,7 +20,7 @@ from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables
 from sluice.messaging.sqs import dead_letter_limits, dead_letter_queue
 from sluice.terminal.groups import Lazy
-from sluice.terminal.values import Number
+from sluice.terminal.values import NumberType
 from spark_load.cli.commands import load
 
 FOLDER = Path(sluice.cli.__file__).parent
@@ -95,7 +95,7 @@ def test_only_one_module_prints() -> None:
         "traceback.print_exc()",
     ],
 )
-def test_what_prints_is_found(source: str) -> None:
+def test_printing_functions_are_found(source: str) -> None:
     assert list(_printing(source))
 
 
@@ -119,7 +119,7 @@ def test_no_command_takes_a_number_that_is_none(path: tuple[str, ...]) -> None:
 
 
 def test_there_are_numbers_to_check() -> None:
-    found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, Number)}
+    found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, NumberType)}
 
     assert found == {
         ("relay", "poll"),
@@ -167,11 +167,11 @@ def test_choices_are_what_the_modules_know() -> None:
 
 
 @pytest.mark.parametrize("name", messaging.__all__)
-def test_what_a_service_imports_is_there(name: str) -> None:
+def test_modules_a_service_imports_exist(name: str) -> None:
     assert getattr(messaging, name).__name__ == name
 
 
-def test_what_is_not_there_is_said_as_python_says_it() -> None:
+def test_a_missing_module_is_reported_in_pythons_words() -> None:
     with pytest.raises(AttributeError, match=r"module 'sluice\.messaging' has no attribute 'Inbox'"):
         _ = messaging.Inbox  # type: ignore[attr-defined]
 

@@ -50,7 +50,7 @@ def test_tables_show_the_same() -> None:
     assert "sluice-prod-audit-dlq.fifo" in _output_of("prod")
 
 
-def test_what_others_have_to_allow_is_printed(tmp_path: Path) -> None:
+def test_statements_for_other_peoples_policies_are_printed(tmp_path: Path) -> None:
     """A JSON document of statements for each policy, with whose it is; or that there is none."""
     file = tmp_path / "environments.py"
     file.write_text(

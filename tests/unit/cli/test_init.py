@@ -89,7 +89,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
         ), file
 
 
-def test_what_pip_compiles_beside_the_templates_is_not_copied(
+def test_compiled_files_beside_the_templates_are_not_copied(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It compiles every Python file of a wheel where it installs it."""
@@ -204,7 +204,7 @@ def test_a_new_project_has_the_feature_flags_that_sluice_is_tested_with() -> Non
 
 
 @pytest.mark.parametrize("name", ["Shop", "a_b", "a--b", "-a", "a-", "1a", "../a", "a/b", "", "é", "a" * 41])
-def test_what_is_no_name_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+def test_an_invalid_name_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     code, printed = run(name)
 
     assert (code, printed) == (

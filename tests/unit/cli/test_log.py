@@ -79,7 +79,7 @@ def test_lines_of_json_say_what_they_were_given() -> None:
     assert (fields["is_x"], fields["of"], fields["level"]) == (True, None, "warning")
 
 
-def test_what_has_no_text_is_logged() -> None:
+def test_a_value_without_text_is_logged() -> None:
     class Silent:
         def __repr__(self) -> str:
             raise ValueError("no text")
@@ -93,7 +93,7 @@ def test_what_has_no_text_is_logged() -> None:
 
 
 @pytest.mark.parametrize(("level", "logged"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
-def test_what_is_less_than_the_level_is_not_logged(level: str, logged: str) -> None:
+def test_events_below_the_level_are_not_logged(level: str, logged: str) -> None:
     stream = io.StringIO()
     log_to(stream, level)
     log = Logger()

@@ -105,7 +105,7 @@ def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monk
     assert "[red]\\x1b[2J" in rows[0]
 
 
-def test_what_is_long_is_cut(capsys: Printed) -> None:
+def test_long_texts_are_cut(capsys: Printed) -> None:
     output.line("x" * 10_000_000)
 
     assert len(capsys.readouterr().out) == output.CHARACTERS_MAX + 1

@@ -143,7 +143,7 @@ def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
     return dict(found)
 
 
-def test_what_is_to_be_chosen_before_the_first_deployment(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_choices_that_no_later_deployment_can_change(stacks: Mapping[str, Stacks], edited: Edited) -> None:
     """By CloudFormation's own schemas, as cfn-lint has them: docs/guides/first-deployment.md#what-to-know."""
     on_spot, with_keys = (_may_replace(stacks["dev"], edited[name]) for name in ("dev, on spot", "dev, with keys"))
 

@@ -101,7 +101,7 @@ def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
     assert all(service == action.partition(":")[0] for service, action, _ in passing)
 
 
-def test_what_tasks_call_by_service(edited: Mapping[str, Stacks]) -> None:
+def test_actions_of_tasks_have_an_endpoint(edited: Mapping[str, Stacks]) -> None:
     """By list: a call that is new needs an endpoint, which costs money, or a way that there is not."""
     found = resources(edited[REDRIVEN])
 

@@ -184,7 +184,7 @@ def test_outputs_name_every_topic_and_queue(stacks: Mapping[str, Stacks]) -> Non
     }
 
 
-def test_what_others_have_to_allow_is_written_out(shared: list[Resource]) -> None:
+def test_statements_for_existing_resources_are_complete(shared: list[Resource]) -> None:
     """Every statement on things of theirs without which a message does not arrive; none on what is ours."""
     payments = naming.topic_arn(SHARED, ACCOUNT, "payments")
     theirs = f"arn:aws:sqs:us-east-1:{SUBSCRIBER}:QUEUE"

@@ -236,7 +236,7 @@ def test_somebody_elses_network_is_left_as_it_is(hosted: list[Resource], plain: 
     assert of_kind(plain, GROUP) == {"NetworkTasks": _tasks_group("vpc-0a1b2c3d4e5f60718")}
 
 
-def test_what_goes_through_a_new_network_is_logged(declared: list[Resource], environment: Environment) -> None:
+def test_a_new_network_has_flow_logs(declared: list[Resource], environment: Environment) -> None:
     """Accepted or not, to a log group kept as long as declared; the role writes there and nowhere else."""
     flow_logs = of_kind(declared, FLOW_LOG)
     allowed = statements(declared, "NetworkVpcFlowLogIAMRole")

@@ -20,9 +20,7 @@ WITHOUT_OWN_DATABASE = ("hosted", "plain", "shared")
 
 
 @pytest.mark.parametrize("name", [*ENVIRONMENTS, *EXTRA])
-def test_what_holds_messages_logs_or_keys_goes_or_stays_as_declared(
-    by_environment: Mapping[str, list[Resource]], name: str
-) -> None:
+def test_messages_logs_and_keys_go_or_stay_as_declared(by_environment: Mapping[str, list[Resource]], name: str) -> None:
     """Deleted or replaced; what is retained is still deleted when its very creation is rolled back."""
     policies = {
         resource.name: (resource.deletion_policy, resource.update_replace_policy)

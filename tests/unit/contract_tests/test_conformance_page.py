@@ -63,7 +63,7 @@ def test_the_page_asks_the_network_for_nothing() -> None:
     assert not re.search(r"@import|url\(|fetch\(|XMLHttpRequest|WebSocket|<(?:iframe|img|object|embed)", html)
 
 
-def test_what_a_target_says_cannot_become_part_of_the_page() -> None:
+def test_a_targets_text_is_escaped_in_the_page() -> None:
     row = MATRIX["promises"][0]
     found = {"status": "deviates", "evidence": "<script>alert(1)</script>"}
     matrix = MATRIX | {"promises": [row | {"results": dict.fromkeys(COLUMNS, found)}]}

@@ -6,38 +6,55 @@ from types import SimpleNamespace
 
 import pytest
 
-from contract_tests.proving.results import ContractFailure, Status, describe_failure, first_line, judge, read_baseline
+from contract_tests.proving.results import (
+    ContractFailure,
+    PromiseStatus,
+    describe_failure,
+    first_line,
+    judge,
+    read_baseline,
+)
 from contract_tests.resources import NotArrangedError
 from sluice.deviations import Deviation
 from sluice.errors import ConfigError
 
 KNOWN = Deviation("GAP-01", "it is known")
-CRASH = ContractFailure(Status.UNKNOWN, "HTTP 500", is_crash=True)
-SILENCE = ContractFailure(Status.UNKNOWN, "no answer")
-LACKING = ContractFailure(Status.NOT_SUPPORTED, "InvalidAction")
+CRASH = ContractFailure(PromiseStatus.UNKNOWN, "HTTP 500", is_crash=True)
+SILENCE = ContractFailure(PromiseStatus.UNKNOWN, "no answer")
+LACKING = ContractFailure(PromiseStatus.NOT_SUPPORTED, "InvalidAction")
 
 
 @pytest.mark.parametrize(
     ("error", "failures", "known", "status", "evidence"),
     [
-        (None, [], None, Status.HOLDS, "here"),
-        (None, [], KNOWN, Status.HOLDS, "here"),  # a deviation that is gone
-        (None, [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),  # a refusal that any call would get
-        (AssertionError("1 == 2\nmore"), [], None, Status.DEVIATES, "here: 1 == 2"),
-        (AssertionError("1 == 2"), [], KNOWN, Status.DEVIATES, "GAP-01: it is known"),
-        (AssertionError("1 == 2"), [CRASH], KNOWN, Status.DEVIATES, "GAP-01: it is known"),
-        (AssertionError("1 == 2"), [SILENCE], KNOWN, Status.UNKNOWN, "here: no answer"),
-        (AssertionError("1 == 2"), [CRASH], None, Status.UNKNOWN, "here: HTTP 500"),
-        (AssertionError("1 == 2"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
-        (AssertionError("1 == 2"), [LACKING, SILENCE], None, Status.UNKNOWN, "here: no answer"),
-        (KeyError("Messages"), [], KNOWN, Status.UNKNOWN, "here: KeyError: 'Messages'"),
-        (KeyError("Messages"), [LACKING], None, Status.NOT_SUPPORTED, "here: InvalidAction"),
-        (NotArrangedError("waited 20 s"), [], KNOWN, Status.UNKNOWN, "here: NotArrangedError: waited 20 s"),
-        (OSError(), [], None, Status.UNKNOWN, "here: OSError: OSError"),
+        (None, [], None, PromiseStatus.HOLDS, "here"),
+        (None, [], KNOWN, PromiseStatus.HOLDS, "here"),  # a deviation that is gone
+        (
+            None,
+            [LACKING],
+            None,
+            PromiseStatus.NOT_SUPPORTED,
+            "here: InvalidAction",
+        ),  # a refusal that any call would get
+        (AssertionError("1 == 2\nmore"), [], None, PromiseStatus.DEVIATES, "here: 1 == 2"),
+        (AssertionError("1 == 2"), [], KNOWN, PromiseStatus.DEVIATES, "GAP-01: it is known"),
+        (AssertionError("1 == 2"), [CRASH], KNOWN, PromiseStatus.DEVIATES, "GAP-01: it is known"),
+        (AssertionError("1 == 2"), [SILENCE], KNOWN, PromiseStatus.UNKNOWN, "here: no answer"),
+        (AssertionError("1 == 2"), [CRASH], None, PromiseStatus.UNKNOWN, "here: HTTP 500"),
+        (AssertionError("1 == 2"), [LACKING], None, PromiseStatus.NOT_SUPPORTED, "here: InvalidAction"),
+        (AssertionError("1 == 2"), [LACKING, SILENCE], None, PromiseStatus.UNKNOWN, "here: no answer"),
+        (KeyError("Messages"), [], KNOWN, PromiseStatus.UNKNOWN, "here: KeyError: 'Messages'"),
+        (KeyError("Messages"), [LACKING], None, PromiseStatus.NOT_SUPPORTED, "here: InvalidAction"),
+        (NotArrangedError("waited 20 s"), [], KNOWN, PromiseStatus.UNKNOWN, "here: NotArrangedError: waited 20 s"),
+        (OSError(), [], None, PromiseStatus.UNKNOWN, "here: OSError: OSError"),
     ],
 )
 def test_only_an_expectation_that_rests_on_answers_tells_of_a_promise(
-    error: Exception | None, failures: list[ContractFailure], known: Deviation | None, status: Status, evidence: str
+    error: Exception | None,
+    failures: list[ContractFailure],
+    known: Deviation | None,
+    status: PromiseStatus,
+    evidence: str,
 ) -> None:
     assert judge(error, "here", failures, known) == (status, evidence)
 
@@ -47,7 +64,7 @@ def test_a_test_that_was_cut_off_proves_nothing() -> None:
     with pytest.raises(pytest.fail.Exception) as cut_off:
         pytest.fail("Timeout (>300.0s) from pytest-timeout.")
 
-    assert judge(cut_off.value, "here", [], KNOWN)[0] is Status.UNKNOWN
+    assert judge(cut_off.value, "here", [], KNOWN)[0] is PromiseStatus.UNKNOWN
 
 
 def test_a_test_that_was_skipped_proves_nothing() -> None:
@@ -55,7 +72,7 @@ def test_a_test_that_was_skipped_proves_nothing() -> None:
     with pytest.raises(pytest.skip.Exception) as skipped:
         pytest.skip("no short window")
 
-    assert judge(skipped.value, "here", [], KNOWN) == (Status.UNKNOWN, "here: Skipped: no short window")
+    assert judge(skipped.value, "here", [], KNOWN) == (PromiseStatus.UNKNOWN, "here: Skipped: no short window")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +128,6 @@ def test_a_baseline_is_what_results_wrote(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"target": "x", "promises": {"GRP-01": {"status": "not supported"}}}), encoding="utf-8")
 
-    assert read_baseline(path) == {"GRP-01": Status.NOT_SUPPORTED}
+    assert read_baseline(path) == {"GRP-01": PromiseStatus.NOT_SUPPORTED}
     with pytest.raises(ConfigError, match=r"cannot read .*none.json \(No such file or directory\); write it with"):
         read_baseline(tmp_path / "none.json")

@@ -17,7 +17,7 @@ from sluice.localstack import MODIFIED
 from sluice.simulator.hook import ENDPOINT_URL, Simulator
 from tests.support.project import PROJECT
 
-_ESTIMATE = account.Estimate(tests=260, workers=8)
+_ESTIMATE = account.SuiteEstimate(tests=260, workers=8)
 
 
 @pytest.fixture(autouse=True)
@@ -116,7 +116,7 @@ def test_aws_is_given_more_patience_than_an_emulator() -> None:
     assert binding.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
 
 
-def test_what_a_test_made_is_deleted_from_the_outside_in() -> None:
+def test_resources_of_a_test_are_deleted_from_the_outside_in() -> None:
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix="ct-0123456789")
@@ -146,7 +146,7 @@ def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
         queue.dead_letter("m1")
 
 
-def test_what_can_be_held_against_given_resources_are_promises() -> None:
+def test_promises_for_given_resources_exist() -> None:
     """Each once, and none that would need more than a queue, its DLQ and a topic."""
     assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
     assert not WITH_QUEUE.keys() & WITH_DLQ.keys()

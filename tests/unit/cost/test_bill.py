@@ -93,7 +93,7 @@ def test_a_month_of_fifty_million_messages_by_hand() -> None:
     assert made.usd == pytest.approx(247.57, abs=0.02)
 
 
-def test_what_could_be_declared_instead_by_hand() -> None:
+def test_alternatives_to_a_declaration_by_hand() -> None:
     """Tasks for 36.04 on ARM, 13.52 at 70 % off; gateways 3 x 730 x 0.045 + 100 GB x 0.045 in place of 88.60."""
     made = bill(ONE, MonthlyMessages(messages=50_000_000, message_bytes=2_000))
 

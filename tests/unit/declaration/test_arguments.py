@@ -51,7 +51,7 @@ def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: st
     assert str(refused.value) == line
 
 
-def test_what_is_right_arrives_as_it_was_given() -> None:
+def test_right_arguments_arrive_unchanged() -> None:
     wait = cast(Wait, object())  # what a protocol asks for is not looked at
 
     made = Sample("scope", environment=ENVIRONMENT, wait=wait, more=1)

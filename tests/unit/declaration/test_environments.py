@@ -862,7 +862,7 @@ ENVIRONMENT = {
 }
 
 
-def test_what_is_not_declared_has_its_default() -> None:
+def test_an_undeclared_field_has_its_default() -> None:
     assert asdict(AutomaticRedrive()) == {"quiet_seconds": 300, "messages_max": 100, "attempts_max": 1}
     assert asdict(Environment(name="dev", consumers=(BILLING,))) == ENVIRONMENT
     assert asdict(NewDatabase()) == {

@@ -166,7 +166,7 @@ def test_a_relays_task_knows_the_largest_message() -> None:
         ),
     ],
 )
-def test_what_is_out_of_reach_or_taken_is_refused(changes: Mapping[str, Any], message: str) -> None:
+def test_a_resource_out_of_reach_or_in_use_is_refused(changes: Mapping[str, Any], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         replace(DEV, **changes)
 

@@ -24,7 +24,9 @@ FIELDS = [field.name for field in fields(Consumer)]
 @given(
     environment=environments(), gaps=st.sampled_from(Gaps), joined_at=st.none() | st.datetimes(timezones=st.just(UTC))
 )
-def test_what_is_written_is_what_is_read(environment: Environment, gaps: Gaps, joined_at: datetime | None) -> None:
+def test_settings_are_read_as_they_were_written(
+    environment: Environment, gaps: Gaps, joined_at: datetime | None
+) -> None:
     first, *others = environment.consumers
     first = replace(first, filter_policy=None, fifo=True, gaps=gaps, joined_at=joined_at, handlers="orders.billing")
     whole = replace(environment, consumers=(first, *others))

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.deployment.deploy import require_allowed
 from sluice.deployment.deployed import stack_policy
-from sluice.deployment.guard import Finding, Harm, bundled_schemas, judge, judge_change_set
+from sluice.deployment.guard import GuardFinding, HarmKind, bundled_schemas, judge, judge_change_set
 from sluice.errors import ConfigError
 
 QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "billing.fifo", "FifoQueue": True}}
@@ -23,7 +23,7 @@ def with_properties(resource: dict[str, Any], **properties: Any) -> dict[str, An
     return {**resource, "Properties": {name: value for name, value in changed.items() if value is not None}}
 
 
-def harms_of(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, Harm]]:
+def harms_of(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, HarmKind]]:
     """Return what is harmed when the resources of one stack change; `sections` are of the template afterwards."""
     was = {"Resources": before, **{name: {} for name in sections}}
     findings = judge({"prod": was}, {"prod": {"Resources": after, **sections}}, bundled_schemas())
@@ -42,36 +42,44 @@ def test_a_removed_queue_is_named_with_what_is_lost() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "harm"),
     [
-        (QUEUE, with_properties(QUEUE, QueueName="invoices.fifo"), Harm.REPLACE),
-        (QUEUE, with_properties(QUEUE, FifoQueue=None), Harm.REPLACE),
-        (QUEUE, {**QUEUE, "Type": "AWS::SNS::Topic"}, Harm.REPLACE),
-        (QUEUE, {**QUEUE, "Condition": "IsProd"}, Harm.REPLACE),
+        (QUEUE, with_properties(QUEUE, QueueName="invoices.fifo"), HarmKind.REPLACE),
+        (QUEUE, with_properties(QUEUE, FifoQueue=None), HarmKind.REPLACE),
+        (QUEUE, {**QUEUE, "Type": "AWS::SNS::Topic"}, HarmKind.REPLACE),
+        (QUEUE, {**QUEUE, "Condition": "IsProd"}, HarmKind.REPLACE),
         (QUEUE, with_properties(QUEUE, VisibilityTimeout=90), None),
         (
             with_properties(QUEUE, MessageRetentionPeriod=600),
             with_properties(QUEUE, MessageRetentionPeriod=60),
-            Harm.SHORTEN,
+            HarmKind.SHORTEN,
         ),
         (with_properties(QUEUE, MessageRetentionPeriod=60), with_properties(QUEUE, MessageRetentionPeriod=600), None),
-        (with_properties(QUEUE, MessageRetentionPeriod=60), QUEUE, Harm.SHORTEN),  # the default is not known here
-        (CLUSTER, with_properties(CLUSTER, EngineVersion="16.10"), Harm.DOWNGRADE),
+        (with_properties(QUEUE, MessageRetentionPeriod=60), QUEUE, HarmKind.SHORTEN),  # the default is not known here
+        (CLUSTER, with_properties(CLUSTER, EngineVersion="16.10"), HarmKind.DOWNGRADE),
         (CLUSTER, with_properties(CLUSTER, EngineVersion="17.10"), None),
-        (CLUSTER, with_properties(CLUSTER, EngineVersion={"Ref": "Version"}), Harm.DOWNGRADE),  # of which nobody knows
-        (CLUSTER, with_properties(CLUSTER, Engine="aurora-mysql"), Harm.REPLACE),  # at times, which counts
+        (
+            CLUSTER,
+            with_properties(CLUSTER, EngineVersion={"Ref": "Version"}),
+            HarmKind.DOWNGRADE,
+        ),  # of which nobody knows
+        (CLUSTER, with_properties(CLUSTER, Engine="aurora-mysql"), HarmKind.REPLACE),  # at times, which counts
         (CLUSTER, with_properties(CLUSTER, DeletionProtection=False), None),  # it is still retained
         ({**CLUSTER, "DeletionPolicy": "Retain"}, CLUSTER, None),
         (CLUSTER, {**CLUSTER, "DeletionPolicy": "Delete"}, None),  # it is still protected
-        (CLUSTER, {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"}, Harm.UNPROTECT),
+        (
+            CLUSTER,
+            {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"},
+            HarmKind.UNPROTECT,
+        ),
         (
             {**CLUSTER, "DeletionPolicy": "Delete"},  # retention went first, and protection goes now
             {**with_properties(CLUSTER, DeletionProtection=False), "DeletionPolicy": "Delete"},
-            Harm.UNPROTECT,
+            HarmKind.UNPROTECT,
         ),
-        (with_properties(CLUSTER, EngineVersion=None), CLUSTER, Harm.DOWNGRADE),  # which one runs is not known
-        ({**QUEUE, "DeletionPolicy": "Retain"}, QUEUE, Harm.UNPROTECT),
+        (with_properties(CLUSTER, EngineVersion=None), CLUSTER, HarmKind.DOWNGRADE),  # which one runs is not known
+        ({**QUEUE, "DeletionPolicy": "Retain"}, QUEUE, HarmKind.UNPROTECT),
     ],
 )
-def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any], harm: Harm | None) -> None:
+def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any], harm: HarmKind | None) -> None:
     assert harms_of({"Q": before}, {"Q": after}) == ([] if harm is None else [("Q", harm)])
 
 
@@ -151,7 +159,7 @@ def test_an_account_knows_who_else_imports() -> None:
 def test_a_parameter_with_another_default_is_another_value() -> None:
     queue = with_properties(QUEUE, QueueName={"Ref": "Name"})
 
-    assert harms_of({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", Harm.REPLACE)]
+    assert harms_of({"Q": queue}, {"Q": queue}, Parameters={"Name": {"Default": "b"}}) == [("Q", HarmKind.REPLACE)]
 
 
 @pytest.mark.parametrize(
@@ -167,23 +175,23 @@ def test_a_parameter_counts_in_conditions_and_texts(queue: dict[str, Any]) -> No
     ours = {"Fn::Equals": [{"Ref": "Name"}, "a"]}
     conditions = {"IsOurs": {"Fn::And": [{"Condition": "IsNamed"}, {"Condition": "IsNamed"}]}, "IsNamed": ours}
 
-    def harms_with_default(default: str) -> list[Harm]:
+    def harms_with_default(default: str) -> list[HarmKind]:
         was, now = (
             {"Resources": {"Q": queue}, "Conditions": conditions, "Parameters": {"Name": {"Default": name}}}
             for name in ("a", default)
         )
         return [finding.harm for finding in judge({"prod": was}, {"prod": now}, bundled_schemas())]
 
-    assert harms_with_default("b") == [Harm.REPLACE]
+    assert harms_with_default("b") == [HarmKind.REPLACE]
     assert harms_with_default("a") == []
 
 
-def test_what_its_author_retains_is_guarded_whatever_it_is() -> None:
+def test_a_retained_resource_of_any_type_is_guarded() -> None:
     table = {"Type": "AWS::DynamoDB::Table", "Properties": {"TableName": "carts"}, "DeletionPolicy": "Retain"}
 
-    assert harms_of({"T": table}, {}) == [("T", Harm.REMOVE)]
+    assert harms_of({"T": table}, {}) == [("T", HarmKind.REMOVE)]
     assert harms_of({"T": table}, {"T": with_properties(table, TableName="c")}) == [
-        ("T", Harm.REPLACE)
+        ("T", HarmKind.REPLACE)
     ]  # not known here
     assert harms_of({"T": {**table, "DeletionPolicy": "Delete"}}, {}) == []
     assert harms_of({"T": {**table, "Type": "AWS::Logs::LogGroup"}}, {}) == []  # it stays, and has its name
@@ -193,7 +201,7 @@ def test_a_service_may_go_but_not_be_replaced() -> None:
     service = {"Type": "AWS::ECS::Service", "Properties": {"LaunchType": "FARGATE"}}
 
     assert harms_of({"S": service}, {}) == []
-    assert harms_of({"S": service}, {"S": with_properties(service, LaunchType=None)}) == [("S", Harm.REPLACE)]
+    assert harms_of({"S": service}, {"S": with_properties(service, LaunchType=None)}) == [("S", HarmKind.REPLACE)]
 
 
 def test_a_new_stack_and_one_that_stays_lose_nothing() -> None:
@@ -214,16 +222,16 @@ def test_a_template_with_a_macro_is_refused(of: str) -> None:
 @pytest.mark.parametrize(
     ("change", "harm"),
     [
-        ({"Action": "Remove"}, Harm.REMOVE),
-        ({"Action": "Modify", "Replacement": "True"}, Harm.REPLACE),
-        ({"Action": "Modify", "Replacement": "Conditional"}, Harm.REPLACE),
-        ({"Action": "Modify"}, Harm.REPLACE),  # it does not say
-        ({"Action": "Dynamic"}, Harm.REPLACE),
+        ({"Action": "Remove"}, HarmKind.REMOVE),
+        ({"Action": "Modify", "Replacement": "True"}, HarmKind.REPLACE),
+        ({"Action": "Modify", "Replacement": "Conditional"}, HarmKind.REPLACE),
+        ({"Action": "Modify"}, HarmKind.REPLACE),  # it does not say
+        ({"Action": "Dynamic"}, HarmKind.REPLACE),
         ({"Action": "Modify", "Replacement": "False"}, None),
         ({"Action": "Add"}, None),
     ],
 )
-def test_a_change_set_is_judged_by_what_cloudformation_says(change: dict[str, str], harm: Harm | None) -> None:
+def test_a_change_set_is_judged_by_what_cloudformation_says(change: dict[str, str], harm: HarmKind | None) -> None:
     resource = {"LogicalResourceId": "Q", "ResourceType": "AWS::SQS::Queue", **change}
 
     findings = judge_change_set("prod", [{"ResourceChange": resource}], {"Resources": {"Q": QUEUE}})
@@ -231,9 +239,9 @@ def test_a_change_set_is_judged_by_what_cloudformation_says(change: dict[str, st
     assert [finding.harm for finding in findings] == ([] if harm is None else [harm])
 
 
-def _finding(logical_id: str) -> Finding:
-    return Finding(
-        stack="prod", logical_id=logical_id, kind="AWS::SQS::Queue", name="q", harm=Harm.REMOVE, because="", lost=""
+def _finding(logical_id: str) -> GuardFinding:
+    return GuardFinding(
+        stack="prod", logical_id=logical_id, kind="AWS::SQS::Queue", name="q", harm=HarmKind.REMOVE, because="", lost=""
     )
 
 
@@ -248,7 +256,7 @@ def test_each_harm_is_allowed_by_its_logical_id_and_by_no_other(capsys: pytest.C
     assert capsys.readouterr().err == f"{findings[1]}\n"
 
 
-def test_what_only_a_change_set_calls_harmed_can_be_allowed_before() -> None:
+def test_harm_that_only_a_change_set_reports_can_be_allowed_before() -> None:
     """CloudFormation calls a subscription Conditional whose queue changes in place; the templates show no harm."""
     require_allowed([], ["Subscription"], later=["Queue", "Subscription"])
     with pytest.raises(ConfigError, match=r"^--allow is Misspelt, allowed is .*: there is none; leave it out$"):

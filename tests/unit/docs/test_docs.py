@@ -227,7 +227,7 @@ def test_the_text_of_an_argument_is_joined_from_all_its_lines() -> None:
     )
 
 
-def test_what_the_environments_differ_in_is_what_they_declare() -> None:
+def test_the_table_of_differences_follows_from_the_declaration() -> None:
     """One row for each field that is not the same everywhere, with its value in every environment, in order."""
     table = dict(declared_fields.differences())
 

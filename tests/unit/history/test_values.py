@@ -6,10 +6,18 @@ import pytest
 
 from sluice.clock import NotReachedError, SystemClock, VirtualClock, eventually, utc
 from sluice.errors import ConfigError
-from sluice.history.events import Event, Identity, detail_of, identity_of, is_end_marker, pad_sequence_number, settle
+from sluice.history.events import (
+    HistoryEvent,
+    Identity,
+    detail_of,
+    identity_of,
+    is_end_marker,
+    pad_sequence_number,
+    settle,
+)
 from sluice.judge.checker import OF_THE_RUN, RULES
 from sluice.judge.checker.anomalies import ANOMALIES, JUDGED
-from sluice.judge.checker.verdict import Holding, Property, Status, Verdict, compose
+from sluice.judge.checker.verdict import Property, PropertyState, PropertyStatus, Verdict, compose
 from sluice.saboteurs import sabotage
 
 IDENTITY = Identity(run="r", message_group_id="g1", idx=7)
@@ -143,12 +151,12 @@ def test_end_markers_have_negative_numbers() -> None:
 
 
 def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
-    intent_a = Event(kind="published", call_id="a", outcome="info", invoked_at_us=1)
-    answer_a = Event(kind="published", call_id="a", outcome="ok", invoked_at_us=1, responded_at_us=2)
-    intent_b = Event(kind="published", call_id="b", outcome="info", invoked_at_us=3)
-    intent_c = Event(kind="published", call_id="c", outcome="info", invoked_at_us=4)
-    error_c = Event(kind="published", call_id="c", outcome="info", invoked_at_us=4, error="ReadTimeoutError")
-    opened = Event(kind="opened")
+    intent_a = HistoryEvent(kind="published", call_id="a", outcome="info", invoked_at_us=1)
+    answer_a = HistoryEvent(kind="published", call_id="a", outcome="ok", invoked_at_us=1, responded_at_us=2)
+    intent_b = HistoryEvent(kind="published", call_id="b", outcome="info", invoked_at_us=3)
+    intent_c = HistoryEvent(kind="published", call_id="c", outcome="info", invoked_at_us=4)
+    error_c = HistoryEvent(kind="published", call_id="c", outcome="info", invoked_at_us=4, error="ReadTimeoutError")
+    opened = HistoryEvent(kind="opened")
 
     settled = settle([opened, intent_a, answer_a, intent_b, intent_c, error_c])
 
@@ -158,10 +166,10 @@ def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
 
 def test_entries_of_one_call_settle_apart() -> None:
     events = [
-        Event(kind="published", call_id="a", batch_position=0, responded_at_us=2),
-        Event(kind="published", call_id="a", batch_position=1, responded_at_us=2),
-        Event(kind="poll", call_id="b", responded_at_us=3),
-        Event(kind="received", call_id="b", batch_position=0, responded_at_us=3),
+        HistoryEvent(kind="published", call_id="a", batch_position=0, responded_at_us=2),
+        HistoryEvent(kind="published", call_id="a", batch_position=1, responded_at_us=2),
+        HistoryEvent(kind="poll", call_id="b", responded_at_us=3),
+        HistoryEvent(kind="received", call_id="b", batch_position=0, responded_at_us=3),
     ]
 
     assert settle(events) == events
@@ -170,49 +178,52 @@ def test_entries_of_one_call_settle_apart() -> None:
 @pytest.mark.parametrize(
     ("statuses", "worst"),
     [
-        ([], Status.UNKNOWN),
-        ([Status.VALID], Status.VALID),
-        ([Status.VALID, Status.UNKNOWN], Status.UNKNOWN),
-        ([Status.UNKNOWN, Status.INVALID, Status.VALID], Status.INVALID),
+        ([], PropertyStatus.UNKNOWN),
+        ([PropertyStatus.VALID], PropertyStatus.VALID),
+        ([PropertyStatus.VALID, PropertyStatus.UNKNOWN], PropertyStatus.UNKNOWN),
+        ([PropertyStatus.UNKNOWN, PropertyStatus.INVALID, PropertyStatus.VALID], PropertyStatus.INVALID),
     ],
 )
-def test_composing_keeps_the_worst(statuses: list[Status], worst: Status) -> None:
+def test_composing_keeps_the_worst(statuses: list[PropertyStatus], worst: PropertyStatus) -> None:
     assert compose(statuses) is worst
 
 
 @pytest.mark.parametrize(
     ("given", "holding"),
     [
-        (Property(anomaly="A1", opportunities=5), Holding.HOLDS),
-        (Property(anomaly="A1", opportunities=0), Holding.NOT_EXERCISED),
-        (Property(anomaly="A1", opportunities=5, violation_count=1), Holding.VIOLATED),
-        (Property(anomaly="A1", opportunities=0, violation_count=1), Holding.VIOLATED),
-        (Property(anomaly="A1", opportunities=5, violation_count=1, allowed_because="GAP"), Holding.ALLOWED),
-        (Property(anomaly="A1", opportunities=5, allowed_because="GAP"), Holding.HOLDS),
-        (Property(anomaly="H7", opportunities=5, is_unknown=True), Holding.UNKNOWN),
-        (Property(anomaly="H3", opportunities=5, violation_count=1), Holding.CROSSED),
-        (Property(anomaly="C7", opportunities=5, violation_count=1), Holding.UNKNOWN),
-        (Property(anomaly="B6", opportunities=5, violation_count=1), Holding.SEEN),
+        (Property(anomaly="A1", opportunities=5), PropertyState.HOLDS),
+        (Property(anomaly="A1", opportunities=0), PropertyState.NOT_EXERCISED),
+        (Property(anomaly="A1", opportunities=5, violation_count=1), PropertyState.VIOLATED),
+        (Property(anomaly="A1", opportunities=0, violation_count=1), PropertyState.VIOLATED),
+        (Property(anomaly="A1", opportunities=5, violation_count=1, allowed_because="GAP"), PropertyState.ALLOWED),
+        (Property(anomaly="A1", opportunities=5, allowed_because="GAP"), PropertyState.HOLDS),
+        (Property(anomaly="H7", opportunities=5, is_unknown=True), PropertyState.UNKNOWN),
+        (Property(anomaly="H3", opportunities=5, violation_count=1), PropertyState.CROSSED),
+        (Property(anomaly="C7", opportunities=5, violation_count=1), PropertyState.UNKNOWN),
+        (Property(anomaly="B6", opportunities=5, violation_count=1), PropertyState.SEEN),
     ],
 )
-def test_how_a_property_fares(given: Property, holding: Holding) -> None:
+def test_how_a_property_fares(given: Property, holding: PropertyState) -> None:
     assert given.holding is holding
 
 
 @pytest.mark.parametrize(
     ("verdict", "status"),
     [
-        (Verdict(), Status.UNKNOWN),
-        (Verdict(properties=(Property(anomaly="A1", opportunities=0),)), Status.UNKNOWN),
-        (Verdict(properties=(Property(anomaly="A1", opportunities=1),)), Status.VALID),
-        (Verdict(properties=(Property(anomaly="A1", opportunities=1),), unknowns=("a reason",)), Status.UNKNOWN),
+        (Verdict(), PropertyStatus.UNKNOWN),
+        (Verdict(properties=(Property(anomaly="A1", opportunities=0),)), PropertyStatus.UNKNOWN),
+        (Verdict(properties=(Property(anomaly="A1", opportunities=1),)), PropertyStatus.VALID),
+        (
+            Verdict(properties=(Property(anomaly="A1", opportunities=1),), unknowns=("a reason",)),
+            PropertyStatus.UNKNOWN,
+        ),
         (
             Verdict(properties=(Property(anomaly="A1", opportunities=1, violation_count=1),), unknowns=("a reason",)),
-            Status.INVALID,
+            PropertyStatus.INVALID,
         ),
     ],
 )
-def test_the_status_of_a_verdict(verdict: Verdict, status: Status) -> None:
+def test_the_status_of_a_verdict(verdict: Verdict, status: PropertyStatus) -> None:
     assert verdict.status is status
     assert verdict.as_json()["status"] == status.value
 

@@ -86,7 +86,7 @@ def test_a_declared_environment_knows_its_queues() -> None:
     assert billing.undelivered_queue == "sluice-local-billing-undelivered-dlq.fifo"
 
 
-def test_what_could_not_be_delivered_is_no_queue_of_its_own() -> None:
+def test_the_dlq_of_a_subscription_is_no_judged_queue() -> None:
     """It was looked into, as the load test does; it is where the declaration says."""
     queues = declared_queues(environment("local"))
     looked_into = [*queues, "sluice-local-billing-undelivered-dlq.fifo"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import recording
-from sluice.judge.checker.verdict import EXIT_CROSSED, Status, Verdict
+from sluice.judge.checker.verdict import EXIT_CROSSED, PropertyStatus, Verdict
 from sluice.judge.engine import open_in_memory
 from sluice.judge.report import summary
 from sluice.recorder import record
@@ -109,7 +109,7 @@ def test_a_verdict_says_what_the_consumer_did(
 ) -> None:
     verdict = _verdict_of(tmp_path, consume)
 
-    assert verdict.status is Status.VALID
+    assert verdict.status is PropertyStatus.VALID
     assert list(verdict.conduct) == [f"{QUEUE}: {line}" for line in found]
     assert verdict.exit_code == (EXIT_CROSSED if found else 0)
     assert any(sentence in line for line in summary.consumer(verdict)), summary.consumer(verdict)
@@ -136,11 +136,11 @@ _ANSWER = [receive_event("billing", idx, 0, call_id="one", batch_position=idx) f
 _FIRST, _SECOND, _ = _ANSWER
 
 
-def _refused_delete(receive: Event, at_ms: int) -> Event:
+def _refused_delete(receive: HistoryEvent, at_ms: int) -> HistoryEvent:
     return delete_event(receive, at_ms, outcome="fail", error="RequestThrottled")
 
 
-def _release_event(receive: Event, at_ms: int) -> Event:
+def _release_event(receive: HistoryEvent, at_ms: int) -> HistoryEvent:
     return replace(delete_event(receive, at_ms), kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=0)
 
 
@@ -167,7 +167,7 @@ def _release_event(receive: Event, at_ms: int) -> Event:
         "deletes by other clocks",
     ],
 )
-def test_what_is_lawful_is_no_finding(events: list[Event], found: list[str]) -> None:
+def test_lawful_conduct_is_no_finding(events: list[HistoryEvent], found: list[str]) -> None:
     clocks = {event.idx for event in events if event.clock_id == "d"}
     answer = [receive for receive in _ANSWER if receive.idx not in clocks]
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.databases import (
-    Anomaly,
     AppliedEffect,
     CommittedEvent,
-    Evidence,
+    DatabaseAnomaly,
+    DatabaseEvidence,
     InboxNumbers,
     Judgement,
     OutboxMessage,
@@ -20,9 +20,9 @@ from sluice.judge.databases import (
 _IDS = ("a1", "a2", "a3", "b1")
 
 
-def _evidence() -> Evidence:
+def _evidence() -> DatabaseEvidence:
     """Return what a run left in which everything is right: a's commits 1 to 3, and b's; two consumers."""
-    return Evidence(
+    return DatabaseEvidence(
         acknowledged=("a1", "a2", "a3"),  # the answer to b1 was lost
         rolled_back=("r1",),
         committed=tuple(
@@ -50,23 +50,23 @@ def _effect(consumer: str, id_: str, *, at_us: int | None = None, **more: object
     return replace(done, **more)  # type: ignore[arg-type]
 
 
-def _judge(evidence: Evidence) -> Judgement:
+def _judge(evidence: DatabaseEvidence) -> Judgement:
     return judge(evidence, {"audit": False, "ledger": True})
 
 
-def _found_anomalies(evidence: Evidence) -> set[tuple[Anomaly, str | None, str]]:
+def _found_anomalies(evidence: DatabaseEvidence) -> set[tuple[DatabaseAnomaly, str | None, str]]:
     return {(violation.anomaly, violation.consumer, violation.event_id) for violation in _judge(evidence).violations}
 
 
-def _without(evidence: Evidence, consumer: str, id_: str) -> Evidence:
+def _without(evidence: DatabaseEvidence, consumer: str, id_: str) -> DatabaseEvidence:
     return replace(evidence, done=[done for done in evidence.done if (done.consumer, done.event_id) != (consumer, id_)])
 
 
-def _with(evidence: Evidence, *more: AppliedEffect) -> Evidence:
+def _with(evidence: DatabaseEvidence, *more: AppliedEffect) -> DatabaseEvidence:
     return replace(evidence, done=[*evidence.done, *more])
 
 
-def _swap(evidence: Evidence, consumer: str) -> Evidence:
+def _swap(evidence: DatabaseEvidence, consumer: str) -> DatabaseEvidence:
     """Let a consumer do a2 behind a3."""
     return _with(_without(evidence, consumer, "a2"), _effect(consumer, "a2", at_us=1_000))
 
@@ -76,52 +76,56 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
     judgement = _judge(_evidence())
 
     assert judgement == Judgement(violations=(), unfinished=(), late_counts={"audit": 0, "ledger": 0})
-    assert judgement.status is Status.VALID
+    assert judgement.status is PropertyStatus.VALID
 
 
 @pytest.mark.parametrize(
     ("harm", "expected"),
     [
         pytest.param(
-            lambda right: _without(right, "audit", "a2"), (Anomaly.LOST, "audit", "a2"), id="an effect is lost"
+            lambda right: _without(right, "audit", "a2"), (DatabaseAnomaly.LOST, "audit", "a2"), id="an effect is lost"
         ),
         pytest.param(
             lambda right: _with(right, _effect("audit", "a3", id=50, at_us=999)),
-            (Anomaly.DOUBLE, "audit", "a3"),
+            (DatabaseAnomaly.DOUBLE, "audit", "a3"),
             id="an effect is double",
         ),
         pytest.param(
-            lambda right: _swap(right, "ledger"), (Anomaly.REORDERED, "ledger", "a2"), id="order with PARK and HALT"
+            lambda right: _swap(right, "ledger"),
+            (DatabaseAnomaly.REORDERED, "ledger", "a2"),
+            id="order with PARK and HALT",
         ),
-        pytest.param(lambda right: _swap(right, "audit"), (Anomaly.REORDERED, "audit", "a2"), id="order with SKIP"),
+        pytest.param(
+            lambda right: _swap(right, "audit"), (DatabaseAnomaly.REORDERED, "audit", "a2"), id="order with SKIP"
+        ),
         pytest.param(
             lambda right: _with(right, _effect("audit", "x1")),
-            (Anomaly.INVENTED, "audit", "x1"),
+            (DatabaseAnomaly.INVENTED, "audit", "x1"),
             id="an effect of nothing",
         ),
         pytest.param(
             lambda right: _with(right, _effect("ledger", "r1")),
-            (Anomaly.ROLLED_BACK, "ledger", "r1"),
+            (DatabaseAnomaly.ROLLED_BACK, "ledger", "r1"),
             id="an effect of what was rolled back",
         ),
         pytest.param(
             lambda right: replace(right, published=[*right.published, OutboxMessage(event_id="r1", group="b", seq=2)]),
-            (Anomaly.ROLLED_BACK, None, "r1"),
+            (DatabaseAnomaly.ROLLED_BACK, None, "r1"),
             id="what was rolled back is published",
         ),
         pytest.param(
             lambda right: replace(right, rolled_back=("a1",)),
-            (Anomaly.ROLLED_BACK, None, "a1"),
+            (DatabaseAnomaly.ROLLED_BACK, None, "a1"),
             id="what was rolled back is there",
         ),
         pytest.param(
             lambda right: replace(right, acknowledged=("gone",)),
-            (Anomaly.COMMIT_LOST, None, "gone"),
+            (DatabaseAnomaly.COMMIT_LOST, None, "gone"),
             id="what was acknowledged is not there",
         ),
         pytest.param(
             lambda right: replace(right, published=right.published[:-1]),
-            (Anomaly.UNPUBLISHED, None, "b1"),
+            (DatabaseAnomaly.UNPUBLISHED, None, "b1"),
             id="no message of a commit",
         ),
         pytest.param(
@@ -130,7 +134,7 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
                 published=[replace(publish, seq={1: 2, 2: 1}.get(publish.seq, 3)) for publish in right.published[:3]]
                 + [right.published[3]],
             ),
-            (Anomaly.MISNUMBERED, None, "a2"),
+            (DatabaseAnomaly.MISNUMBERED, None, "a2"),
             id="numbers against the order of commits",
         ),
         pytest.param(
@@ -141,23 +145,23 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
                     for publish in right.published
                 ],
             ),
-            (Anomaly.MISNUMBERED, None, "b1"),
+            (DatabaseAnomaly.MISNUMBERED, None, "b1"),
             id="numbers with a hole",
         ),
         pytest.param(
             lambda right: _with(_without(right, "audit", "a1"), _effect("audit", "a1", is_doomed=True)),
-            (Anomaly.DOOMED, "audit", "a1"),
+            (DatabaseAnomaly.DOOMED, "audit", "a1"),
             id="an attempt that failed was committed",
         ),
         pytest.param(
             lambda right: _with(_without(right, "audit", "a1"), _effect("audit", "a1", payload="of a2")),
-            (Anomaly.CHANGED, "audit", "a1"),
+            (DatabaseAnomaly.CHANGED, "audit", "a1"),
             id="another payload",
         ),
     ],
 )
 def test_one_thing_that_is_wrong_is_found_and_nothing_else(
-    harm: Callable[[Evidence], Evidence], expected: tuple[Anomaly, str | None, str]
+    harm: Callable[[DatabaseEvidence], DatabaseEvidence], expected: tuple[DatabaseAnomaly, str | None, str]
 ) -> None:
     """A judge that never objects proves nothing."""
     judgement = _judge(harm(_evidence()))
@@ -165,11 +169,11 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(
     assert [(violation.anomaly, violation.consumer, violation.event_id) for violation in judgement.violations] == [
         expected
     ]
-    assert judgement.status is Status.INVALID
+    assert judgement.status is PropertyStatus.INVALID
 
 
 @pytest.mark.parametrize("state", ["filled", "redriven"])
-def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_halt(state: str) -> None:
+def test_only_policies_that_hand_over_late_messages_excuse_disorder(state: str) -> None:
     """The number is what counts: another number of the group stays where it belongs."""
     listed = [
         InboxNumbers(consumer=name, group="a", epoch=1, seq=2, through=2, state=state, reason=None)
@@ -180,10 +184,12 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
     assert _judge(late).violations == ()
     assert _judge(late).late_counts == {"audit": 1, "ledger": 0}
     assert _found_anomalies(replace(_swap(_evidence(), "ledger"), listed=listed)) == {
-        (Anomaly.REORDERED, "ledger", "a2")
+        (DatabaseAnomaly.REORDERED, "ledger", "a2")
     }
     others = [replace(item, seq=1, through=1) for item in listed]
-    assert _found_anomalies(replace(_swap(_evidence(), "audit"), listed=others)) == {(Anomaly.REORDERED, "audit", "a2")}
+    assert _found_anomalies(replace(_swap(_evidence(), "audit"), listed=others)) == {
+        (DatabaseAnomaly.REORDERED, "audit", "a2")
+    }
 
 
 @pytest.mark.parametrize(
@@ -204,23 +210,23 @@ def test_what_an_inbox_lists_as_late_may_be_out_of_order_but_not_with_park_and_h
         ),
     ],
 )
-def test_what_somebody_still_has_is_not_lost_and_makes_the_run_unknown(known: dict[str, object]) -> None:
+def test_a_message_in_flight_makes_the_run_unknown(known: dict[str, object]) -> None:
     """Neither a violation nor a proof."""
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), **known))  # type: ignore[arg-type]
 
     assert judgement.violations == ()
     assert judgement.unfinished == (("audit", "a2"),)
-    assert judgement.status is Status.UNKNOWN
+    assert judgement.status is PropertyStatus.UNKNOWN
 
 
 @pytest.mark.parametrize("state", ["gap", "dead"])
-def test_what_an_inbox_only_knows_to_be_missing_or_dead_is_lost_when_it_is_nowhere(state: str) -> None:
+def test_a_message_recorded_only_as_missing_or_dead_is_lost(state: str) -> None:
     """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
     listed = [InboxNumbers(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))
 
     (violation,) = judgement.violations
-    assert (violation.anomaly, violation.event_id) == (Anomaly.LOST, "a2")
+    assert (violation.anomaly, violation.event_id) == (DatabaseAnomaly.LOST, "a2")
     assert f"its inbox says {state} of number 2 (no handler)" in str(violation)
 
 
@@ -229,4 +235,4 @@ def test_events_of_one_transaction_are_in_the_order_they_were_added() -> None:
     right = _evidence()
     together = [replace(item, committed_at_us=1, position=place) for place, item in enumerate(right.committed)]
 
-    assert _judge(replace(right, committed=together)).status is Status.VALID
+    assert _judge(replace(right, committed=together)).status is PropertyStatus.VALID

@@ -17,12 +17,12 @@ from click.testing import CliRunner, Result
 
 from sluice.cli.main import main
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import engine as judging
 from sluice.judge import groups, recording, report
 from sluice.judge.checker import Thresholds
-from sluice.judge.checker.verdict import Holding, Status, Verdict
-from sluice.judge.engine import Engine, open_in_memory
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
+from sluice.judge.engine import JudgeEngine, open_in_memory
 from sluice.judge.folder.layout import RUN_FILE
 from sluice.judge.judge import RunFacts, faults_of, judge
 from sluice.judge.reading.checksums import beside
@@ -86,56 +86,59 @@ def _judge(folder: Path, case: RecordingCase) -> Verdict:
 
 
 def _held_properties(verdict: Verdict) -> set[str]:
-    return {prop.anomaly for prop in verdict.properties if prop.holding is Holding.HOLDS}
+    return {prop.anomaly for prop in verdict.properties if prop.holding is PropertyState.HOLDS}
 
 
 # --- what is judged --------------------------------------------------------------------------------------------------
 
 
-def test_what_a_recording_cannot_tell_does_not_hold(tmp_path: Path) -> None:
+def test_properties_a_recording_cannot_show_do_not_hold(tmp_path: Path) -> None:
     named = _check_case("sane", tmp_path / "named")
     derived = _check_case("of queues nobody named", tmp_path / "derived")
 
-    assert (named.status, named.unknowns, named.run["one_group_in"]) == (Status.VALID, (), 4)
-    assert (derived.status, derived.unknowns) == (Status.VALID, ())
+    assert (named.status, named.unknowns, named.run["one_group_in"]) == (PropertyStatus.VALID, (), 4)
+    assert (derived.status, derived.unknowns) == (PropertyStatus.VALID, ())
     assert _held_properties(named) >= {"A2", "A4", "A8", "B7", "C1", "C5", "D1", "D2", "E2", "F2", "G1"}
     assert _held_properties(named) & {"A1", "A3", "B3", "C7", "E1", "H7"} == set()
     assert _held_properties(named) - _held_properties(derived) == {"A8", "B7", "D1", "D2", "F2"}
     assert named.measures["suspect_groups"] == derived.measures["suspect_groups"] == 0
 
 
-def test_what_a_recording_shows_is_invalid_and_what_is_open_unknown(tmp_path: Path) -> None:
+def test_anomalies_are_invalid_and_open_questions_unknown(tmp_path: Path) -> None:
     reordered = _check_case("reordered", tmp_path / "reordered")
     missing = _check_case("missing its last message", tmp_path / "missing")
     torn = _check_case("torn", tmp_path / "torn")
 
-    assert (reordered.status, {violation.anomaly for violation in reordered.violations}) == (Status.INVALID, {"C1"})
+    assert (reordered.status, {violation.anomaly for violation in reordered.violations}) == (
+        PropertyStatus.INVALID,
+        {"C1"},
+    )
     assert (missing.status, missing.unknowns) == (
-        Status.UNKNOWN,
+        PropertyStatus.UNKNOWN,
         (
             "group g1: 1 acknowledged message(s), first 2, not seen in billing, of which nobody said what it was to"
             " receive; name it with --queue",
         ),
     )
-    assert torn.status is Status.UNKNOWN
+    assert torn.status is PropertyStatus.UNKNOWN
     assert torn.violations == ()
     (why,) = torn.unknowns
     assert why.startswith("0 message(s) acknowledged and 0 received: nothing to judge; 1 recorder(s) did not finish: ")
 
 
-def test_what_nobody_asked_for_and_who_else_published_is_left_open(tmp_path: Path) -> None:
+def test_unrequested_messages_and_other_producers_are_left_open(tmp_path: Path) -> None:
     unrequested = _check_case("without groups", tmp_path / "unasked")
     alone = _check_case("with a message from nowhere", tmp_path / "alone")
     among_others = _check_case("with a message of another producer", tmp_path / "among others")
 
-    assert unrequested.status is Status.UNKNOWN
+    assert unrequested.status is PropertyStatus.UNKNOWN
     assert unrequested.unknowns[0].endswith(
         " receive(s) and delete(s) in billing are of messages without a group on record, and not judged; a standard"
         " queue has no groups and promises no order; if billing is a FIFO queue, receive with"
         ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
-    assert (alone.status, {violation.anomaly for violation in alone.violations}) == (Status.INVALID, {"A4"})
-    assert (among_others.status, among_others.violations) == (Status.UNKNOWN, ())
+    assert (alone.status, {violation.anomaly for violation in alone.violations}) == (PropertyStatus.INVALID, {"A4"})
+    assert (among_others.status, among_others.violations) == (PropertyStatus.UNKNOWN, ())
     assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
 
 
@@ -149,7 +152,7 @@ def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
 
     verdict = _judge(tmp_path, CASES["sane"])
 
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert any(why.endswith("not seen in billing, where 1 calls tell no group") for why in verdict.unknowns)
 
 
@@ -160,7 +163,7 @@ def test_a_journal_that_ends_before_its_first_event_is_unfinished(tmp_path: Path
 
     verdict = _judge(tmp_path, CASES["sane"])
 
-    assert verdict.status is Status.UNKNOWN
+    assert verdict.status is PropertyStatus.UNKNOWN
     assert "1 recorder(s) did not finish: recorded-2" in verdict.unknowns
 
 
@@ -173,7 +176,7 @@ def test_an_answer_before_its_call_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("skew_ms", [-50, 50])
-def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, skew_ms: int) -> None:
+def test_anomalies_across_several_clocks_are_unknown(tmp_path: Path, skew_ms: int) -> None:
     """Every second call of a sane history is by a clock that is ahead or behind."""
     events = [
         replace(
@@ -190,20 +193,20 @@ def test_what_several_clocks_timed_is_unknown_and_not_invalid(tmp_path: Path, sk
 
     verdict = _judge(tmp_path, CASES["sane"])
 
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert any("2 clocks timed it" in why for why in verdict.unknowns)
 
 
 @pytest.mark.parametrize(
     ("name", "may_be_back"), [("with a move between receives", 0), ("with a move during a receive", 1)]
 )
-def test_what_came_while_a_move_task_began_is_left_open(tmp_path: Path, name: str, may_be_back: int) -> None:
+def test_receives_while_a_move_task_began_are_left_open(tmp_path: Path, name: str, may_be_back: int) -> None:
     """The second message is received from 120 to 125 ms; between two receives nothing can have come back unseen."""
     verdict = _check_case(name, tmp_path)
 
     assert verdict.measures["suspect_groups"] == may_be_back
     assert sum("may have come back to billing with a move task" in why for why in verdict.unknowns) == may_be_back
-    assert verdict.status is (Status.UNKNOWN if may_be_back else Status.VALID)
+    assert verdict.status is (PropertyStatus.UNKNOWN if may_be_back else PropertyStatus.VALID)
 
 
 def test_many_violations_are_counted_and_the_first_of_each_shown(
@@ -233,7 +236,7 @@ def test_the_charts_are_what_counting_message_by_message_gives() -> None:
     assert max(drawn["queues"]["billing"]["tasks"]) == 1
 
 
-def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
+def test_allowed_anomalies_pass_and_the_warm_up_is_not_measured(
     tmp_path: Path,
 ) -> None:
     """The anomaly counts and is named with its reason; so is one to warm up. A column and a file more do not matter."""
@@ -258,8 +261,8 @@ def test_what_is_lawful_under_a_load_is_allowed_and_what_warms_up_not_measured(
     )
 
     (found,) = [prop for prop in verdict.properties if prop.anomaly == "C7"]
-    assert (found.holding, found.violation_count) == (Holding.ALLOWED, 1)
-    assert (verdict.status, verdict.violations) == (Status.VALID, ())
+    assert (found.holding, found.violation_count) == (PropertyState.ALLOWED, 1)
+    assert (verdict.status, verdict.violations) == (PropertyStatus.VALID, ())
     assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
@@ -279,11 +282,11 @@ def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeed
     events = [
         *full(),
         *(
-            Event(kind=Kind.FAULT, run="r", queue=queue, responded_at_us=110_000, **slow)
+            HistoryEvent(kind=Kind.FAULT, run="r", queue=queue, responded_at_us=110_000, **slow)
             for queue in EXPECTATION.queues
         ),
-        Event(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000, responded_at_us=600_000),
-        Event(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000),
+        HistoryEvent(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000, responded_at_us=600_000),
+        HistoryEvent(kind=Kind.FAULT, run="r", queue="billing", invoked_at_us=500_000),
     ]
     answered = next(event for event in events if event.kind == Kind.DELETED and event.queue == "billing")
     failed = replace(answered, responded_at_us=112_000, outcome="fail", error="x", call_id="failed")
@@ -313,7 +316,7 @@ def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeed
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_history_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_folder_without_history_is_refused_in_one_line(tmp_path: Path) -> None:
     other, garbled, flipped = (tmp_path / name for name in ("strange", "garbled", "flipped"))
     for folder in (other, garbled, flipped):
         folder.mkdir()
@@ -486,7 +489,7 @@ def test_a_recording_is_judged_where_neither_spark_nor_an_sdk_is_installed(
 @pytest.mark.parametrize(
     ("command", "why"), [("many", "many has more than 10 events"), ("cluster", "a cluster is named")]
 )
-def test_what_takes_spark_names_the_extra_where_it_is_not_installed(
+def test_a_missing_spark_names_the_extra(
     without_spark: tuple[Path, dict[str, _CommandResult]], command: str, why: str
 ) -> None:
     folder, ended = without_spark[0], without_spark[1][command]
@@ -513,7 +516,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
     opened_places: list[Path] = []
 
     @contextmanager
-    def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[Engine]:
+    def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
         opened_places.append(place)
         engine = open_in_memory(place)
         assert (master, remote) == (None, None)
@@ -538,7 +541,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
     assert opened_places == places
 
 
-def test_what_only_spark_can_read_is_not_asked_of_this_process(tmp_path: Path) -> None:
+def test_large_histories_are_left_to_spark(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / RUN_FILE).touch()
 

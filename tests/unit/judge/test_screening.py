@@ -15,17 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from numba.core.errors import NumbaError
 
-from sluice.history.events import Event, Kind, answer_detail
+from sluice.history.events import HistoryEvent, Kind, answer_detail
 from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import count, facts
 from sluice.judge.reading.columns import NONE, Columns, Events, hashes
 from sluice.judge.reading.parquet_files import pieces, read
 from sluice.judge.screening import compiled, rollup
 from sluice.judge.screening.buckets import group_names, screen
-from sluice.judge.screening.encode import Rows, drop_left_out, encode_events
+from sluice.judge.screening.encode import EncodedRows, drop_left_out, encode_events
 from sluice.judge.screening.measures import measures
-from sluice.judge.screening.rollup import Messages
-from sluice.judge.tally import TALLY, Tally, round_down
+from sluice.judge.screening.rollup import MessageRollup
+from sluice.judge.tally import TALLY, ObservationTally, round_down
 from tests.support.histories.by_hand import EXPECTATION, full, publish_event, receive_event
 from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
@@ -35,18 +35,18 @@ _NUMBER = "18".zfill(21) + "000000000123456789"
 _FACTOR = 2
 
 
-def _observations(events: Sequence[Event], expectation: Expectation = EXPECTATION) -> pa.Table:
+def _observations(events: Sequence[HistoryEvent], expectation: Expectation = EXPECTATION) -> pa.Table:
     return _screen(Events(table_of(events)), expectation)[1]
 
 
 def _screen(events: Events, expectation: Expectation = EXPECTATION) -> tuple[pa.Table, pa.Table]:
-    messages = Messages(expectation)
+    messages = MessageRollup(expectation)
     messages.add(encode_events(events, expectation))
     return screen(messages, group_names(events), expectation)
 
 
-def _measures_of(*parts: Sequence[Event]) -> dict[str, Any]:
-    return measures(Tally(pa.concat_tables([_observations(events) for events in parts])), EXPECTATION)
+def _measures_of(*parts: Sequence[HistoryEvent]) -> dict[str, Any]:
+    return measures(ObservationTally(pa.concat_tables([_observations(events) for events in parts])), EXPECTATION)
 
 
 def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
@@ -114,7 +114,7 @@ def test_a_sequence_number_has_one_hash_whatever_it_stands_among() -> None:
 
 
 def _messages(parts: Sequence[Columns]) -> dict[str, list[Any]]:
-    messages = Messages(EXPECTATION)
+    messages = MessageRollup(EXPECTATION)
     for part in parts:
         messages.add(part)
     return {name: column.tolist() for name, column in messages.rows().items()}
@@ -127,7 +127,7 @@ def _mutated_rows() -> Columns:
     return encode_events(Events(table_of(events)), EXPECTATION)
 
 
-def test_what_is_compiled_finds_what_the_same_loops_find_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_loops_find_what_python_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _mutated_rows()
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", sys.maxsize)
     found = _messages([rows])
@@ -150,7 +150,7 @@ def _times(rows: np.ndarray) -> np.ndarray:
     return rows * _FACTOR
 
 
-def test_what_numba_keeps_and_cannot_read_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unreadable_numba_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
@@ -165,16 +165,14 @@ def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPa
     """Numba would unpickle it by its old name."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     moved = FunctionType(_times.__code__, globals(), "_times")
-    moved.__annotations__ = {"rows": Rows}
+    moved.__annotations__ = {"rows": EncodedRows}
 
     assert (
         compiled.with_stable_file(moved).__code__.co_filename != compiled.with_stable_file(_times).__code__.co_filename
     )
 
 
-def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_the_numba_cache_is_found_by_code_and_constants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An executor has the module in a zip of a new name; a constant may be of a module that changed."""
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -193,7 +191,7 @@ def test_what_numba_keeps_is_found_by_code_and_constants_wherever_the_module_is(
         assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, factor]
 
 
-def test_what_numba_keeps_is_where_its_own_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_numba_cache_is_where_its_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whose home cannot be written to names a place that can."""
     monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
     (tmp_path / "home").touch()
@@ -254,13 +252,13 @@ def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path
     (events,) = read(pieces(tmp_path)[0])
     rows, expected = (encode_events(each, EXPECTATION) for each in (events, Events(table)))
 
-    assert all(np.array_equal(rows[name], expected[name]) for name in ("group", *Rows._fields))
+    assert all(np.array_equal(rows[name], expected[name]) for name in ("group", *EncodedRows._fields))
 
 
-def test_what_came_twice_is_not_behind_itself() -> None:
+def test_a_repeat_is_not_behind_itself() -> None:
     events = [publish_event(0, 0), receive_event("billing", 0, 100), receive_event("billing", 0, 200, receive_count=2)]
 
-    assert Tally(_observations(events)).total("later") == 0
+    assert ObservationTally(_observations(events)).total("later") == 0
 
 
 def test_measures_by_hand() -> None:
@@ -291,7 +289,7 @@ def test_measures_by_hand() -> None:
 
 
 def test_nothing_is_measured_of_nothing() -> None:
-    found = measures(Tally(TALLY.empty_table()), EXPECTATION)
+    found = measures(ObservationTally(TALLY.empty_table()), EXPECTATION)
 
     assert found["published"] == {"count": 0, "seconds": None, "per_second": None}
     assert found["queues"]["billing"] == {
@@ -301,7 +299,7 @@ def test_nothing_is_measured_of_nothing() -> None:
     }
 
 
-def _late(latenesses_us: Sequence[int], group: str) -> list[Event]:
+def _late(latenesses_us: Sequence[int], group: str) -> list[HistoryEvent]:
     return [
         publish_event(idx, 10_000 + idx, intended_at_us=(10_000 + idx) * 1_000 - late_us, message_group_id=group)
         for idx, late_us in enumerate(latenesses_us)
@@ -362,13 +360,15 @@ def test_publishing_began_with_the_first_measured_message() -> None:
 @pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
 def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
     """Its first and its last event may be in different files."""
-    parts = [count(Events(table_of([Event(kind=kind, worker="one", task_attempt=0)])), EXPECTATION) for kind in kinds]
+    parts = [
+        count(Events(table_of([HistoryEvent(kind=kind, worker="one", task_attempt=0)])), EXPECTATION) for kind in kinds
+    ]
 
     assert facts(pa.concat_tables(parts), EXPECTATION).recorded == {"one": {0: True}}
 
 
 def test_events_are_counted_by_hand() -> None:
-    poll = Event(
+    poll = HistoryEvent(
         kind=Kind.POLL.value,
         queue="billing",
         call_id="p",
@@ -387,7 +387,7 @@ def test_events_are_counted_by_hand() -> None:
         replace(poll, detail='{"received": 1000000000000000000000}'),
     ]
     frames = [
-        Event(kind=kind, worker=worker, task_attempt=attempt)
+        HistoryEvent(kind=kind, worker=worker, task_attempt=attempt)
         for kind, worker, attempt in (
             ("opened", "one", 0),
             ("opened", "one", 1),

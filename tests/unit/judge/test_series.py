@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.verdict import Violation
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.folder.series_schema import BINS_MAX
 from sluice.judge.parts import InMemory
 from sluice.judge.reading.columns import Events
@@ -23,7 +23,7 @@ from sluice.judge.series import (
     rank_table,
     waiting,
 )
-from sluice.judge.tally import TALLY, Tally, shorten
+from sluice.judge.tally import TALLY, ObservationTally, shorten
 from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
@@ -68,7 +68,7 @@ def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
     assert groups["a0"] == (10_000, 95_000)
 
 
-def test_what_waits_is_never_less_than_nothing() -> None:
+def test_the_waiting_count_is_never_negative() -> None:
     """A message can be received before its publisher has the answer."""
     assert waiting([3, 0, 2, 0], [1, 3, 0, 1]) == [2, 0, 1, 0]
 
@@ -89,7 +89,7 @@ def test_a_timeline_has_the_events_nearest_to_what_was_found() -> None:
     )
 
 
-def _shift(event: Event, number: int) -> Event:
+def _shift(event: HistoryEvent, number: int) -> HistoryEvent:
     at_us = 10_000_000_000 + number * 1_000
     return replace(
         event,
@@ -135,7 +135,7 @@ def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
 
     history = pa.concat_tables([events("published", "events"), events("received", "billing")])
 
-    fields = Engine(InMemory(history)).series(EXPECTATION)
+    fields = JudgeEngine(InMemory(history)).series(EXPECTATION)
 
     assert (fields["bin_count"], len(fields["ranks"])) == (96, RANKS_MAX)
     assert fields["bin_count"] <= BINS_MAX
@@ -158,5 +158,5 @@ def test_a_shortened_tally_has_the_percentiles_of_all_values() -> None:
 
         assert short.num_rows <= 4
         assert short.schema == TALLY
-        assert Tally(short).distributions("due", "q") == Tally(whole).distributions("due", "q")
-        assert Tally(short).counts("due", "q", 4) == [0, 0, 0, counts.sum()]
+        assert ObservationTally(short).distributions("due", "q") == ObservationTally(whole).distributions("due", "q")
+        assert ObservationTally(short).counts("due", "q", 4) == [0, 0, 0, counts.sum()]

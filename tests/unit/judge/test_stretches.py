@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sluice.history.events import Event, Kind, answer_detail, pad_sequence_number, settle
+from sluice.history.events import HistoryEvent, Kind, answer_detail, pad_sequence_number, settle
 from sluice.judge.checker import Activity, Expectation, Finding, Loss, Move, QueueContext, check_group
 from sluice.judge.groups import finding_in
 from sluice.judge.screening import stretches as under_test
@@ -32,9 +32,9 @@ from tests.support.oracle.tiny_histories import honest
 from tests.support.oracle.tiny_histories import mutate_history as mutated_tiny
 
 
-def sane_group(rng: random.Random, message_count: int) -> list[Event]:
+def sane_group(rng: random.Random, message_count: int) -> list[HistoryEvent]:
     """Return so many messages and their end marker, published one after the other and worked off in order."""
-    at_ms, events = 0, list[Event]()
+    at_ms, events = 0, list[HistoryEvent]()
     idxs = [*range(message_count), END]
     for idx in idxs:
         took_ms = rng.randint(1, 8)
@@ -51,7 +51,7 @@ def sane_group(rng: random.Random, message_count: int) -> list[Event]:
 
 def _work_off(
     rng: random.Random, queue: str, sent_us: dict[int, int], answered_max: int, overlapping: float
-) -> Iterator[Event]:
+) -> Iterator[HistoryEvent]:
     """Yield receives of up to so many messages; that share of them is asked for before the last was deleted."""
     has_numbers, idxs = rng.random() < 0.7, [*sent_us]
     free_ms = rng.choice([0, 0, 4_000])
@@ -119,7 +119,7 @@ def _of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _in_both(
-    events: Sequence[Event], expectation: Expectation = _STRICT, around: QueueContext = _BUSY
+    events: Sequence[HistoryEvent], expectation: Expectation = _STRICT, around: QueueContext = _BUSY
 ) -> tuple[Finding, Finding, float]:
     """Return what the checker finds in the whole group, and in what is needed of it, and how much that is."""
     table = table_of(list(events))
@@ -161,16 +161,16 @@ def test_it_finds_the_same_in_tiny_histories(*, is_full: bool) -> None:
         assert some == whole, seed
 
 
-def _long(message_count: int = 60) -> list[Event]:
+def _long(message_count: int = 60) -> list[HistoryEvent]:
     """Return a sane group: each message is published, received from billing and deleted before the next comes."""
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     for place, idx in enumerate([*range(message_count), END]):
         receive = receive_event("billing", idx, place * 100 + 20)
         events += [publish_event(idx, place * 100, queue="billing"), receive, delete_event(receive, place * 100 + 40)]
     return events
 
 
-def _change_events(events: Sequence[Event], kind: str, idx: int, **changes: Any) -> list[Event]:
+def _change_events(events: Sequence[HistoryEvent], kind: str, idx: int, **changes: Any) -> list[HistoryEvent]:
     return [replace(e, **changes) if (e.kind, e.idx) == (kind, idx) else e for e in events]
 
 
@@ -209,9 +209,9 @@ def test_where_something_happened_to_a_queue_all_is_needed(around: QueueContext)
     assert _in_both(_long(), EXPECTATION, QueueContext())[2] < 1
 
 
-def _backlog(**changes: Any) -> list[Event]:
+def _backlog(**changes: Any) -> list[HistoryEvent]:
     """Return a sane group whose messages are received three seconds after they were published."""
-    events: list[Event] = []
+    events: list[HistoryEvent] = []
     for place, idx in enumerate([*range(60), END]):
         receive = receive_event("billing", idx, place * 100 + 3_000, sent_at_us=place * 100_000, **changes)
         events += [
@@ -222,10 +222,10 @@ def _backlog(**changes: Any) -> list[Event]:
     return events
 
 
-def _late(events: Sequence[Event], idx: int, by_us: int) -> list[Event]:
+def _late(events: Sequence[HistoryEvent], idx: int, by_us: int) -> list[HistoryEvent]:
     """Return a backlog with nothing received for so long before one message."""
 
-    def shift(event: Event) -> Event:
+    def shift(event: HistoryEvent) -> HistoryEvent:
         is_later = event.kind != Kind.PUBLISHED and not 0 <= (event.idx or 0) < idx
         times = {name: getattr(event, name) + by_us for name in ("invoked_at_us", "responded_at_us")}
         return replace(event, **times) if is_later else event
@@ -233,19 +233,19 @@ def _late(events: Sequence[Event], idx: int, by_us: int) -> list[Event]:
     return [shift(event) for event in events]
 
 
-def _history_given_back_as_another() -> list[Event]:
+def _history_given_back_as_another() -> list[HistoryEvent]:
     """Return a group in which a message is given back before its delete, by a call that names another idx."""
     (first,) = (e for e in _long() if (e.kind, e.idx) == (Kind.RECEIVED, 10))
     back = delete_event(first, 1_030, took_ms=1, visibility_timeout_seconds=0)
     return [*_long(), replace(back, kind=Kind.VISIBILITY_CHANGED.value, idx=50)]
 
 
-def _of_two_clocks() -> list[Event]:
+def _of_two_clocks() -> list[HistoryEvent]:
     lost = [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]
     return [replace(e, clock_id="other") if e.idx == 5 and e.kind == Kind.RECEIVED else e for e in lost]
 
 
-def _random(seed: int) -> list[Event]:
+def _random(seed: int) -> list[HistoryEvent]:
     rng = random.Random(seed)  # noqa: S311 (chosen by hand)
     return mutate(settle(sane_group(rng, rng.choice([5, 40, 80]))), rng)
 
@@ -267,7 +267,7 @@ def _odd_alone(found: Any, _: Expectation) -> tuple[np.ndarray, np.ndarray]:
 
 
 _ALONE = {"max_number_of_messages": 10, "detail": '{"received": 1}'}
-_BLINDED: dict[str, tuple[str, Callable[..., object], list[Event]]] = {
+_BLINDED: dict[str, tuple[str, Callable[..., object], list[HistoryEvent]]] = {
     "holds of unusual messages": ("_hold", lambda *_: None, _random(94)),
     "all before a cut": ("_is_over", _next_to_each_other, _random(80)),
     "the ends of the group": ("_wanted", _no_ends, [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]),
@@ -290,7 +290,7 @@ _BLINDED: dict[str, tuple[str, Callable[..., object], list[Event]]] = {
 
 @pytest.mark.parametrize(("name", "blind", "events"), _BLINDED.values(), ids=_BLINDED)
 def test_without_one_of_its_parts_something_is_not_found(
-    monkeypatch: pytest.MonkeyPatch, name: str, blind: Callable[..., object], events: list[Event]
+    monkeypatch: pytest.MonkeyPatch, name: str, blind: Callable[..., object], events: list[HistoryEvent]
 ) -> None:
     has_effects = any(event.kind == Kind.HANDLED for event in events)
     expectation = _STRICT if has_effects else replace(_STRICT, effects_recorded=(), clock_bound_us=200_000)

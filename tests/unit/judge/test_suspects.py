@@ -13,13 +13,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Activity, Expectation, Finding, QueueContext, check_group
 from sluice.judge.reading.columns import Events
 from sluice.judge.screening import suspects as under_test
 from sluice.judge.screening.buckets import group_names, screen, suspects
 from sluice.judge.screening.encode import encode_events
-from sluice.judge.screening.rollup import Messages
+from sluice.judge.screening.rollup import MessageRollup
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import (
     EXPECTATION,
@@ -54,7 +54,7 @@ _BUSY = QueueContext(
 )
 
 
-def _in_group(events: Sequence[Event], group: str) -> list[Event]:
+def _in_group(events: Sequence[HistoryEvent], group: str) -> list[HistoryEvent]:
     return [replace(e, message_group_id=group) for e in events]
 
 
@@ -62,7 +62,7 @@ def _in_group(events: Sequence[Event], group: str) -> list[Event]:
 class Question:
     """Groups that share an expectation; which of them are suspect?"""
 
-    groups: Mapping[str, Sequence[Event]]
+    groups: Mapping[str, Sequence[HistoryEvent]]
     expectation: Expectation = EXPECTATION
     around: QueueContext = _NOTHING_AROUND
 
@@ -70,7 +70,7 @@ class Question:
         """Return the names of those that are."""
         events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
         table = table_of(events)
-        messages = Messages(self.expectation)
+        messages = MessageRollup(self.expectation)
         messages.add(encode_events(Events(table), self.expectation))
         maybe, _ = screen(messages, group_names(Events(table)), self.expectation)
         return set(suspects(maybe, self.around.activity, self.expectation))
@@ -129,17 +129,17 @@ def test_a_wait_is_noticed_in_the_last_of_many_queues(queue_count: int) -> None:
     assert replace(waited, around=QueueContext(activity={queues[0]: seconds})).suspect() == set()
 
 
-def _long_polls() -> list[Event]:
+def _long_polls() -> list[HistoryEvent]:
     """Return a sane group whose receives were asked for before the one before them was answered."""
     return [replace(e, invoked_at_us=50_000) if e.kind == Kind.RECEIVED else e for e in sane()]
 
 
-def _unplanned_group() -> list[Event]:
+def _unplanned_group() -> list[HistoryEvent]:
     """Return a sane group whose idx says nothing about order."""
     return [replace(e, idx={0: 7, 1: 3, 2: 5}.get(e.idx or 0, e.idx)) for e in sane()]
 
 
-def test_what_no_hand_written_history_shows_is_suspect() -> None:
+def test_unusual_groups_beyond_the_written_histories_are_suspect() -> None:
     unanswered = [*sane(), publish_event(5, 50, took_ms=None), receive_event("billing", 5, 300)]
     one_id = [replace(e, sqs_message_id="same") if e.queue == "billing" else e for e in sane()]
 
@@ -151,7 +151,7 @@ def test_what_no_hand_written_history_shows_is_suspect() -> None:
     assert picked == {"unanswered", "one id", "effects"}
 
 
-def _effects_in_wrong_order() -> list[Event]:
+def _effects_in_wrong_order() -> list[HistoryEvent]:
     first = receive_event("billing", 0, 100)
     second = replace(receive_event("billing", 1, 100), batch_position=1, receipt_handle_hash="another")
     at_once = [effect_event(first), replace(effect_event(second), invoked_at_us=105_100, responded_at_us=105_200)]

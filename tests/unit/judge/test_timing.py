@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Thresholds
-from sluice.judge.checker.verdict import Holding, Status, Verdict
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
 from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from tests.support.anomalies import CASES
 from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, delete_event, publish_event, receive_event, sane
@@ -19,7 +19,7 @@ _NO_THRESHOLDS = Thresholds()
 
 
 def _judge(
-    events: Sequence[Event], *, declared_us: int = 0, thresholds: Thresholds = _NO_THRESHOLDS, **changes: Any
+    events: Sequence[HistoryEvent], *, declared_us: int = 0, thresholds: Thresholds = _NO_THRESHOLDS, **changes: Any
 ) -> Verdict:
     facts = RunFacts(
         plan=PlannedMessages(
@@ -33,18 +33,18 @@ def _judge(
     return judge(engine_of(events), facts)
 
 
-def _swap_clocks(events: Sequence[Event]) -> list[Event]:
+def _swap_clocks(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
     return [replace(event, clock_id="c" if event.clock_id == "d" else "d") for event in events]
 
 
-def _both_ways(ahead_us: int) -> list[Event]:
+def _both_ways(ahead_us: int) -> list[HistoryEvent]:
     """Return two groups: each machine publishes one of them, and consumes the other's."""
     there = by_two_clocks(sane(), ahead_us=ahead_us)
     back = _swap_clocks(by_two_clocks(sane(), ahead_us=-ahead_us))
     return [*in_group(there, "there"), *in_group([_later(event, ahead_us) for event in back], "back")]
 
 
-def _later(event: Event, by_us: int) -> Event:
+def _later(event: HistoryEvent, by_us: int) -> HistoryEvent:
     return replace(
         event,
         invoked_at_us=(event.invoked_at_us or 0) + by_us,
@@ -57,7 +57,7 @@ def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int)
     """Nobody declared anything, and nothing rests on it."""
     verdict = _judge(by_two_clocks(sane(), ahead_us=ahead_us))
 
-    assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
+    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
     assert verdict.measures["clocks"] == {"count": 2, "apart_us_max": None}
 
 
@@ -67,14 +67,17 @@ def test_a_group_of_two_consumers_clocks_is_looked_at_though_its_times_are_in_or
         replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event for event in sane()
     ]
 
-    assert (_judge(by_turns).status, _judge(by_turns, declared_us=1_000).status) == (Status.UNKNOWN, Status.VALID)
+    assert (_judge(by_turns).status, _judge(by_turns, declared_us=1_000).status) == (
+        PropertyStatus.UNKNOWN,
+        PropertyStatus.VALID,
+    )
 
 
 def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> None:
     """The offset is 50 ms; a message takes 105 ms at least from its publish to its receive."""
     verdict = _judge(_both_ways(50_000))
 
-    assert verdict.status is Status.VALID
+    assert verdict.status is PropertyStatus.VALID
     assert 50_000 + 105_000 <= verdict.measures["clocks"]["apart_us_max"] < 50_000 + 106_000
 
 
@@ -88,18 +91,18 @@ def test_a_violation_that_no_such_offset_explains_is_found_without_a_declared_bo
     of_one = _judge([*_both_ways(50_000), *in_group(wrong, "wrong")], queues=QUEUES)
     unbounded = _judge([*by_two_clocks(sane(), ahead_us=50_000), *in_group(wrong, "wrong")], queues=QUEUES)
 
-    assert (of_one.status, {violation.anomaly for violation in of_one.violations}) == (Status.INVALID, {"D2"})
-    assert (unbounded.status, unbounded.violations) == (Status.UNKNOWN, ())
+    assert (of_one.status, {violation.anomaly for violation in of_one.violations}) == (PropertyStatus.INVALID, {"D2"})
+    assert (unbounded.status, unbounded.violations) == (PropertyStatus.UNKNOWN, ())
     assert any("nobody knows how far apart, and on that rests whether it shows" in why for why in unbounded.unknowns)
 
 
 def test_a_purge_in_a_recording_excuses_what_it_removed() -> None:
     """Message 1 of billing was never received; a purge ran while it was in the queue."""
     lost = [event for event in sane() if event.kind == Kind.PUBLISHED or (event.queue, event.idx) != ("billing", 1)]
-    purge = Event(kind=Kind.PURGED.value, run=RUN, queue="billing", invoked_at_us=50_000, responded_at_us=60_000)
+    purge = HistoryEvent(kind=Kind.PURGED.value, run=RUN, queue="billing", invoked_at_us=50_000, responded_at_us=60_000)
 
     assert {violation.anomaly for violation in _judge(lost).violations} == {"E1"}
-    assert (_judge([*lost, purge]).status, _judge([*lost, purge]).violations) == (Status.UNKNOWN, ())
+    assert (_judge([*lost, purge]).status, _judge([*lost, purge]).violations) == (PropertyStatus.UNKNOWN, ())
 
 
 def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
@@ -122,7 +125,7 @@ def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
         ({"run": "another"}, {}),
     ],
 )
-def test_what_may_be_of_another_publish_proves_nothing(changes: dict[str, Any], expected: object) -> None:
+def test_times_of_a_possible_other_publish_prove_nothing(changes: dict[str, Any], expected: object) -> None:
     engine = engine_of(by_two_clocks(sane(), ahead_us=0))
 
     assert engine.clock_timings(replace(EXPECTATION, **changes)).ahead_us == expected
@@ -141,7 +144,7 @@ def test_a_declared_bound_that_the_history_contradicts_is_named_with_what_it_pro
     """Consumers answered 895 ms before the publish was called, if clocks were one."""
     verdict = _judge(by_two_clocks(sane(), ahead_us=-_SECOND_US), declared_us=1_000)
 
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert verdict.unknowns == (
         "clocks were declared to be at most 1 ms apart, and 'd' is at least 894.065 ms behind 'c', or it received what"
         " was not published yet",
@@ -154,7 +157,7 @@ def test_times_that_no_clocks_explain_are_named() -> None:
 
     verdict = _judge([*in_group(there, "there"), *in_group(back, "back")])
 
-    assert verdict.status is Status.UNKNOWN
+    assert verdict.status is PropertyStatus.UNKNOWN
     assert verdict.unknowns[0].startswith("no clocks explain the times")
 
 
@@ -165,19 +168,19 @@ def test_a_declared_bound_decides_what_is_further_apart_than_it() -> None:
         for event in CASES["C1"].events
     ]
 
-    assert _judge(wrong, declared_us=1_000).status is Status.INVALID
-    assert (_judge(wrong, declared_us=_SECOND_US).status, _judge(wrong).status) == (Status.UNKNOWN,) * 2
+    assert _judge(wrong, declared_us=1_000).status is PropertyStatus.INVALID
+    assert (_judge(wrong, declared_us=_SECOND_US).status, _judge(wrong).status) == (PropertyStatus.UNKNOWN,) * 2
 
 
-def test_what_one_clock_timed_is_not_judged_by_a_bound() -> None:
+def test_one_clock_needs_no_bound() -> None:
     """A bound was declared, and all ran on one machine."""
-    assert _judge(CASES["C1"].events, declared_us=_SECOND_US).status is Status.INVALID
+    assert _judge(CASES["C1"].events, declared_us=_SECOND_US).status is PropertyStatus.INVALID
 
 
 @pytest.mark.parametrize(
-    ("allowed", "holding"), [(0.5, Holding.CROSSED), (5.001, Holding.UNKNOWN), (99.0, Holding.HOLDS)]
+    ("allowed", "holding"), [(0.5, PropertyState.CROSSED), (5.001, PropertyState.UNKNOWN), (99.0, PropertyState.HOLDS)]
 )
-def test_a_latency_is_judged_only_beyond_what_the_clocks_may_be_apart(allowed: float, holding: Holding) -> None:
+def test_a_latency_is_judged_only_beyond_what_the_clocks_may_be_apart(allowed: float, holding: PropertyState) -> None:
     """Consumers' clock is five seconds ahead, a second is declared to be the most."""
     verdict = _judge(
         by_two_clocks(sane(), ahead_us=5 * _SECOND_US),
@@ -192,7 +195,7 @@ def test_a_fault_that_met_nobody_or_that_nothing_followed_gives_no_recovery_an_o
     """Nothing had to recover from the first, and nobody knows whether anything recovered from the second."""
     events = sane()
     begun_us = min(event.invoked_at_us or 0 for event in events)
-    fault = Event(kind=Kind.FAULT.value, queue=QUEUES[0], invoked_at_us=begun_us, responded_at_us=begun_us)
+    fault = HistoryEvent(kind=Kind.FAULT.value, queue=QUEUES[0], invoked_at_us=begun_us, responded_at_us=begun_us)
 
     def recovery(*outcomes: str, ended_us: int = begun_us) -> tuple[int, int]:
         ended = replace(fault, responded_at_us=ended_us)

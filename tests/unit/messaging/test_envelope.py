@@ -128,7 +128,7 @@ def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
         ),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_it_is_stored_and_named(fields: dict[str, Any], message: str) -> None:
+def test_an_unsendable_event_is_refused_before_it_is_stored(fields: dict[str, Any], message: str) -> None:
     valid: dict[str, Any] = {"type": "t", "group": "g", "data": None}
 
     with pytest.raises(EnvelopeError) as refused:
@@ -168,7 +168,7 @@ def test_deep_data_that_json_can_say_is_decoded() -> None:
     assert decode(body).event == PLACED
 
 
-def test_what_the_caller_changes_afterwards_changes_no_message() -> None:
+def test_later_changes_by_the_caller_change_no_message() -> None:
     """An event holds copies, since it is written at the commit and was checked when it was made."""
     data, attributes, trace = {"a": [1]}, {"x": "y"}, {"t": "1"}
     event = Event(type="t", group="g", data=data, attributes=attributes, trace=trace)
@@ -232,7 +232,7 @@ def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: in
     assert decoded.event.attributes == {}
 
 
-def test_what_an_event_may_be_sns_and_sqs_take() -> None:
+def test_sns_and_sqs_accept_every_valid_event() -> None:
     simulator = Simulator()
     sns, sqs = simulator.client("sns"), simulator.client("sqs")
     topic_arn = sns.create_topic(Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]

@@ -46,7 +46,7 @@ def test_without_one_for_all_a_type_nobody_is_marked_with_has_none() -> None:
 
 
 @pytest.mark.parametrize("type_", [TOMBSTONE, events.END_TYPE])
-def test_what_sluice_sends_itself_is_for_no_handler(type_: str) -> None:
+def test_messages_of_sluice_itself_reach_no_handler(type_: str) -> None:
     find = Handlers.of(a_module(log=log)).find(type_)
 
     assert find is not None

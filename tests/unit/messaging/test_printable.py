@@ -32,7 +32,7 @@ def test_it_is_shown_as_it_is_or_as_its_escape(value: object, shown: str) -> Non
     assert printable(value) == shown
 
 
-def test_what_is_long_is_cut_and_says_so() -> None:
+def test_a_long_text_is_cut_and_says_so() -> None:
     shown = printable("\x1b" * 10_000_000)
 
     assert len(shown) == CHARACTERS_MAX

@@ -7,13 +7,13 @@ import re
 import pytest
 
 from sluice.pages import charts
-from sluice.pages.charts import Axis, Band, Line, Point
+from sluice.pages.charts import Axis, Band, ChartLine, Point
 
 _SIZE = (560, 230)
 
 
 def _dots(values: list[float | None]) -> int:
-    line = Line("p95", list(enumerate(values)), "var(--p95)")
+    line = ChartLine("p95", list(enumerate(values)), "var(--p95)")
     drawn = charts.svg(
         charts.lines([line], x=Axis(title="minutes"), y=Axis(title="s")), name="n", title="t", description="d"
     )

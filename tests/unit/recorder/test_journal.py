@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sluice.clock import VirtualClock
 from sluice.errors import HistoryError
-from sluice.history.events import COLUMNS, Event, settle
+from sluice.history.events import COLUMNS, HistoryEvent, settle
 from sluice.recorder.frames import MAGIC, make_frame, messages
 from sluice.recorder.journal import SCHEMA, Journal, events_of, read_journal, read_parts, settle_table
 from tests.support.full_disk import files_limited_to
@@ -21,7 +21,7 @@ from tests.support.full_disk import files_limited_to
 COMMON = {"run": "r", "host": "h", "clock_id": "c", "worker": "publish-0", "task_attempt": 0}
 
 
-def _table(events: list[Event]) -> pa.Table:
+def _table(events: list[HistoryEvent]) -> pa.Table:
     return pa.Table.from_pydict(
         {name: [getattr(event, name) for event in events] for name, _ in COLUMNS}, schema=SCHEMA
     )
@@ -235,7 +235,7 @@ def test_a_journal_larger_than_memory_is_read_in_parts(tmp_path: Path) -> None:
 
 
 _EVENTS = st.builds(
-    Event,
+    HistoryEvent,
     kind=st.sampled_from(["published", "deleted"]),
     call_id=st.sampled_from([None, "a", "b"]),
     batch_position=st.sampled_from([None, 0, 1]),
@@ -246,13 +246,13 @@ _EVENTS = st.builds(
 
 @settings(deadline=None)
 @given(st.lists(_EVENTS, max_size=12))
-def test_a_table_is_settled_as_a_list_of_events_is(events: list[Event]) -> None:
+def test_a_table_is_settled_as_a_list_of_events_is(events: list[HistoryEvent]) -> None:
     assert settle_table(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
 
 
 def test_rows_become_the_events_they_were() -> None:
     events = [
-        Event(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
+        HistoryEvent(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
         for queue, idx, is_ok, handle in (
             ("billing", 2**40, True, None),
             ("billing", None, False, "h" * 40),

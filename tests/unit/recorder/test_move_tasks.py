@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from botocore.exceptions import ClientError
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.recorder import record
-from sluice.recorder.move_tasks import MoveTasks
+from sluice.recorder.move_tasks import RecordedMoveTasks
 from tests.support.histories.recorded_services import (
     DEAD,
     QUEUE,
@@ -22,7 +22,7 @@ from tests.support.histories.recorded_services import (
 )
 
 
-def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> list[Event]:
+def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> list[HistoryEvent]:
     """Return the recording of an order that dies, is seen in the DLQ, moved back and billed."""
     shop = Shop()
     arn = queue_arn(shop.sqs, shop.dead_url)
@@ -54,7 +54,7 @@ def test_a_move_task_is_on_record_with_its_end_and_what_it_brings_is_lawful(tmp_
 
 
 @pytest.mark.parametrize("body_hash", ["as published", "unlike any"])
-def test_what_a_move_task_brings_has_ids_of_its_own_and_is_no_phantom(tmp_path: Path, body_hash: str) -> None:
+def test_messages_moved_by_a_task_are_no_phantoms(tmp_path: Path, body_hash: str) -> None:
     """AWS does not say which deduplication id it gets. Its body tells which message it is; else nobody knows."""
     events = _record_return_from_dlq(tmp_path)
     moved_us = next(event.invoked_at_us or 0 for event in events if event.kind == Kind.REDRIVEN)
@@ -133,7 +133,7 @@ def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) 
 
 def test_the_end_of_a_task_that_another_process_began_before_is_not_that_of_this_one() -> None:
     """It is within the seconds that two clocks may be apart, and over; this process's own runs on."""
-    tasks = MoveTasks()
+    tasks = RecordedMoveTasks()
     tasks.start("dlq", "handle", {"invoked_at_us": 100_000_000})
     earlier, own = (
         {"StartedTimestamp": 70_000, "Status": "COMPLETED"},

@@ -191,7 +191,7 @@ def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path,
     assert judge_groups(read_recording(tmp_path)) == dict.fromkeys(CUSTOMERS, Finding(violations=(), unknowns=()))
 
 
-def test_what_is_published_at_once_has_no_order_to_keep(tmp_path: Path) -> None:
+def test_concurrent_publishes_have_no_order_to_keep(tmp_path: Path) -> None:
     """The numbers SNS gives are the order; no plan says which order was meant (C7 is not judged)."""
     shop = Shop()
     with _record(shop, tmp_path):
@@ -524,7 +524,7 @@ def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_recorded_is_refused_at_once(tmp_path: Path) -> None:
+def test_a_client_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     shop, occupied = Shop(), tmp_path / "occupied"
     occupied.write_text("a file", encoding="utf-8")
 

@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 
 from sluice.errors import HistoryError
-from sluice.history.events import SCHEMA_VERSION, Event
+from sluice.history.events import SCHEMA_VERSION, HistoryEvent
 from sluice.recorder.journal import SCHEMA, Journal, read_journal, read_parts
 from sluice.recorder.valid_rows import require_valid_rows
 
-_SANE = Event(run="r", worker="w", kind="received", queue="billing", idx=1, invoked_at_us=5, responded_at_us=6)
+_SANE = HistoryEvent(run="r", worker="w", kind="received", queue="billing", idx=1, invoked_at_us=5, responded_at_us=6)
 _KINDS = (
     "opened, closed, published, poll, received, deleted, visibility_changed, redriven, purged, probe, fault, topology,"
     " phase, outboxed, handled, parked"
@@ -97,7 +97,7 @@ def test_a_text_that_is_none_is_refused(field: str) -> None:
         {"idx": None, "invoked_at_us": None, "responded_at_us": None, "run": "", "worker": ""},
     ],
 )
-def test_what_a_recorder_may_write_is_allowed(row: dict[str, Any]) -> None:
+def test_every_row_of_a_recorder_is_valid(row: dict[str, Any]) -> None:
     """A request that was refused, or never answered, may have asked for anything."""
     require_valid_rows(_table(row), "e")
 

@@ -93,7 +93,7 @@ def test_however_it_is_referred_to_the_name_is_found(reference: str, name: str) 
     assert name_in(reference) == name
 
 
-def test_what_a_condition_leaves_out_is_not_there() -> None:
+def test_a_condition_leaves_out_its_resources() -> None:
     assert [queue.id for queue in stacks_of([TEMPLATE]).of_kind("AWS::SQS::Queue")] == ["Jobs", "Plain"]
 
 

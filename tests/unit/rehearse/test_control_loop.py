@@ -9,12 +9,12 @@ import pytest
 from sluice.declaration.metric_math import Metric
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS, AlarmState, ControlLoop, Known, Variant, alarm_state
 from sluice.rehearse.model.policies import (
-    Alarm,
     MetricExpression,
     MetricSource,
     Policy,
     ScaledService,
-    Step,
+    ScalingStep,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
@@ -34,8 +34,10 @@ def _tracking(target: float = 10, name: str = "backlog", **settings: Any) -> Tar
     return TargetTracking(name=name, watched=_metric_expression(name), target=target, **(no_rest | settings))
 
 
-def _alarm(threshold: float = 100, comparison: Any = "GreaterThanThreshold", **settings: Any) -> Alarm:
-    return Alarm(name="alarm", watched=_metric_expression(), comparison=comparison, threshold=threshold, **settings)
+def _alarm(threshold: float = 100, comparison: Any = "GreaterThanThreshold", **settings: Any) -> SimulatedAlarm:
+    return SimulatedAlarm(
+        name="alarm", watched=_metric_expression(), comparison=comparison, threshold=threshold, **settings
+    )
 
 
 def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any) -> StepScaling:
@@ -45,10 +47,12 @@ def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any)
         "adjustment_type": "ChangeInCapacity",
         "cooldown_seconds": 0,
     }
-    return StepScaling(steps=tuple(Step(lower=a, upper=b, adjustment=c) for a, b, c in steps), **(usual | settings))
+    return StepScaling(
+        steps=tuple(ScalingStep(lower=a, upper=b, adjustment=c) for a, b, c in steps), **(usual | settings)
+    )
 
 
-def _known_until(series: Mapping[str, Sequence[float | None]], minute: int) -> Known:
+def _known_series(series: Mapping[str, Sequence[float | None]], minute: int) -> Known:
     return lambda metric: list(series[metric.name][: minute + 1])
 
 
@@ -63,7 +67,7 @@ def _tasks(
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=most, policies=policies), variant)
     desired, after = begin, []
     for minute in range(max(map(len, series.values()))):
-        desired = loop.decide(minute, desired, _known_until(series, minute)).desired
+        desired = loop.decide(minute, desired, _known_series(series, minute)).desired
         after.append(desired)
     return after
 
@@ -104,7 +108,7 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
     before: AlarmState,
 ) -> None:
     """Of three, five are looked at; None is what the alarm was before."""
-    known = _known_until({"backlog": _points(points)}, 4)
+    known = _known_series({"backlog": _points(points)}, 4)
 
     states = [
         alarm_state(_alarm(evaluation_periods=3, datapoints_to_alarm=to_alarm, missing_data=treated), known, 4, before)
@@ -118,8 +122,8 @@ def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
     """Three of three look at five: what is older breaches in vain."""
     alarm = _alarm(evaluation_periods=3, datapoints_to_alarm=3)
 
-    assert alarm_state(alarm, _known_until({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
-    assert alarm_state(alarm, _known_until({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
+    assert alarm_state(alarm, _known_series({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
+    assert alarm_state(alarm, _known_series({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
 
 
 @pytest.mark.parametrize(
@@ -133,7 +137,7 @@ def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
 )
 def test_an_alarm_compares_as_it_is_told(comparison: str, rings: list[bool]) -> None:
     states = [
-        alarm_state(_alarm(comparison=comparison), _known_until({"backlog": [value]}, 0), 0, OK)
+        alarm_state(_alarm(comparison=comparison), _known_series({"backlog": [value]}, 0), 0, OK)
         for value in (99, 100, 101)
     ]
 
@@ -158,7 +162,7 @@ def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: st
         alarm = replace(alarm, watched=_metric_expression(statistic=statistic))
         above = replace(alarm, threshold=threshold + 1)
         minute = 2 if threshold == values[0] else 7
-        found.append([alarm_state(each, _known_until(series, minute), minute, OK) for each in (alarm, above)])
+        found.append([alarm_state(each, _known_series(series, minute), minute, OK) for each in (alarm, above)])
 
     assert found == [[ALARM, OK], [ALARM, OK]]
 
@@ -169,7 +173,7 @@ def test_metric_math_of_longer_periods_is_of_the_periods_and_not_of_the_minutes(
     watched = MetricExpression(term=parse("a + b"), metrics=sources, text="a + b")
     alarm = replace(_alarm(18, "GreaterThanOrEqualToThreshold", period_seconds=120), watched=watched)
 
-    assert alarm_state(alarm, _known_until({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
+    assert alarm_state(alarm, _known_series({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
 
 
 def test_target_tracking_scales_in_proportion_and_rounds_up_both_ways() -> None:
@@ -177,7 +181,7 @@ def test_target_tracking_scales_in_proportion_and_rounds_up_both_ways() -> None:
     assert _tasks(_tracking(), backlog=[26, 3]) == [11, 4]
 
 
-def test_what_is_a_whole_number_but_for_the_floating_point_is_not_rounded_up() -> None:
+def test_float_noise_does_not_round_a_whole_number_up() -> None:
     assert 3 * 0.1 / 0.3 > 1
     assert _tasks(_tracking(0.3), begin=3, backlog=[0.1]) == [1]
 
@@ -311,8 +315,8 @@ def test_a_decision_names_its_policy() -> None:
     policies = (_tracking(name="first"), _tracking(name="second"))
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=99, policies=policies), AT_ONCE)
 
-    assert loop.decide(0, 4, _known_until({"first": [20], "second": [30]}, 0)).because == "second"
-    assert loop.decide(0, 4, _known_until({"first": [10], "second": [10]}, 0)).because is None
+    assert loop.decide(0, 4, _known_series({"first": [20], "second": [30]}, 0)).because == "second"
+    assert loop.decide(0, 4, _known_series({"first": [10], "second": [10]}, 0)).because is None
 
 
 _PERCENT = [(0, 10, 0), (10, 20, 10), (20, None, 30)]

@@ -203,7 +203,7 @@ _CONSUMERS = [consumer for environment in ENVIRONMENTS.values() for consumer in 
 
 
 @pytest.mark.parametrize("consumer", _CONSUMERS, ids=lambda consumer: consumer.name)
-def test_what_is_deployed_is_read_as_what_it_is(consumer: Consumer) -> None:
+def test_deployed_expressions_are_read_as_they_are_meant(consumer: Consumer) -> None:
     for term in (
         backlog.backlog_per_task(),
         backlog.work_without_workers(),
@@ -280,7 +280,7 @@ def test_a_term_has_a_value_or_none_whatever_the_metrics_are(term: Term, data: s
         ("-" * 5_000 + "a", "character 1: too deep a nesting is not understood"),
     ],
 )
-def test_what_is_not_metric_math_is_refused_in_a_line(text: str, reason: str) -> None:
+def test_invalid_metric_math_is_refused_in_one_line(text: str, reason: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(text)
 

@@ -19,13 +19,13 @@ ORIGIN = Origin(command="sluice rehearse prod", seed=7, template="cdk.out")
 
 
 _MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
-    "kept": ([rehearsals.kept()], []),
-    "missed": ([rehearsals.missed()], []),
-    "one of two missed": ([rehearsals.kept(), rehearsals.missed()], []),
-    "mistake": ([rehearsals.kept()], [rehearsals.MISTAKE]),
-    "both": ([rehearsals.missed()], [rehearsals.MISTAKE]),
+    "kept": ([rehearsals.kept_latency()], []),
+    "missed": ([rehearsals.missed_latency()], []),
+    "one of two missed": ([rehearsals.kept_latency(), rehearsals.missed_latency()], []),
+    "mistake": ([rehearsals.kept_latency()], [rehearsals.MISTAKE]),
+    "both": ([rehearsals.missed_latency()], [rehearsals.MISTAKE]),
     "not drained": ([rehearsals.not_drained()], []),
-    "not judged": ([replace(rehearsals.kept(), rows=[rehearsals.row("poison", 9)])], []),
+    "not judged": ([replace(rehearsals.kept_latency(), rows=[rehearsals.row("poison", 9)])], []),
 }
 
 
@@ -108,10 +108,11 @@ def test_a_case_that_does_not_drain_is_named_with_what_limits_it() -> None:
     assert '<span class="mark violated">✗ not drained</span>' in page
 
 
-def test_what_depends_on_a_variant_is_named_with_its_source() -> None:
+def test_results_that_depend_on_a_variant_name_its_source() -> None:
     late = VARIANTS[-1]
     alike = replace(
-        rehearsals.missed(), rows=[rehearsals.missed().rows[0], replace(rehearsals.missed().rows[0], variant=late)]
+        rehearsals.missed_latency(),
+        rows=[rehearsals.missed_latency().rows[0], replace(rehearsals.missed_latency().rows[0], variant=late)],
     )
 
     depends, untried = _page("missed"), _page("kept")
@@ -123,10 +124,10 @@ def test_what_depends_on_a_variant_is_named_with_its_source() -> None:
     assert "the verdicts are the same" not in untried
 
 
-def test_what_comes_from_outside_is_text() -> None:
+def test_names_from_outside_are_escaped() -> None:
     odd = '<b title="x">&'
     made = replace(
-        rehearsals.missed(),
+        rehearsals.missed_latency(),
         service=replace(rehearsals.SERVICE, name=odd, queue=None),
         rows=[
             replace(
@@ -134,7 +135,7 @@ def test_what_comes_from_outside_is_text() -> None:
                 scenario=replace(row.scenario, about=odd, traffic=replace(row.scenario.traffic, name=odd)),
                 policy=row.policy if row.policy == DEPLOYED else odd,
             )
-            for row in rehearsals.missed().rows
+            for row in rehearsals.missed_latency().rows
         ],
     )
     mistake = Mistake(name=odd, policy=odd, found=odd, consequence=odd, repair=odd)
@@ -161,7 +162,7 @@ def test_of_many_minutes_the_highest_of_each_few_is_drawn() -> None:
 
 def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
     """Not what keeps it only if AWS's answer is another one than usual."""
-    rows = rehearsals.missed().rows
+    rows = rehearsals.missed_latency().rows
 
     compared = figures.comparison_chart(rows, name="c")
 

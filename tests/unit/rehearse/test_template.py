@@ -20,12 +20,12 @@ from sluice.declaration import Environment, backlog, naming
 from sluice.declaration.metric_math import Metric
 from sluice.errors import ConfigError
 from sluice.rehearse.model.policies import (
-    Alarm,
     MetricExpression,
     MetricSource,
     QueueSettings,
     ScaledService,
-    Step,
+    ScalingStep,
+    SimulatedAlarm,
     StepScaling,
     TargetTracking,
 )
@@ -138,12 +138,12 @@ def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
         for policy in steps
         if isinstance(policy, StepScaling)
     ] == [
-        (visible, "LessThanOrEqualToThreshold", 0, (Step(lower=None, upper=0, adjustment=-1),)),
+        (visible, "LessThanOrEqualToThreshold", 0, (ScalingStep(lower=None, upper=0, adjustment=-1),)),
         (
             visible,
             "GreaterThanOrEqualToThreshold",
             100,
-            (Step(lower=0, upper=400, adjustment=1), Step(lower=400, upper=None, adjustment=5)),
+            (ScalingStep(lower=0, upper=400, adjustment=1), ScalingStep(lower=400, upper=None, adjustment=5)),
         ),
     ]
 
@@ -168,8 +168,11 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
                     adjustment_type="PercentChangeInCapacity",
                     min_adjustment_magnitude=2,
                     cooldown_seconds=120,
-                    steps=(Step(lower=0, upper=400, adjustment=50), Step(lower=400, upper=None, adjustment=100)),
-                    alarm=Alarm(
+                    steps=(
+                        ScalingStep(lower=0, upper=400, adjustment=50),
+                        ScalingStep(lower=400, upper=None, adjustment=100),
+                    ),
+                    alarm=SimulatedAlarm(
                         name="<AWS::StackName>-many-visible",
                         watched=_alone(_sqs("ApproximateNumberOfMessagesVisible", queue, statistic="Maximum")),
                         comparison="GreaterThanThreshold",
@@ -183,8 +186,8 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
                     name="scale-in",
                     adjustment_type="ChangeInCapacity",
                     cooldown_seconds=300,
-                    steps=(Step(lower=None, upper=0, adjustment=-1),),
-                    alarm=Alarm(
+                    steps=(ScalingStep(lower=None, upper=0, adjustment=-1),),
+                    alarm=SimulatedAlarm(
                         name="NoneVisible",
                         watched=MetricExpression(
                             term=parse("visible + flying"),
@@ -516,7 +519,9 @@ ALARM, MATH = ("Resources", "ManyVisible", "Properties"), ("Resources", "NoneVis
         ),
     ],
 )
-def test_what_cannot_be_rehearsed_is_refused_in_a_line(path: tuple[object, ...], value: object, reason: str) -> None:
+def test_a_template_that_cannot_be_rehearsed_is_refused_in_one_line(
+    path: tuple[object, ...], value: object, reason: str
+) -> None:
     template = _change(_read("visible_steps.yaml"), *path, value=value)
 
     with pytest.raises(ConfigError) as refused:

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 
 from sluice.rehearse.model.policies import ScaledService
-from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Arrivals, Integers
+from sluice.rehearse.model.queue_simulation import FAILS_ALWAYS, Integers, SimulatedArrivals
 from sluice.rehearse.model.scenarios import scenarios
 from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
 
 
-def _all(traffic: Traffic) -> Arrivals:
+def _all(traffic: Traffic) -> SimulatedArrivals:
     """Return a traffic whole; its minutes in their order."""
     minutes = list(traffic.each_minute())
     assert len(minutes) == traffic.minutes
     for minute, arrivals in enumerate(minutes):
         assert ((arrivals.sent_at >= 60 * minute) & (arrivals.sent_at < 60 * (minute + 1))).all()
         assert (np.diff(arrivals.sent_at) >= 0).all()
-    return Arrivals(*(np.concatenate(part) for part in zip(*minutes, strict=True)))
+    return SimulatedArrivals(*(np.concatenate(part) for part in zip(*minutes, strict=True)))
 
 
 def _drawn_traffic(per_second: float = 50, minutes: int = 20, groups: int = 10, **settings: float) -> DrawnTraffic:

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from sluice.simulator.model import Account, Refusal
+from sluice.simulator.model import Account, AwsRefusal
 
 _FIFO = {"FifoQueue": "true"}
 
@@ -17,7 +17,7 @@ class Service:
 
     def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any]:
         answer = self.account.call(service, operation, params, self.now)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, AwsRefusal):
             raise answer
         return answer
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from tests.unit.simulator.service import Service, arn_of
 
 _TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
@@ -40,7 +40,7 @@ def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
 
     read = service.sns("GetTopicAttributes", TopicArn=topic)["Attributes"]
     assert (read["FifoTopic"], read["ContentBasedDeduplication"]) == ("true", "true")
-    with pytest.raises(Refusal, match="FifoTopic: Invalid value"):
+    with pytest.raises(AwsRefusal, match="FifoTopic: Invalid value"):
         service.sns("CreateTopic", Name="u.fifo", Attributes={"FifoTopic": "yes"})
 
 
@@ -66,7 +66,7 @@ def test_the_policy_of_a_queue_is_a_json_object(service: Service, policy: str) -
     """API_SetQueueAttributes: `a valid AWS policy`; text as of other values. A publish reads it."""
     url = service.queue()
 
-    with pytest.raises(Refusal, match=r"Invalid value for the parameter Policy\."):
+    with pytest.raises(AwsRefusal, match=r"Invalid value for the parameter Policy\."):
         service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": policy})
 
 
@@ -128,7 +128,7 @@ def test_a_page_that_sqs_would_not_list(
     """API_ListQueues: 1 to 1,000; texts not recorded."""
     url = service.queue()
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AwsRefusal) as refused:
         service.sqs(operation, **dict.fromkeys(names, url), **paging)
 
     assert refused.value.code == "InvalidParameterValue"
@@ -166,7 +166,7 @@ def test_a_message_attribute_that_sqs_would_not_take(
     """Documented (sqs-message-metadata); of the texts only that of an empty value is recorded (2024-04-30)."""
     url = service.queue()
 
-    with pytest.raises(Refusal, match=text) as refused:
+    with pytest.raises(AwsRefusal, match=text) as refused:
         service.sqs("SendMessage", QueueUrl=url, MessageBody="m", MessageGroupId="g", MessageDeduplicationId="1",
                     MessageAttributes={name: attribute})  # fmt: skip
 
@@ -218,5 +218,5 @@ def test_a_trace_header_is_a_string(service: Service, attribute: dict[str, str])
     """SND-18: `its type must be String` (API_MessageSystemAttributeValue); text not recorded."""
     url = service.standard_queue()
 
-    with pytest.raises(Refusal, match="AWSTraceHeader"):
+    with pytest.raises(AwsRefusal, match="AWSTraceHeader"):
         service.sqs("SendMessage", QueueUrl=url, MessageBody="m", MessageSystemAttributes={"AWSTraceHeader": attribute})

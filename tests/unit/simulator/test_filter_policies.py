@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sluice.simulator.model import Refusal, filter_policy
+from sluice.simulator.model import AwsRefusal, filter_policy
 
 
 def _string(value: str) -> dict[str, Any]:
@@ -242,24 +242,24 @@ def test_another_or_is_an_attribute_of_that_name(policy: dict[str, Any]) -> None
     ],
 )
 @pytest.mark.parametrize("reason", ["", "Attributes Reason: "])
-def test_what_is_no_filter_policy_is_refused(policy: dict[str, Any], text: str, reason: str) -> None:
+def test_an_invalid_filter_policy_is_refused(policy: dict[str, Any], text: str, reason: str) -> None:
     """As recorded, also that only Subscribe names the parameter; wildcards' texts were not."""
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AwsRefusal) as refused:
         filter_policy.check_policy(json.dumps(policy), is_of_body=False, reason=reason)
 
     assert refused.value.text == f"Invalid parameter: {reason}FilterPolicy: {text}"
 
 
 @pytest.mark.parametrize("text", ['"abc"', "abc", "", "[]", "5", "null", "{", '{"key": ["a"]', "[" * 100_000])
-def test_what_is_no_json_object_is_refused(text: str) -> None:
-    with pytest.raises(Refusal, match="Invalid parameter: FilterPolicy: "):
+def test_a_policy_that_is_no_json_object_is_refused(text: str) -> None:
+    with pytest.raises(AwsRefusal, match="Invalid parameter: FilterPolicy: "):
         filter_policy.check_policy(text, is_of_body=True)
 
 
 def test_a_policy_has_at_most_256_kib() -> None:
     policy = {"key": ["a" * 262_144]}
 
-    with pytest.raises(Refusal, match="Invalid parameter: FilterPolicy: "):
+    with pytest.raises(AwsRefusal, match="Invalid parameter: FilterPolicy: "):
         filter_policy.check_policy(json.dumps(policy), is_of_body=False)
 
 
@@ -276,7 +276,7 @@ def test_combinations_are_counted_over_both_sides_of_an_or() -> None:
     """150 are taken, 152 are not: both recorded."""
     filter_policy.check_policy(json.dumps(_flat(sources=3, spaces=7)), is_of_body=False)
 
-    with pytest.raises(Refusal, match="Filter policy is too complex"):
+    with pytest.raises(AwsRefusal, match="Filter policy is too complex"):
         filter_policy.check_policy(json.dumps(_flat(sources=4, spaces=4)), is_of_body=False)
 
 
@@ -289,7 +289,7 @@ def test_combinations_of_nested_keys_count_their_level() -> None:
     }
 
     for policy in (deep, nested_or):
-        with pytest.raises(Refusal, match="Filter policy is too complex"):
+        with pytest.raises(AwsRefusal, match="Filter policy is too complex"):
             filter_policy.check_policy(json.dumps(policy), is_of_body=True)
 
 
@@ -303,5 +303,5 @@ def test_only_the_outermost_keys_count() -> None:
 def test_a_policy_of_attributes_is_not_nested_but_may_have_an_or() -> None:
     filter_policy.check_policy('{"$or": [{"a": ["x"]}, {"b": ["y"]}]}', is_of_body=False)
 
-    with pytest.raises(Refusal, match="does not support nested filter policy"):
+    with pytest.raises(AwsRefusal, match="does not support nested filter policy"):
         filter_policy.check_policy('{"$or": [{"a": {"c": ["x"]}}, {"b": ["y"]}]}', is_of_body=False)

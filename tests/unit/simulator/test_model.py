@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from tests.unit.simulator.service import Service, arn_of, redrive_to
 
 MINUTE = 60
@@ -144,7 +144,7 @@ def test_a_handle_expires_to_the_millisecond(service: Service) -> None:
     service.send(url, "m")
     (late,) = service.receive(url, VisibilityTimeout=30)
     service.now += 30
-    with pytest.raises(Refusal, match="The receipt handle has expired"):
+    with pytest.raises(AwsRefusal, match="The receipt handle has expired"):
         service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=late["ReceiptHandle"])
     (in_time,) = service.receive(url, VisibilityTimeout=30)
     service.now += 29.999
@@ -163,7 +163,7 @@ def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> Non
     service.now += 20
     service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 20)
 
-    with pytest.raises(Refusal, match=r"beyond the limit \[43200 seconds\]"):
+    with pytest.raises(AwsRefusal, match=r"beyond the limit \[43200 seconds\]"):
         service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 19)
 
 
@@ -183,7 +183,7 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
     service.now += {"expired": 600, "after five minutes": 301}.get(case, 0)
     try:
         again = service.receive(url, VisibilityTimeout=600, ReceiveRequestAttemptId="try")
-    except Refusal as refusal:
+    except AwsRefusal as refusal:
         refusals.append(refusal.code)
 
     if case == "repeated":
@@ -204,7 +204,7 @@ def test_an_attempt_is_over_when_a_message_was_changed_at_its_very_instant(servi
     change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"], "VisibilityTimeout": 30}
     service.sqs("ChangeMessageVisibility", **change)
 
-    with pytest.raises(Refusal, match="the receive call is not retryable"):
+    with pytest.raises(AwsRefusal, match="the receive call is not retryable"):
         service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
 
 
@@ -220,7 +220,7 @@ def test_an_attempt_is_over_when_its_messages_are_no_longer_held(service: Servic
     if case == "purged":
         service.sqs("PurgeQueue", QueueUrl=url)
 
-    with pytest.raises(Refusal, match="the receive call is not retryable"):
+    with pytest.raises(AwsRefusal, match="the receive call is not retryable"):
         service.receive(url, ReceiveRequestAttemptId="try")
     assert service.bodies(url, ReceiveRequestAttemptId="other") == (["m"] if case == "expired" else [])
 
@@ -326,13 +326,13 @@ def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
     url = service.queue()
     service.sqs("PurgeQueue", QueueUrl=url)
     service.now += 59.9
-    with pytest.raises(Refusal, match="allowed every 60 seconds") as purged:
+    with pytest.raises(AwsRefusal, match="allowed every 60 seconds") as purged:
         service.sqs("PurgeQueue", QueueUrl=url)
     service.now += 0.1
     service.sqs("PurgeQueue", QueueUrl=url)
     service.sqs("DeleteQueue", QueueUrl=url)
     service.now += 59.9
-    with pytest.raises(Refusal, match="You must wait 60 seconds"):
+    with pytest.raises(AwsRefusal, match="You must wait 60 seconds"):
         service.queue()
     service.now += 0.1
 
@@ -366,9 +366,9 @@ def test_the_next_change_is_known(service: Service) -> None:
     assert (at_first, then, at_last) == (service.now + 30, service.now + 60, None)
 
 
-def test_what_is_not_modelled_says_so(service: Service) -> None:
+def test_an_operation_without_a_model_is_refused(service: Service) -> None:
     """An operation without a rule is refused, never answered by guess."""
     answer = service.account.call("sns", "OptInPhoneNumber", {}, service.now)
 
-    assert isinstance(answer, Refusal)
+    assert isinstance(answer, AwsRefusal)
     assert (answer.code, answer.text) == ("UnsupportedOperation", "OptInPhoneNumber is not modelled.")

@@ -6,7 +6,7 @@ AWS: avoid-backlog-with-the-same-message-group-id, API_ReceiveMessage (read 2026
 import pytest
 
 from sluice import limits
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from tests.unit.simulator.service import Service
 
 
@@ -64,6 +64,6 @@ def test_a_standard_queue_with_too_much_in_flight_refuses(service: Service, monk
     received = service.bodies(url)
 
     assert len(received) == 3
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AwsRefusal) as refused:
         service.bodies(url)
     assert (refused.value.code, refused.value.status, refused.value.shape) == ("OverLimit", 403, "OverLimit")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from tests.unit.simulator.service import Service, arn_of
 
 
@@ -51,7 +51,7 @@ def test_a_message_by_protocol_that_sns_would_not_take(service: Service, message
     """Recorded of test_message_structure_json_exc, 2023-08-24; not of what is no object."""
     topic = service.topic()
 
-    with pytest.raises(Refusal) as refused:
+    with pytest.raises(AwsRefusal) as refused:
         service.sns("Publish", TopicArn=topic, Message=message, MessageStructure="json", MessageGroupId="g",
                     MessageDeduplicationId="1")  # fmt: skip
 
@@ -81,7 +81,7 @@ def test_a_subject_is_short_and_of_one_line(service: Service, subject: str, *, i
     try:
         service.sns("Publish", **publish, Subject=subject)
         refusal = ""
-    except Refusal as refused:
+    except AwsRefusal as refused:
         refusal = refused.text
 
     assert refusal == ("" if is_taken else "Invalid parameter: Subject")
@@ -93,7 +93,7 @@ def test_a_redrive_policy_of_a_subscription_that_is_no_json_object(service: Serv
     topic, url = service.topic(), service.queue()
     subscription = _subscribe(service, topic, url)
 
-    with pytest.raises(Refusal, match="Invalid parameter: RedrivePolicy: "):
+    with pytest.raises(AwsRefusal, match="Invalid parameter: RedrivePolicy: "):
         service.sns("SetSubscriptionAttributes", SubscriptionArn=subscription, AttributeName="RedrivePolicy",
                     AttributeValue=value)  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_a_filter_policy_is_refused_in_the_words_of_the_call(service: Service) -
     refused: list[str] = []
 
     for operation, params in _with_filter_policy(topic, subscription, arn_of(service.queue("r.fifo"))):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(AwsRefusal) as caught:
             service.sns(operation, **params)
         refused.append(caught.value.text)
 
@@ -136,9 +136,9 @@ def test_a_policy_that_is_no_object_is_refused(service: Service, name: str, text
     """In a text that nobody recorded."""
     topic = service.sns("CreateTopic", Name="t")["TopicArn"]
 
-    with pytest.raises(Refusal, match=f"InvalidParameter.*{name}"):
+    with pytest.raises(AwsRefusal, match=f"InvalidParameter.*{name}"):
         service.sns("SetTopicAttributes", TopicArn=topic, AttributeName=name, AttributeValue=text)
-    with pytest.raises(Refusal, match=f"InvalidParameter.*{name}"):
+    with pytest.raises(AwsRefusal, match=f"InvalidParameter.*{name}"):
         service.sns("CreateTopic", Name="other", Attributes={name: text})
 
     service.sns("GetTopicAttributes", TopicArn=topic)

@@ -31,7 +31,7 @@ def _profile(folder: Path, text: str) -> str:
     return str(path)
 
 
-def _drawn(name: str, seed: int = 1) -> DrawnTraffic:
+def _drawn_traffic(name: str, seed: int = 1) -> DrawnTraffic:
     traffic = of_profile(name, TASKS, seed=seed).traffic
     assert isinstance(traffic, DrawnTraffic)
     return traffic
@@ -39,7 +39,7 @@ def _drawn(name: str, seed: int = 1) -> DrawnTraffic:
 
 def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) -> None:
     """30 s at 10, 20 s from 10 to 30, 25 s of nothing, and nothing to the end of the minute."""
-    traffic = _drawn(_profile(tmp_path, PHASES), seed=7)
+    traffic = _drawn_traffic(_profile(tmp_path, PHASES), seed=7)
 
     assert traffic.rates.tolist() == pytest.approx([10] * 30 + [10.5 + second for second in range(20)] + [0] * 70)
     assert (traffic.name, traffic.groups, traffic.skew, traffic.seed) == ("mine", 40, 0.5, 7)
@@ -52,7 +52,7 @@ def test_every_profile_that_comes_with_sluice_is_as_much_traffic_as_it_says(name
         phase.duration_seconds * (phase.messages_per_second + phase.end_per_second) / 2 for phase in named.profile.steps
     )
 
-    assert _drawn(name).message_count == pytest.approx(expected)
+    assert _drawn_traffic(name).message_count == pytest.approx(expected)
 
 
 def test_where_a_profile_has_poison_the_latency_is_not_judged(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_profile_has_the_failures_of_its_first_receives(tmp_path: Path) -> Non
     assert shares == pytest.approx([0.1 * 0.95, 0.05], rel=0.3)
 
 
-def _recorded(folder: Path) -> RecordedTraffic:
+def _recorded_traffic(folder: Path) -> RecordedTraffic:
     traffic = of_recording(folder, TASKS).traffic
     assert isinstance(traffic, RecordedTraffic)
     return traffic
@@ -92,7 +92,7 @@ def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> Non
                 shop.simulator.clock.sleep(1)
         shop.bill()
 
-    traffic = _recorded(tmp_path / "tuesday")
+    traffic = _recorded_traffic(tmp_path / "tuesday")
 
     assert traffic.name == "tuesday"
     assert traffic.sent_at.tolist() == pytest.approx(np.arange(12).tolist(), abs=0.2)

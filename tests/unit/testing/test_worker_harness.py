@@ -152,7 +152,7 @@ def test_poison_goes_to_the_dlq_with_its_reason_and_the_group_goes_on(harness: W
     assert harness.clock.monotonic() - began_at > 4  # the backoffs
 
 
-def test_what_cannot_be_read_is_a_dead_letter(harness: WorkerHarness) -> None:
+def test_an_unreadable_message_is_a_dead_letter(harness: WorkerHarness) -> None:
     harness.send_body("hello", "g")
 
     harness.run()
@@ -242,7 +242,7 @@ def test_a_delay_of_a_retry_is_kept_and_run_can_stop_before_it(worker_harness: M
     assert len(harness.run(for_seconds=2)) == 1
 
 
-def test_what_a_handler_publishes_comes_back(worker_harness: Make) -> None:
+def test_an_event_a_handler_publishes_comes_back(worker_harness: Make) -> None:
     """It is committed with the effect; a worker that dies before the commit publishes nothing."""
 
     @handler("order.placed")
@@ -364,7 +364,7 @@ def test_a_failure_is_logged_plainly_also_after_another_test_captured_the_log(
     assert "\nTraceback (most recent call last):\n" in capsys.readouterr().out
 
 
-def test_what_you_configured_of_the_log_stays(worker_harness: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_users_log_configuration_stays(worker_harness: Make, capsys: pytest.CaptureFixture[str]) -> None:
     configured = structlog.get_config()
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
     harness = worker_harness(write, tables=metadata)
@@ -379,11 +379,11 @@ def test_an_effect_outside_the_transaction_is_seen_twice_after_a_crash(worker_ha
     """Broken on purpose: the e-mail is sent twice and the row once, which is what a user's test has to show."""
     emails: list[str] = []
 
-    def broken(session: Session, event: Event, context: Context) -> None:
+    def fail_once(session: Session, event: Event, context: Context) -> None:
         write(session, event, context)
         emails.append(event.id)
 
-    harness = worker_harness(broken, tables=metadata)
+    harness = worker_harness(fail_once, tables=metadata)
     harness.publish("order.placed", "g", "a")
     harness.crash_before_commit()
     harness.run()
@@ -395,11 +395,11 @@ def test_an_effect_outside_the_transaction_is_seen_twice_after_a_crash(worker_ha
 def test_a_handler_that_commits_by_itself_has_no_effect(worker_harness: Make) -> None:
     """Broken on purpose: it is refused, attempt after attempt, and ends in the DLQ with the reason."""
 
-    def broken(session: Session, event: Event, context: Context) -> None:
+    def fail_again(session: Session, event: Event, context: Context) -> None:
         write(session, event, context)
         session.commit()
 
-    harness = worker_harness(broken, tables=metadata)
+    harness = worker_harness(fail_again, tables=metadata)
     harness.publish("order.placed", "g", "a")
     harness.run()
 

@@ -3,11 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.verdict import Violation
 
-type Found = tuple[str | None, Iterable[int | None], str, Iterable[Event]]
+type Found = tuple[str | None, Iterable[int | None], str, Iterable[HistoryEvent]]
 """Of a violation the queue, the messages, the sentence and the witness, as `Group.violation` takes them."""
 type Rule = Callable[[Group], Iterator[Violation]]
 registry: dict[str, Rule] = {}

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from sluice.history.events import Event, answer_detail
+from sluice.history.events import HistoryEvent, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, responded_us
 from sluice.judge.checker.rules import Found, rule
@@ -29,7 +29,7 @@ def _group_interleave(group: Group) -> Iterator[Found]:
     yield from _held_together(group, lambda event, other: event.worker != other.worker)
 
 
-def _held_together(group: Group, concerns: Callable[[Event, Event], bool]) -> Iterator[Found]:
+def _held_together(group: Group, concerns: Callable[[HistoryEvent, HistoryEvent], bool]) -> Iterator[Found]:
     found: set[tuple[int | None, int | None]] = set()
     skips = ((skip.ahead, skip.event) for skip in overtakings(group) if not is_free(group, skip))
     for event, other in chain(skips, _overlaps(group)):
@@ -39,13 +39,13 @@ def _held_together(group: Group, concerns: Callable[[Event, Event], bool]) -> It
             yield event.queue, [event.idx, other.idx], sentence, [event, other]
 
 
-def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
+def _overlaps(group: Group) -> Iterator[tuple[HistoryEvent, HistoryEvent]]:
     """Yield, for each first receive, one of another message that was certainly held at the same time.
 
     A message that comes again may stand before the held one: it was handed out with it, and its time ended earlier.
     """
     for queue in group.judged_queues:
-        held: list[tuple[int, Event]] = []
+        held: list[tuple[int, HistoryEvent]] = []
         for event in group.received.get(queue, []):
             end = _hold_end_us(group, event)
             held = [(until, other) for until, other in held if responded_us(event) - group.widest_us < until]
@@ -59,14 +59,14 @@ def _overlaps(group: Group) -> Iterator[tuple[Event, Event]]:
             held = heapq.nlargest(_HELD_MAX, [*held, (end, event)], key=lambda value: value[0])
 
 
-def _hold_end_us(group: Group, event: Event) -> int:
+def _hold_end_us(group: Group, event: HistoryEvent) -> int:
     end = group.lease_end_us(event)
     if event.idx is not None and may_be_removed(group, event.queue or "", event.idx):
         return min(end, earliest_removal_us(group, event.queue or "", event.idx))
     return end
 
 
-def _is_first(group: Group, event: Event) -> bool:
+def _is_first(group: Group, event: HistoryEvent) -> bool:
     """Return whether a message was not received before: in a DLQ its count goes on, and tells nothing (DLQ-07)."""
     if event.receive_count is not None and event.queue in group.expectation.queues:
         return event.receive_count == 1
@@ -83,7 +83,7 @@ class Blockade:
     """
 
     queue: str
-    dead: Event
+    dead: HistoryEvent
     successors: tuple[int, ...]
 
 
@@ -98,7 +98,7 @@ def find_blockades(group: Group) -> Iterator[Blockade]:
                 yield Blockade(queue, event, behind)
 
 
-def _is_left(group: Group, queue: str, dead: Event, behind: Sequence[int]) -> bool:
+def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:
     """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
     since_us = max([responded_us(dead), *(responded_us(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
@@ -139,13 +139,13 @@ def _batch_underfill(group: Group) -> Iterator[Found]:
             yield queue, [earlier.idx, after.idx], sentence, [earlier, after]
 
 
-def _is_alone(event: Event) -> bool:
+def _is_alone(event: HistoryEvent) -> bool:
     """Return whether the message was the only one of an answer that could have held more."""
     return (event.max_number_of_messages or 1) > 1 and event.detail == answer_detail(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class GroupWait:
     """A time in which a queue certainly had a message of the group to give, and nobody held the group.
 
     Args:
@@ -155,20 +155,20 @@ class Wait:
     """
 
     queue: str
-    message: Event
+    message: HistoryEvent
     from_us: int
     until_us: int
     is_freed_by_time: bool
 
 
-def waits(group: Group) -> Iterator[Wait]:
+def waits(group: Group) -> Iterator[GroupWait]:
     """Yield every such time. Where a receive was never answered nothing is certain."""
     for queue in group.expectation.queues:
         if group.is_proven(queue) and not group.expectation.lost_receives.get(queue):
             yield from _waits(group, queue, group.received.get(queue, []))
 
 
-def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait]:
+def _waits(group: Group, queue: str, received: Sequence[HistoryEvent]) -> Iterator[GroupWait]:
     bound = group.around_bound_us
     received_instants = _least_to_come([invoked_us(event) for event in received])
     free_us, is_freed_by_time = _free_us(group, queue), False
@@ -177,7 +177,7 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
         if event.sent_at_us is not None:
             from_us = max(free_us, event.sent_at_us + delay_us + ENQUEUED_WITHIN_US) + bound
             if from_us < next_invoked_us - bound:
-                yield Wait(queue, event, from_us, next_invoked_us - bound, is_freed_by_time)
+                yield GroupWait(queue, event, from_us, next_invoked_us - bound, is_freed_by_time)
         end_us = group.possible_lease_end_us(event)
         if end_us >= free_us:
             free_us, is_freed_by_time = end_us, end_us == group.possible_expiry_us(event)
@@ -187,7 +187,7 @@ def _waits(group: Group, queue: str, received: Sequence[Event]) -> Iterator[Wait
     if left:
         until_us = min(until_us, earliest_removal_us(group, queue, left[-1].idx))
     if left and free_us + bound < until_us:
-        yield Wait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
+        yield GroupWait(queue, left[-1], free_us + bound, until_us, is_freed_by_time)
 
 
 def _free_us(group: Group, queue: str) -> int:
@@ -197,7 +197,7 @@ def _free_us(group: Group, queue: str) -> int:
     return 0 if began_us is None else began_us + held_us
 
 
-def _delay_us(group: Group, queue: str, received: Sequence[Event]) -> int:
+def _delay_us(group: Group, queue: str, received: Sequence[HistoryEvent]) -> int:
     """Return for how long the queue may hide what it is sent."""
     seconds = group.expectation.delay_seconds.get(queue, 0)
     if seconds is not None:
@@ -249,7 +249,7 @@ def _false_empty(group: Group) -> Iterator[Found]:
             yield _wait_finding(group, wait, sentence)
 
 
-def _wait_finding(group: Group, wait: Wait, sentence: str) -> Found:
+def _wait_finding(group: Group, wait: GroupWait, sentence: str) -> Found:
     publishes = group.publishes.get(wait.message.idx or 0, [])
     published = effective(publishes)[:1]
     return wait.queue, [wait.message.idx], sentence, [*published, wait.message]

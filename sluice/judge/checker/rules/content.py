@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Sequence
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.group import Group, effective, number
 from sluice.judge.checker.rules import Found, rule
 
 
-def _receives_with_publishes(group: Group) -> Iterator[tuple[str, Event, list[Event]]]:
+def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, list[HistoryEvent]]]:
     """Yield (queue, receive, publishes of the message) for all queues but the DLQs, where F6 looks."""
     for queue, events in sorted(group.received.items()):
         if queue in group.expectation.dead_letter_queues.values():
@@ -66,7 +66,9 @@ def _envelope_mismatch(group: Group) -> Iterator[Found]:
             yield queue, [event.idx], sentence, [published[0], event]
 
 
-def _is_acknowledged_otherwise(group: Group, queue: str, event: Event, published: Sequence[Event]) -> bool:
+def _is_acknowledged_otherwise(
+    group: Group, queue: str, event: HistoryEvent, published: Sequence[HistoryEvent]
+) -> bool:
     """Return whether what was sent straight to its queue, and to no other place, came under another id or number.
 
     Of several copies under one id the others are B1's.

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Move
 from sluice.judge.checker.group import Group, by_time, effective, invoked_us, responded_us
@@ -21,7 +21,7 @@ def _pairs(group: Group) -> Iterator[tuple[str, str]]:
             yield queue, dead_letter_queue
 
 
-def _dead(group: Group, queue: str) -> Iterator[tuple[int, Event]]:
+def _dead(group: Group, queue: str) -> Iterator[tuple[int, HistoryEvent]]:
     """Yield (idx, first receive from the queue's DLQ) of what is certainly that queue's own dead letter."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     if _is_shared(group, dead_letter_queue):
@@ -36,9 +36,9 @@ def _is_shared(group: Group, dead_letter_queue: str) -> bool:
     return list(group.expectation.dead_letter_queues.values()).count(dead_letter_queue) > 1
 
 
-def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Event]:
+def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, HistoryEvent]:
     """Return the first receives from a shared DLQ of what its ids tell to be of the queue."""
-    first: dict[int, Event] = {}
+    first: dict[int, HistoryEvent] = {}
     for event in group.received.get(dead_letter_queue, []):
         if event.idx is not None and {event.sqs_message_id, event.deduplication_id} & {
             *group.ids.get((queue, event.idx), ())
@@ -47,7 +47,7 @@ def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Even
     return first
 
 
-def _stray_from(group: Group, dead_letter_queue: str, event: Event) -> Event | None:
+def _stray_from(group: Group, dead_letter_queue: str, event: HistoryEvent) -> HistoryEvent | None:
     """Return the receive that shows a dead letter to be of a queue with another DLQ."""
     owners = {queue for queue, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue}
     found = {
@@ -78,7 +78,7 @@ def _premature(group: Group) -> Iterator[Found]:
                 yield queue, [idx], "dead-lettered while it was held", [held[-1], dead]
 
 
-def _is_held(group: Group, event: Event, dead: Event) -> bool:
+def _is_held(group: Group, event: HistoryEvent, dead: HistoryEvent) -> bool:
     """Return whether a message was certainly still in flight when it was read from the DLQ: only a receive kills."""
     return (
         dead.sqs_message_id is not None
@@ -129,7 +129,7 @@ def _absent(group: Group) -> Iterator[Found]:
             yield queue, [last.idx], sentence, receives[-6:]
 
 
-def _is_open(group: Group, queue: str, last: Event) -> bool:
+def _is_open(group: Group, queue: str, last: HistoryEvent) -> bool:
     """Return whether a message may have come to the DLQ after its last receive and gone with nothing on record."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
@@ -137,7 +137,7 @@ def _is_open(group: Group, queue: str, last: Event) -> bool:
     return not is_proven or any(not _is_over(group, move, last) for move in moves)
 
 
-def _is_over(group: Group, move: Move, event: Event) -> bool:
+def _is_over(group: Group, move: Move, event: HistoryEvent) -> bool:
     """Return whether a move task had certainly ended when something was received."""
     return move.is_finished and group.is_after(event, move.ended_at_us)
 
@@ -179,7 +179,7 @@ def _content(group: Group) -> Iterator[Found]:
                 yield queue, [idx], f"in the DLQ {changed}", [witness, dead]
 
 
-def _change_in_dlq(group: Group, queue: str, dead: Event, source: Event | None) -> str | None:
+def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: HistoryEvent | None) -> str | None:
     """Return what is not as it should be in the DLQ."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
@@ -235,7 +235,7 @@ def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
             yield queue, dead_letter_queue, sorted(moves, key=lambda move: move.began_at_us)
 
 
-def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, Event]]:
+def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, HistoryEvent]]:
     """Yield (idx, last receive from the DLQ) of what was received there before the task began."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         began_us = move.began_at_us - group.around_bound_us
@@ -244,18 +244,18 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
             yield idx, before[-1]
 
 
-def _after(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+def _after(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
     """Return what may have been received after the task began."""
     began_us = move.began_at_us - group.around_bound_us
     return [event for event in group.receives(queue, idx) if responded_us(event) >= began_us]
 
 
-def _back(group: Group, queue: str, idx: int, move: Move) -> list[Event]:
+def _back(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
     """Return what was received after the task began, whatever the clocks show."""
     return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
 
-def _may_have_died(group: Group, queue: str, receives: Sequence[Event], moves: Sequence[Move]) -> bool:
+def _may_have_died(group: Group, queue: str, receives: Sequence[HistoryEvent], moves: Sequence[Move]) -> bool:
     """Return whether the message these receives brought may have been dead-lettered, and a task was to bring it again.
 
     Without moves only whether it may have been dead-lettered.
@@ -291,7 +291,7 @@ def _redrive_duplicate(group: Group) -> Iterator[Found]:
         owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
         for idx, dead, own in _with_tasks(group, dead_letter_queue, moves):
             back = _back(group, queue, idx, own[0])
-            new: dict[str, list[Event]] = defaultdict(list)
+            new: dict[str, list[HistoryEvent]] = defaultdict(list)
             for event in back:
                 if event.sqs_message_id is not None:
                     new[event.sqs_message_id].append(event)
@@ -307,7 +307,7 @@ def _redrive_duplicate(group: Group) -> Iterator[Found]:
 
 def _with_tasks(
     group: Group, dead_letter_queue: str, moves: Sequence[Move]
-) -> Iterator[tuple[int, Event, Sequence[Move]]]:
+) -> Iterator[tuple[int, HistoryEvent, Sequence[Move]]]:
     """Yield (idx, last receive from the DLQ, the tasks since) of what was received there before each task began.
 
     A task that was over before it was received there has nothing to do with it.
@@ -319,7 +319,7 @@ def _with_tasks(
                 yield idx, dead, own
 
 
-def _still(group: Group, queue: str, idx: int, dead: Event, moves: Sequence[Move]) -> Event | None:
+def _still(group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequence[Move]) -> HistoryEvent | None:
     """Return a receive that shows a dead letter to be in its DLQ although a task took it out; None without one.
 
     It died again only under a new message id, unless the target kept the id (F11).
@@ -354,10 +354,10 @@ def _redrive_reorder(group: Group) -> Iterator[Found]:
 
 def _before_and_after(
     group: Group, queue: str, dead_letter_queue: str, move: Move
-) -> tuple[dict[int, Event], dict[int, Event]]:
+) -> tuple[dict[int, HistoryEvent], dict[int, HistoryEvent]]:
     """Return of what was in the DLQ when a task began its first receives there, and from the queue since."""
-    first: dict[int, Event] = {}
-    back: dict[int, Event] = {}
+    first: dict[int, HistoryEvent] = {}
+    back: dict[int, HistoryEvent] = {}
     for idx, dead in _dead_lettered(group, dead_letter_queue, move):
         receives = group.receives(dead_letter_queue, idx)
         own = next(event for event in receives if event.sqs_message_id == dead.sqs_message_id)
@@ -367,7 +367,7 @@ def _before_and_after(
     return first, back
 
 
-def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
+def _came_back(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent, bool]]:
     """Yield (queue, idx, dead letter, its first receive from the queue since, whether a move task may have brought it).
 
     What else may have come since is another copy: of a publish a window later, under another id, or to another place.
@@ -382,7 +382,7 @@ def _came_back(group: Group) -> Iterator[tuple[str, int, Event, Event, bool]]:
                     break
 
 
-def _is_single(group: Group, queue: str, idx: int, dead: Event, back: Event) -> bool:
+def _is_single(group: Group, queue: str, idx: int, dead: HistoryEvent, back: HistoryEvent) -> bool:
     """Return whether all that was published under an idx cannot have made what came after the dead letter as well."""
     tries = effective(group.publishes.get(idx, ()))
     places = {(event.queue, event.deduplication_id) for event in tries}
@@ -392,12 +392,12 @@ def _is_single(group: Group, queue: str, idx: int, dead: Event, back: Event) -> 
     return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))
 
 
-def _is_copy(dead: Event, back: Event) -> bool:
+def _is_copy(dead: HistoryEvent, back: HistoryEvent) -> bool:
     """Return whether a tool sent it for the dead letter, of which its deduplication id has the message id."""
     return dead.sqs_message_id is not None and (back.deduplication_id or "").endswith(f":{dead.sqs_message_id}")
 
 
-def _may_be_moved(group: Group, queue: str, dead: Event, back: Event) -> bool:
+def _may_be_moved(group: Group, queue: str, dead: HistoryEvent, back: HistoryEvent) -> bool:
     """Return whether a move task to the queue may have begun by then, and was not over when the message died."""
     return any(
         not (move.is_finished and group.is_after(dead, move.ended_at_us)) for move in group.moves_before(back, queue)
@@ -413,7 +413,7 @@ def _stale_identity(group: Group) -> Iterator[Found]:
             yield queue, [idx], sentence, [dead, back]
 
 
-def returns_without_move(group: Group) -> Iterator[tuple[str, int, Event, Event]]:
+def returns_without_move(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent]]:
     """Yield (queue, idx, dead letter, receive since) of what came back with no move task on record."""
     for queue, idx, dead, back, may_be_moved in _came_back(group):
         if not may_be_moved:
@@ -431,7 +431,7 @@ def _escape(group: Group) -> Iterator[Found]:
 def _poison_escape(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
         dead = dict(_dead(group, queue))
-        answers: dict[str | None, list[Event]] = defaultdict(list)
+        answers: dict[str | None, list[HistoryEvent]] = defaultdict(list)
         for received in group.received.get(queue, []) if dead else ():
             answers[received.call_id].append(received)
         for idx, event in dead.items():
@@ -446,7 +446,9 @@ def _poison_escape(group: Group) -> Iterator[Found]:
                 yield queue, idxs, sentence, witness
 
 
-def _dead_in_front(answer: Sequence[Event], event: Event, dead: Container[int | None]) -> Event | None:
+def _dead_in_front(
+    answer: Sequence[HistoryEvent], event: HistoryEvent, dead: Container[int | None]
+) -> HistoryEvent | None:
     """Return the dead-lettered message in front of this one in the same answer."""
     return next(
         (

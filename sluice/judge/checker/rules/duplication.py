@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from sluice.history.events import Event, Outcome
+from sluice.history.events import HistoryEvent, Outcome
 from sluice.judge.checker.group import (
     WINDOW_TOLERANCE_US,
     Group,
@@ -21,7 +21,7 @@ from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.standing import earliest_removal_after_us
 
 
-def span_us(group: Group, tries: Sequence[Event]) -> tuple[int, int]:
+def span_us(group: Group, tries: Sequence[HistoryEvent]) -> tuple[int, int]:
     """Return the least and the greatest time between the first and the last publish that may have had an effect."""
     ordered = sorted(effective(tries), key=invoked_us) or list(tries)
     spread_us = group.publishers_spread_us
@@ -34,7 +34,7 @@ def window_us(group: Group) -> int:
     return group.expectation.deduplication_window_seconds * 1_000_000
 
 
-def copies(group: Group) -> Iterator[tuple[str, int, list[Event]]]:
+def copies(group: Group) -> Iterator[tuple[str, int, list[HistoryEvent]]]:
     """Yield (queue, idx, first received event of each copy) for what became several messages in one queue."""
     for (queue, idx), ids in sorted(group.ids.items()):
         is_judged = queue in group.expectation.queues and idx in group.publishes and group.is_bound(queue, idx)
@@ -54,7 +54,7 @@ def _duplicate_in_window(group: Group) -> Iterator[Found]:
                 break
 
 
-def windows_max(group: Group, idx: int, *, by: Event | None = None) -> int:
+def windows_max(group: Group, idx: int, *, by: HistoryEvent | None = None) -> int:
     """Return how many windows the publishes of a message may have opened, or those made by when a copy of it came.
 
     The first opens one, and each that may have come a window after the one that opened the last: a window is not made
@@ -118,7 +118,7 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
 
 def _find_acknowledged_repeats(group: Group) -> Iterator[Found]:
     for idx, tries in sorted(group.publishes.items()):
-        first: dict[str, Event] = {}
+        first: dict[str, HistoryEvent] = {}
         for event in sorted(tries, key=responded_us):
             name = number(event)
             if event.outcome != Outcome.OK or name is None:
@@ -173,7 +173,7 @@ def _early_redelivery(group: Group) -> Iterator[Found]:
                 yield queue, [event.idx], sentence, [event, other]
 
 
-def _is_within(group: Group, event: Event, other: Event) -> bool:
+def _is_within(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether the second receive came after the first while that held the message: so it did not die between.
 
     A moved message that kept its id (F11) may begin its count anew, which then tells nothing of their order.
@@ -182,7 +182,7 @@ def _is_within(group: Group, event: Event, other: Event) -> bool:
     return is_after and responded_us(other) + group.bound_us(other, event) < group.expiry_us(event)
 
 
-def _is_early(group: Group, event: Event, other: Event) -> bool:
+def _is_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether the two cannot be a receive and a redelivery after it, in either order.
 
     A delete does not count: what it removed does not come again, and what it did not remove is held for its time.
@@ -234,18 +234,18 @@ def miscounts(group: Group) -> Iterator[tuple[Found, bool]]:
                 break
 
 
-def _is_twin(group: Group, twin: Event, event: Event, *, has_stayed: bool) -> bool:
+def _is_twin(group: Group, twin: HistoryEvent, event: HistoryEvent, *, has_stayed: bool) -> bool:
     """Return whether two receives with one count cannot both be: a move task counts anew, under another handle."""
     is_same_handle = None is not event.receipt_handle_hash == twin.receipt_handle_hash
     has_stayed = has_stayed and group.has_stayed(event.queue or "", twin.idx, by=twin)
     return not is_repeat(twin, event) and (is_same_handle or has_stayed)
 
 
-def _others(receives: Sequence[Event], event: Event) -> list[Event]:
+def _others(receives: Sequence[HistoryEvent], event: HistoryEvent) -> list[HistoryEvent]:
     return [receive for receive in receives if receive is not event]
 
 
-def _receive_bounds(group: Group, receives: Sequence[Event]) -> Iterator[tuple[Event, int, int]]:
+def _receive_bounds(group: Group, receives: Sequence[HistoryEvent]) -> Iterator[tuple[HistoryEvent, int, int]]:
     """Yield each receive of a message with how often it was received by then: at least, and at most."""
     calls = {receive.call_id for receive in receives if receive.receive_request_attempt_id is None}
     if not group.clocks.ahead and len(calls) == len(receives):

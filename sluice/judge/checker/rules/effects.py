@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sluice.history.events import Event, detail_of, is_end_marker
+from sluice.history.events import HistoryEvent, detail_of, is_end_marker
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.existence import missing
@@ -57,5 +57,5 @@ def _effect_after_delete(group: Group) -> Iterator[Found]:
                     break
 
 
-def _is_in_turn(event: Event) -> bool:
+def _is_in_turn(event: HistoryEvent) -> bool:
     return detail_of(event.detail).get("state") not in _OUT_OF_TURN

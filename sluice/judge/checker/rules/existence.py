@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.history.events import Event, Outcome
+from sluice.history.events import HistoryEvent, Outcome
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, is_same_receive, responded_us
 from sluice.judge.checker.rules import Found, rule
@@ -13,7 +13,7 @@ from sluice.judge.checker.standing import may_be_removed
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingMessage:
     """An acked message and the queues it was not received from, by what that proves.
 
     Args:
@@ -35,12 +35,12 @@ class Missing:
 
 
 @lru_cache(maxsize=1)  # five rules ask for it
-def missing(group: Group) -> Sequence[Missing]:
+def missing(group: Group) -> Sequence[MissingMessage]:
     """Return what was acked and did not come from every queue it was to reach."""
     return tuple(_all_missing(group))
 
 
-def _all_missing(group: Group) -> Iterator[Missing]:
+def _all_missing(group: Group) -> Iterator[MissingMessage]:
     furthest = _furthest(group)
     for idx in sorted(group.acked):
         expected = group.owed_queues(idx)
@@ -65,7 +65,7 @@ def _all_missing(group: Group) -> Iterator[Missing]:
             and group.is_proven(queue)
             and any(group.is_ahead(idx, later) for later in furthest.get(queue, ()))
         )
-        yield Missing(
+        yield MissingMessage(
             idx=idx,
             drained=drained,
             overtaken=overtaken,
@@ -135,7 +135,7 @@ def _find_vanished(group: Group) -> Iterator[Found]:
             yield queue, [last.idx], sentence, [last, end]
 
 
-def has_vanished(group: Group, last: Event) -> bool:
+def has_vanished(group: Group, last: HistoryEvent) -> bool:
     """Return whether a message never came again after its last receive, though it was not deleted and had to come."""
     queue = last.queue or ""
     end = group.end_marker(queue)
@@ -165,7 +165,7 @@ def _phantom(group: Group) -> Iterator[Found]:
                 yield queue, [idx], f"received, {when} publish of it was ever tried", witness
 
 
-def is_moved_stranger(group: Group, event: Event) -> bool:
+def is_moved_stranger(group: Group, event: HistoryEvent) -> bool:
     """Return whether a move task may have brought what nobody published under these ids: moved, it has others."""
     return not group.expectation.is_planned and event.idx not in group.publishes and group.may_be_from_dlq(event)
 
@@ -208,7 +208,7 @@ def _find_resurrected(group: Group) -> Iterator[Found]:
                 break
 
 
-def _has_waited(group: Group, event: Event, other: Event) -> bool:
+def _has_waited(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether the second receive, if it did not come within the lease (B7), waited for its end."""
     is_over = responded_us(other) + group.bound_us(other, event) >= group.expiry_us(event)
     return group.is_earlier_receive(event, other) and is_over
@@ -240,7 +240,7 @@ def _outlived_purges(group: Group) -> Iterator[Found]:
                 )
 
 
-def _is_made_by(publish: Event, receive: Event) -> bool:
+def _is_made_by(publish: HistoryEvent, receive: HistoryEvent) -> bool:
     """Return whether a message was sent straight to its queue with this publish, by the id it was acknowledged with."""
     is_same = publish.queue == receive.queue and publish.sqs_message_id == receive.sqs_message_id
     return is_same and receive.sqs_message_id is not None
@@ -300,10 +300,10 @@ def _find_dropped_in_fault(group: Group) -> Iterator[Found]:
             yield queue, [gap.idx], sentence, [group.acked[gap.idx]]
 
 
-def _first_seen(group: Group, idx: int) -> Event | None:
+def _first_seen(group: Group, idx: int) -> HistoryEvent | None:
     seen = [first[idx] for _, first in sorted(group.first_received.items()) if idx in first]
     return seen[0] if seen else None
 
 
-def _end_markers(group: Group, queues: Sequence[str]) -> list[Event]:
+def _end_markers(group: Group, queues: Sequence[str]) -> list[HistoryEvent]:
     return [end for queue in queues[:3] if (end := group.end_marker(queue)) is not None]

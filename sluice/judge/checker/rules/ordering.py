@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
-from sluice.history.events import Event, Outcome, is_end_marker
+from sluice.history.events import HistoryEvent, Outcome, is_end_marker
 from sluice.judge.checker.group import Group, by_time, effective, invoked_us, number, responded_us
 from sluice.judge.checker.rules import Found, rule
 from sluice.judge.checker.rules.existence import has_vanished
@@ -38,7 +38,7 @@ def _reordered_copies(group: Group, queue: str) -> Iterator[Found]:
                 yield queue, idxs, sentence, [first[by], first[place]]
 
 
-def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) -> list[tuple[int, int]]:
+def overtaken(group: Group, order: Sequence[int], first: Mapping[int, HistoryEvent]) -> list[tuple[int, int]]:
     """Return (idx, which of the later ones came first) for what certainly came after a later one, in that order.
 
     What is behind another in one answer came after it.
@@ -53,7 +53,7 @@ def overtaken(group: Group, order: Sequence[int], first: Mapping[int, Event]) ->
     return found[::-1]
 
 
-def came_before(group: Group, first: Event, second: Event) -> bool:
+def came_before(group: Group, first: HistoryEvent, second: HistoryEvent) -> bool:
     """Return whether the one was received before the other was asked for, or stands in front of it in one answer."""
     if first.call_id is not None and first.call_id == second.call_id:
         return (first.batch_position or 0) < (second.batch_position or 0)
@@ -63,7 +63,7 @@ def came_before(group: Group, first: Event, second: Event) -> bool:
 @rule("C2")
 def _find_reordered_in_batch(group: Group) -> Iterator[Found]:
     for queue in group.expectation.queues:
-        calls: dict[tuple[str, int, int], list[Event]] = defaultdict(list)  # one answer has one instant
+        calls: dict[tuple[str, int, int], list[HistoryEvent]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
             if event.call_id is not None and group.has_stayed(queue, event.idx, by=event):
                 calls[event.call_id, invoked_us(event), responded_us(event)].append(event)
@@ -75,15 +75,15 @@ def _find_reordered_in_batch(group: Group) -> Iterator[Found]:
                     yield queue, [other.idx, earlier.idx], sentence, [earlier, other]
 
 
-def _first_of_each(answer: Sequence[Event]) -> list[Event]:
+def _first_of_each(answer: Sequence[HistoryEvent]) -> list[HistoryEvent]:
     """Return where each message comes first: a receive that hides nothing may bring one again (VIS-12)."""
-    first: dict[object, Event] = {}
+    first: dict[object, HistoryEvent] = {}
     for position, event in enumerate(answer):
         first.setdefault(event.sqs_message_id or position, event)
     return list(first.values())
 
 
-def _is_out_of_order(group: Group, first: Event, second: Event) -> bool:
+def _is_out_of_order(group: Group, first: HistoryEvent, second: HistoryEvent) -> bool:
     numbers = first.sqs_sequence_number, second.sqs_sequence_number
     if None not in numbers and (numbers[0] or "") > (numbers[1] or ""):
         return True
@@ -138,7 +138,7 @@ def _sqs_sequence(group: Group) -> Iterator[Found]:
                 yield queue, [earlier.idx], "one message came with two sequence numbers", [earlier, other]
 
 
-def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list[Event]:
+def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list[HistoryEvent]:
     first = group.first_received.get(queue, {})
     return [
         first[idx]
@@ -149,7 +149,7 @@ def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list
 
 @rule("C5")
 def _sns_sequence(group: Group) -> Iterator[Found]:
-    places: dict[str | None, list[Event]] = defaultdict(list)
+    places: dict[str | None, list[HistoryEvent]] = defaultdict(list)
     for idx in group.publishes:
         for event in _numbered_publishes(group, idx):
             places[event.queue].append(event)
@@ -158,12 +158,12 @@ def _sns_sequence(group: Group) -> Iterator[Found]:
         yield from _find_shared_numbers(published)
 
 
-def _numbered_publishes(group: Group, idx: int) -> list[Event]:
+def _numbered_publishes(group: Group, idx: int) -> list[HistoryEvent]:
     """Return the first acknowledgement of each sequence number that publishes of a message were given.
 
     Of the only publish of a message that nobody answered, the first envelope tells it.
     """
-    first: dict[str, Event] = {}
+    first: dict[str, HistoryEvent] = {}
     for event in sorted((*group.publishes[idx], *_publishes_with_envelope_number(group, idx)), key=by_time):
         name = number(event)
         if event.outcome == Outcome.OK and name is not None:
@@ -171,7 +171,7 @@ def _numbered_publishes(group: Group, idx: int) -> list[Event]:
     return list(first.values())
 
 
-def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[Event]:
+def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[HistoryEvent]:
     tries = effective(group.publishes[idx])
     enveloped = [receive for first in group.first_received.values() if (receive := first.get(idx)) is not None]
     enveloped = [
@@ -192,10 +192,10 @@ def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[Event]:
         )
 
 
-def _find_fallen_numbers(group: Group, published: Sequence[Event]) -> Iterator[Found]:
+def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Iterator[Found]:
     """Yield what was published after the acknowledgement of a higher number."""
     tried_us = {event: _tried_us(group, event) for event in published}
-    highest: Event | None = None  # of what was acked before
+    highest: HistoryEvent | None = None  # of what was acked before
     waiting = iter(sorted(published, key=by_time))
     upcoming = next(waiting, None)
     for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
@@ -209,7 +209,7 @@ def _find_fallen_numbers(group: Group, published: Sequence[Event]) -> Iterator[F
             yield None, [highest.idx, later.idx], sentence, [highest, later]
 
 
-def _tried_us(group: Group, event: Event) -> int:
+def _tried_us(group: Group, event: HistoryEvent) -> int:
     """Return when the publish that took this number was made at the earliest.
 
     An unanswered one may have taken it; and a queue numbers what a topic sends it as well.
@@ -223,9 +223,9 @@ def _tried_us(group: Group, event: Event) -> int:
     return min(map(invoked_us, tries))
 
 
-def _find_shared_numbers(published: Sequence[Event]) -> Iterator[Found]:
+def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[Found]:
     """Yield two messages with one number."""
-    owners: dict[str | None, Event] = {}
+    owners: dict[str | None, HistoryEvent] = {}
     for event in sorted(published, key=by_time):
         owner = owners.setdefault(number(event), event)
         if owner.idx != event.idx:
@@ -258,7 +258,7 @@ def _producer_reorder(group: Group) -> Iterator[Found]:
         for idx in sorted(group.publishes, key=lambda idx: (is_end_marker(idx), idx))
         if (sent := effective(group.publishes[idx]))
     ]
-    latest: Event | None = None  # of what comes earlier in the plan, what was acknowledged last
+    latest: HistoryEvent | None = None  # of what comes earlier in the plan, what was acknowledged last
     for idx, tries in published:
         first = min(tries, key=invoked_us)
         if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
@@ -269,7 +269,7 @@ def _producer_reorder(group: Group) -> Iterator[Found]:
             latest = done
 
 
-def _overlaps(group: Group, earlier: Event, later: Event) -> bool:
+def _overlaps(group: Group, earlier: HistoryEvent, later: HistoryEvent) -> bool:
     """Return whether `later` was asked before `earlier` was answered, and was not behind it in one call."""
     calls = {event.call_id: event.batch_position or 0 for event in effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):

@@ -21,7 +21,7 @@ from sluice.messaging.database.transactions import BegunTransaction, Mark, Trans
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.handlers import Ack, Context, Handler, Handlers, Holding, Outcome, Reject, Retry
+from sluice.messaging.handlers import Ack, Context, Handler, Handlers, MessageHold, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import process_state
@@ -39,7 +39,7 @@ class DatabaseFailedError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class HandlerAttempt:
     """One attempt at a message.
 
     Args:
@@ -64,7 +64,7 @@ class HandlerRunner:
     failpoint: Failpoint = failpoints.do_nothing
     hooks: WorkerHookSet = field(default_factory=WorkerHookSet)
 
-    def run(self, attempt: Attempt) -> Outcome:
+    def run(self, attempt: HandlerAttempt) -> Outcome:
         """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
 
         Raises:
@@ -77,7 +77,7 @@ class HandlerRunner:
             take(outcome)
         return outcome
 
-    def _run(self, attempt: Attempt) -> Outcome:
+    def _run(self, attempt: HandlerAttempt) -> Outcome:
         type_ = attempt.envelope.event.type
         handler = self.handlers.find(type_)
         if handler is None:
@@ -97,7 +97,7 @@ class HandlerRunner:
             self.hooks.call(WorkerHooks.after_passing_over, attempt.envelope)
         return outcome
 
-    def _attempt(self, handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
+    def _attempt(self, handler: Handler, attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
         with begun, decimal.localcontext(), process_state.handling():
             outcome = _shield(lambda: _call_handler(handler, attempt, begun), attempt.context.hold, begun)
             if isinstance(outcome, Ack):
@@ -113,7 +113,7 @@ def _may_have_committed(begun: BegunTransaction) -> bool:
     return False
 
 
-def _call_handler(handler: Handler, attempt: Attempt, begun: BegunTransaction) -> Outcome:
+def _call_handler(handler: Handler, attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
     with _in_this_process():
         returned = async_handlers.await_result(handler(attempt.session, attempt.envelope.event, attempt.context))
@@ -125,7 +125,7 @@ def _call_handler(handler: Handler, attempt: Attempt, begun: BegunTransaction) -
     return Ack()
 
 
-def _commit(attempt: Attempt, begun: BegunTransaction) -> Outcome:
+def _commit(attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
     with _in_this_process():
         begun.commit(attempt.mark)
     return Ack()
@@ -147,7 +147,7 @@ def _reason(given: object) -> str:
     return "the handler gave no reason" if given is None or given == "" else printable(given)
 
 
-def _shield(act: Callable[[], Outcome], hold: Holding, begun: BegunTransaction) -> Outcome:
+def _shield(act: Callable[[], Outcome], hold: MessageHold, begun: BegunTransaction) -> Outcome:
     """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
 
     Raises:

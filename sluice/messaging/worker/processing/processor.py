@@ -30,7 +30,7 @@ from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
 from sluice.messaging.worker.processing.group_locks import GroupLocks
-from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, HandlerRunner
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
 from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailedError, Transactions
 from sluice.messaging.worker.settings import ProcessorSettings
@@ -192,7 +192,7 @@ class MessageProcessor:
         elif decision.action is Action.HANDLE:
             self._failpoint("in_transaction")
             lease.check()  # it may have waited long for the group's row
-            attempt = Attempt(
+            attempt = HandlerAttempt(
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),

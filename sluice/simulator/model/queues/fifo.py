@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from sluice import limits
-from sluice.simulator.model.message import Message
-from sluice.simulator.model.queues.queue import DeadLetterMove, Queue
-from sluice.simulator.model.refusal import Refusal, invalid_parameter
+from sluice.simulator.model.message import QueuedMessage
+from sluice.simulator.model.queues.queue import DeadLetterMove, SimulatedQueue
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
 
 FIRST_SEQUENCE_NUMBER = 18_849_496_460_467_696_128  # 20 digits, as AWS's examples have [SND-10]
 SEQUENCE_STEP = 256
@@ -30,7 +30,7 @@ class _Attempt:
     received_at: float
 
 
-class FifoQueue(Queue):
+class FifoQueue(SimulatedQueue):
     """A FIFO queue."""
 
     is_fifo = True
@@ -56,7 +56,7 @@ class FifoQueue(Queue):
         """Return whether the window is open: five minutes from the first send, whatever was sent meanwhile [DED-08]."""
         return now < first.sent_at + limits.DEDUPLICATION_WINDOW_SECONDS
 
-    def deduplication_key(self, message: Message) -> DeduplicationKey:
+    def deduplication_key(self, message: QueuedMessage) -> DeduplicationKey:
         """Return what makes two sends one message: the id, per queue or per group [DED-01, DED-04]."""
         assert message.group is not None
         assert message.deduplication_id is not None
@@ -70,13 +70,13 @@ class FifoQueue(Queue):
             if message.receives_here == 0 and self.seconds("DelaySeconds") != before:
                 message.visible_at = message.sent_at + self.seconds("DelaySeconds")
 
-    def add(self, message: Message) -> Message:
+    def add(self, message: QueuedMessage) -> QueuedMessage:
         """Store a message at the end of its group, with the next sequence number."""
         added = super().add(message)
         added.sequence_number = str(FIRST_SEQUENCE_NUMBER + self._numbers * SEQUENCE_STEP)
         return added
 
-    def send(self, message: Message, now: float, *, delay_seconds: int | None = None) -> Message:
+    def send(self, message: QueuedMessage, now: float, *, delay_seconds: int | None = None) -> QueuedMessage:
         """Take a message, or name the first one with its id: also when that was received and deleted [DED-01]."""
         key = self.deduplication_key(message)
         first = self._remembered.get(key)
@@ -86,33 +86,33 @@ class FifoQueue(Queue):
         self.remember(key, sent, now)
         return sent
 
-    def remember(self, key: DeduplicationKey, message: Message, now: float) -> None:
+    def remember(self, key: DeduplicationKey, message: QueuedMessage, now: float) -> None:
         """Open an id's window."""
         assert message.sequence_number is not None
         self._remembered[key] = _RememberedMessage(message.id, message.sequence_number, now)
 
-    def _groups(self) -> dict[str, list[Message]]:
+    def _groups(self) -> dict[str, list[QueuedMessage]]:
         """Return the groups there are among the oldest messages: SQS looks no further [GRP-18]."""
-        groups: dict[str, list[Message]] = {}
+        groups: dict[str, list[QueuedMessage]] = {}
         for message in self.in_order()[: limits.FIFO_WINDOW_MESSAGES]:
             groups.setdefault(str(message.group), []).append(message)
         return groups
 
-    def deliverable(self, messages: Iterable[Message], now: float) -> Iterator[Message]:
+    def deliverable(self, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
         """Yield what of a group may be received: nothing behind an invisible message [GRP-01, GRP-10]."""
         for message in messages:
             if not message.is_visible(now):
                 return
             yield message
 
-    def receivable(self, now: float) -> list[Message]:
+    def receivable(self, now: float) -> list[QueuedMessage]:
         """Return what of all groups a receive could bring now."""
         groups = self._groups().values()
         return sorted(
             (message for group in groups for message in self.deliverable(group, now)), key=lambda each: each.number
         )
 
-    def _candidates(self, now: float) -> Iterator[Message]:
+    def _candidates(self, now: float) -> Iterator[QueuedMessage]:
         """Yield one group after the other, as the rotation has them [RCV-08]; a group begun leaves the rotation."""
         groups = self._groups()
         for group in list(self._rotation):
@@ -122,7 +122,9 @@ class FifoQueue(Queue):
             yield from messages
         self._rotation = {group: None for group in self._rotation if group in groups}
 
-    def receive(self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove) -> list[Message]:
+    def receive(
+        self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
+    ) -> list[QueuedMessage]:
         """Also let groups given back at once join the rotation in the order they were received [GRP-03]."""
         received = super().receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
         groups = self._groups()
@@ -131,7 +133,7 @@ class FifoQueue(Queue):
                 self._rotation.setdefault(group)
         return received
 
-    def check_delete(self, message: Message, handle: str, now: float) -> None:
+    def check_delete(self, message: QueuedMessage, handle: str, now: float) -> None:
         """Refuse a handle whose time is over or that a later receive replaced [VIS-01, VIS-04, VIS-05]."""
         if message.is_visible(now) or handle != message.handle:
             raise invalid_parameter("ReceiptHandle", handle, "The receipt handle has expired.")
@@ -140,7 +142,7 @@ class FifoQueue(Queue):
         """Refuse a change that comes too late. Nobody recorded this on FIFO [VIS-08]; AWS's reference suggests it."""
         raise self._not_available(handle)
 
-    def check_change(self, message: Message, handle: str) -> None:
+    def check_change(self, message: QueuedMessage, handle: str) -> None:
         """Refuse a handle that a later receive replaced: not recorded, after VIS-05."""
         if handle != message.handle:
             raise self._not_available(handle)
@@ -151,13 +153,13 @@ class FifoQueue(Queue):
         self._remembered.clear()
         self._rotation.clear()
 
-    def take_dead_letter(self, message: Message, now: float, *, source_arn: str) -> None:
+    def take_dead_letter(self, message: QueuedMessage, now: float, *, source_arn: str) -> None:
         """Also give it its message id as deduplication id [DLQ-04] and start its time anew [DLQ-08]."""
         super().take_dead_letter(
             replace(message, deduplication_id=message.id, sent_at=now, retained_from=now), now, source_arn=source_arn
         )
 
-    def retry(self, attempt_id: str, now: float, *, visibility_seconds: int) -> list[Message] | None:
+    def retry(self, attempt_id: str, now: float, *, visibility_seconds: int) -> list[QueuedMessage] | None:
         """Return again what a receive with that attempt id brought, hidden anew; None when it is a new id [RCV-11].
 
         Raises:
@@ -176,19 +178,19 @@ class FifoQueue(Queue):
         return found
 
     @staticmethod
-    def _is_untouched(message: Message, now: float) -> bool:
+    def _is_untouched(message: QueuedMessage, now: float) -> bool:
         """Return whether a message is still held as it was received."""
         return message.is_in_flight(now) and not message.is_visibility_changed
 
     @staticmethod
-    def _not_retryable(attempt_id: str) -> Refusal:
+    def _not_retryable(attempt_id: str) -> AwsRefusal:
         return invalid_parameter(
             "ReceiveRequestAttemptId",
             attempt_id,
             "The receiveRequestAttemptId is not valid anymore since the receive call is not retryable.",
         )
 
-    def remember_attempt(self, attempt_id: str, received: list[Message], now: float) -> None:
+    def remember_attempt(self, attempt_id: str, received: list[QueuedMessage], now: float) -> None:
         """Keep what a receive brought, for its retry."""
         if received:
             handed_out = tuple((message.id, str(message.handle)) for message in received)

@@ -8,20 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sluice.simulator.model.message import Message
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.message import QueuedMessage
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.refusal import invalid_parameter, invalid_value, not_found
 
 RATE_MAX = 500  # [MOV-14]
 RESULTS_MAX = 10  # [MOV-15]
 _ARN = re.compile(r"arn:[\w-]+:sqs:[\w-]+:\d+:[\w.-]+")
 _CANCEL_SECONDS = 0.001
-type Queues = Mapping[str, Queue]
+type Queues = Mapping[str, SimulatedQueue]
 """ARN to queue."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Task:
+class MoveTaskState:
     """One task; instants are seconds."""
 
     id: str
@@ -55,7 +55,7 @@ class Task:
         return {name: value for name, value in known.items() if value is not None}
 
 
-class MoveTasks:
+class SimulatedMoveTasks:
     """All move tasks of an account.
 
     Args:
@@ -65,7 +65,7 @@ class MoveTasks:
 
     def __init__(self, queues: Queues, new_id: Callable[[], str]) -> None:
         self._queues, self._new_id = queues, new_id
-        self._tasks: list[Task] = []
+        self._tasks: list[MoveTaskState] = []
 
     def changes_at(self, now: float) -> Iterator[float]:
         """Yield when a task takes its next step."""
@@ -79,7 +79,7 @@ class MoveTasks:
             while task.status in ("RUNNING", "CANCELLING") and task.next_at <= now:
                 self._step(task)
 
-    def _step(self, task: Task) -> None:
+    def _step(self, task: MoveTaskState) -> None:
         """Move one message, the oldest first [MOV-20].
 
         A task receives as a consumer does, so what is in flight stays, and its group behind it [MOV-26, not recorded].
@@ -113,7 +113,7 @@ class MoveTasks:
         if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
             task.next_at = due + 1 / task.rate
 
-    def _movable(self, source: Queue, now: float) -> list[Message]:
+    def _movable(self, source: SimulatedQueue, now: float) -> list[QueuedMessage]:
         return source.receivable(now)
 
     def start(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class MoveTasks:
                 "There is already a task running. "
                 "Only one active task is allowed for a source queue arn at a given time."
             )
-        task = Task(
+        task = MoveTaskState(
             id=self._new_id(),
             source_arn=source_arn,
             destination_arn=destination_arn,
@@ -146,17 +146,17 @@ class MoveTasks:
         self._tasks.append(task)
         return {"TaskHandle": task.handle()}
 
-    def _check_source(self, source: Queue) -> None:
+    def _check_source(self, source: SimulatedQueue) -> None:
         if not any(queue.dead_letter_arn() == source.arn for queue in self._queues.values()):
             raise invalid_value("Source queue must be configured as a Dead Letter Queue.")
 
-    def _check_destination(self, source: Queue, destination_arn: str) -> None:
+    def _check_destination(self, source: SimulatedQueue, destination_arn: str) -> None:
         if destination_arn == source.arn:
             raise invalid_value("Source queue arn and destination queue arn cannot be the same.")
         if self._find("DestinationArn", destination_arn).is_fifo != source.is_fifo:
             raise invalid_value("The source queue and destination queue must be of the same queue type.")
 
-    def _find(self, parameter: str, arn: str) -> Queue:
+    def _find(self, parameter: str, arn: str) -> SimulatedQueue:
         if not _ARN.fullmatch(arn):
             raise invalid_value(
                 f"You must use this format to specify the {parameter}: "

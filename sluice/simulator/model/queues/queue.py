@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 from sluice import limits
-from sluice.simulator.model.message import Message
-from sluice.simulator.model.refusal import Refusal, invalid_parameter
+from sluice.simulator.model.message import QueuedMessage
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
 
 PURGE_INTERVAL_SECONDS = 60
-type DeadLetterMove = Callable[[Message], bool]
+type DeadLetterMove = Callable[[QueuedMessage], bool]
 """Takes a message to the DLQ and returns whether there is one."""
 
 
-class Queue:
+class SimulatedQueue:
     """A standard queue: the comparison. No order across consumers, no groups, no deduplication.
 
     Args:
@@ -34,7 +34,7 @@ class Queue:
         self.name, self.arn, self.url, self.attributes = name, arn, url, attributes
         self.created_at = self.modified_at = created_at
         self.tags: dict[str, str] = {}
-        self.messages: dict[str, Message] = {}
+        self.messages: dict[str, QueuedMessage] = {}
         self._purged_at: float | None = None
         self._numbers = 0
 
@@ -82,22 +82,24 @@ class Queue:
         """Take new attributes; a new delay is for later messages only."""
         self.attributes, self.modified_at = attributes, now
 
-    def add(self, message: Message) -> Message:
+    def add(self, message: QueuedMessage) -> QueuedMessage:
         """Store a message at the end."""
         self._numbers += 1
         message.number = self._numbers
         self.messages[message.id] = message
         return message
 
-    def send(self, message: Message, now: float, *, delay_seconds: int | None = None) -> Message:
+    def send(self, message: QueuedMessage, now: float, *, delay_seconds: int | None = None) -> QueuedMessage:
         """Take a sent message and return the one the answer is about."""
         delay = self.seconds("DelaySeconds") if delay_seconds is None else delay_seconds
         message.visible_at = now + delay
         return self.add(message)
 
-    def receive(self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove) -> list[Message]:
+    def receive(
+        self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
+    ) -> list[QueuedMessage]:
         """Return up to `most` messages, now in flight; what was received too often is buried instead [DLQ-01]."""
-        received: list[Message] = []
+        received: list[QueuedMessage] = []
         for message in self._candidates(now):
             if self.is_exhausted(message) and record_dead(message):
                 del self.messages[message.id]
@@ -108,15 +110,15 @@ class Queue:
                 break
         return received
 
-    def is_exhausted(self, message: Message) -> bool:
+    def is_exhausted(self, message: QueuedMessage) -> bool:
         """Return whether a message had all the receives its redrive policy allows, as it stands now [DLQ-23]."""
         policy = self.redrive_policy()
         return policy is not None and message.receives_here >= policy["maxReceiveCount"]
 
-    def _candidates(self, now: float) -> Iterator[Message]:
+    def _candidates(self, now: float) -> Iterator[QueuedMessage]:
         yield from self.receivable(now)
 
-    def receivable(self, now: float) -> list[Message]:
+    def receivable(self, now: float) -> list[QueuedMessage]:
         """Return what a receive could bring now, the oldest first."""
         return [message for message in self.in_order() if message.is_visible(now)]
 
@@ -124,11 +126,11 @@ class Queue:
         """Return how many more messages may be in flight [LIM-01]."""
         return limits.IN_FLIGHT_MESSAGES_MAX - sum(message.is_in_flight(now) for message in self.messages.values())
 
-    def in_order(self) -> list[Message]:
+    def in_order(self) -> list[QueuedMessage]:
         """Return everything, the oldest first."""
         return sorted(self.messages.values(), key=lambda message: message.number)
 
-    def _deliver(self, message: Message, *, visibility_seconds: int, now: float) -> None:
+    def _deliver(self, message: QueuedMessage, *, visibility_seconds: int, now: float) -> None:
         message.receives += 1
         message.receives_here += 1
         message.received_at = now
@@ -140,7 +142,7 @@ class Queue:
             f"{self.name} {message.id} {message.number} {message.receives_here}".encode()
         ).decode()
 
-    def message_of(self, handle: str) -> Message | None:
+    def message_of(self, handle: str) -> QueuedMessage | None:
         """Return the message a receipt handle was given for, None when it is gone.
 
         Raises:
@@ -151,7 +153,7 @@ class Queue:
         except (binascii.Error, ValueError):
             queue, id_ = "", ""
         if queue != self.name:
-            raise Refusal(
+            raise AwsRefusal(
                 "ReceiptHandleIsInvalid", f'The input receipt handle "{handle}" is not a valid receipt handle.'
             )
         return self.messages.get(id_)
@@ -163,7 +165,7 @@ class Queue:
             self.check_delete(message, handle, now)
             del self.messages[message.id]
 
-    def check_delete(self, message: Message, handle: str, now: float) -> None:
+    def check_delete(self, message: QueuedMessage, handle: str, now: float) -> None:
         """Refuse nothing: on a standard queue a late delete works [VIS-02]."""
 
     def change_visibility(self, handle: str, seconds: int, now: float) -> None:
@@ -184,11 +186,11 @@ class Queue:
     def check_late_change(self, handle: str) -> None:
         """Refuse nothing: on a standard queue a change that comes too late does nothing [VIS-08]."""
 
-    def check_change(self, message: Message, handle: str) -> None:
+    def check_change(self, message: QueuedMessage, handle: str) -> None:
         """Refuse nothing: on a standard queue older handles work."""
 
     @staticmethod
-    def _beyond_limit(seconds: int) -> Refusal:
+    def _beyond_limit(seconds: int) -> AwsRefusal:
         return invalid_parameter(  # [VIS-13]
             "VisibilityTimeout",
             seconds,
@@ -197,7 +199,7 @@ class Queue:
         )
 
     @staticmethod
-    def _not_available(handle: str) -> Refusal:
+    def _not_available(handle: str) -> AwsRefusal:
         return invalid_parameter(
             "ReceiptHandle", handle, "Message does not exist or is not available for visibility timeout change."
         )
@@ -205,7 +207,7 @@ class Queue:
     def purge(self, now: float) -> None:
         """Remove everything, also what is in flight [PUR-02]; once a minute only [PUR-01]."""
         if self._purged_at is not None and now < self._purged_at + PURGE_INTERVAL_SECONDS:
-            raise Refusal(
+            raise AwsRefusal(
                 "AWS.SimpleQueueService.PurgeQueueInProgress",
                 f"Only one PurgeQueue operation on {self.name} is allowed every 60 seconds.",
                 status=403,
@@ -213,11 +215,11 @@ class Queue:
         self._purged_at = now
         self.messages.clear()
 
-    def take_dead_letter(self, message: Message, now: float, *, source_arn: str) -> None:
+    def take_dead_letter(self, message: QueuedMessage, now: float, *, source_arn: str) -> None:
         """Take a message that was received too often; identity, count and time of sending stay [DLQ-07, DLQ-08]."""
         self.add(replace(message, receives_here=0, visible_at=now, handle=None, source_arn=source_arn))
 
-    def take_redriven(self, message: Message, now: float, *, id_: str) -> None:
+    def take_redriven(self, message: QueuedMessage, now: float, *, id_: str) -> None:
         """Take a message from a DLQ, as a new one [MOV-18]; that its count begins again is documented only [MOV-19]."""
         self.send(
             replace(

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 
 from sluice import limits
 from sluice.simulator.model import batches
-from sluice.simulator.model.message import Message, check_id, md5, md5_of_attributes, select_attributes
+from sluice.simulator.model.message import QueuedMessage, check_id, md5, md5_of_attributes, select_attributes
 from sluice.simulator.model.operation import Answer, Params
 from sluice.simulator.model.queues.fifo import FifoQueue
-from sluice.simulator.model.queues.queue import Queue
-from sluice.simulator.model.refusal import Refusal, invalid_parameter
+from sluice.simulator.model.queues.queue import SimulatedQueue
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
 
 
 class Receiving:
@@ -19,7 +19,7 @@ class Receiving:
         queues: the account's by ARN, as they are at any time: a receive may bury in another one.
     """
 
-    def __init__(self, find: Callable[[Params], Queue], queues: Mapping[str, Queue]) -> None:
+    def __init__(self, find: Callable[[Params], SimulatedQueue], queues: Mapping[str, SimulatedQueue]) -> None:
         self._find, self._queues = find, queues
 
     def receive(self, params: Params, now: float) -> Answer:
@@ -41,13 +41,15 @@ class Receiving:
         return {"Messages": messages} if messages else {}
 
     @staticmethod
-    def _check_in_flight(queue: Queue, params: Params, now: float) -> None:
+    def _check_in_flight(queue: SimulatedQueue, params: Params, now: float) -> None:
         """Refuse a short poll of a standard queue with too much in flight; a FIFO queue answers nothing [LIM-01]."""
         is_long_poll = params.get("WaitTimeSeconds", queue.seconds("ReceiveMessageWaitTimeSeconds")) > 0
         if not queue.is_fifo and not is_long_poll and queue.room_in_flight(now) <= 0:
-            raise Refusal("OverLimit", "Too many messages are in flight.", status=403)  # text not recorded
+            raise AwsRefusal("OverLimit", "Too many messages are in flight.", status=403)  # text not recorded
 
-    def _take(self, queue: Queue, params: Params, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
+    def _take(
+        self, queue: SimulatedQueue, params: Params, *, most: int, visibility_seconds: int, now: float
+    ) -> list[QueuedMessage]:
         attempt_id = params.get("ReceiveRequestAttemptId")
         if attempt_id is None:
             return self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
@@ -65,8 +67,10 @@ class Receiving:
         queue.remember_attempt(attempt_id, received, now)
         return received
 
-    def _take_new(self, queue: Queue, *, most: int, visibility_seconds: int, now: float) -> list[Message]:
-        def record_dead(message: Message) -> bool:
+    def _take_new(
+        self, queue: SimulatedQueue, *, most: int, visibility_seconds: int, now: float
+    ) -> list[QueuedMessage]:
+        def record_dead(message: QueuedMessage) -> bool:
             dead_letters = self._queues.get(queue.dead_letter_arn() or "")
             if dead_letters is None:
                 return False
@@ -107,7 +111,7 @@ class Receiving:
         return batches.handle_each(entries, lambda entry: handle({**entry, "QueueUrl": url}))
 
 
-def _as_received(message: Message, system: list[str], requested: list[str]) -> Answer:
+def _as_received(message: QueuedMessage, system: list[str], requested: list[str]) -> Answer:
     attributes = message.system_attributes()
     returned = {name: value for name, value in attributes.items() if "All" in system or name in system}
     chosen = select_attributes(message.attributes, requested)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sluice import limits
 from sluice.simulator.model import batches
 from sluice.simulator.model.message import (
-    Message,
+    QueuedMessage,
     check_content,
     check_id,
     check_size,
@@ -15,8 +15,8 @@ from sluice.simulator.model.message import (
     size_bytes,
 )
 from sluice.simulator.model.operation import Answer, Params
-from sluice.simulator.model.queues.queue import Queue
-from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value, missing
+from sluice.simulator.model.queues.queue import SimulatedQueue
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, invalid_value, missing
 
 _NO_ID = "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
@@ -29,7 +29,7 @@ class Sending:
         new_id: makes message ids.
     """
 
-    def __init__(self, find: Callable[[Params], Queue], new_id: Callable[[], str]) -> None:
+    def __init__(self, find: Callable[[Params], SimulatedQueue], new_id: Callable[[], str]) -> None:
         self._find, self._new_id = find, new_id
 
     def send(self, params: Params, now: float) -> Answer:
@@ -43,11 +43,11 @@ class Sending:
         return self._enqueue(queue, params, now)
 
     @staticmethod
-    def _lacks_id(queue: Queue, entry: Params) -> bool:
+    def _lacks_id(queue: SimulatedQueue, entry: Params) -> bool:
         is_by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
         return queue.is_fifo and "MessageDeduplicationId" not in entry and not is_by_content
 
-    def _enqueue(self, queue: Queue, entry: Params, now: float) -> Answer:
+    def _enqueue(self, queue: SimulatedQueue, entry: Params, now: float) -> Answer:
         """Store one message of a send, single or batch, and return its answer [SND-10]."""
         check_size(entry, bytes_max=queue.seconds("MaximumMessageSize"))
         _check_parameters(queue, entry)
@@ -55,7 +55,7 @@ class Sending:
         attributes = entry.get("MessageAttributes", {})
         system_attributes = entry.get("MessageSystemAttributes", {})
         trace = system_attributes.get("AWSTraceHeader")
-        message = Message(
+        message = QueuedMessage(
             id=self._new_id(),
             body=body,
             number=0,
@@ -84,7 +84,7 @@ class Sending:
         batches.check(entries, "SendMessageBatchRequestEntry")
         total = sum(size_bytes(entry) for entry in entries)
         if total > limits.MESSAGE_BYTES_MAX:
-            raise Refusal(
+            raise AwsRefusal(
                 "AWS.SimpleQueueService.BatchRequestTooLong",
                 f"Batch requests cannot be longer than {limits.MESSAGE_BYTES_MAX} bytes. You have sent {total} bytes.",
             )
@@ -100,7 +100,7 @@ class Sending:
         return batches.handle_each(entries, send)
 
 
-def _check_parameters(queue: Queue, entry: Params) -> None:
+def _check_parameters(queue: SimulatedQueue, entry: Params) -> None:
     for name in ("MessageGroupId", "MessageDeduplicationId"):
         if name in entry:
             check_id(name, entry[name])

@@ -7,7 +7,7 @@ from typing import Any
 
 from sluice import limits
 from sluice.simulator.model.operation import as_spelled
-from sluice.simulator.model.refusal import Refusal, invalid_parameter, invalid_value
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, invalid_value
 
 _RANGES = {  # [CRE-18]
     "DelaySeconds": (0, 900),
@@ -77,7 +77,7 @@ def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, fi
     # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
     applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if wanted.get("KmsMasterKeyId") else {}) | dict(wanted)
     if applied.get("KmsMasterKeyId") and applied["SqsManagedSseEnabled"] == "true":
-        raise Refusal(
+        raise AwsRefusal(
             "InvalidAttributeName",
             "You can use one type of server-side encryption (SSE) at one time. "
             "You can either enable KMS SSE or SQS SSE.",
@@ -97,16 +97,16 @@ def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, fi
 
 def _check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     if name not in SETTABLE or (not is_fifo and name in ("FifoQueue", "ContentBasedDeduplication")):
-        raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")  # [CRE-07, CRE-13]
+        raise AwsRefusal("InvalidAttributeName", f"Unknown Attribute {name}.")  # [CRE-07, CRE-13]
     if not is_fifo and name in _HIGH_THROUGHPUT:
-        raise Refusal("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
+        raise AwsRefusal("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
     if name == "FifoQueue" and value != "true":  # [CRE-14]
-        raise Refusal(
+        raise AwsRefusal(
             "InvalidAttributeValue",
             "Invalid value for the parameter FifoQueue. Reason: Modifying queue type is not supported.",
         )
     if not _is_allowed(name, value):
-        raise Refusal("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+        raise AwsRefusal("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
 
 
 def _is_allowed(name: str, value: str) -> bool:

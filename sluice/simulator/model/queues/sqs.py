@@ -8,11 +8,11 @@ from sluice.simulator.model import permissions
 from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
 from sluice.simulator.model.queues import settings
 from sluice.simulator.model.queues.fifo import FifoQueue
-from sluice.simulator.model.queues.moving import MoveTasks
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.queues.moving import SimulatedMoveTasks
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.queues.receiving import Receiving
 from sluice.simulator.model.queues.sending import Sending
-from sluice.simulator.model.refusal import Refusal, invalid_parameter, unknown_queue
+from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, unknown_queue
 
 _NAME_FREE_AFTER_SECONDS = 60
 _LIST_MAX = 1_000
@@ -36,9 +36,9 @@ class Sqs:
 
     def __init__(self, *, base_url: str, arn_prefix: str, new_id: Callable[[], str]) -> None:
         self._base_url, self._arn_prefix = base_url, arn_prefix
-        self.queues: dict[str, Queue] = {}
+        self.queues: dict[str, SimulatedQueue] = {}
         self._deleted_at: dict[str, float] = {}
-        self._moves = MoveTasks(self.queues, new_id)
+        self._moves = SimulatedMoveTasks(self.queues, new_id)
         sending, receiving = Sending(self._of, new_id), Receiving(self._of, self.queues)
         self.operations: Mapping[str, Operation] = {
             "CreateQueue": self._create_queue,
@@ -83,10 +83,10 @@ class Sqs:
         own = self._of(params).seconds("ReceiveMessageWaitTimeSeconds")
         return int(params.get("WaitTimeSeconds", own))
 
-    def _of(self, params: Params) -> Queue:
+    def _of(self, params: Params) -> SimulatedQueue:
         return self._queue_by_name(params["QueueUrl"].rpartition("/")[2])
 
-    def _queue_by_name(self, name: str) -> Queue:
+    def _queue_by_name(self, name: str) -> SimulatedQueue:
         queue = self.queues.get(self._arn_prefix + name)
         if queue is None:
             raise unknown_queue()
@@ -104,28 +104,28 @@ class Sqs:
             return self._create_again(existing, requested)
         is_fifo = requested.get("FifoQueue") == "true"
         if requested.get("FifoQueue") == "false" and not name.endswith(limits.FIFO_SUFFIX):
-            raise Refusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")  # [CRE-07]
+            raise AwsRefusal("InvalidAttributeName", "Unknown Attribute FifoQueue.")  # [CRE-07]
         settings.check_name(name, is_fifo=is_fifo)
         attributes = settings.check(
             requested, current=settings.defaults(is_fifo=is_fifo), arn=arn, find_queue=self._attributes_of
         )
         if now < self._deleted_at.get(name, -_NAME_FREE_AFTER_SECONDS) + _NAME_FREE_AFTER_SECONDS:  # [CRE-20]
-            raise Refusal(
+            raise AwsRefusal(
                 "AWS.SimpleQueueService.QueueDeletedRecently",
                 "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
             )
         url = f"{self._base_url}/{name}"
-        kind = FifoQueue if is_fifo else Queue
+        kind = FifoQueue if is_fifo else SimulatedQueue
         self.queues[arn] = kind(name, arn=arn, url=url, attributes=attributes, created_at=now)
         self.queues[arn].tags.update(params.get("tags", {}))  # [TAG-03]
         return {"QueueUrl": url}
 
     @staticmethod
-    def _create_again(existing: Queue, requested: Mapping[str, str]) -> Answer:
+    def _create_again(existing: SimulatedQueue, requested: Mapping[str, str]) -> Answer:
         """Return the URL when nothing requested differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
         for name, value in requested.items():
             if not _same(existing.attributes.get(name), value):
-                raise Refusal(
+                raise AwsRefusal(
                     "QueueAlreadyExists",
                     f"A queue already exists with the same name and a different value for attribute {name}",
                     shape="QueueNameExists",
@@ -153,7 +153,7 @@ class Sqs:
         queue, requested = self._of(params), params.get("AttributeNames", [])
         for name in requested:
             if name != "All" and name not in _GETTABLE:
-                raise Refusal("InvalidAttributeName", f"Unknown Attribute {name}.")
+                raise AwsRefusal("InvalidAttributeName", f"Unknown Attribute {name}.")
         known = queue.attributes | queue.counts(now)
         known["QueueArn"] = queue.arn
         known["CreatedTimestamp"] = str(int(queue.created_at))

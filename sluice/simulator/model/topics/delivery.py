@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from sluice import limits
-from sluice.simulator.model.message import Message, size_bytes
+from sluice.simulator.model.message import QueuedMessage, size_bytes
 from sluice.simulator.model.operation import Answer, Params
-from sluice.simulator.model.policies import Decision, Request, decide
-from sluice.simulator.model.queues.queue import Queue
+from sluice.simulator.model.policies import PolicyDecision, PolicyRequest, decide
+from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.topics.publishing import message_of
-from sluice.simulator.model.topics.topic import ArchivedMessage, PublishResult, Subscription, Topic
+from sluice.simulator.model.topics.topic import ArchivedMessage, PublishResult, SimulatedTopic, Subscription
 
 
 class Delivery:
@@ -24,13 +24,13 @@ class Delivery:
 
     def __init__(
         self,
-        queues: Mapping[str, Queue],
-        subscriptions_of: Callable[[Topic], list[Subscription]],
+        queues: Mapping[str, SimulatedQueue],
+        subscriptions_of: Callable[[SimulatedTopic], list[Subscription]],
         new_id: Callable[[], str],
     ) -> None:
         self._queues, self._subscriptions_of, self._new_id = queues, subscriptions_of, new_id
 
-    def fan_out(self, topic: Topic, entry: Params, now: float) -> Answer:
+    def fan_out(self, topic: SimulatedTopic, entry: Params, now: float) -> Answer:
         """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
         if not topic.is_fifo:
             published = PublishResult(self._new_id(), None, now)
@@ -46,7 +46,7 @@ class Delivery:
             self._deliver_to_all(topic, entry, published, deduplication_id, now)
         return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
 
-    def replay(self, topic: Topic, subscription: Subscription, now: float) -> None:
+    def replay(self, topic: SimulatedTopic, subscription: Subscription, now: float) -> None:
         """Deliver to one subscription again what its replay policy asks of the archive [SNS-103, SNS-104]."""
         for kept in topic.messages_to_replay(subscription.replay_policy()):
             entry = {**kept.entry, "Replayed": True}
@@ -54,7 +54,7 @@ class Delivery:
                 self._deliver(topic, subscription, entry, kept.published, kept.deduplication_id, now)
 
     def _deliver_to_all(
-        self, topic: Topic, entry: Params, published: PublishResult, deduplication_id: str | None, now: float
+        self, topic: SimulatedTopic, entry: Params, published: PublishResult, deduplication_id: str | None, now: float
     ) -> None:
         for subscription in self._subscriptions_of(topic):
             if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
@@ -62,7 +62,7 @@ class Delivery:
 
     def _deliver(
         self,
-        topic: Topic,
+        topic: SimulatedTopic,
         subscription: Subscription,
         entry: Params,
         published: PublishResult,
@@ -80,7 +80,7 @@ class Delivery:
                 continue
             if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
                 continue
-            copy = Message(
+            copy = QueuedMessage(
                 id=self._new_id(),
                 body=body,
                 number=0,
@@ -96,12 +96,12 @@ class Delivery:
             return
 
 
-def _group_for(queue: Queue, topic: Topic, entry: Params) -> str | None:
+def _group_for(queue: SimulatedQueue, topic: SimulatedTopic, entry: Params) -> str | None:
     """Return the group a queue gets: a standard queue none of a FIFO topic, one of a standard topic; both recorded."""
     return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
-def envelope(topic: Topic, subscription: Subscription, entry: Params, published: PublishResult) -> str:
+def envelope(topic: SimulatedTopic, subscription: Subscription, entry: Params, published: PublishResult) -> str:
     """Return what a queue without raw delivery gets; FIFO topics do not sign it."""
     known = {
         "Type": "Notification",
@@ -122,7 +122,7 @@ def envelope(topic: Topic, subscription: Subscription, entry: Params, published:
     return json.dumps({name: value for name, value in known.items() if value is not None})
 
 
-def may_send(queue: Queue, topic_arn: str) -> bool:
+def may_send(queue: SimulatedQueue, topic_arn: str) -> bool:
     """Return whether the queue's policy lets the topic send: without one, publishing succeeds in vain [SNS-44].
 
     A policy that is none, or uses what is not known here, lets nobody send.
@@ -132,8 +132,10 @@ def may_send(queue: Queue, topic_arn: str) -> bool:
         "aws:sourceaccount": topic_arn.split(":")[4],
         "aws:securetransport": "true",
     }
-    request = Request(principal="sns.amazonaws.com", action="sqs:SendMessage", resource=queue.arn, context=context)
+    request = PolicyRequest(
+        principal="sns.amazonaws.com", action="sqs:SendMessage", resource=queue.arn, context=context
+    )
     try:
-        return decide(json.loads(queue.attributes.get("Policy", "{}")), request) is Decision.ALLOW
+        return decide(json.loads(queue.attributes.get("Policy", "{}")), request) is PolicyDecision.ALLOW
     except (ValueError, LookupError, AttributeError, TypeError):
         return False

@@ -5,8 +5,8 @@ import re
 
 from sluice.simulator.model.message import check_id, size_bytes
 from sluice.simulator.model.operation import Params
-from sluice.simulator.model.refusal import Refusal, sns_invalid
-from sluice.simulator.model.topics.topic import Topic
+from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
+from sluice.simulator.model.topics.topic import SimulatedTopic
 
 _ENTRIES_MAX = 10
 _NAME_BYTES_MAX = 256
@@ -15,7 +15,7 @@ _NO_GROUP = "The MessageGroupId parameter is required for FIFO topics"
 _NO_ID = "The topic should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly"
 
 
-def check_publish(topic: Topic, entry: Params) -> None:
+def check_publish(topic: SimulatedTopic, entry: Params) -> None:
     """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
     if "Subject" in entry and not _is_subject(entry["Subject"]):
         raise sns_invalid("Subject")
@@ -37,7 +37,7 @@ def check_publish(topic: Topic, entry: Params) -> None:
     for name, value in ids.items():
         try:
             check_id(name, value)
-        except Refusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
+        except AwsRefusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
             raise sns_invalid(f"{name} Reason: {refusal.text.partition('Reason: ')[2]}") from None
 
 
@@ -98,24 +98,24 @@ def _check_name(name: str) -> None:
         raise _bad_attribute("Message attribute name can not have successive '.' character.")
 
 
-def _bad_attribute(text: str) -> Refusal:
-    return Refusal("ParameterValueInvalid", text)
+def _bad_attribute(text: str) -> AwsRefusal:
+    return AwsRefusal("ParameterValueInvalid", text)
 
 
 def check_batch(entries: list[Params]) -> None:
     """Refuse a batch as a whole [SNS-25, SNS-27]."""
     if not entries:
-        raise Refusal("EmptyBatchRequest", "The batch request doesn't contain any entries.")
+        raise AwsRefusal("EmptyBatchRequest", "The batch request doesn't contain any entries.")
     if len(entries) > _ENTRIES_MAX:
-        raise Refusal("TooManyEntriesInBatchRequest", "The batch request contains more entries than permissible.")
+        raise AwsRefusal("TooManyEntriesInBatchRequest", "The batch request contains more entries than permissible.")
     ids = [entry["Id"] for entry in entries]
     if len(set(ids)) < len(ids):
-        raise Refusal("BatchEntryIdsNotDistinct", "Two or more batch entries in the request have the same Id.")
+        raise AwsRefusal("BatchEntryIdsNotDistinct", "Two or more batch entries in the request have the same Id.")
     for id_ in ids:
         if len(id_) > 80:
-            raise Refusal("InvalidBatchEntryId", f"The Id of a batch entry in the batch request is too long: {id_}")
+            raise AwsRefusal("InvalidBatchEntryId", f"The Id of a batch entry in the batch request is too long: {id_}")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", id_):
-            raise Refusal(
+            raise AwsRefusal(
                 "InvalidBatchEntryId",
                 f"The Id of a batch entry in the batch request contains an impermissible character: {id_}",
             )

@@ -8,15 +8,15 @@ from sluice import limits
 from sluice.simulator.model import permissions
 from sluice.simulator.model.filter_policy import check_policy
 from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
-from sluice.simulator.model.queues.queue import Queue
-from sluice.simulator.model.refusal import Refusal, sns_invalid
+from sluice.simulator.model.queues.queue import SimulatedQueue
+from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
 from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.publishing import check_batch, check_publish, publish_bytes
 from sluice.simulator.model.topics.topic import (
     ACTIONS,
     BOOLEANS,
+    SimulatedTopic,
     Subscription,
-    Topic,
     check_attribute,
     check_redrive,
     check_replay,
@@ -42,9 +42,9 @@ class Sns:
         new_id: makes message and subscription ids.
     """
 
-    def __init__(self, queues: Mapping[str, Queue], *, arn_prefix: str, new_id: Callable[[], str]) -> None:
+    def __init__(self, queues: Mapping[str, SimulatedQueue], *, arn_prefix: str, new_id: Callable[[], str]) -> None:
         self._arn_prefix, self._new_id = arn_prefix, new_id
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, SimulatedTopic] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._delivery = Delivery(queues, self.subscriptions_of, new_id)
         self.operations: Mapping[str, Operation] = {
@@ -74,20 +74,20 @@ class Sns:
         if arn.split(":")[3] != self._arn_prefix.split(":")[3]:
             raise sns_invalid("TopicArn")
 
-    def _topic(self, arn: str) -> Topic:
+    def _topic(self, arn: str) -> SimulatedTopic:
         self._check_topic_arn(arn)
         topic = self.topics.get(arn)
         if topic is None:
-            raise Refusal("NotFound", "Topic does not exist", status=404)
+            raise AwsRefusal("NotFound", "Topic does not exist", status=404)
         return topic
 
     def _subscription(self, arn: str, now: float) -> Subscription:
         subscription = self.subscriptions.get(arn)
         if subscription is None or subscription.gone_at <= now:
-            raise Refusal("NotFound", "Subscription does not exist", status=404)
+            raise AwsRefusal("NotFound", "Subscription does not exist", status=404)
         return subscription
 
-    def subscriptions_of(self, topic: Topic) -> list[Subscription]:
+    def subscriptions_of(self, topic: SimulatedTopic) -> list[Subscription]:
         """Return who is subscribed to a topic, in the order they did."""
         return [each for each in self._living_subscriptions() if each.topic_arn == topic.arn]
 
@@ -105,7 +105,7 @@ class Sns:
         tags = _tags(params.get("Tags", []))
         if existing is not None and any(existing.tags.get(key) != value for key, value in tags.items()):
             raise sns_invalid("Tags Reason: Topic already exists with different tags")
-        topic = existing or Topic(self._arn_prefix + name, requested)
+        topic = existing or SimulatedTopic(self._arn_prefix + name, requested)
         if existing is None and requested.get("ArchivePolicy"):
             topic.attributes["BeginningArchiveTime"] = str(now)
         self.topics[topic.arn] = topic
@@ -117,7 +117,7 @@ class Sns:
         self._check_topic_arn(params["TopicArn"])
         topic = self.topics.get(params["TopicArn"])
         if topic is not None and topic.has_archive():  # [SNS-41]
-            raise Refusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
+            raise AwsRefusal("InvalidState", "Invalid state: Cannot delete a topic with an ArchivePolicy")
         if topic is not None:
             del self.topics[topic.arn]
             for subscription in self.subscriptions_of(topic):
@@ -169,7 +169,7 @@ class Sns:
         return {"SubscriptionArn": arn}
 
     @staticmethod
-    def _check_endpoint(topic: Topic, protocol: str, endpoint: str) -> None:
+    def _check_endpoint(topic: SimulatedTopic, protocol: str, endpoint: str) -> None:
         if protocol not in _PROTOCOLS:
             raise sns_invalid(f"Amazon SNS does not support this protocol string: {protocol}")
         if protocol != "sqs":
@@ -184,7 +184,7 @@ class Sns:
 
     @staticmethod
     def _check_subscription_attribute(
-        topic: Topic, name: str, value: str, others: Mapping[str, str], *, at_once: bool = False
+        topic: SimulatedTopic, name: str, value: str, others: Mapping[str, str], *, at_once: bool = False
     ) -> None:
         """Refuse an attribute [SNS-61]; given with Subscribe, SNS words its reasons a little differently."""
         reason = "Attributes Reason: " if at_once else ""
@@ -289,7 +289,9 @@ class Sns:
         for entry in entries:
             check_publish(topic, entry)
         if sum(publish_bytes(entry) for entry in entries) > topic.bytes_max():  # [SNS-28]
-            raise Refusal("BatchRequestTooLong", "The length of all the messages put together is more than the limit.")
+            raise AwsRefusal(
+                "BatchRequestTooLong", "The length of all the messages put together is more than the limit."
+            )
         return {
             "Successful": [{"Id": entry["Id"]} | self._delivery.fan_out(topic, entry, now) for entry in entries],
             "Failed": [],

@@ -104,7 +104,7 @@ class Subscription:
         return policy
 
 
-class Topic:
+class SimulatedTopic:
     """A topic, FIFO or standard.
 
     Args:
@@ -209,7 +209,7 @@ def _instant(text: str | None) -> float | None:
     return None if text is None else datetime.fromisoformat(text).timestamp()
 
 
-def check_replay(topic: Topic, value: str) -> None:
+def check_replay(topic: SimulatedTopic, value: str) -> None:
     """Refuse a replay policy of a topic without an archive, and a malformed one; texts not recorded."""
     try:
         policy = json.loads(value)
@@ -267,7 +267,7 @@ def _is_archive_policy(value: str) -> bool:
     return days.isdecimal() and 1 <= int(days) <= limits.ARCHIVE_DAYS_MAX
 
 
-def check_redrive(topic: Topic, value: str, reason: str) -> None:
+def check_redrive(topic: SimulatedTopic, value: str, reason: str) -> None:
     """Refuse a subscription's DLQ that is none of this account and Region, or standard [SNS-08, SNS-34]."""
     try:
         policy = json.loads(value)

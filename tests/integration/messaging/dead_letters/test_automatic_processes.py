@@ -95,7 +95,7 @@ def test_a_process_brings_back_and_the_next_one_sees_what_died_again(project: De
     assert _acts(inbox) == [("automatic-redrive", "a", 1), ("automatic-off", "a", 1)]
 
 
-def test_what_a_move_task_brought_back_is_no_matter_of_the_guards(project: DeadLetterProject, inbox: Engine) -> None:
+def test_the_guard_ignores_messages_that_a_move_task_brought_back(project: DeadLetterProject, inbox: Engine) -> None:
     """An operator's `redrive --engine native` counts for nothing, and leaves nothing to do."""
     _record_dead(inbox, project.dead_letter(*PLACES))
     assert project.finish("redrive", "--engine", "native", "--yes").exit_code == 0

@@ -118,7 +118,7 @@ def billing(harness: DlqHarness, inbox: Engine, monkeypatch: pytest.MonkeyPatch)
     return Billing(harness, inbox, monkeypatch)
 
 
-def test_what_used_up_its_attempts_comes_back_in_order(billing: Billing) -> None:
+def test_messages_without_attempts_left_come_back_in_order(billing: Billing) -> None:
     """Audited before it is sent, each message by itself; the run gives its lease back."""
     billing.die(("a", 1), ("a", 2), ("b", 1))
 
@@ -427,7 +427,7 @@ def test_a_copy_that_was_handled_and_died_all_the_same_is_no_failure(billing: Bi
     assert (code, printed["moved"], printed["is_off"]) == (0, 1, False)
 
 
-def test_what_a_run_began_and_did_not_delete_is_no_more_than_is_declared_later(
+def test_finishing_an_interrupted_run_later_stays_within_the_declared_attempts(
     billing: Billing, harness: DlqHarness
 ) -> None:
     """Five minutes later the queue would take a second copy: that is a further time."""
@@ -445,7 +445,7 @@ def test_what_a_run_began_and_did_not_delete_is_no_more_than_is_declared_later(
     assert billing.dead == [("a", 1)]
 
 
-def test_what_a_run_began_and_did_not_delete_is_finished(billing: Billing, harness: DlqHarness) -> None:
+def test_messages_an_interrupted_run_left_are_finished(billing: Billing, harness: DlqHarness) -> None:
     """It counts once, and within five minutes SQS drops the second copy; later the inbox does."""
     billing.die(("a", 1))
     harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
@@ -473,7 +473,7 @@ def test_a_switch_without_yes_changes_nothing(billing: Billing, act: str) -> Non
 @pytest.mark.parametrize(
     "arguments", [("automatic-redrive",), ("automatic-on", "--reason", "x"), ("automatic-off", "--reason", "x")]
 )
-def test_what_is_not_declared_is_refused(billing: Billing, arguments: tuple[str, ...]) -> None:
+def test_an_undeclared_redrive_is_refused(billing: Billing, arguments: tuple[str, ...]) -> None:
     billing.declare(None)
 
     with pytest.raises(ConfigError, match=r"Consumer\('billing'\).automatic_redrive is None, allowed is AutomaticRedr"):

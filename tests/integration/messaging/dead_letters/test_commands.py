@@ -53,7 +53,7 @@ def no_sqs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 def _hold(database: Engine) -> None:
     """Set 3 of group a aside and use up its attempts; 1 was handled."""
     inbox = InboxHarness(database, parks_gaps=True)
-    inbox.come(1, 3, 2)
+    inbox.bring(1, 3, 2)
     inbox.hold()
 
 
@@ -113,7 +113,7 @@ def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database
 
 def test_skip_gives_up_all_that_a_restored_inbox_waits_for(run: Run, database: Engine) -> None:
     inbox = InboxHarness(database, parks_gaps=True)
-    inbox.come(1, 3, 5)
+    inbox.bring(1, 3, 5)
     reason = ("--reason", "restored to 02:00")
 
     tried = run("skip", "--before-epoch", "2", *reason)
@@ -133,7 +133,7 @@ def test_skip_gives_up_all_that_a_restored_inbox_waits_for(run: Run, database: E
 def test_inspect_tells_of_letters_whose_number_is_done_with(run: Run, harness: DlqHarness, database: Engine) -> None:
     """A copy that was handled and never deleted, say: it needs no redrive."""
     inbox = InboxHarness(database)
-    inbox.come(1, 2, 4)
+    inbox.bring(1, 2, 4)
     for group, seq in (("a", 2), ("a", 3), ("a", 5), ("b", 1)):
         harness.send(DEAD, envelope(group, seq))
 
@@ -305,7 +305,7 @@ def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
     assert run("redrive", "--older-than", "7x").exit_code == 2
 
 
-def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarness) -> None:
+def test_the_exit_code_tells_of_messages_not_sent(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1))
     harness.line.refuse("AccessDenied")
 
@@ -330,7 +330,7 @@ def test_what_could_not_be_sent_is_in_the_exit_code(run: Run, harness: DlqHarnes
     ],
 )
 @pytest.mark.usefixtures("no_sqs")
-def test_what_cannot_be_meant_is_refused(run: Run, options: tuple[str, ...], message: str) -> None:
+def test_contradicting_options_are_refused(run: Run, options: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run("redrive", *options)
 
@@ -411,9 +411,7 @@ def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarne
     assert json.loads(row["detail"])["body"] == envelope("a", 2).body
 
 
-def test_what_replaces_a_message_is_no_larger_than_its_queue_takes(
-    run: Run, harness: DlqHarness, tmp_path: Path
-) -> None:
+def test_a_replacement_is_no_larger_than_its_queue_takes(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
     """Attributes count; of exactly the limit is taken, of one byte more nothing is sent and nothing written down."""
     attributes = {
         "type": {"DataType": "String", "StringValue": "order.placed"},
@@ -513,7 +511,7 @@ def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) ->
     ],
 )
 @pytest.mark.usefixtures("no_sqs")
-def test_what_cannot_replace_anything_is_refused(
+def test_an_impossible_replacement_is_refused(
     run: Run, arguments: tuple[str, ...], given: str | bytes, message: str
 ) -> None:
     """Before anybody is asked."""
@@ -559,7 +557,7 @@ def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:
 
 
 @pytest.mark.parametrize("command", [("skip", "a", "1"), ("retry", "a", "1"), ("purge-one", "--message-id", "x")])
-def test_what_is_audited_needs_a_reason_and_a_database(run: Run, command: tuple[str, ...]) -> None:
+def test_audited_commands_need_a_reason_and_a_database(run: Run, command: tuple[str, ...]) -> None:
     assert "Missing option '--reason'" in run(*command).output
     with pytest.raises(ConfigError, match="no database is named: give --dsn"):
         run(*command, *REASON, env={"SLUICE_CONSUMER": "billing"})

@@ -30,7 +30,7 @@ def recording(inbox: Engine) -> InboxHarness:
 @pytest.fixture
 def held(parking: InboxHarness) -> InboxHarness:
     """Return an inbox in which 1 was handled, 2 came after 3 and 4, and 3 is held: its attempts are used up."""
-    assert parking.come(1, 3, 4, 2) == [HANDLE, PARK, PARK, HANDLE]
+    assert parking.bring(1, 3, 4, 2) == [HANDLE, PARK, PARK, HANDLE]
     parking.hold()
     assert parking.peek() is None
     return parking
@@ -40,7 +40,7 @@ def held(parking: InboxHarness) -> InboxHarness:
 def late(inbox: Engine) -> InboxHarness:
     """Return the inbox of a consumer that joined late, in which group a begins with 5."""
     made = InboxHarness(inbox, joined_at_us=2**62)
-    assert made.come(5, 6) == [HANDLE] * 2
+    assert made.bring(5, 6) == [HANDLE] * 2
     return made
 
 
@@ -116,26 +116,26 @@ def test_skip_gives_up_what_is_held(held: InboxHarness) -> None:
         assert connection.execute(select(groups.c.last_seq, groups.c.last_event_id)).one() == (3, None)
     assert held.drain() == [4]
     assert not held.is_parked()
-    assert held.come(3, 5) == [DROP, HANDLE]
+    assert held.bring(3, 5) == [DROP, HANDLE]
     assert held.number_records() == [(3, 3, "skipped", False)]
     assert json.loads(_audit_rows(held)[0]["detail"])["body"] == decoded_message(3).body
 
 
 def test_skip_gives_up_what_a_parked_group_waits_for(parking: InboxHarness) -> None:
-    parking.come(1)
+    parking.bring(1)
     assert parking.record_dead(2)
-    parking.come(3)
+    parking.bring(3)
     assert parking.drain() == []
 
     parking.skip(2)
 
     assert parking.drain() == [3]
-    assert parking.come(2, 4) == [DROP, HANDLE]
+    assert parking.bring(2, 4) == [DROP, HANDLE]
 
 
 def test_skip_gives_up_what_came_from_nowhere(parking: InboxHarness) -> None:
     """A number that is missing has no row while its group waits for it: one is made."""
-    parking.come(1, 4)
+    parking.bring(1, 4)
 
     parking.skip(2)
     assert parking.drain() == []
@@ -147,26 +147,26 @@ def test_skip_gives_up_what_came_from_nowhere(parking: InboxHarness) -> None:
 
 def test_a_number_given_up_further_on_is_still_given_up_when_it_is_reached(parking: InboxHarness) -> None:
     """4 was set aside, and given up; the group waits for 3, or a copy of 4 would be handled after it."""
-    parking.come(1, 4)
+    parking.bring(1, 4)
     parking.skip(4)
 
-    assert parking.come(2) == [HANDLE]
+    assert parking.bring(2) == [HANDLE]
     assert (parking.drain(), parking.is_parked()) == ([], True)
-    assert parking.come(3) == [HANDLE]
+    assert parking.bring(3) == [HANDLE]
     assert (parking.drain(), parking.is_parked()) == ([], False)
-    assert parking.come(4, 5) == [DROP, HANDLE]
+    assert parking.bring(4, 5) == [DROP, HANDLE]
 
 
 def test_a_number_that_may_never_have_been_sent_is_not_given_up(parking: InboxHarness) -> None:
     """3 is set aside: what is behind it is nobody's to give up, and would be handled once the group has caught up."""
-    parking.come(1, 3)
+    parking.bring(1, 3)
 
     with pytest.raises(DeadLetterError, match="number 4 of group 'a' of billing is not due yet"):
         parking.skip(4)
 
 
 def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking: InboxHarness) -> None:
-    parking.come(1, 5)
+    parking.bring(1, 5)
     parking.skip(3)
     parking.skip(4)
     before = parking.numbers()
@@ -180,11 +180,11 @@ def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking
 def test_after_a_restore_one_act_gives_up_all_that_does_not_come_again(parking: InboxHarness) -> None:
     """The inbox was restored to 1 of each group; what it handled since is gone, and later messages are in the queue."""
     for group in ("a", "b", "dead"):
-        assert parking.come(1, group=group) == [HANDLE]
-    assert parking.come(4, 6, group="a") == parking.come(3, 4, group="b") == [PARK, PARK]
+        assert parking.bring(1, group=group) == [HANDLE]
+    assert parking.bring(4, 6, group="a") == parking.bring(3, 4, group="b") == [PARK, PARK]
     parking.record_dead(2, group="dead")
-    assert parking.come(3, group="dead") == [PARK]
-    assert parking.come(7, group="a", epoch=9, first=7) == [PARK]
+    assert parking.bring(3, group="dead") == [PARK]
+    assert parking.bring(7, group="a", epoch=9, first=7) == [PARK]
 
     with parking.engine.connect() as connection:
         of_earlier = parking.operator.skip_before(connection, 1)
@@ -200,21 +200,21 @@ def test_after_a_restore_one_act_gives_up_all_that_does_not_come_again(parking: 
 
 def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness) -> None:
     """With policy skip its successors went on; the redriven copy would be handled late, and now is dropped."""
-    recording.come(1)
+    recording.bring(1)
     assert recording.record_dead(2)
-    recording.come(3)
+    recording.bring(3)
 
     recording.skip(2)
 
     assert recording.number_records() == [(2, 2, "skipped", False)]
-    assert recording.come(2) == [DROP]
+    assert recording.bring(2) == [DROP]
 
 
 def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> None:
-    parking.come(1, 3)
+    parking.bring(1, 3)
     parking.skip(2)
 
-    assert parking.come(2, type=TOMBSTONE, id="stone") == [DROP]
+    assert parking.bring(2, type=TOMBSTONE, id="stone") == [DROP]
     assert parking.drain() == [3]
     assert parking.number_records() == [(2, 2, "skipped", False)]
 
@@ -256,13 +256,13 @@ def test_a_number_is_given_up_once(held: InboxHarness) -> None:
 
 def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(recording: InboxHarness) -> None:
     """It may yet come by itself; only the next can be given up in advance."""
-    recording.come(1)
+    recording.bring(1)
 
     with pytest.raises(DeadLetterError, match=r"is not due yet, .* or the next, which is 2"):
         recording.skip(3)
     recording.skip(2)
 
-    assert recording.come(2, 3) == [DROP, HANDLE]
+    assert recording.bring(2, 3) == [DROP, HANDLE]
 
 
 @pytest.mark.parametrize("act", [InboxOperator.skip, InboxOperator.retry])
@@ -273,7 +273,7 @@ def test_w16_another_consumers_inbox_is_left_alone(held: InboxHarness, act: Any)
         act(other, connection, "a", 3)
 
 
-def test_what_is_parked_and_open_is_listed(held: InboxHarness, recording: InboxHarness) -> None:
+def test_parked_and_open_messages_are_listed(held: InboxHarness, recording: InboxHarness) -> None:
     assert recording.record_dead(9, group="b")
 
     with held.engine.connect() as connection:
@@ -293,7 +293,7 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
         (group,), count = operations.listed_groups(connection, "billing", group_id="a", most=10)
     assert _open(late) == [(3, 4, "gap", None)]
     assert (group["first_seq"], group["last_seq"], count) == (3, 6, 1)
-    assert late.come(3, 4, 3) == [HANDLE, HANDLE, DROP]
+    assert late.bring(3, 4, 3) == [HANDLE, HANDLE, DROP]
     assert _open(late) == []
     (row,) = _audit_rows(late)
     assert (row["action"], row["seq"], json.loads(row["detail"])) == (
@@ -303,13 +303,13 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
     )
 
 
-def test_what_came_already_is_not_missing_when_the_baseline_is_lowered(late: InboxHarness) -> None:
-    assert late.come(2) == [HANDLE]
+def test_lowering_the_baseline_calls_no_handled_message_missing(late: InboxHarness) -> None:
+    assert late.bring(2) == [HANDLE]
 
     _lower_baseline(late, 1)
 
     assert _open(late) == [(1, 1, "gap", None), (3, 4, "gap", None)]
-    assert late.come(2, 1) == [DROP, HANDLE]
+    assert late.bring(2, 1) == [DROP, HANDLE]
 
 
 @pytest.mark.parametrize(

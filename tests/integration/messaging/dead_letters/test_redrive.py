@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from sluice.errors import ConfigError
 from sluice.messaging.sqs import dead_letter_queue, redrive
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter, Reading
+from sluice.messaging.sqs.dead_letter_queue import Reading, StoredDeadLetter
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Choice, batch_of
 from sluice.simulator.hook import Simulator
@@ -31,7 +31,7 @@ POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
 def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    reported: list[DeadLetter] = []
+    reported: list[StoredDeadLetter] = []
 
     result = harness.redrive(on_moved=reported.append).work()
 
@@ -328,7 +328,7 @@ def test_only_what_matches_comes_back_and_nothing_overtakes(
     assert harness.places(QUEUE) == moved
 
 
-def test_what_is_no_envelope_has_neither_type_nor_event(harness: DlqHarness) -> None:
+def test_a_body_without_envelope_has_neither_type_nor_event(harness: DlqHarness) -> None:
     harness.send(DEAD, envelope("a", 1), MessageBody="{}")
 
     assert harness.redrive(choice=Choice(types=frozenset({"order.placed"}))).work().moved == []

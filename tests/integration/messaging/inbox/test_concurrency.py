@@ -21,8 +21,8 @@ def parking(on_postgres: Engine) -> InboxHarness:
     """Return an inbox with a group whose first message was dead and is back, and whose second is set aside."""
     harness = InboxHarness(on_postgres, parks_poison=True, parks_gaps=True)
     harness.record_dead(1)
-    harness.come(2)
-    harness.come(1, copy="-redriven")
+    harness.bring(2)
+    harness.bring(1, copy="-redriven")
     return harness
 
 
@@ -56,7 +56,7 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     on_postgres: Engine, seq: int, second: Decision, *, is_committed: bool
 ) -> None:
     harness = InboxHarness(on_postgres)
-    harness.come(*range(1, seq))
+    harness.bring(*range(1, seq))
     copy = decoded_message(seq, copy="-again")
 
     with on_postgres.connect() as first:
@@ -84,8 +84,8 @@ def test_d9_a_live_message_waits_for_the_drainer(
 
 def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHarness) -> None:
     parking.record_dead(1, group="b")
-    parking.come(2, group="b")
-    parking.come(1, group="b", copy="-redriven")
+    parking.bring(2, group="b")
+    parking.bring(1, group="b", copy="-redriven")
 
     with parking.engine.connect() as first, parking.engine.connect() as second:
         second.execute(text("SET LOCAL lock_timeout = '1ms'"))

@@ -98,7 +98,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_what_is_refused_is_held_at_once(world: World) -> None:
+def test_a_rejected_parked_message_is_held_at_once(world: World) -> None:
     """There is no DLQ for what is not in the queue any more."""
     worker = world.park("a", behind=2)
     world.says["a", 2] = [Reject("never")]

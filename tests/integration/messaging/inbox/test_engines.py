@@ -64,7 +64,7 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
     assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
 
 
-def test_what_no_transaction_was_begun_for_is_in_one_nevertheless(on_postgres: Engine) -> None:
+def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
     inbox = Inbox(Policy(consumer="billing"))
     with on_postgres.connect() as connection:
         handle_message(inbox, connection, decoded_message(1))

@@ -27,7 +27,7 @@ from tests.support.messaging.inbox_harness import (
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 
 
-def test_what_comes_in_order_leaves_one_row(engine: Engine) -> None:
+def test_messages_in_order_leave_one_row(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
@@ -41,14 +41,14 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
     assert (harness.numbers(), harness.number_records()) == ((1, 1, 3), [(1, 2, "gap", True)])
 
     assert harness.decide(1) == Decision(State.FILLED, HANDLE)
-    assert harness.come(1, 3) == [DROP, DROP]
+    assert harness.bring(1, 3) == [DROP, DROP]
     assert harness.number_records() == [(1, 1, "filled", False), (2, 2, "gap", True)]
 
 
 def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
 
-    assert harness.come(2, 3) == [PARK, PARK]
+    assert harness.bring(2, 3) == [PARK, PARK]
     assert (harness.numbers(), harness.waits_for(), harness.number_records()) == ((1, 1, 0), 1, [])
     assert harness.drain() == []
 
@@ -60,17 +60,17 @@ def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(en
 def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
-    assert harness.come(3) == [PARK]
+    assert harness.bring(3) == [PARK]
     assert not harness.record_dead(2), "it is set aside, not dead"
-    assert harness.come(1) == [HANDLE]
+    assert harness.bring(1) == [HANDLE]
     assert harness.drain() == [2, 3]
 
 
 def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
-    harness.come(41, 42, group="old")
+    harness.bring(41, 42, group="old")
     harness.record_dead(1, group="dead")
-    harness.come(2, group="dead")
+    harness.bring(2, group="dead")
 
     declared = harness.under(joined_at_us=START_US)
 
@@ -88,7 +88,7 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
 def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine, epoch: int) -> None:
     """It began before the last time groups were forgotten; a younger one is known, or something is missing."""
     harness = InboxHarness(engine, parks_gaps=True)
-    harness.come(1, 2, 3, epoch=epoch)
+    harness.bring(1, 2, 3, epoch=epoch)
     harness.clock.sleep(100)
     with engine.begin() as connection:
         assert harness.inbox.forget(connection, keep_seconds=50) == 1
@@ -105,28 +105,28 @@ def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consume
     with engine.begin() as connection:
         late.inbox.begin_group(connection, decoded_message(41, receive_count=2))
 
-    assert late.come(42) == [PARK]
+    assert late.bring(42) == [PARK]
     assert late.drain() == []
-    assert late.come(41, copy="-redriven") == [HANDLE]
+    assert late.bring(41, copy="-redriven") == [HANDLE]
     assert late.drain() == [42]
 
 
 def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(engine: Engine) -> None:
     """A restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
     harness = InboxHarness(engine)
-    harness.come(8, 9, first=8)
+    harness.bring(8, 9, first=8)
 
     assert harness.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
 
     assert harness.number_records() == [(10, 10, "gap", True)]
     assert harness.decide(10, first=8) == Decision(State.FILLED, HANDLE)
-    assert harness.come(10, first=8) == [DROP]
+    assert harness.bring(10, first=8) == [DROP]
 
 
 def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engine) -> None:
     """Whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
     harness = InboxHarness(on_postgres, parks_gaps=True)
-    harness.come(1, 2)
+    harness.bring(1, 2)
     harness.clock.sleep(200)
     with ThreadPoolExecutor(1) as pool, on_postgres.connect() as working:
         harness.inbox.admit(working, decoded_message(4))
@@ -136,7 +136,7 @@ def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engin
         assert forgetting.result(10) == 0
 
     assert harness.set_aside() == [4]
-    assert harness.come(3) == [HANDLE]
+    assert harness.bring(3) == [HANDLE]
     assert harness.drain() == [4]
 
 
@@ -148,24 +148,24 @@ def _forget(harness: InboxHarness) -> int:
 def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engine: Engine) -> None:
     """It would be waited for, and nobody knew of it any more."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
-    harness.come(1, 3, 4, 5)
+    harness.bring(1, 3, 4, 5)
     harness.skip(4)
     harness.clock.sleep(200)
     _forget(harness)
 
-    harness.come(2)
+    harness.bring(2)
 
     assert harness.drain() == [3, 5]
 
 
 def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(engine: Engine) -> None:
     harness = InboxHarness(engine, joined_at_us=START_US)
-    harness.come(41, 42, 5)
+    harness.bring(41, 42, 5)
     harness.clock.sleep(200)
-    harness.come(43)
+    harness.bring(43)
     _forget(harness)
 
-    assert harness.come(5) == [DROP]
+    assert harness.bring(5) == [DROP]
     harness.clock.sleep(200)
     assert _forget(harness) == 1
     assert (harness.numbers(), harness.number_records()) == (None, [])
@@ -178,7 +178,7 @@ def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(eng
     assert (harness.numbers(), harness.number_records()) == ((1, 41, 41), [])
 
     assert [harness.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
-    assert harness.come(1, 2, 40, 41) == [DROP] * 4
+    assert harness.bring(1, 2, 40, 41) == [DROP] * 4
     assert harness.decide(42) == Decision(State.CONTIGUOUS, HANDLE)
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
@@ -186,14 +186,14 @@ def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(eng
 def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
-    assert harness.come(1, 5) == [HANDLE, HANDLE]
+    assert harness.bring(1, 5) == [HANDLE, HANDLE]
     assert (harness.numbers(), harness.number_records()) == ((1, 1, 5), [(2, 4, "gap", True)])
     assert harness.inbox.counts(engine)["open_exceptions"] == 1
 
 
 def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 5)
+    harness.bring(1, 5)
     harness.clock.sleep(7)
     restarted = harness.under()
 
@@ -207,25 +207,25 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
             (START_US, START_US + 7_000_000),
             (START_US, None),
         ]
-    assert harness.come(3) == [DROP]
+    assert harness.bring(3) == [DROP]
 
 
 def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
     """The position is in the transaction of the effect."""
     harness = InboxHarness(engine)
-    harness.come(1)
+    harness.bring(1)
 
     with engine.connect() as connection:
         handle_message(harness.inbox, connection, decoded_message(2))
         connection.rollback()
 
     assert harness.numbers() == (1, 1, 1)
-    assert harness.come(2) == [HANDLE]
+    assert harness.bring(2) == [HANDLE]
 
 
 def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 2, 3)
+    harness.bring(1, 2, 3)
 
     assert harness.decide(2, copy="-again") == Decision(State.DUPLICATE, DROP)
     other = harness.decide(3, id="other")
@@ -235,20 +235,20 @@ def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engin
 
 def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_repeat(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 2)
+    harness.bring(1, 2)
     assert harness.record_dead(2, id="other")
 
-    assert harness.come(2, id="other", receive_count=2) == [RELEASE_TO_DLQ]
-    assert harness.come(2, id="other", copy="-redriven") == [REJECT]
-    assert harness.come(2, copy="-again") == [DROP]
+    assert harness.bring(2, id="other", receive_count=2) == [RELEASE_TO_DLQ]
+    assert harness.bring(2, id="other", copy="-redriven") == [REJECT]
+    assert harness.bring(2, copy="-again") == [DROP]
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
 def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> None:
     billing, shipping = InboxHarness(engine), InboxHarness(engine, consumer="shipping")
 
-    assert billing.come(1, 3, 1) == [HANDLE, HANDLE, DROP]
-    assert shipping.come(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
+    assert billing.bring(1, 3, 1) == [HANDLE, HANDLE, DROP]
+    assert shipping.bring(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
     assert (billing.number_records(), shipping.number_records()) == ([(2, 2, "gap", True)], [])
     assert shipping.inbox.counts(engine)["open_exceptions"] == 0
 
@@ -256,39 +256,39 @@ def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> 
 def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
-    assert harness.come(1) + harness.come(2, type=TOMBSTONE, id="stone") + harness.come(3) == [HANDLE] * 3
+    assert harness.bring(1) + harness.bring(2, type=TOMBSTONE, id="stone") + harness.bring(3) == [HANDLE] * 3
     assert harness.number_records() == [(2, 2, "skipped", False)]
     assert harness.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
 
 
 def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 4)
+    harness.bring(1, 4)
     harness.record_dead(5)
 
-    assert harness.come(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
+    assert harness.bring(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
     assert harness.number_records() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
 
 
 def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 5)
+    harness.bring(1, 5)
 
     harness.skip(3)
 
     assert harness.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
-    assert harness.come(3, 4) == [DROP, HANDLE]
+    assert harness.bring(3, 4) == [DROP, HANDLE]
 
 
 def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine: Engine) -> None:
     """Holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
     harness = InboxHarness(engine, records_gaps=False)
 
-    assert harness.come(1, 4) == [HANDLE, HANDLE]
+    assert harness.bring(1, 4) == [HANDLE, HANDLE]
 
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
     assert harness.decide(2) == Decision(State.FILLED, HANDLE)
-    assert harness.come(2, 4) == [DROP, DROP]
+    assert harness.bring(2, 4) == [DROP, DROP]
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
@@ -299,28 +299,28 @@ def test_g1_only_the_producers_number_counts() -> None:
 
 def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1)
+    harness.bring(1)
     assert harness.record_dead(2)
-    assert harness.come(3) == [HANDLE]
+    assert harness.bring(3) == [HANDLE]
     assert harness.number_records() == [(2, 2, "dead", True)]
 
     assert harness.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
     assert harness.number_records() == [(2, 2, "redriven", False)]
-    assert harness.come(2, copy="-again") == [DROP]
+    assert harness.bring(2, copy="-again") == [DROP]
 
 
 def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.record_dead(1, receive_count=2)
 
-    assert harness.come(1, receive_count=3) == [RELEASE_TO_DLQ]
-    assert harness.come(1, receive_count=1) == [HANDLE]
+    assert harness.bring(1, receive_count=3) == [RELEASE_TO_DLQ]
+    assert harness.bring(1, receive_count=1) == [HANDLE]
 
 
 def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile(engine: Engine) -> None:
     """The message is done: it is to be deleted, not dead-lettered."""
     harness = InboxHarness(engine)
-    harness.come(1, 2)
+    harness.bring(1, 2)
 
     assert not harness.record_dead(2)
     assert harness.number_records() == []
@@ -329,7 +329,7 @@ def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile
 def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
     """Whoever tries again, because the answer to the first try was lost, finds what he wanted."""
     harness = InboxHarness(engine)
-    harness.come(1)
+    harness.bring(1)
 
     assert harness.record_dead(2)
     assert harness.record_dead(2)
@@ -339,7 +339,7 @@ def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
     harness = InboxHarness(engine)
-    harness.come(1, 2, 3, 4, 6)
+    harness.bring(1, 2, 3, 4, 6)
     harness.record_dead(7)
 
     assert harness.decide(4, epoch=2, first=3) == Decision(State.GAP, HANDLE)
@@ -355,12 +355,12 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
 def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
     harness = InboxHarness(engine)
     parking = harness.under(parks_gaps=True)
-    harness.come(1, group="idle")
-    harness.come(1, 3, group="open")
-    parking.come(1, 3, group="parked")
-    harness.come(1, 3, 2, group="closed")
+    harness.bring(1, group="idle")
+    harness.bring(1, 3, group="open")
+    parking.bring(1, 3, group="parked")
+    harness.bring(1, 3, 2, group="closed")
     harness.clock.sleep(100)
-    harness.come(1, group="young")
+    harness.bring(1, group="young")
     harness.clock.sleep(50)
 
     with engine.begin() as connection:
@@ -373,14 +373,14 @@ def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
         "young",
     ]
     assert harness.number_records("closed") == []
-    assert harness.come(2, group="open") == [HANDLE]
+    assert harness.bring(2, group="open") == [HANDLE]
 
 
 def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A transaction that deletes millions of rows would hold up everybody."""
     monkeypatch.setattr("sluice.messaging.inbox.maintenance.FORGOTTEN_MAX", 3)
     harness = InboxHarness(engine, records_gaps=False)
-    harness.come(*range(2, 16, 2))
+    harness.bring(*range(2, 16, 2))
     assert len(harness.number_records()) == 7
     harness.clock.sleep(101)
 
@@ -396,7 +396,7 @@ def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, m
 def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> None:
     """Or a number an operator gave up would be handled when it comes."""
     harness = InboxHarness(engine)
-    harness.come(1, 3)
+    harness.bring(1, 3)
     harness.clock.sleep(100)
     harness.skip(2)
     harness.clock.sleep(50)
@@ -404,7 +404,7 @@ def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> N
     with engine.begin() as connection:
         assert harness.inbox.forget(connection, keep_seconds=100) == 0
 
-    assert harness.come(2) == [DROP]
+    assert harness.bring(2) == [DROP]
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -414,13 +414,13 @@ def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: se
     with engine.begin() as connection:
         tables.metadata.create_all(connection)
     harness = InboxHarness(engine)
-    harness.come(1, 60)
+    harness.bring(1, 60)
 
     for seq in fills:
         if seq in dead:
             harness.record_dead(seq)
         else:
-            harness.come(seq)
+            harness.bring(seq)
 
     became = dict.fromkeys(range(2, 60), "gap")
     became |= {seq: "dead" if seq in dead else "filled" for seq in fills}

@@ -27,9 +27,9 @@ def waiting(engine: Engine) -> InboxHarness:
 
 
 def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) -> None:
-    assert parking.come(1) == [HANDLE]
+    assert parking.bring(1) == [HANDLE]
     assert parking.record_dead(2)
-    assert parking.come(3, 5, 4) == [PARK, PARK, PARK]
+    assert parking.bring(3, 5, 4) == [PARK, PARK, PARK]
     assert (parking.waits_for(), parking.drain(), parking.set_aside()) == (2, [], [3, 4, 5])
 
     assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
@@ -37,19 +37,19 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
 
     assert (parking.numbers(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
     assert parking.number_records() == [(2, 2, "redriven", False)]
-    assert parking.come(6) == [HANDLE]
+    assert parking.bring(6) == [HANDLE]
 
 
 def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 3)
-    parking.come(1, copy="-redriven")
+    parking.bring(2, 3)
+    parking.bring(1, copy="-redriven")
 
-    assert parking.come(4) == [PARK]
+    assert parking.bring(4) == [PARK]
     message = parking.take()
     assert message is not None
     assert message.envelope.seq == 2
-    assert parking.come(5, 3, 2) == [PARK, HANDLE, DROP]
+    assert parking.bring(5, 3, 2) == [PARK, HANDLE, DROP]
 
     assert parking.drain() == [4, 5]
     assert not parking.is_parked()
@@ -57,10 +57,10 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Inbox
 
 def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
     assert parking.record_dead(1)
-    assert parking.come(2) == [PARK]
+    assert parking.bring(2) == [PARK]
     assert parking.waits_for() == 1
 
-    assert parking.come(1, copy="-redriven") == [HANDLE]
+    assert parking.bring(1, copy="-redriven") == [HANDLE]
     assert parking.drain() == [2]
     assert parking.numbers() == (1, 1, 2)
 
@@ -68,18 +68,18 @@ def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
 def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     assert late.record_dead(7)
-    assert late.come(8) == [PARK]
+    assert late.bring(8) == [PARK]
     assert late.waits_for() == 7
     assert late.drain() == []
 
-    assert late.come(7, copy="-redriven") == [HANDLE]
+    assert late.bring(7, copy="-redriven") == [HANDLE]
     assert late.drain() == [8]
     assert late.numbers() == (1, 7, 8)
 
 
 def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(1, copy="-redriven")
+    parking.bring(1, copy="-redriven")
     assert parking.is_parked()
 
     assert parking.drain() == []
@@ -90,8 +90,8 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHa
 
 def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2)
-    parking.come(1, copy="-redriven")
+    parking.bring(2)
+    parking.bring(1, copy="-redriven")
 
     assert parking.peek() is not None
 
@@ -102,21 +102,21 @@ def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHa
 
 def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(3)
+    parking.bring(3)
     assert parking.record_dead(1, copy="-redriven")
     assert parking.waits_for() == 1
-    parking.come(1, copy="-redriven-again")
+    parking.bring(1, copy="-redriven-again")
 
     assert parking.record_dead(2)
 
     assert (parking.waits_for(), parking.drain()) == (2, [])
-    parking.come(2, copy="-redriven")
+    parking.bring(2, copy="-redriven")
     assert parking.drain() == [3]
 
 
 def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: InboxHarness) -> None:
     """It is not its turn: it is tried again in its turn, and neither it nor what is in front of it is lost."""
-    parking.come(1)
+    parking.bring(1)
     parking.record_dead(2)
 
     assert not parking.record_dead(3)
@@ -125,7 +125,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
 
 def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
-    assert waiting.come(1, 4) == [HANDLE, PARK]
+    assert waiting.bring(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
     assert (waiting.drain(), waiting.waits_for()) == ([], 2)
 
@@ -137,9 +137,9 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -
 
 
 def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: InboxHarness) -> None:
-    waiting.come(1, 3)
+    waiting.bring(1, 3)
     waiting.clock.sleep(_WAIT_SECONDS - 1)
-    waiting.come(5)
+    waiting.bring(5)
     waiting.clock.sleep(1)
 
     assert waiting.drain() == [3]
@@ -153,16 +153,16 @@ def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting:
 
 
 def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
-    waiting.come(1, 3)
+    waiting.bring(1, 3)
 
-    assert waiting.come(2) == [HANDLE]
+    assert waiting.bring(2) == [HANDLE]
     assert waiting.drain() == [3]
     assert (waiting.number_records(), waiting.is_parked()) == ([], False)
 
 
 def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
-    harness.come(1, 3)
+    harness.bring(1, 3)
     harness.clock.sleep(10_000_000)
     assert harness.drain() == []
 
@@ -170,12 +170,12 @@ def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
 
     assert harness.drain() == [3]
     assert harness.number_records() == [(2, 2, "skipped", False)]
-    assert harness.come(2) == [DROP]
+    assert harness.bring(2) == [DROP]
 
 
 def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    harness.come(1, 3)
+    harness.bring(1, 3)
     assert harness.record_dead(2)
     harness.clock.sleep(10_000)
 
@@ -187,8 +187,8 @@ def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(e
     """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.record_dead(1)
-    harness.come(2, 4)
-    harness.come(1, copy="-redriven")
+    harness.bring(2, 4)
+    harness.bring(1, copy="-redriven")
     assert harness.take() is not None
 
     assert (harness.drain(), harness.waits_for()) == ([], 3)
@@ -198,12 +198,12 @@ def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(e
 
 def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 5)
+    parking.bring(2, 5)
     parking.skip(3)
     parking.skip(4)
     assert parking.drain() == []
 
-    parking.come(1, copy="-redriven")
+    parking.bring(1, copy="-redriven")
 
     assert parking.drain() == [2, 5]
     assert (parking.is_parked(), parking.numbers()) == (False, (1, 1, 5))
@@ -211,19 +211,19 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
 
 def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 3)
-    parking.come(1, copy="-redriven")
+    parking.bring(2, 3)
+    parking.bring(1, copy="-redriven")
     parking.hold()
 
     parking.skip(2)
 
     assert parking.drain() == [3]
-    assert parking.come(2) == [DROP]
+    assert parking.bring(2) == [DROP]
 
 
-def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends(waiting: InboxHarness) -> None:
+def test_a_skipped_message_is_not_handled_when_the_wait_before_it_ends(waiting: InboxHarness) -> None:
     """With nothing set aside behind the missing number, what is given up goes as far as anything is known."""
-    waiting.come(1, 3)
+    waiting.bring(1, 3)
     waiting.skip(3)
     waiting.clock.sleep(_WAIT_SECONDS)
 
@@ -231,21 +231,21 @@ def test_what_is_skipped_is_not_handled_when_the_wait_for_what_is_before_it_ends
 
     assert (waiting.is_parked(), waiting.numbers()) == (False, (1, 1, 3))
     assert waiting.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
-    assert waiting.come(3, 4) == [DROP, HANDLE]
+    assert waiting.bring(3, 4) == [DROP, HANDLE]
 
 
 def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: InboxHarness) -> None:
     """W7: it was set aside, and the worker died before it was deleted."""
     parking.record_dead(1)
 
-    assert parking.come(2, 2, 2) == [PARK, PARK, PARK]
+    assert parking.bring(2, 2, 2) == [PARK, PARK, PARK]
     assert parking.set_aside() == [2]
 
 
 def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 3)
-    parking.come(1, copy="-redriven")
+    parking.bring(2, 3)
+    parking.bring(1, copy="-redriven")
     parking.hold()
     parking.clock.sleep(100_000)
 
@@ -265,8 +265,8 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHar
 
 def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 3)
-    parking.come(1, copy="-redriven")
+    parking.bring(2, 3)
+    parking.bring(1, copy="-redriven")
     parking.hold(is_held=False, delay_us=5_000_000)
 
     assert parking.drain() == []
@@ -280,8 +280,8 @@ def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) 
 def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: InboxHarness) -> None:
     """An attempt counts from its beginning, unless its worker takes it back; the group waits for an operator."""
     parking.record_dead(1)
-    parking.come(2)
-    parking.come(1, copy="-redriven")
+    parking.bring(2)
+    parking.bring(1, copy="-redriven")
 
     assert parking.begin(attempts_max=2)
     message = parking.peek()
@@ -302,8 +302,8 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
 def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
     """Two drainers may have tried one message: what the first wrote down stays."""
     parking.record_dead(1)
-    parking.come(2)
-    parking.come(1, copy="-redriven")
+    parking.bring(2)
+    parking.bring(1, copy="-redriven")
     message = parking.peek()
     assert message is not None
 
@@ -316,46 +316,46 @@ def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
 
 
 def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: InboxHarness) -> None:
-    parking.come(1, 2, 3, 4)
+    parking.bring(1, 2, 3, 4)
     parking.record_dead(5)
-    parking.come(6)
-    assert parking.come(1, epoch=2) == [PARK]
-    parking.come(5, copy="-redriven")
+    parking.bring(6)
+    assert parking.bring(1, epoch=2) == [PARK]
+    parking.bring(5, copy="-redriven")
 
-    assert parking.come(2, epoch=2) == [PARK]
+    assert parking.bring(2, epoch=2) == [PARK]
 
     assert parking.drain() == [6, 1, 2]
     assert (parking.numbers(), parking.is_parked()) == ((2, 1, 2), False)
 
 
 def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: InboxHarness) -> None:
-    parking.come(1, 3)
-    assert parking.come(42, 43, epoch=2, first=41) == [PARK, PARK]
-    parking.come(2)
+    parking.bring(1, 3)
+    assert parking.bring(42, 43, epoch=2, first=41) == [PARK, PARK]
+    parking.bring(2)
 
     assert parking.drain() == [3]
     assert (parking.numbers(), parking.waits_for()) == ((2, 41, 40), 41)
-    assert parking.come(41, epoch=2, first=41) == [HANDLE]
+    assert parking.bring(41, epoch=2, first=41) == [HANDLE]
     assert parking.drain() == [42, 43]
     assert (parking.numbers(), parking.is_parked()) == ((2, 41, 43), False)
 
 
 def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
     """Its number is not known, so the next one is waited for; a group that waits already waits as before."""
-    parking.come(1)
+    parking.bring(1)
     with parking.engine.begin() as connection:
         parking.inbox.record_unreadable(connection, "a")
         parking.inbox.record_unreadable(connection, "of which nothing came")
-    assert parking.come(3) == [PARK]
+    assert parking.bring(3) == [PARK]
 
-    assert parking.come(2) == [HANDLE]
+    assert parking.bring(2) == [HANDLE]
     assert parking.drain() == [3]
     assert parking.numbers("of which nothing came") is None
 
 
-def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
+def test_an_unreadable_message_prolongs_no_wait(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    harness.come(1, 3)
+    harness.bring(1, 3)
     with engine.begin() as connection:
         harness.inbox.record_unreadable(connection, "a")
     harness.clock.sleep(1)
@@ -365,13 +365,13 @@ def test_what_cannot_be_read_makes_no_wait_longer(engine: Engine) -> None:
 
 def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxHarness) -> None:
     parking.record_dead(1)
-    parking.come(2, 4)
+    parking.bring(2, 4)
     changed = parking.under(parks_poison=False, parks_gaps=False)
 
-    assert changed.come(5) == [PARK]
+    assert changed.bring(5) == [PARK]
     assert changed.drain() == [2, 4, 5]
 
-    assert (changed.is_parked(), changed.come(6)) == (False, [HANDLE])
+    assert (changed.is_parked(), changed.bring(6)) == (False, [HANDLE])
     assert changed.number_records() == [(1, 1, "dead", True), (3, 3, "gap", True)]
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
 
@@ -379,7 +379,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
 def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engine: Engine) -> None:
     """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
     halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
-    halting.come(1, 3)
+    halting.bring(1, 3)
     halting.clock.sleep(3_600)
     waiting = halting.under(gap_wait_us=1_000_000)
 
@@ -392,12 +392,12 @@ def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engi
     assert (waiting.number_records(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
 
 
-def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
+def test_every_wait_policy_waits_for_a_dead_message(engine: Engine) -> None:
     """It is no missing number: whether it died before wait was declared or after, and whether it could be read."""
     halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     waiting = halting.under(gap_wait_us=1_000_000)
     for harness, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):
-        harness.come(1, group=group)
+        harness.bring(1, group=group)
     halting.record_dead(2, group="a")
     waiting.record_dead(2, group="b")
     with engine.begin() as connection:
@@ -415,7 +415,7 @@ def test_what_is_dead_is_waited_for_under_any_wait(engine: Engine) -> None:
 
 def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
     waiting = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
-    waiting.come(1, 3)
+    waiting.bring(1, 3)
     halting = waiting.under(gap_wait_us=None)
 
     halting.clock.sleep(3_600)

@@ -95,7 +95,7 @@ def test_rows_and_events_of_asyncio_live_or_die_together_or_the_program_gets_an_
             await session.run_sync(lambda inner: ENDINGS[ending](world, inner))
 
         _run(world, driver, end)
-        rows, events = world.stored()
+        rows, events = world.stored_numbers()
         if events - rows or (rows - events and not world.notices):
             found[driver] = (rows, events, world.notices)
         if not rows and not events and not world.notices and ending in ("commit", "savepoints", "insert of Core"):
@@ -127,7 +127,7 @@ async def _savepoints(_: World, session: AsyncSession) -> None:
                 1 / 0  # noqa: B018 (the error)
 
 
-async def _cancelled(_: World, session: AsyncSession) -> None:
+async def _cancel(_: World, session: AsyncSession) -> None:
     """Cancel a task within its transaction, and another while it commits; a third goes on."""
     await _place(session, 1)
     await session.commit()
@@ -147,7 +147,7 @@ async def _connection_commits(_: World, session: AsyncSession) -> None:
     await (await session.connection()).commit()
 
 
-async def _left(_: World, session: AsyncSession) -> None:
+async def _leave(_: World, session: AsyncSession) -> None:
     await _place(session, 1)
 
 
@@ -156,9 +156,9 @@ async def _left(_: World, session: AsyncSession) -> None:
     [
         pytest.param(_within_begin, {1}, None, id="begin"),
         pytest.param(_savepoints, {1}, None, id="savepoints"),
-        pytest.param(_cancelled, None, None, id="cancelled"),
+        pytest.param(_cancel, None, None, id="cancelled"),
         pytest.param(_connection_commits, set(), "is committed without the session of event", id="connection"),
-        pytest.param(_left, set(), "neither committed nor rolled back", id="left"),
+        pytest.param(_leave, set(), "neither committed nor rolled back", id="left"),
     ],
 )
 def test_transactions_of_asyncio_have_their_rows_and_events_or_neither(
@@ -167,7 +167,7 @@ def test_transactions_of_asyncio_have_their_rows_and_events_or_neither(
     found: dict[str, object] = {}
     for driver in _drivers(world):
         _run(world, driver, case)
-        rows, events = world.stored()
+        rows, events = world.stored_numbers()
         if rows != events or (kept is not None and rows != kept) or (notice is None) != (not world.notices):
             found[driver] = (rows, events, world.notices)
         if notice is not None and not any(notice in given for given in world.notices):
@@ -192,7 +192,7 @@ def test_a_scoped_session_of_asyncio_adds_to_its_task_s_session(world: World) ->
 
     for driver in _drivers(world):
         asyncio.run(run(driver))
-        assert world.stored() == ({1, 3}, {1, 3}), driver
+        assert world.stored_numbers() == ({1, 3}, {1, 3}), driver
         _clear(world)
 
 
@@ -231,7 +231,7 @@ def test_autocommit_is_refused(postgres: Engine) -> None:
     for driver in _drivers(world):
         _run(world, driver, commit, isolation_level="AUTOCOMMIT")
         assert [notice for notice in world.notices if "is in AUTOCOMMIT" in notice], (driver, world.notices)
-        assert world.stored()[1] == set()
+        assert world.stored_numbers()[1] == set()
         _clear(world)
 
 
@@ -243,5 +243,5 @@ def test_a_connection_of_asyncio_writes_events_last_in_its_transaction(world: Wo
 
     for driver in _drivers(world):
         asyncio.run(run(driver))
-        assert world.stored() == ({1}, {1}), driver
+        assert world.stored_numbers() == ({1}, {1}), driver
         _clear(world)

@@ -233,7 +233,7 @@ def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> Non
     assert engines.engine(url).url.password == RDS["password"]
 
 
-def test_what_the_secret_does_not_have_comes_from_variables() -> None:
+def test_fields_missing_in_the_secret_come_from_variables() -> None:
     """RDS's own secrets have only username and password; the secret's own fields win."""
     managed = {name: RDS[name] for name in ("username", "password")}
     variables = {"SLUICE_DATABASE_HOST": "cluster.internal", "SLUICE_DATABASE_PORT": "6432"}
@@ -394,7 +394,7 @@ def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
         _run(dsn, "resend", "a", "2", "--reason", "lost")
 
 
-def test_what_is_wrong_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
+def test_every_error_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
     """3 for what the operator can mend in the command, 2 for what does not work; no traceback."""
     empty = tmp_path / "empty.db"
     empty.touch()

@@ -18,10 +18,10 @@ from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
 from sluice.messaging.inbox.operations import InboxOperator
-from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, Verdict
+from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, RedriveVerdict
 from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.operations import OutboxOperator
-from sluice.messaging.sqs.dead_letter_queue import DeadLetter
+from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter
 from tests.integration.messaging.conftest import private_server
 from tests.support.command_line import command_line
 from tests.support.messaging.inbox_harness import decoded_message
@@ -128,7 +128,7 @@ def _redrive(redriving: Engine, owner: Engine) -> None:
     with owner.begin() as connection:
         inbox = Inbox(Policy(consumer="billing"))
         assert inbox.record_dead(connection, came, "the bank is away", is_permanent=False)
-    dead_letter = DeadLetter(
+    dead_letter = StoredDeadLetter(
         sqs_message_id=came.sqs_message_id,
         first_ids=frozenset({came.sqs_message_id}),
         receipt_handle="handle",
@@ -149,7 +149,7 @@ def _redrive(redriving: Engine, owner: Engine) -> None:
     guard.claim(dead_letter)
     guard.end()
 
-    assert verdict is Verdict.BRING_BACK
+    assert verdict is RedriveVerdict.BRING_BACK
 
 
 def _operate(operating: Engine, owner: Engine) -> None:

@@ -121,7 +121,7 @@ def test_a_column_too_small_for_what_goes_into_it_is_told(
         (_UNFINISHED, _UNFINISHED.replace("sluice_outbox_unfinished", "theirs")),
     ],
 )
-def test_what_a_host_may_have_otherwise_is_not_told(engine: Engine, before: str, after: str) -> None:
+def test_differences_a_host_may_have_are_not_reported(engine: Engine, before: str, after: str) -> None:
     assert differences_after(engine, before, after) == []
 
 

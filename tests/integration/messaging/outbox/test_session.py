@@ -90,7 +90,7 @@ def test_a_session_without_an_event_keeps_nothing_of_ours(session: Session, end:
     assert session.info == {}
 
 
-def test_what_is_rolled_back_is_not_published(engine: Engine, session: Session) -> None:
+def test_a_rolled_back_event_is_not_published(engine: Engine, session: Session) -> None:
     OUTBOX.add(session, logged_messages("rolled back"))
     session.rollback()
     with suppress(ZeroDivisionError), session.begin():

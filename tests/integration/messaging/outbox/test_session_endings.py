@@ -76,7 +76,7 @@ class World:
             each.dispose()
         self.notices += [str(warning.message) for warning in warned]
 
-    def stored(self) -> tuple[set[int], set[int]]:
+    def stored_numbers(self) -> tuple[set[int], set[int]]:
         """Return the orders and the events that were committed, in both databases."""
         rows, events = set[int](), set[int]()
         for each in (self.engine, self.other):
@@ -376,7 +376,7 @@ def test_rows_and_events_live_or_die_together_or_the_program_gets_an_error(world
     for kind, make in KINDS.items():
         session = make(world)
         world.run(ENDINGS[ending], session)
-        rows, events = world.stored()
+        rows, events = world.stored_numbers()
         if events - rows or (rows - events and not world.notices):
             found[kind] = (rows, events, world.notices)
         if not rows and not events and not world.notices and ending in ("commit", "savepoints", "insert of Core"):
@@ -408,7 +408,7 @@ def test_a_changed_row_that_is_expunged_takes_its_event_along(world: World) -> N
     assert str(refused.value) == (
         "a change was expunged after event e1 was added, which may be about it; flush before, or roll back"
     )
-    assert world.stored() == ({1, 2}, {2})
+    assert world.stored_numbers() == ({1, 2}, {2})
 
 
 def test_a_session_that_writes_to_two_databases_is_refused(world: World) -> None:
@@ -419,7 +419,7 @@ def test_a_session_that_writes_to_two_databases_is_refused(world: World) -> None
         with pytest.raises(OutboxError, match=r"^a session with event .* has written to '.*' and '.*', allowed is one"):
             session.commit()
 
-    assert world.stored() == (set(), set())
+    assert world.stored_numbers() == (set(), set())
 
 
 def test_an_outer_transaction_in_two_phases_is_not_prepared_without_the_event(postgres: Engine) -> None:
@@ -462,7 +462,7 @@ def test_a_session_without_a_bind_for_events_names_one_by_its_connection(world: 
         OUTBOX.add(session, Event(type="placed", group="g", data=2))
         session.commit()
 
-    assert world.stored()[1] == {2}
+    assert world.stored_numbers()[1] == {2}
 
 
 _AUTOCOMMIT = {"isolation_level": "AUTOCOMMIT"}
@@ -496,7 +496,7 @@ def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world
                 OUTBOX.write(connection, [Event(type="placed", group="g", data=2)])
     made.dispose()
 
-    assert world.stored() == (({1}, {1}) if is_sqlite and kind == "options of ours" else (set(), set()))
+    assert world.stored_numbers() == (({1}, {1}) if is_sqlite and kind == "options of ours" else (set(), set()))
 
 
 def test_another_object_is_no_session(world: World) -> None:
@@ -517,7 +517,7 @@ def test_a_session_that_is_forgotten_gives_its_connection_back(world: World) -> 
         gc.collect()
     theirs.dispose()
 
-    assert world.stored() == (set(), set())
+    assert world.stored_numbers() == (set(), set())
 
 
 def test_a_text_that_speaks_of_a_commit_ends_nothing(world: World) -> None:
@@ -531,7 +531,7 @@ def test_a_text_that_speaks_of_a_commit_ends_nothing(world: World) -> None:
             session.execute(text(f"UPDATE orders SET state = {state}"))  # noqa: S608 (of constants)
         session.commit()
 
-    assert world.stored() == ({1}, {1})
+    assert world.stored_numbers() == ({1}, {1})
 
 
 def test_the_first_event_over_an_engine_breaks_nobody_who_uses_it(world: World) -> None:

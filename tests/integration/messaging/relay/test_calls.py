@@ -96,7 +96,7 @@ def test_calls_of_different_groups_are_on_their_way_together(engine: Engine, gat
     assert sorted(group for call in gate.calls for group in call) == sorted([*groups, *groups])
 
 
-def test_what_one_call_lost_waits_and_nothing_else_does(engine: Engine, gate: _Gate) -> None:
+def test_only_messages_of_a_lost_call_wait(engine: Engine, gate: _Gate) -> None:
     groups = [f"g{number:02}" for number in range(_GROUPS)]
     _commit(engine, groups)
     gate.lost_groups = frozenset({"g15"})
@@ -144,7 +144,7 @@ def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, 
     assert _statuses(engine) == {("a", 1): "sent"}
 
 
-def test_what_a_call_raises_ends_the_relay(engine: Engine) -> None:
+def test_an_exception_in_a_call_ends_the_relay(engine: Engine) -> None:
     class BrokenPublish:
         def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
             raise ZeroDivisionError
@@ -197,7 +197,7 @@ class _Ends(RelayHooks):
         self.count += 1
 
 
-def test_what_calls_raise_takes_neither_the_others_answers_nor_the_lease_along(engine: Engine, gate: _Gate) -> None:
+def test_failing_calls_lose_neither_other_answers_nor_the_lease(engine: Engine, gate: _Gate) -> None:
     """Two calls of three raise: the third is marked, and the next relay leads at once."""
     groups = [f"g{number:02}" for number in range(_GROUPS)]
     _commit(engine, groups)

@@ -215,7 +215,7 @@ def _lose_answers(line: TcpProxy) -> Callable[[], None]:
 
 @pytest.mark.parametrize("engine", BOTH, indirect=True)
 @pytest.mark.parametrize("harm", [_cut, _lose_answers], ids=["unreachable", "answers lost"])
-def test_what_got_no_answer_is_sent_again_under_its_id(
+def test_an_unanswered_message_is_sent_again_under_its_id(
     shop: ShopHarness, line: TcpProxy, harm: Callable[[TcpProxy], Callable[[], None]]
 ) -> None:
     """Whether it arrived or not: P10."""

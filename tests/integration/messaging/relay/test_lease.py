@@ -83,7 +83,7 @@ def test_topics_are_led_apart(engine: Engine, clock: VirtualClock) -> None:
     assert led == [True, True]
 
 
-def test_what_is_released_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
+def test_a_released_lease_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
     lease, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
     lease.acquire()
     clock.sleep(EXPIRED_SECONDS)

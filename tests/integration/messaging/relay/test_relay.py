@@ -25,7 +25,7 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import HEADS_MAX, Head, PublishRetry, PublishSuccess
 from sluice.messaging.relay import publisher
-from sluice.messaging.relay.calls import Publish
+from sluice.messaging.relay.calls import RelayPublish
 from sluice.messaging.relay.hooks import RelayHooks
 from sluice.messaging.relay.publisher import Publisher
 from sluice.messaging.relay.relay import Relay, RelaySettings, run
@@ -57,10 +57,10 @@ _OPEN_TRANSACTIONS = text(
 )
 
 
-type Build = Callable[[World, Publish], Steps]
+type Build = Callable[[World, RelayPublish], Steps]
 
 
-def real(world: World, publish: Publish) -> Relay:
+def real(world: World, publish: RelayPublish) -> Relay:
     return world.relay(publish)
 
 
@@ -404,7 +404,7 @@ def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> 
     assert ids == [first.id, second.id, first.id]
 
 
-def test_what_an_operator_did_while_it_was_on_its_way_stays(world: World) -> None:
+def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
     """P13: the leader, too, changes only what is still pending."""
     world.commit("a")
 
@@ -615,7 +615,7 @@ def test_large_messages_of_ten_groups_go_out(in_memory: World) -> None:
     assert set(in_memory.statuses().values()) == {"sent"}
 
 
-def test_what_was_sent_is_forgotten_by_age_and_nothing_else_ever(world: World) -> None:
+def test_only_sent_messages_are_deleted_by_age(world: World) -> None:
     world.commit("a", "b", "c", "c")
     world.line.faults = [
         Fault(failed={"b": ("InvalidParameter", True), "c": ("InternalError", False)}),

@@ -17,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from sluice import limits
 from sluice.messaging import Event, failpoints
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.relay.calls import Publish
+from sluice.messaging.relay.calls import RelayPublish
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Fault, ProcessKill, seeded_random
 from tests.support.messaging.inbox_state_machine import run_machine
@@ -51,14 +51,14 @@ _FAULTS = st.one_of(
     st.just(Fault(lost=True, failed={"a": ("InternalError", False)})),
 )
 
-type Build = Callable[[World, Publish, Failpoint], Relay]
+type Build = Callable[[World, RelayPublish, Failpoint], Relay]
 
 
-def _real(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
+def _real(world: World, publish: RelayPublish, failpoint: Failpoint) -> Relay:
     return world.relay(publish, failpoint=failpoint, rng=seeded_random(1))
 
 
-def _with_several_calls(world: World, publish: Publish, failpoint: Failpoint) -> Relay:
+def _with_several_calls(world: World, publish: RelayPublish, failpoint: Failpoint) -> Relay:
     return world.relay(publish, failpoint=failpoint, rng=seeded_random(1), calls=ShuffledCalls)
 
 

@@ -12,7 +12,7 @@ from sluice.clock import eventually
 from sluice.declaration import metrics
 from sluice.messaging import alive
 from sluice.messaging.errors import OutboxError
-from sluice.messaging.liveness import AliveFile, Liveness, Watch
+from sluice.messaging.liveness import AliveFile, Liveness, LivenessWatch
 from sluice.messaging.relay.relay import RelaySettings, run
 from sluice.messaging.telemetry.metrics import RelayMetrics
 from tests.support.messaging.faulty_calls import seeded_random
@@ -45,7 +45,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
             left_seconds.append(sign.monotonic_seconds + sign.within_seconds - world.clock.monotonic())
 
         wait = Turns(world.clock, 30, look)
-        watch = Watch(
+        watch = LivenessWatch(
             Liveness(world.clock), AliveFile(path, world.clock), within_seconds=STEP_SECONDS, clock=world.clock
         )
         run(world.relay(settings=settings), wait, settings, rng=seeded_random(3), watch=watch)
@@ -57,7 +57,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
     assert max(left_seconds) < STEP_SECONDS + 100
 
 
-def test_what_was_published_since_the_last_measurement_is_written_at_the_end(world: World) -> None:
+def test_the_last_publishes_are_written_at_the_end(world: World) -> None:
     world.commit("a", "b", "b")
     kept = RecordedMetrics()
 

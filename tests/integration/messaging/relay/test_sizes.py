@@ -101,7 +101,7 @@ def test_an_event_of_one_byte_more_is_not_added(engine: Engine, bytes_max: int) 
     assert Store(engine, "t.fifo").lag().pending_count == 1
 
 
-def test_what_was_committed_under_a_larger_limit_is_quarantined_and_not_sent(world: World) -> None:
+def test_an_event_above_a_lowered_limit_is_quarantined(world: World) -> None:
     """The other groups go on. Attributes count."""
     world.commit("a", "b")
     world.change(body="x" * (262_144 - len("type" + "String" + "order.placed") + 1))

@@ -50,7 +50,7 @@ def _refusal(code: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize(("arn", "message"), WRONG.items())
-def test_what_is_no_fifo_topics_arn_is_refused_and_nobody_is_asked(endpoint: Endpoint, arn: str, message: str) -> None:
+def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, arn: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), arn)
 

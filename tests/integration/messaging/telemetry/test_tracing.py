@@ -21,7 +21,7 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
 from sluice.messaging.worker.hooks import WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import Attempt, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, HandlerRunner
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import World, in_memory_world
 
@@ -152,7 +152,7 @@ def test_a_span_says_what_was_handled(traced: TracedProcess) -> None:
     }
 
 
-def test_what_a_handler_sends_is_linked_to_its_span(traced: TracedProcess) -> None:
+def test_messages_a_handler_sends_are_linked_to_its_span(traced: TracedProcess) -> None:
     with traced.tracing.handling(PLACED, CONTEXT):
         trace = current_trace()
 
@@ -173,13 +173,13 @@ def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: TracedProcess, out
     assert (span.attributes or {})["error.type"] == kind
 
 
-def test_what_a_handler_raises_is_its_spans_error(traced: TracedProcess) -> None:
+def test_a_handlers_exception_is_its_spans_error(traced: TracedProcess) -> None:
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
     runner = HandlerRunner(handlers=Handlers({"order.placed": fails}), hooks=WorkerHookSet([traced.tracing]))
     with in_memory_world() as world, Session(world.engine) as session:
-        attempt = Attempt(
+        attempt = HandlerAttempt(
             session=session,
             envelope=Envelope(event=PLACED, seq=3, epoch=1),
             context=CONTEXT,

@@ -12,32 +12,32 @@ from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import open_in_memory
 from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from spark_load.consume.dead_letters import DeadLetters
-from spark_load.consume.job import Consumer
+from spark_load.consume.job import ConsumerTask
 from spark_load.faults import servers
 from spark_load.faults.shapes import Targets, schedule_faults
 from spark_load.publish.job import publish_share
 from spark_load.run.harm import harm_run
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import DRIVER, Run, task_context
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import DRIVER, LoadRun, task_context
 
 QUEUES = ("billing", "shipping", "audit")
 
 
-def _consume(run: Run, queue: str) -> None:
+def _consume(run: LoadRun, queue: str) -> None:
     with task_context(run, f"consume-{queue}") as context:
-        Consumer(context, run, f"sluice-local-{queue}.fifo").consume()
+        ConsumerTask(context, run, f"sluice-local-{queue}.fifo").consume()
 
 
-def _publish(run: Run) -> None:
+def _publish(run: LoadRun) -> None:
     publish_share(run, iter([planned_rows(run)]))
 
 
-def planned_rows(run: Run) -> pa.RecordBatch:
+def planned_rows(run: LoadRun) -> pa.RecordBatch:
     """Return the rows of the plan, in the order in which they are published."""
     return run.plan.batch(np.arange(run.plan.row_count)).sort_by("offset_us")
 
 
-def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
+def run_load(run: LoadRun, publish: Callable[[LoadRun], None] = _publish) -> Verdict:
     """Offer the load under its faults and consume it, in threads of this process, and judge what became of it."""
     load = run.plan.profile
     targets = Targets.of(consumer="raw", consumers=QUEUES, consumers_per_queue=1, restarts=servers.restartable())
@@ -51,8 +51,8 @@ def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
             describe="publisher and consumers to be ready",  # the schedule does not wait for who comes late
         )
         begin_us = context.clock.now_us() + 500_000
-        context.coordinator.reach(Step.START, begin_us)
-        context.coordinator.reach(Step.MEASURE, begin_us)
+        context.coordinator.reach(RunStep.START, begin_us)
+        context.coordinator.reach(RunStep.MEASURE, begin_us)
         harm.begin(begin_us, context.journal, context.clock)
         eventually(publishing.done, timeout_seconds=120, describe="everything to be published")
         publishing.result()
@@ -62,7 +62,7 @@ def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
             return ended == load.group_count * len(QUEUES)
 
         eventually(is_drained, timeout_seconds=120, describe="every group to have ended in every queue")
-        context.coordinator.reach(Step.FINISH)
+        context.coordinator.reach(RunStep.FINISH)
         for task in consuming:
             task.result(120)
         harm.end()
@@ -70,7 +70,7 @@ def run_load(run: Run, publish: Callable[[Run], None] = _publish) -> Verdict:
     return _judge(run)
 
 
-def _judge(run: Run) -> Verdict:
+def _judge(run: LoadRun) -> Verdict:
     engine = open_in_memory(run.folder)
     assert engine is not None
     where = run.deployment

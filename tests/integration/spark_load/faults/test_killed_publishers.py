@@ -14,15 +14,15 @@ import pyarrow.compute as pc
 import pytest
 
 from sluice.clock import SystemClock
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from sluice.recorder.journal import read_journal
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from spark_load.faults.shapes import FaultKind
 from spark_load.publish import job
 from spark_load.publish.processes import Publishers
-from spark_load.publish.publisher import Publisher
+from spark_load.publish.publisher import LoadPublisher
 from spark_load.runtime import deployment, task_context
-from spark_load.runtime.task_context import Run, TaskContext
+from spark_load.runtime.task_context import LoadRun, TaskContext
 from tests.integration.spark_load.faults.raw_loads import planned_rows, run_load
 from tests.integration.spark_load.loads import run_of
 from tests.support.declaration import environment
@@ -47,7 +47,7 @@ def _sound() -> None:
 def _sends_everything_anew() -> None:
     """Ignore the journals of the processes before, and have the service take every message for a new one."""
 
-    class Anew(Publisher):
+    class Anew(LoadPublisher):
         def __init__(self, *given: object, **named: object) -> None:
             super().__init__(*given, **named)  # type: ignore[arg-type]
             self._run += "-anew"
@@ -59,7 +59,7 @@ def _sends_everything_anew() -> None:
 def _takes_unanswered_for_published() -> None:
     """Send nothing again that was sent once, whatever became of it."""
 
-    def ids_sent_before(run: Run, _context: TaskContext) -> pa.Array:
+    def ids_sent_before(run: LoadRun, _context: TaskContext) -> pa.Array:
         journals = sorted(run.journals.glob("publish-0-*.arrows"))
         ids = pa.concat_tables(read_journal(path) for path in journals).column("deduplication_id").drop_null()
         return pc.cast(pc.utf8_slice_codeunits(ids, len(run.id) + 1), pa.int64()).combine_chunks()
@@ -67,7 +67,7 @@ def _takes_unanswered_for_published() -> None:
     vars(job)["sent_before"] = ids_sent_before
 
 
-def _task(run: Run, again: int, breaks: Callable[[], None]) -> None:
+def _task(run: LoadRun, again: int, breaks: Callable[[], None]) -> None:
     """Publish as a task of Spark, in a process of its own."""
     context = SimpleNamespace(partitionId=lambda: 0, attemptNumber=lambda: again)
     vars(task_context)["SparkTaskContext"] = SimpleNamespace(get=lambda: context)
@@ -76,7 +76,7 @@ def _task(run: Run, again: int, breaks: Callable[[], None]) -> None:
     job.publish_share(run, iter([planned_rows(run)]))
 
 
-def _publish_until_done(run: Run, breaks: Callable[[], None]) -> None:
+def _publish_until_done(run: LoadRun, breaks: Callable[[], None]) -> None:
     """Run the task, and again where it was killed, as Spark does."""
     codes = list[int | None]()
     while not codes or codes[-1] == -signal.SIGKILL:
@@ -90,23 +90,23 @@ def _publish_until_done(run: Run, breaks: Callable[[], None]) -> None:
 @pytest.mark.parametrize(
     ("breaks", "status", "found"),
     [
-        (_sound, Status.VALID, ""),
-        (_sends_everything_anew, Status.INVALID, "2 messages of what is one message under 2 deduplication ids"),
+        (_sound, PropertyStatus.VALID, ""),
+        (_sends_everything_anew, PropertyStatus.INVALID, "2 messages of what is one message under 2 deduplication ids"),
         pytest.param(
-            *(_takes_unanswered_for_published, Status.UNKNOWN, r"\d+ planned message\(s\) were not published"),
+            *(_takes_unanswered_for_published, PropertyStatus.UNKNOWN, r"\d+ planned message\(s\) were not published"),
             marks=pytest.mark.slow,
         ),
     ],
 )
 def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
-    endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: Status, found: str
+    endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: PropertyStatus, found: str
 ) -> None:
     """Each kill finds it waiting for the answer to a call that is never carried out."""
     run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
     coordinator, calls, one_by_one = run.coordinator(SystemClock()), Counter[int](), threading.Lock()
     publishers = Publishers(coordinator)
 
-    def kill(called: str) -> Refusal | None:
+    def kill(called: str) -> AwsRefusal | None:
         with one_by_one:
             kills = coordinator.again_count("publish-0")
             calls[kills] += called == "PublishBatch"

@@ -20,15 +20,15 @@ from pyspark.sql import SparkSession
 
 from sluice.clock import SystemClock, eventually
 from sluice.history.events import Kind
-from sluice.judge.checker.verdict import EXIT_CROSSED, Holding, Status, Verdict
+from sluice.judge.checker.verdict import EXIT_CROSSED, PropertyState, PropertyStatus, Verdict
 from sluice.recorder.journal import Journal
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from spark_load.profiles import profile
 from spark_load.publish import job
 from spark_load.run import driver, resume
 from spark_load.runtime import deployment
-from spark_load.runtime.coordinator import Progress, Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep, TaskProgress
+from spark_load.runtime.task_context import LoadRun
 from tests.integration.spark_load.loads import (
     LOCAL,
     anomalies_that,
@@ -62,7 +62,7 @@ BRIEF = profile.NamedProfile("brief", profile.parse(PROFILE, source="brief"))
 # --- what a resumed run takes from the journals -----------------------------------------------------------------------
 
 
-def _write_broken_journal(run: Run, published: Mapping[int, tuple[str, int]]) -> None:
+def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]) -> None:
     """Write the journal of a publisher that died: number of a message to its last outcome, and seconds ago."""
     clock = SystemClock(run.clock_offset_us)
     journal = Journal(run.journals, "publish-0-0", common={"run": run.id, "worker": "publish-0", "task_attempt": 0})
@@ -115,7 +115,7 @@ def test_a_publisher_with_nothing_left_keeps_a_journal_too(
     run = replace(run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), text), attempt=1)
     _write_broken_journal(run, {0: ("ok", 10), 1: ("ok", 10), -1: ("ok", 10)})
     clock = SystemClock(run.clock_offset_us)
-    run.coordinator(clock).reach(Step.START, clock.now_us())
+    run.coordinator(clock).reach(RunStep.START, clock.now_us())
     resume.read(spark, run)
 
     ended = job.publish(spark, run, resume.rows_left(spark, run, job.plan_rows(spark, run))).collect()
@@ -205,18 +205,18 @@ def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell
 # --- a task is killed, the endpoint is away: whole runs --------------------------------------------------------------
 
 
-def _go_on(spark: SparkSession, folder: Path, where: deployment.Deployment) -> Verdict:
+def _go_on(spark: SparkSession, folder: Path, where: deployment.LoadDeployment) -> Verdict:
     stored = driver.find_stored(folder)
     return driver.resume_load(spark, stored, environment=LOCAL, deployment=where, watch=watch_nothing)
 
 
 def _assert_unknown(verdict: Verdict, *words: str) -> None:
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert any(all(word in reason for word in words) for reason in verdict.unknowns)
 
 
 def _assert_whole(verdict: Verdict) -> None:
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     assert received_counts(verdict) == {800}
 
 
@@ -241,7 +241,7 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     killed: list[int] = []
 
-    def kill(_phase: str, values: list[Progress]) -> None:
+    def kill(_phase: str, values: list[TaskProgress]) -> None:
         if not killed and published_count(values) > 150:
             (journal,) = tmp_path.glob(f"*/journals/{task}-0.arrows")
             killed.append(_writer_of(journal))
@@ -276,10 +276,12 @@ def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on
     held: list[str] = []  # what it received or deleted in its last call
     answer = endpoint.answer
 
-    def answer_and_kill(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def answer_and_kill(
+        region: str, service: str, called: str, params: dict[str, Any]
+    ) -> Mapping[str, Any] | AwsRefusal:
         is_last = called == operation and params["QueueUrl"] in doomed and not held
         answered = answer(region, service, called, params) if is_done or not is_last else {}
-        found = [] if isinstance(answered, Refusal) else answered.get("Messages", [])
+        found = [] if isinstance(answered, AwsRefusal) else answered.get("Messages", [])
         held_now = [message["MessageId"] for message in found]
         held_now = held_now or [entry["ReceiptHandle"] for entry in params.get("Entries", [])]
         if is_last and held_now:
@@ -288,7 +290,7 @@ def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on
             os.kill(_writer_of(journal), signal.SIGKILL)
         return answered
 
-    def doom(_phase: str, values: list[Progress]) -> None:
+    def doom(_phase: str, values: list[TaskProgress]) -> None:
         if not doomed and published_count(values) > 150:
             doomed.extend(where.queue_urls[task.queue] for task in values if task.worker == "consume-1" and task.queue)
 
@@ -308,7 +310,7 @@ def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
 ) -> None:
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
 
-    def leave(_phase: str, values: list[Progress]) -> None:
+    def leave(_phase: str, values: list[TaskProgress]) -> None:
         if published_count(values) > 150:
             endpoint.stop()
 
@@ -332,9 +334,9 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
 
     verdict, _ = run_load(spark, where, tmp_path, strict, target="endpoint")
 
-    assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
+    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
     assert verdict.exit_code == EXIT_CROSSED
-    assert anomalies_that(verdict, Holding.CROSSED) == {"H6"}
+    assert anomalies_that(verdict, PropertyState.CROSSED) == {"H6"}
     assert received_counts(verdict) == {400}
 
 
@@ -345,12 +347,12 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness
     clock, over = SystemClock(), threading.Event()
     began: list[float] = []
 
-    def stall(name: str) -> Refusal | None:
+    def stall(name: str) -> AwsRefusal | None:
         if name == "PublishBatch" and began:
             over.wait(30)
         return None
 
-    def watch(_phase: str, values: list[Progress]) -> None:
+    def watch(_phase: str, values: list[TaskProgress]) -> None:
         if not began and published_count(values) > 150:
             began.append(clock.monotonic())
         elif began and clock.monotonic() - began[0] >= 3:
@@ -363,13 +365,13 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness
     hurried = replace(stored.plan, profile=replace(stored.plan.profile, lateness_budget_seconds=1))
     late = driver.rejudge(spark, replace(stored, plan=hurried))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     for of in verdict.measures["queues"].values():
         assert of["received"]["count"] == 800
         assert of["latency_us"]["p95"] > 2_000_000
     assert verdict.measures["publish_latency_us"]["p95"] < 1_000_000
-    assert (late.status, late.violations) == (Status.UNKNOWN, ())
-    assert anomalies_that(late, Holding.UNKNOWN) == {"H7"}
+    assert (late.status, late.violations) == (PropertyStatus.UNKNOWN, ())
+    assert anomalies_that(late, PropertyState.UNKNOWN) == {"H7"}
     assert "the generator was late: 99 % of publishes within" in late.unknowns[0]
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from emulator import localstack
 from sluice.declaration import Consumer, Environment, task_settings
-from sluice.judge.checker.verdict import Holding, Status, Verdict
+from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
 from sluice.testing import deploy
 from spark_load.consume import effects, worker_processes
 from spark_load.faults import servers
@@ -57,7 +57,7 @@ SEED = 228
 
 
 @pytest.fixture
-def where(deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[deployment.Deployment]:
+def where(deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[deployment.LoadDeployment]:
     """Yield the environment's queues and topic, new."""
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(ENVIRONMENT))
     sqs, sns = (boto3.client(name, endpoint_url=deployed.endpoint_url) for name in ("sqs", "sns"))
@@ -91,7 +91,7 @@ def load(tmp_path: Path) -> profile.NamedProfile:
 
 
 def _run_under_faults(
-    spark: SparkSession, where: deployment.Deployment, runs: Path, load: profile.NamedProfile
+    spark: SparkSession, where: deployment.LoadDeployment, runs: Path, load: profile.NamedProfile
 ) -> Verdict:
     targets = Targets.of(
         consumer="worker",
@@ -108,12 +108,12 @@ def _run_under_faults(
 
 
 def test_the_worker_stays_valid_under_chaos(
-    spark: SparkSession, where: deployment.Deployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
+    spark: SparkSession, where: deployment.LoadDeployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
 ) -> None:
     """Every effect is there once and in order, by history and database, and every fault was recovered from."""
     verdict = _run_under_faults(spark, where, tmp_path, load)
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (Status.VALID, (), ())
+    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
     for consumer in ("billing", "audit"):
         done = Counter(
             effect.key for effect in effects.effects_in(postgres, consumer=consumer, epoch=epoch_of(verdict.run["run"]))
@@ -127,12 +127,16 @@ def test_the_worker_stays_valid_under_chaos(
     (recovery,) = (prop for prop in verdict.properties if prop.anomaly == "H5")
     recovered = [of for fault in verdict.measures["faults"] for of in fault["recovered_in_seconds"].values() if of]
     assert recovered
-    assert (recovery.holding, recovery.opportunities, recovery.violation_count) == (Holding.HOLDS, len(recovered), 0)
+    assert (recovery.holding, recovery.opportunities, recovery.violation_count) == (
+        PropertyState.HOLDS,
+        len(recovered),
+        0,
+    )
 
 
 def test_broken_workers_are_found_by_the_same_faults(
     spark: SparkSession,
-    where: deployment.Deployment,
+    where: deployment.LoadDeployment,
     tmp_path: Path,
     load: profile.NamedProfile,
     monkeypatch: pytest.MonkeyPatch,
@@ -142,6 +146,6 @@ def test_broken_workers_are_found_by_the_same_faults(
 
     verdict = _run_under_faults(spark, where, tmp_path, load)
 
-    assert verdict.status is Status.INVALID
+    assert verdict.status is PropertyStatus.INVALID
     found = {(violation.anomaly, violation.queue) for violation in verdict.violations}
     assert found >= {("R2", BILLING), ("R1", AUDIT)}

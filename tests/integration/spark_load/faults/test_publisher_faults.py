@@ -15,13 +15,13 @@ import pytest
 
 from sluice.clock import SystemClock, eventually
 from sluice.errors import HistoryError
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.recorder.journal import events_of, read_journal
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from spark_load.publish import job
 from spark_load.runtime import deployment, task_context
-from spark_load.runtime.coordinator import Progress, Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep, TaskProgress
+from spark_load.runtime.task_context import LoadRun
 from tests.integration.spark_load.loads import LOCAL, events_of_worker, published_count, run_of
 from tests.support.endpoints import fake_aws
 from tests.support.full_disk import files_limited_to
@@ -38,23 +38,23 @@ MESSAGES = 300 + 20  # with the end markers
 
 
 @pytest.fixture
-def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> Run:
+def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> LoadRun:
     return run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), PROFILE)
 
 
-def _publish(run: Run) -> Progress:
+def _publish(run: LoadRun) -> TaskProgress:
     """Publish the whole plan from now on, as a task does."""
     clock = SystemClock(run.clock_offset_us)
-    run.coordinator(clock).reach(Step.START, clock.now_us())
+    run.coordinator(clock).reach(RunStep.START, clock.now_us())
     rows = run.plan.batch(np.arange(run.plan.row_count)).sort_by([("offset_us", "ascending")])
     return job.publish_share(run, iter([rows]))
 
 
-def _publish_events(run: Run) -> list[Event]:
+def _publish_events(run: LoadRun) -> list[HistoryEvent]:
     return [event for event in events_of_worker(run, "publish-0") if event.kind == Kind.PUBLISHED]
 
 
-def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws.Endpoint, run: Run) -> None:
+def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
     calls = itertools.count()
     endpoint.fault = lambda name: fake_aws.THROTTLED if name == "PublishBatch" and next(calls) % 2 else None
 
@@ -73,11 +73,11 @@ def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws
         assert sent == sorted(sent)
 
 
-def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.Endpoint, run: Run) -> None:
+def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
     """An open loop: who waits for an answer before the next message would have seen one slow call."""
     begun, go_on, clock = threading.Event(), threading.Event(), SystemClock(run.clock_offset_us)
 
-    def stall(name: str) -> Refusal | None:
+    def stall(name: str) -> AwsRefusal | None:
         if name == "PublishBatch" and begun.is_set():
             go_on.wait(10)
         return None
@@ -109,11 +109,11 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
     coordinator, unheard = run.coordinator(SystemClock()), list[str]()
     answer = endpoint.answer
 
-    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
         answered = answer(region, service, called, params)
         if called == "PublishBatch" and not unheard and published_count(coordinator.all_progress()) > 50:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
-            coordinator.reach(Step.STOP)
+            coordinator.reach(RunStep.STOP)
             endpoint.fault = lambda _: fake_aws.THROTTLED  # whatever its first process still sends
             raise ConnectionError
         return answered
@@ -145,17 +145,17 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
     assert sum(map(len, numbers.values())) == MESSAGES
 
 
-def test_what_was_never_answered_before_a_run_was_resumed_is_not_sent_again_when_it_is_forgotten(
-    endpoint: fake_aws.Endpoint, run: Run, monkeypatch: pytest.MonkeyPatch
+def test_a_resumed_run_sends_no_expired_unanswered_message_again(
+    endpoint: fake_aws.Endpoint, run: LoadRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A publisher of the resumed run that is run again also reads what was written before: it would be a second one."""
     unheard, answer = list[str](), endpoint.answer
 
-    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | Refusal:
+    def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
         answered = answer(region, service, called, params)
         if called == "PublishBatch" and not unheard:
             unheard.extend(entry["MessageDeduplicationId"] for entry in params["PublishBatchRequestEntries"])
-            run.coordinator(SystemClock()).reach(Step.STOP)
+            run.coordinator(SystemClock()).reach(RunStep.STOP)
             raise ConnectionError
         return answered
 
@@ -175,7 +175,7 @@ def test_what_was_never_answered_before_a_run_was_resumed_is_not_sent_again_when
     assert len(sent - {None}) > MESSAGES / 2
 
 
-def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(run: Run) -> None:
+def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(run: LoadRun) -> None:
     """Nothing is sent that could not be written down."""
     with (
         files_limited_to(100_000),

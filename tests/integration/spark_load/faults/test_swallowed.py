@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.faults import shapes
 from spark_load.runtime import deployment
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.task_context import LoadRun
 from tests.integration.spark_load.faults.raw_loads import QUEUES, run_load
 from tests.integration.spark_load.loads import run_of
 from tests.support.declaration import environment
@@ -26,15 +26,15 @@ faults: {given: [{kind: swallow, target: "publish:endpoint", at_seconds: 1, unti
 
 
 @pytest.fixture
-def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> Run:
+def run(endpoint: fake_aws.Endpoint, tmp_path: Path) -> LoadRun:
     return run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
 
 
-def test_what_a_fault_swallowed_is_found_and_excused(run: Run) -> None:
+def test_a_loss_by_a_fault_is_found_and_excused(run: LoadRun) -> None:
     verdict = run_load(run)
 
     (dropped,) = (prop for prop in verdict.properties if prop.anomaly == "E5")
-    assert (verdict.status, verdict.unknowns) == (Status.VALID, ())
+    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
     assert dropped.violation_count >= len(QUEUES)
     assert dropped.opportunities > 0
 
@@ -49,7 +49,7 @@ faults: {given: [{kind: restart, target: endpoint, at_seconds: 1, until_seconds:
 """
 
 
-def test_what_an_emulator_lost_when_it_was_restarted_is_unknown_and_named(
+def test_a_loss_by_an_emulators_restart_is_unknown_and_named(
     endpoint: fake_aws.Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing of it is called a loss of somebody's, and nothing passes: without the restart it is A1."""
@@ -71,18 +71,18 @@ def test_what_an_emulator_lost_when_it_was_restarted_is_unknown_and_named(
 
     missing = [run.plan.profile.measured_count - of["received"]["count"] for of in verdict.measures["queues"].values()]
     named = [re.search(r"(\d+) acknowledged .* a restart may have removed it", why) for why in verdict.unknowns]
-    assert (verdict.status, verdict.violations) == (Status.UNKNOWN, ())
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
     assert [fault["kind"] for fault in verdict.measures["faults"]] == ["restart"]
     assert min(missing) > 0
     assert sum(int(found[1]) for found in named if found) == sum(missing)
     assert all(named)
 
 
-def test_what_was_swallowed_without_a_word_is_lost(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loss_without_a_declared_fault_is_a1(run: LoadRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same plant, and a history that does not say that the fault loses anything."""
     monkeypatch.setattr(shapes, "LOSSY", ())
 
     verdict = run_load(run)
 
-    assert verdict.status is Status.INVALID
+    assert verdict.status is PropertyStatus.INVALID
     assert {violation.anomaly for violation in verdict.violations} == {"A1"}

@@ -14,7 +14,7 @@ from sluice.errors import HistoryError
 from sluice.judge import recording
 from sluice.judge.checker import QueueContext
 from sluice.judge.checker.verdict import Verdict
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.reading import parquet_files
 from sluice.judge.reading.checksums import beside
 from sluice.judge.reading.folders import require_history
@@ -46,7 +46,7 @@ def _check(
         return recording.check(opened, place, queues, target, has_other_producers=has_other_producers)[0]
 
 
-def test_what_is_damaged_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
     """The file is named, and what to do, although a task of Spark finds the damage."""
 
     def refusal(place: Path) -> str:
@@ -84,7 +84,7 @@ def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(spark: SparkSessi
 
 
 @pytest.mark.slow  # a Spark for each damage
-def test_what_spark_says_of_damage_reaches_nobody(tmp_path: Path) -> None:
+def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
     """Nor what it logs: one line is left, besides what Java says when it starts."""
     events = sane()
     write_parquet(tmp_path, [*events[:5], replace(events[5], outcome="perhaps")])
@@ -117,12 +117,12 @@ def test_how_a_history_is_cut_changes_nothing(
     for number in range(3):
         write_parquet(cut, events[number::3], name=str(number), row_group_size=40)
         parquet_files.write([table_of(events[number::3][part::2]) for part in range(2)], settled, str(number), 4)
-    found = Engine(HistoryOnSpark(spark, whole)).screen(EXPECTATION)
+    found = JudgeEngine(HistoryOnSpark(spark, whole)).screen(EXPECTATION)
     monkeypatch.setattr(parts, "_PARTITION_EVENTS", 80)
     monkeypatch.setattr(parquet_files, "_READ_EVENTS", 80)  # here, where pieces are cut
 
     for place in (cut, settled):
-        again = Engine(HistoryOnSpark(spark, place)).screen(EXPECTATION)
+        again = JudgeEngine(HistoryOnSpark(spark, place)).screen(EXPECTATION)
 
         assert set(found.suspects) == set(again.suspects) == broken
         assert len(again.suspects) == len(broken)
@@ -130,7 +130,7 @@ def test_how_a_history_is_cut_changes_nothing(
         assert again.counts == found.counts
     assert found.counts.counts["events"] == len(events)
     shown = [
-        Engine(HistoryOnSpark(spark, place)).findings(broken, EXPECTATION, QueueContext())
+        JudgeEngine(HistoryOnSpark(spark, place)).findings(broken, EXPECTATION, QueueContext())
         for place in (whole, cut, settled)
     ]
     assert set(shown[0].counts) == broken

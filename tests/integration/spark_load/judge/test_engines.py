@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sluice.errors import HistoryError
 from sluice.judge import engine, recording
-from sluice.judge.engine import Engine
+from sluice.judge.engine import JudgeEngine
 from sluice.judge.reading.parquet_files import write
 from spark_load.judge import parts
 from spark_load.judge.parts import HistoryOnSpark
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.spark
 _SLOW = ("sane", "torn", "every anomaly, recorded", "of several clocks, one of them alone", "an honest service")
 
 
-def _judgement(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any]:
+def _judgement(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict[str, Any]:
     verdict, expectation = recording.check(
         engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
     )
@@ -36,14 +36,14 @@ def _judgement(engine: Engine, place: Path, case: RecordingCase) -> dict[str, An
 
 
 @contextmanager
-def _opened_here(place: Path) -> Iterator[Engine]:
+def _opened_here(place: Path) -> Iterator[JudgeEngine]:
     opened = engine.open_in_memory(place)
     assert opened is not None, "no limit was given"
     yield opened
 
 
 def _judgement_or_refusal(
-    opened: Callable[[Path], AbstractContextManager[Engine]], place: Path, case: RecordingCase
+    opened: Callable[[Path], AbstractContextManager[JudgeEngine]], place: Path, case: RecordingCase
 ) -> dict[str, Any] | str:
     try:
         with opened(place) as engine:
@@ -83,7 +83,8 @@ def test_spark_judges_every_anomaly_of_a_planned_run_as_this_process(spark: Spar
 
     here = judge_run(engine_of(events), STRICT)
     there = [
-        judge_run(Engine(HistoryOnSpark(spark, tmp_path / name)), STRICT).as_json() for name in ("exchanged", "buckets")
+        judge_run(JudgeEngine(HistoryOnSpark(spark, tmp_path / name)), STRICT).as_json()
+        for name in ("exchanged", "buckets")
     ]
 
     assert there == [here.as_json()] * 2
@@ -96,7 +97,7 @@ def test_spark_judges_mutated_groups_of_a_planned_run_as_this_process(spark: Spa
     write_parquet(tmp_path, events)
 
     here = judge_run(engine_of(events), STRICT, recorders=["never-seen"])
-    there = judge_run(Engine(HistoryOnSpark(spark, tmp_path)), STRICT, recorders=["never-seen"])
+    there = judge_run(JudgeEngine(HistoryOnSpark(spark, tmp_path)), STRICT, recorders=["never-seen"])
 
     assert here.as_json() == there.as_json()
     assert sum(prop.violation_count > 0 for prop in here.properties) >= 15

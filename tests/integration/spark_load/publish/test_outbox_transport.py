@@ -18,7 +18,7 @@ from spark_load.faults.signals import send_signal
 from spark_load.plan.plan import Plan, message_group_id
 from spark_load.profiles.profile import Profile
 from spark_load.publish.bodies import Envelopes, run_of
-from spark_load.publish.transport import Answer, Call, Messages
+from spark_load.publish.transport import OutgoingMessages, TransportAnswer, TransportCall
 from spark_load.publish.transport import outbox as transports
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.outbox import OutboxTransport
@@ -36,12 +36,12 @@ class Publishing(NamedTuple):
     table: sqlite3.Connection
     journal: Journal
 
-    def call(self, *planned: tuple[int, int]) -> Call:
+    def call(self, *planned: tuple[int, int]) -> TransportCall:
         """Return a call of messages: number in the plan, and number of the group."""
         idx, groups = np.array(planned, np.int64).T.copy()
         numbers, ids = self.bodies.numbers(idx, groups), [message_group_id(group) for group in groups.tolist()]
         texts = list(map(str, idx.tolist()))
-        messages = Messages(
+        messages = OutgoingMessages(
             idx=numbers,
             publish_attempt=np.ones(len(idx), np.int32),
             intended_at_us=idx,
@@ -51,7 +51,7 @@ class Publishing(NamedTuple):
             template=self.bodies.template,
             values=self.bodies.values(idx, ids, texts, numbers),
         )
-        return Call(_ARN, messages, 0, len(idx))
+        return TransportCall(_ARN, messages, 0, len(idx))
 
     def committed_rows(self) -> list[tuple[str, int, str]]:
         """Return group, number and body of what is in the outbox."""
@@ -69,7 +69,7 @@ class Publishing(NamedTuple):
         changes = "UPDATE sluice_outbox SET status = ?, sns_message_id = ?, sns_sequence_number = ? WHERE event_id = ?"
         self.table.execute(changes, (status, f"m-{idx}", str(idx), f"{_RUN}.{idx}"))
 
-    def answer(self) -> Answer:
+    def answer(self) -> TransportAnswer:
         """Return the only answer there is, once it is there."""
         (answer,) = eventually(lambda: self.transport.answers(1), timeout_seconds=60, describe="an answer")
         return answer
@@ -121,7 +121,7 @@ def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Pub
     ]
 
 
-def test_what_is_sent_again_is_committed_once(publishing: Publishing) -> None:
+def test_an_event_sent_again_is_committed_once(publishing: Publishing) -> None:
     """As a publisher does that was killed before the answer."""
     call = publishing.call((4, 0), (6, 0))
     publishing.transport.send([publishing.call((4, 0))])
@@ -133,7 +133,7 @@ def test_what_is_sent_again_is_committed_once(publishing: Publishing) -> None:
     assert [body for _, _, body in publishing.committed_rows()] == [message.body for message in call.messages]
 
 
-def test_what_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
+def test_a_message_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
     publishing.transport.send([publishing.call((4, 0), (5, 1))])
     publishing.wait_for(2)
 

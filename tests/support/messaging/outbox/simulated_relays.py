@@ -13,7 +13,7 @@ from sqlalchemy import select
 from sluice.clock import VirtualClock
 from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, PublishSuccess
-from sluice.messaging.relay.calls import Answer, Publish, publish_now
+from sluice.messaging.relay.calls import Answer, RelayPublish, publish_now
 from sluice.messaging.relay.relay import Relay
 from tests.support.messaging.faulty_calls import Place, seeded_random
 from tests.support.messaging.world import World
@@ -64,7 +64,7 @@ class Turns:
 class Meanwhile:
     """A publish during which something else happens, before it gets to the topic."""
 
-    def __init__(self, publish: Publish, happens: Callable[[Sequence[Head]], object]) -> None:
+    def __init__(self, publish: RelayPublish, happens: Callable[[Sequence[Head]], object]) -> None:
         self._publish, self._happens = publish, happens
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
@@ -80,7 +80,7 @@ class ShuffledCalls:
 
     most = 4
 
-    def __init__(self, publish: Publish) -> None:
+    def __init__(self, publish: RelayPublish) -> None:
         self._publish, self._rng = publish, seeded_random(5)
         self._on_their_way: list[Sequence[Head]] = []
 
@@ -102,7 +102,7 @@ class ShuffledCalls:
 class IgnoresFailures:
     """Broken: takes an answer of HTTP 200 for a success of all (P8)."""
 
-    def __init__(self, publish: Publish) -> None:
+    def __init__(self, publish: RelayPublish) -> None:
         self._publish = publish
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
@@ -113,7 +113,7 @@ class IgnoresFailures:
 class NewIdOnResend:
     """Broken: a repeat is another message to the topic (P10)."""
 
-    def __init__(self, publish: Publish) -> None:
+    def __init__(self, publish: RelayPublish) -> None:
         self._publish = publish
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
@@ -160,7 +160,7 @@ class MarksAllForOne(Relay):
 class ClaimsRows:
     """Broken: any relay takes any rows that no other has locked (P5). Postgres only: SQLite knows no SKIP LOCKED."""
 
-    def __init__(self, world: World, publish: Publish) -> None:
+    def __init__(self, world: World, publish: RelayPublish) -> None:
         self._world, self._publish = world, publish
 
     def step(self) -> bool:

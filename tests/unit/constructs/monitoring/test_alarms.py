@@ -246,7 +246,7 @@ def test_an_alarm_rings_when_it_is_to_and_says_what_to_do(full: list[Resource], 
     assert of_kind(_watching(full), ALARM)[alarm["AlarmName"]] == alarm
 
 
-def test_what_the_relay_writes_is_what_the_alarms_read(full: list[Resource]) -> None:
+def test_alarms_read_the_metrics_that_the_relay_writes(full: list[Resource]) -> None:
     """Namespace, names and dimensions of a line of the relay's log, which nobody else holds together."""
     alarms = of_kind(_watching(full), ALARM)
     log = io.StringIO()

@@ -51,7 +51,7 @@ OPEN = {
 
 
 @pytest.mark.parametrize("case", [*HOLDS, *LACKS, *OPEN])
-def test_what_a_dockerfile_copies(case: str) -> None:
+def test_copied_files_of_a_dockerfile_are_found(case: str) -> None:
     expected = True if case in HOLDS else None if case in OPEN else False
 
     assert copies({**HOLDS, **LACKS, **OPEN}[case], FILE) is expected

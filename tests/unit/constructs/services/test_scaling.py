@@ -134,7 +134,7 @@ def test_the_target_follows_from_latency_lanes_and_processing_time(full: list[Re
 
 
 @pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=[*ENVIRONMENTS, *EXTRA])
-def test_what_is_deployed_is_what_is_simulated(
+def test_the_deployed_expression_is_the_simulated_one(
     by_environment: Mapping[str, list[Resource]], environment: Environment
 ) -> None:
     """Word for word the expression `sluice.declaration.backlog` evaluates on time series."""
@@ -199,7 +199,7 @@ def test_a_service_without_tasks_is_woken_by_one_step_of_one_task(by_environment
     }
 
 
-def test_what_wakes_a_service_is_its_queue_alone(by_environment: Mapping[str, list[Resource]]) -> None:
+def test_only_its_queue_wakes_a_service(by_environment: Mapping[str, list[Resource]]) -> None:
     """Messages wait and nobody holds or polls for any; a sleeping service reports nothing, nor does an idle queue."""
     alarms = of_kind(by_environment["dev"], ALARM)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
@@ -30,16 +30,16 @@ class _BeginningCase:
     """A history that shows an anomaly if nothing happened before it began, and one that shows it all the same."""
 
     anomaly: str
-    lawful: Sequence[Event]
-    wrong: Sequence[Event]
+    lawful: Sequence[HistoryEvent]
+    wrong: Sequence[HistoryEvent]
     expectation: Expectation = _WHOLE
 
 
-def _publish_after(idx: int, after_ms: int, **changes: Any) -> Event:
+def _publish_after(idx: int, after_ms: int, **changes: Any) -> HistoryEvent:
     return publish_event(idx, _BEGAN_MS + after_ms, **changes)
 
 
-def _receive_after(idx: int, after_ms: int, *, sent_ms: int, queue: str = "billing", **changes: Any) -> Event:
+def _receive_after(idx: int, after_ms: int, *, sent_ms: int, queue: str = "billing", **changes: Any) -> HistoryEvent:
     """Return a receive after the beginning, of what was sent so many milliseconds after, or before, it."""
     fields = {"sent_at_us": (_BEGAN_MS + sent_ms) * 1_000, "visibility_timeout_seconds": 0}
     return receive_event(queue, idx, _BEGAN_MS + after_ms, **{**fields, **changes})
@@ -211,7 +211,9 @@ def test_a_count_above_the_receives_on_record_may_be_of_another_consumer() -> No
     assert [why.rpartition("; ")[2] for why in found.unknowns] == ["others may have received it, unrecorded"]
 
 
-def _safety(events: Sequence[Event], expectation: Expectation, around: QueueContext = _NOTHING_AROUND) -> set[str]:
+def _safety(
+    events: Sequence[HistoryEvent], expectation: Expectation, around: QueueContext = _NOTHING_AROUND
+) -> set[str]:
     found = check_group(events, expectation, around).violations
     return {violation.anomaly for violation in found if ANOMALIES[violation.anomaly].severity is Severity.SAFETY}
 
@@ -370,7 +372,7 @@ def test_the_copy_that_is_left_after_a_purge_is_the_later_one() -> None:
     assert _safety([*events[:3], *turned], _WHOLE, purged) == {"C2"}
 
 
-def _dead(idx: int, at_ms: int, **changes: Any) -> Event:
+def _dead(idx: int, at_ms: int, **changes: Any) -> HistoryEvent:
     ids = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
     return receive_event("billing-dlq", idx, at_ms, **{**ids, "receive_count": 4, **changes})
 
@@ -417,7 +419,7 @@ def _task(began_ms: int, *, is_finished: bool = True) -> Move:
     )
 
 
-def _receive_moved(idx: int, at_ms: int, **changes: Any) -> Event:
+def _receive_moved(idx: int, at_ms: int, **changes: Any) -> HistoryEvent:
     return receive_event("billing", idx, at_ms, **{"sqs_message_id": f"moved {idx}", **changes})
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import checker
 from sluice.judge.checker import (
     Activity,
@@ -60,7 +60,7 @@ def test_every_judged_anomaly_has_a_history() -> None:
         ),
     ],
 )
-def test_what_is_as_it_should_be_proves_nothing_wrong(history: list[Event]) -> None:
+def test_a_lawful_history_shows_no_anomaly(history: list[HistoryEvent]) -> None:
     expectation = replace(EXPECTATION, effects_recorded=("billing",)) if history == full() else EXPECTATION
 
     assert check_group(history, expectation) == NOTHING
@@ -174,7 +174,7 @@ def test_an_extended_lease_lasts_longer() -> None:
     assert [(v.anomaly, v.witness) for v in found.violations] == [("B7", (first, extended, again))]
 
 
-def _visibility_change(receive: Event, at_ms: int, seconds: int, **fields: Any) -> Event:
+def _visibility_change(receive: HistoryEvent, at_ms: int, seconds: int, **fields: Any) -> HistoryEvent:
     changed = delete_event(receive, at_ms, call_id=f"hide/{at_ms}", **fields)
     return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
 
@@ -361,7 +361,7 @@ def test_each_doubt_about_the_run_is_named(counts: RunCounts, expected: dict[str
     assert check_run(counts) == expected
 
 
-def test_what_crosses_no_threshold_is_not_named() -> None:
+def test_only_crossed_thresholds_are_named() -> None:
     measured = MeasuredValues(
         latency_us={"billing": 1_000_000},
         drained_in_seconds={"billing": 60},
@@ -395,8 +395,8 @@ def test_each_crossed_threshold_is_named() -> None:
     }
 
 
-def _poll(at_ms: int, received_count: int, *, took_ms: int = 100, wait_seconds: int | None = 1) -> Event:
-    return Event(
+def _poll(at_ms: int, received_count: int, *, took_ms: int = 100, wait_seconds: int | None = 1) -> HistoryEvent:
+    return HistoryEvent(
         kind=Kind.POLL.value,
         queue="billing",
         invoked_at_us=at_ms * 1_000,
@@ -406,8 +406,8 @@ def _poll(at_ms: int, received_count: int, *, took_ms: int = 100, wait_seconds: 
     )
 
 
-def _probe(at_ms: int, visible_count: int) -> Event:
-    return Event(
+def _probe(at_ms: int, visible_count: int) -> HistoryEvent:
+    return HistoryEvent(
         kind=Kind.PROBE.value,
         queue="billing-dlq",
         invoked_at_us=at_ms * 1_000,
@@ -437,8 +437,8 @@ def test_the_receives_of_a_second_are_counted_together() -> None:
 
 def test_the_surroundings_are_what_the_other_events_say() -> None:
     span: dict[str, Any] = {"invoked_at_us": 5_000_000, "responded_at_us": 6_000_000}
-    move = Event(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
-    fault = Event(kind=Kind.FAULT.value, queue="shipping", detail='{"is_lossy": true}', **span)
+    move = HistoryEvent(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
+    fault = HistoryEvent(kind=Kind.FAULT.value, queue="shipping", detail='{"is_lossy": true}', **span)
 
     around = queue_context(
         [

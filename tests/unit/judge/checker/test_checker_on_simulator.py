@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
@@ -122,7 +122,7 @@ class _Life:
         self.simulator.advance(60)
         self.sqs.list_message_move_tasks(SourceArn=arn)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         self.journal.close()
         return events_of(read_journal(self.journal.path))
 
@@ -185,7 +185,7 @@ _STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-def _live(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[Event]:
+def _live(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[HistoryEvent]:
     """Return the settled history of a life whose groups are ended and whose queues are worked off."""
     with tempfile.TemporaryDirectory() as folder:
         life = _Life(Path(folder), is_raw=is_raw)
@@ -202,7 +202,7 @@ def _live(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = Tr
         return life.events()
 
 
-def _judge(events: list[Event]) -> dict[str, Finding]:
+def _judge(events: list[HistoryEvent]) -> dict[str, Finding]:
     assert any(event.kind == Kind.POLL for event in events), "polls are on record"
     return findings(events, _EXPECTATION)
 
@@ -213,7 +213,7 @@ _PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCh
 
 @settings(max_examples=12, **_PATIENT)  # the deep test below looks further
 @given(**_LIVES)
-def test_what_the_simulator_does_shows_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
+def test_histories_of_the_simulator_show_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
     """Abandoned answers, expired leases, repeats, dead letters and their way back: all lawful, nothing left open."""
     _assert_lawful(steps, brings_back=brings_back)
 
@@ -221,7 +221,7 @@ def test_what_the_simulator_does_shows_no_anomaly(*, steps: list[Step], brings_b
 @pytest.mark.deep
 @settings(max_examples=500, **_PATIENT)
 @given(**_LIVES)
-def test_what_the_simulator_does_shows_no_anomaly_in_many_lives(*, steps: list[Step], brings_back: bool) -> None:
+def test_many_histories_of_the_simulator_show_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
     _assert_lawful(steps, brings_back=brings_back)
 
 
@@ -236,7 +236,7 @@ def _assert_lawful(steps: list[Step], *, brings_back: bool) -> None:
 # --- changed afterwards -----------------------------------------------------------------------------------------------
 
 
-def _is_receive(event: Event, idx: int) -> bool:
+def _is_receive(event: HistoryEvent, idx: int) -> bool:
     return (event.kind, event.idx, event.queue) == (Kind.RECEIVED, idx, QUEUES[0])
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.clocks import NEVER_US
 from tests.support.anomalies import CASES
@@ -43,11 +43,11 @@ def _with_lost_receive(queue: str, count: int = 1) -> Around:
 def _with_late_start(at_us: int) -> Around:
     """Return what is expected of a recording that began at an instant."""
 
-    def attached(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
+    def attach(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
         began_us = dict.fromkeys(expectation.queues, at_us)
         return replace(expectation, publishing_began_us=at_us, receiving_began_us=began_us), around
 
-    return attached
+    return attach
 
 
 def _with_other_consumers(queue: str) -> Around:
@@ -92,7 +92,7 @@ def _without_max_receive_counts(*queues: str) -> Around:
     return forget
 
 
-def _unplanned(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
+def _without_plan(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
     return replace(expectation, is_planned=False), around
 
 
@@ -160,7 +160,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
         _without_max_receive_counts(*_QUEUES),
         "A3 F1 F2 F3",  # each receive may have been the last
     ),
-    "messages that nobody planned": (_unplanned, "B8 C7"),  # more may have received, and no order was meant
+    "messages that nobody planned": (_without_plan, "B8 C7"),  # more may have received, and no order was meant
     "clocks that nobody knows to be how far apart": (
         _apart(NEVER_US),
         "D3 D4 D5 F10 F3 F8 F9 H1 H2",  # what is around the group is of other clocks
@@ -169,7 +169,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
 """Of each circumstance the anomalies that it mutes: a rule that gains another one has to be added, with its reason."""
 
 
-def _with_sent_times(case: Case) -> list[Event]:
+def _with_sent_times(case: Case) -> list[HistoryEvent]:
     """Return the events with the times of sending: those of the publishes, if they are on record."""
     sent_us = {event.idx: event.invoked_at_us for event in reversed(case.events) if event.kind == Kind.PUBLISHED}
     return [
@@ -196,7 +196,7 @@ def test_a_circumstance_mutes_the_rules_that_it_has_to(circumstance: str) -> Non
 
 
 @pytest.mark.parametrize("circumstance", _CIRCUMSTANCES)
-def test_what_happens_elsewhere_silences_no_rule(circumstance: str) -> None:
+def test_events_elsewhere_silence_no_rule(circumstance: str) -> None:
     silent = {anomaly for anomaly, case in CASES.items() if not _is_shown(case, anomaly, _CIRCUMSTANCES[circumstance])}
 
     assert silent == set()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import check_group
 from sluice.judge.checker.clocks import (
     NEVER_US,
@@ -23,7 +23,7 @@ from tests.support.histories.recordings import by_two_clocks
 _SECOND_US = 1_000_000
 
 
-def test_what_is_not_known_of_two_clocks_follows_from_what_is_known_of_others() -> None:
+def test_two_clocks_are_bounded_through_others() -> None:
     proven = {"a": {"b": 5}, "b": {"c": -3, "a": 1}}
 
     known = ahead_us(["a", "b", "c"], proven=proven)
@@ -47,7 +47,7 @@ def test_clocks_that_fit_nothing_are_told_from_clocks_that_are_far_apart() -> No
     assert furthest_apart(ahead_us("ab", proven={"a": {"b": 5}})) is None
 
 
-def test_what_is_proven_holds_less_the_longer_clocks_may_drift() -> None:
+def test_proven_clock_bounds_widen_with_drift() -> None:
     assert widen({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
 
 
@@ -78,7 +78,7 @@ def test_a_group_with_one_consumer_clock_is_judged_whatever_its_publisher_s_show
         assert {violation.anomaly for violation in check_group(events, of_case).violations} == {name}
 
 
-def _billing_by_turns(events: Sequence[Event], ahead_by_us: int) -> list[Event]:
+def _billing_by_turns(events: Sequence[HistoryEvent], ahead_by_us: int) -> list[HistoryEvent]:
     """Return the events, every second message of billing consumed by a machine of its own."""
     apart = {id(event): moved for event, moved in zip(events, by_two_clocks(events, ahead_us=ahead_by_us), strict=True)}
     return [

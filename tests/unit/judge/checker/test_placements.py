@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import Event, Kind, Outcome, pad_sequence_number
+from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
 from sluice.judge.checker import Activity, Expectation, Move, QueueContext, check_group, queue_context
 from tests.support.histories.by_hand import (
     END,
@@ -31,19 +31,19 @@ class _PlacementCase:
     """A history and what it shows; nothing, where `anomalies` is empty."""
 
     name: str
-    events: Sequence[Event]
+    events: Sequence[HistoryEvent]
     anomalies: frozenset[str] = frozenset()
     expectation: Expectation = _ONE_QUEUE
     around: QueueContext = _NOTHING_AROUND
 
 
-def _visibility_change(receive: Event, at_ms: int, seconds: int, *, took_ms: int | None = 5) -> Event:
+def _visibility_change(receive: HistoryEvent, at_ms: int, seconds: int, *, took_ms: int | None = 5) -> HistoryEvent:
     """Return a visibility change of what was received."""
     changed = delete_event(receive, at_ms, took_ms=took_ms, call_id=f"hide/{at_ms}")
     return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
 
 
-def _both(at_ms: int) -> tuple[Event, Event]:
+def _both(at_ms: int) -> tuple[HistoryEvent, HistoryEvent]:
     """Return messages 0 and 1 of one answer."""
     return (
         receive_event("billing", 0, at_ms, call_id=f"both/{at_ms}"),
@@ -51,7 +51,7 @@ def _both(at_ms: int) -> tuple[Event, Event]:
     )
 
 
-def _again(idx: int, at_ms: int, count: int = 2, **changes: Any) -> Event:
+def _again(idx: int, at_ms: int, count: int = 2, **changes: Any) -> HistoryEvent:
     again: dict[str, Any] = {"receive_count": count, "worker": "other"}
     return receive_event("billing", idx, at_ms, **(again | changes))
 
@@ -102,7 +102,7 @@ def _sent_both_ways() -> _PlacementCase:
     )
 
 
-def _sent_straight(at_ms: int) -> Event:
+def _sent_straight(at_ms: int) -> HistoryEvent:
     number = pad_sequence_number("18849496460467696128")
     return publish_event(0, at_ms, queue="billing", sns_sequence_number=None, sqs_sequence_number=number)
 
@@ -247,7 +247,7 @@ def _expired_repeat() -> _PlacementCase:
 
 
 _PURGED = queue_context(
-    [Event(kind=Kind.PURGED.value, queue="billing", invoked_at_us=1_000_000, responded_at_us=1_010_000)]
+    [HistoryEvent(kind=Kind.PURGED.value, queue="billing", invoked_at_us=1_000_000, responded_at_us=1_010_000)]
 )
 
 
@@ -291,8 +291,8 @@ def _late_after_a_timeout() -> _PlacementCase:
 
 
 def _receive_and_repeat(
-    receive: Event, at_ms: int, seconds: int | None = None, *, took_ms: int = 5
-) -> tuple[Event, Event]:
+    receive: HistoryEvent, at_ms: int, seconds: int | None = None, *, took_ms: int = 5
+) -> tuple[HistoryEvent, HistoryEvent]:
     """Return a receive with an attempt id, and the same call again, with another timeout if one is given (RCV-28)."""
     first = replace(receive, receive_request_attempt_id="attempt")
     again = receive_event("billing", 0, at_ms, took_ms=took_ms, receipt_handle_hash=receive.receipt_handle_hash)
@@ -326,11 +326,11 @@ def _repeats_at_one_time() -> _PlacementCase:
     )
 
 
-def _tries(idx: int, times: int, from_ms: int = 100) -> list[Event]:
+def _tries(idx: int, times: int, from_ms: int = 100) -> list[HistoryEvent]:
     return [receive_event("billing", idx, from_ms + n * 31_000, receive_count=n + 1) for n in range(times)]
 
 
-def _dead(idx: int, at_ms: int, *, dlq: str = "billing-dlq", **changes: Any) -> Event:
+def _dead(idx: int, at_ms: int, *, dlq: str = "billing-dlq", **changes: Any) -> HistoryEvent:
     fields: dict[str, Any] = {"sqs_message_id": f"billing {idx}", "deduplication_id": f"billing {idx}"}
     return receive_event(dlq, idx, at_ms, **(fields | changes))
 
@@ -431,11 +431,11 @@ def _dead_in_both() -> _PlacementCase:
     )
 
 
-def _back(at_ms: int, **changes: Any) -> Event:
+def _back(at_ms: int, **changes: Any) -> HistoryEvent:
     return receive_event("billing", 0, at_ms, **({"sqs_message_id": "new 0"} | changes))
 
 
-def _dead_again(at_ms: int) -> Event:
+def _dead_again(at_ms: int) -> HistoryEvent:
     return _dead(0, at_ms, sqs_message_id="new 0", deduplication_id="new 0")
 
 
@@ -463,7 +463,7 @@ def _last_try_by_a_fast_clock() -> _PlacementCase:
 
 
 def _back_by_an_unanswered_task() -> _PlacementCase:
-    task = Event(
+    task = HistoryEvent(
         kind=Kind.REDRIVEN.value,
         queue="billing-dlq",
         outcome=Outcome.INFO.value,
@@ -705,7 +705,7 @@ def _held_while_a_task_ran() -> _PlacementCase:
 
 
 def _later_copy_first() -> _PlacementCase:
-    def copy(number: int, at_ms: int, **changes: Any) -> Event:
+    def copy(number: int, at_ms: int, **changes: Any) -> HistoryEvent:
         id_, name = f"copy {number}", pad_sequence_number(str(number))
         return receive_event("billing", number % 2, at_ms, sqs_message_id=id_, sqs_sequence_number=name, **changes)
 

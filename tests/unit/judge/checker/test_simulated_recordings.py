@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sluice.errors import HistoryError
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from tests.support.histories.simulated_recordings import Part, record_life
 from tests.support.oracle.lives import judge
 
@@ -23,7 +23,7 @@ def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Pa
         verdict = life.check()
 
         assert [violation.anomaly for violation in verdict.violations] == [], (seed, life.part)
-        assert verdict.status is not Status.INVALID, (seed, life.part)
+        assert verdict.status is not PropertyStatus.INVALID, (seed, life.part)
 
 
 @pytest.mark.parametrize("saboteur", ["ignore-delete", "reverse-batch", "deliver-twice"])
@@ -36,7 +36,9 @@ def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_
 
     assert [seed for seed, judged in lives.items() if judged.is_possible is False]
     assert not [
-        seed for seed, judged in lives.items() if judged.is_possible is False and judged.verdict.status is Status.VALID
+        seed
+        for seed, judged in lives.items()
+        if judged.is_possible is False and judged.verdict.status is PropertyStatus.VALID
     ]
 
 

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from sluice.errors import HistoryError
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge.reading import checksums, parquet_files
 from sluice.judge.reading.columns import HASHED, NONE, Events
 from sluice.judge.reading.damage import read_whole, require_undamaged
-from sluice.judge.reading.parquet_files import Piece, Rows, pieces, pieces_of, read, read_rows, write
+from sluice.judge.reading.parquet_files import Piece, RowSelection, pieces, pieces_of, read, read_rows, write
 from sluice.recorder.journal import SCHEMA
 from tests.support.histories.by_hand import sane
 from tests.support.histories.recordings import table_of, write_parquet
@@ -26,7 +26,7 @@ from tests.support.histories.recordings import table_of, write_parquet
 _METADATA = b"sluice.buckets"
 
 
-def _groups(names: Sequence[str]) -> list[Event]:
+def _groups(names: Sequence[str]) -> list[HistoryEvent]:
     return [replace(event, message_group_id=name) for name in names for event in sane()]
 
 
@@ -40,7 +40,7 @@ def _names(parts: Sequence[Events]) -> set[str]:
 
 
 def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
-    events = _groups([f"g{number}" for number in range(40)]) + [Event(kind="poll", queue="billing")] * 100
+    events = _groups([f"g{number}" for number in range(40)]) + [HistoryEvent(kind="poll", queue="billing")] * 100
     for number in range(3):
         parts = [table_of(events[number::3][:99]), table_of(events[number::3][99:])]
         write(parts, tmp_path, str(number), 4)
@@ -67,7 +67,7 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
 
 def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     """Of many groups, else every bucket would have the names of all."""
-    write([table_of([Event(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
+    write([table_of([HistoryEvent(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
 
     counts = [len(part.codes("message_group_id")[1]) - 1 for piece in pieces(tmp_path)[0] for part in read([piece])]
 
@@ -75,7 +75,7 @@ def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
 
 
 def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
-    write([table_of([Event(kind="poll", queue="billing"), Event(kind="poll", idx=7)])], tmp_path, "e", 1)
+    write([table_of([HistoryEvent(kind="poll", queue="billing"), HistoryEvent(kind="poll", idx=7)])], tmp_path, "e", 1)
 
     (events,) = read(pieces(tmp_path)[0])
 
@@ -127,7 +127,7 @@ def test_a_large_row_group_is_read_in_parts(tmp_path: Path, monkeypatch: pytest.
     for name in ("_READ_EVENTS", "_READ_EVENTS_MIN"):
         monkeypatch.setattr(parquet_files, name, 4_000)
     count = 4_500
-    events = [Event(kind="poll", idx=number, message_group_id=f"g{number % 1_000}") for number in range(count)]
+    events = [HistoryEvent(kind="poll", idx=number, message_group_id=f"g{number % 1_000}") for number in range(count)]
     pq.write_table(table_of(events), tmp_path / "e.parquet")
 
     parts = list(read(pieces(tmp_path)[0]))
@@ -163,7 +163,7 @@ def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
     monkeypatch.setattr(parquet_files, "_READ_EVENTS", 10)
     with pq.ParquetWriter(tmp_path / "e.parquet", SCHEMA) as writer:
         for size in (4, 6, 1, 25, 3):
-            writer.write_table(table_of([Event(kind="poll")] * size))
+            writer.write_table(table_of([HistoryEvent(kind="poll")] * size))
 
     found, _ = pieces(tmp_path)
 
@@ -210,7 +210,7 @@ def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Pa
         {"hashed": 5},
     ],
 )
-def test_what_is_no_bucket_of_ours_is_read_as_none(result: object, tmp_path: Path) -> None:
+def test_files_that_are_not_our_buckets_are_read_whole(result: object, tmp_path: Path) -> None:
     """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
     write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
     path = tmp_path / "ours-001.parquet"
@@ -272,7 +272,7 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
                 list(read([found]))
             if column.path_in_schema == "message_group_id":
                 with pytest.raises((OSError, pa.ArrowException)):
-                    read_rows(found, Rows("message_group_id", ["g1"]))
+                    read_rows(found, RowSelection("message_group_id", ["g1"]))
 
 
 def test_the_checksums_beside_a_file_are_those_of_hadoop(tmp_path: Path) -> None:
@@ -338,7 +338,7 @@ def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp
 
 
 def test_a_row_is_named_as_it_stands_in_its_file(tmp_path: Path) -> None:
-    events = [Event(kind="probe", run="r", worker="w")] * 10
+    events = [HistoryEvent(kind="probe", run="r", worker="w")] * 10
     path = write_parquet(tmp_path, [*events, replace(events[0], visible_count=-5)], row_group_size=3) / "events.parquet"
 
     with pytest.raises(

@@ -72,6 +72,6 @@ def test_an_error_is_told_without_spark_and_java(error: Exception, expected: str
     assert reason(error) == expected
 
 
-def test_what_is_not_of_a_task_is_not_taken_for_it() -> None:
+def test_errors_outside_a_task_are_not_taken_for_a_tasks() -> None:
     assert error_in_task(ValueError("no")) is None
     assert error_in_task(PythonException(_of_python("sluice.errors.HistoryError: e is bad"))) == "e is bad"

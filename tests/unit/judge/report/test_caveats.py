@@ -10,7 +10,7 @@ import pytest
 from sluice.judge import recording, report
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.anomalies import JUDGED
-from sluice.judge.checker.verdict import Holding, Verdict
+from sluice.judge.checker.verdict import PropertyState, Verdict
 from sluice.judge.engine import open_in_memory
 from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report import junit, page
@@ -107,11 +107,11 @@ def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
     )
     holdings = {prop.anomaly: prop.holding for prop in is_set.properties if prop.anomaly in _THRESHOLDS}
 
-    assert {prop.anomaly for prop in unset.properties if prop.holding is Holding.NO_THRESHOLD} == _THRESHOLDS
-    assert holdings == dict.fromkeys(_THRESHOLDS, Holding.HOLDS) | {"H5": Holding.NOT_EXERCISED}
+    assert {prop.anomaly for prop in unset.properties if prop.holding is PropertyState.NO_THRESHOLD} == _THRESHOLDS
+    assert holdings == dict.fromkeys(_THRESHOLDS, PropertyState.HOLDS) | {"H5": PropertyState.NOT_EXERCISED}
 
 
-def test_what_has_no_threshold_is_called_so_wherever_it_is_read(tmp_path: Path) -> None:
+def test_a_missing_threshold_is_named_in_every_output(tmp_path: Path) -> None:
     verdict = replace(
         _without_threshold(),
         properties=tuple(
@@ -165,7 +165,7 @@ def test_terminal_summary_has_exceptions_and_families_and_no_other_row() -> None
     brief, whole = report.markdown(verdict, is_whole=False), report.markdown(verdict)
 
     assert len([line for line in whole.splitlines() if line.startswith("| ")]) > 60
-    odd = [prop.anomaly for prop in verdict.properties if prop.holding is Holding.VIOLATED]
+    odd = [prop.anomaly for prop in verdict.properties if prop.holding is PropertyState.VIOLATED]
     assert all(f"| {anomaly} " in brief for anomaly in odd)
     assert "| H2 " not in brief
     assert "| H2 " in whole

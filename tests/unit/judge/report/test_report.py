@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import Event
+from sluice.history.events import HistoryEvent
 from sluice.judge import report
 from sluice.judge.checker.anomalies import JUDGED
-from sluice.judge.checker.verdict import Status, Verdict, Violation
+from sluice.judge.checker.verdict import PropertyStatus, Verdict, Violation
 from sluice.judge.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
 from sluice.judge.report import figures, junit, page, timeline
 from sluice.judge.report.summary import harm_sentence, reasons, since, threshold_results, where, witness_lines
@@ -53,7 +53,7 @@ def test_how_workers_were_scaled_stands_behind_the_measures() -> None:
 
 def test_a_violation_names_group_queue_and_messages() -> None:
     """In a recording an idx is a hash: the deduplication id says more, unless it has the idx in it."""
-    event = Event(idx=7, deduplication_id="order-17", invoked_at_us=5)
+    event = HistoryEvent(idx=7, deduplication_id="order-17", invoked_at_us=5)
     violation = Violation(
         anomaly="C1", message_group_id="g", queue=None, idxs=(7, 8, -1), sentence="s", witness=(event,)
     )
@@ -68,21 +68,21 @@ def test_a_violation_names_group_queue_and_messages() -> None:
 def test_the_times_of_a_witness_are_counted_from_its_first_event() -> None:
     """Which need not be the one that stands first; and a call may have had no answer."""
     witness = (
-        Event(
+        HistoryEvent(
             kind="received",
             queue="q",
             idx=1,
             invoked_at_us=1_763_690_000_250_000,
             responded_at_us=1_763_690_000_250_001,
         ),
-        Event(
+        HistoryEvent(
             kind="visibility_changed",
             queue="q",
             outcome="info",
             visibility_timeout_seconds=6,
             invoked_at_us=1_763_689_999_000_000,
         ),
-        Event(kind="deleted"),
+        HistoryEvent(kind="deleted"),
     )
     violation = Violation(anomaly="D1", message_group_id="g", queue="q", idxs=(1,), sentence="s", witness=witness)
 
@@ -191,7 +191,7 @@ def test_junit_survives_what_xml_cannot_hold() -> None:
     ],
     ids=["summary", "junit", "page", "json"],
 )
-def test_what_crossed_a_threshold_is_named_with_what_was_seen_and_allowed(render: Callable[[Verdict], str]) -> None:
+def test_a_crossed_threshold_is_named_with_both_values(render: Callable[[Verdict], str]) -> None:
     sentence = "latency in shipping was 2.33 s, allowed are 2.2 s"
     crossed = finished_runs.crossed_verdict()
     allowed = tuple(replace(prop, allowed_because="it is known to be") for prop in crossed.properties)
@@ -471,7 +471,7 @@ def _slower(verdict: Verdict, factor: float) -> Verdict:
         (finished_runs.crossed_verdict(), finished_runs.crossed_verdict(), 0),
     ],
 )
-def test_what_two_runs_come_to(first: Verdict, second: Verdict, exit_code: int) -> None:
+def test_exit_codes_of_comparing_two_runs(first: Verdict, second: Verdict, exit_code: int) -> None:
     """Worse is 1, not known is 2, above a given ratio of 1.2 is 99; better, or as bad as before, is 0."""
     assert compare(first, second, Limits(latency_ratio_max=1.2)).exit_code == exit_code
 
@@ -488,7 +488,7 @@ def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
     assert compare(second, first, Limits()).gone == ["B1", "C1", "D1", "D2", "F4", "G1"]
 
 
-def test_what_was_no_longer_measured_crosses_a_ratio() -> None:
+def test_a_measure_that_disappeared_crosses_a_ratio() -> None:
     """A queue that received nothing has no latency, and is not faster."""
     second = replace(finished_runs.valid(), measures={**finished_runs.MEASURES, "queues": {}})
 
@@ -598,6 +598,11 @@ def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> No
     """Otherwise the tests above show something else."""
     made = [finished_runs.valid(), finished_runs.crossed_verdict(), finished_runs.unknown(), finished_runs.invalid()]
 
-    assert [verdict.status for verdict in made] == [Status.VALID, Status.VALID, Status.UNKNOWN, Status.INVALID]
+    assert [verdict.status for verdict in made] == [
+        PropertyStatus.VALID,
+        PropertyStatus.VALID,
+        PropertyStatus.UNKNOWN,
+        PropertyStatus.INVALID,
+    ]
     assert [verdict.exit_code for verdict in made] == [0, 99, 2, 1]
     assert comparison.markdown(compare(made[0], made[3], Limits())).startswith("# VALID → INVALID\n")

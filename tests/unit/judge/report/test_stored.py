@@ -29,7 +29,7 @@ def _store(folder: Path, change: Callable[[Any], object]) -> Path:
     return folder
 
 
-def test_what_a_run_is_described_by_reads_as_it_was_written(tmp_path: Path) -> None:
+def test_a_runs_description_is_read_as_written(tmp_path: Path) -> None:
     stored = driver.find_stored(_store(tmp_path, lambda result: result["described"].update(newer=[1])))
 
     assert stored.expectation == EXPECTATION

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.messaging.inbox.redrive_guard import Death, Past, Verdict, judge
+from sluice.messaging.inbox.redrive_guard import Death, Past, RedriveVerdict, judge
 
 HERE, BEFORE = "in the DLQ now", "in the DLQ before"
 DEAD = Death(state="dead", is_final=False)
@@ -17,43 +17,43 @@ BEGUN, BEGUN_LONG_AGO = Past(times=1, begun={HERE: JUST_NOW}), Past(times=1, beg
 @pytest.mark.parametrize(
     ("death", "past", "verdict"),
     [
-        (DEAD, NEVER, Verdict.BRING_BACK),
-        (Death(state="dead", is_final=True), NEVER, Verdict.POISON),
-        (None, NEVER, Verdict.POISON),
-        *((Death(state=state, is_final=True), NEVER, Verdict.POISON) for state in ("gap", "filled", "skipped")),
-        (HANDLED, NEVER, Verdict.POISON),
-        (DEAD, ONCE, Verdict.FAILED_AGAIN),
-        (Death(state="dead", is_final=True), ONCE, Verdict.FAILED_AGAIN),
-        (None, ONCE, Verdict.FAILED_AGAIN),
-        (DEAD, NOTED, Verdict.BRING_BACK),
-        (Death(state="dead", is_final=True), NOTED, Verdict.POISON),
-        (DEAD, BEGUN, Verdict.BRING_BACK),
-        (Death(state="dead", is_final=True), BEGUN, Verdict.POISON),
-        *((HANDLED, past, Verdict.BRING_BACK) for past in (BEGUN, BEGUN_LONG_AGO, ONCE, NOTED)),
+        (DEAD, NEVER, RedriveVerdict.BRING_BACK),
+        (Death(state="dead", is_final=True), NEVER, RedriveVerdict.POISON),
+        (None, NEVER, RedriveVerdict.POISON),
+        *((Death(state=state, is_final=True), NEVER, RedriveVerdict.POISON) for state in ("gap", "filled", "skipped")),
+        (HANDLED, NEVER, RedriveVerdict.POISON),
+        (DEAD, ONCE, RedriveVerdict.FAILED_AGAIN),
+        (Death(state="dead", is_final=True), ONCE, RedriveVerdict.FAILED_AGAIN),
+        (None, ONCE, RedriveVerdict.FAILED_AGAIN),
+        (DEAD, NOTED, RedriveVerdict.BRING_BACK),
+        (Death(state="dead", is_final=True), NOTED, RedriveVerdict.POISON),
+        (DEAD, BEGUN, RedriveVerdict.BRING_BACK),
+        (Death(state="dead", is_final=True), BEGUN, RedriveVerdict.POISON),
+        *((HANDLED, past, RedriveVerdict.BRING_BACK) for past in (BEGUN, BEGUN_LONG_AGO, ONCE, NOTED)),
     ],
 )
-def test_only_what_used_up_its_attempts_comes_back(death: Death | None, past: Past, verdict: Verdict) -> None:
+def test_only_what_used_up_its_attempts_comes_back(death: Death | None, past: Past, verdict: RedriveVerdict) -> None:
     """A message is brought back twice at most here. What a dead run began is finished, and is no further time."""
     assert judge(HERE, death, past, attempts_max=2, now_us=NOW_US) is verdict
 
 
 def test_a_message_comes_back_no_more_often_than_is_declared() -> None:
     """Also where an operator has switched automatic redrive on again."""
-    assert judge(HERE, DEAD, NOTED, attempts_max=1, now_us=NOW_US) is Verdict.USED_UP
+    assert judge(HERE, DEAD, NOTED, attempts_max=1, now_us=NOW_US) is RedriveVerdict.USED_UP
 
 
 @pytest.mark.parametrize(
     ("past", "attempts_max", "verdict"),
     [
-        (BEGUN, 1, Verdict.BRING_BACK),
-        (BEGUN_LONG_AGO, 1, Verdict.USED_UP),
-        (BEGUN_LONG_AGO, 2, Verdict.BRING_BACK),
-        (Past(times=2, begun={HERE: JUST_NOW}), 2, Verdict.BRING_BACK),
-        (Past(times=2, begun={HERE: LONG_AGO}), 2, Verdict.USED_UP),
+        (BEGUN, 1, RedriveVerdict.BRING_BACK),
+        (BEGUN_LONG_AGO, 1, RedriveVerdict.USED_UP),
+        (BEGUN_LONG_AGO, 2, RedriveVerdict.BRING_BACK),
+        (Past(times=2, begun={HERE: JUST_NOW}), 2, RedriveVerdict.BRING_BACK),
+        (Past(times=2, begun={HERE: LONG_AGO}), 2, RedriveVerdict.USED_UP),
     ],
 )
 def test_another_copy_under_one_id_is_a_further_time_once_the_queue_would_take_both(
-    past: Past, attempts_max: int, verdict: Verdict
+    past: Past, attempts_max: int, verdict: RedriveVerdict
 ) -> None:
     """SQS drops the second within five minutes of the first."""
     assert judge(HERE, DEAD, past, attempts_max=attempts_max, now_us=NOW_US) is verdict

@@ -86,7 +86,7 @@ def test_a_number_of_which_nothing_is_written_down(position: Position, arrival: 
         (BEGINS, True, Action.PARK),
     ],
 )
-def test_what_comes_behind_a_missing_number(position: Position, *, parks_gaps: bool, action: Action) -> None:
+def test_decisions_behind_a_missing_number(position: Position, *, parks_gaps: bool, action: Action) -> None:
     assert decide(position, None, comes(8), parks_gaps=parks_gaps) == Decision(State.GAP, action)
 
 

@@ -33,7 +33,7 @@ _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
         ),
     ],
 )
-def test_what_is_no_number_or_an_absurd_one_is_refused(name: str, value: float, allowed: str) -> None:
+def test_an_absurd_number_is_refused(name: str, value: float, allowed: str) -> None:
     """In one line that names the option; Python compares no number with NaN, so that none is below or above it."""
     given: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError) as refused:
@@ -51,7 +51,7 @@ def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
 
 
 @pytest.mark.parametrize("keep_sent_seconds", [100, 101])
-def test_what_was_sent_is_kept_for_less_long_than_the_inboxes_remember(keep_sent_seconds: float) -> None:
+def test_the_outbox_keeps_messages_shorter_than_inboxes_remember(keep_sent_seconds: float) -> None:
     """What is sent again later would be handled again."""
     RelaySettings(keep_sent_seconds=99, keep_groups_seconds=100)
     with pytest.raises(

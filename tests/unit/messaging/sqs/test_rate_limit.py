@@ -50,7 +50,7 @@ def test_without_a_rate_nobody_waits() -> None:
     assert clock.monotonic() == 0
 
 
-def test_what_is_received_at_once_has_its_turn_while_it_is_held() -> None:
+def test_messages_received_together_take_turns_while_held() -> None:
     assert [batch_of(rate, 120) for rate in (None, 500, 1, 0.1, 0.05)] == [10, 10, 10, 6, 3]
     assert batch_of(1, 2) == 1
     with pytest.raises(ConfigError) as refused:

@@ -14,7 +14,7 @@ from sluice.clock import VirtualClock, clock_id
 from sluice.errors import ConfigError
 from sluice.messaging import alive
 from sluice.messaging.alive import NoSign, Sign
-from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, Watch
+from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, LivenessWatch
 from sluice.messaging.worker.signs import Promises, Signs
 
 
@@ -121,7 +121,7 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
 def test_a_part_is_logged_once_when_it_becomes_overdue(
     clock: VirtualClock, liveness: Liveness, logged: list[Any]
 ) -> None:
-    watch = Watch(liveness, None, within_seconds=30, clock=clock)
+    watch = LivenessWatch(liveness, None, within_seconds=30, clock=clock)
     liveness.expect("lane-0", 5)
     for _ in range(10):
         clock.sleep(1)
@@ -141,7 +141,7 @@ def test_a_part_is_logged_once_when_it_becomes_overdue(
 
 
 def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualClock, path: Path) -> None:
-    watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
+    watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
     first = alive.read(path)
     written = []
@@ -163,7 +163,7 @@ def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualC
 
 def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: VirtualClock, path: Path) -> None:
     liveness = Liveness(clock)
-    watch = Watch(liveness, AliveFile(path, clock), within_seconds=30, clock=clock)
+    watch = LivenessWatch(liveness, AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
     liveness.expect("lane-0", 0.5)
     clock.sleep(1)
@@ -180,7 +180,7 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
 def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
     clock: VirtualClock, path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
+    watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     before = path.read_bytes()
     with monkeypatch.context() as full:
         full.setattr(Path, "write_text", _no_space)
@@ -289,7 +289,7 @@ def test_garbage_is_no_sign_of_life(path: Path, content: bytes) -> None:
         alive.read(path)
 
 
-def test_what_was_written_is_read(path: Path) -> None:
+def test_a_written_sign_is_read(path: Path) -> None:
     written = sign(overdue={"lane-0": 1.5})
     alive.write(path, written)
 

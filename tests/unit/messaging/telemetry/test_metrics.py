@@ -20,7 +20,7 @@ from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.errors import ConfigError
 from sluice.messaging.telemetry.instruments import InstrumentMetrics
-from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Tally, WorkerMetrics
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, WorkerMetrics, WorkerTally
 from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 
@@ -121,7 +121,7 @@ def collector(clock: VirtualClock) -> PrometheusMetrics:
 
 
 def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics) -> None:
-    tally = Tally()
+    tally = WorkerTally()
     before = scrape(collector)
     for times, parked in ((2, 5.0), (0, 4.0), (3, 1.0)):
         for _ in range(times):
@@ -172,7 +172,7 @@ def test_every_metric_has_a_name_in_prometheus() -> None:
     }
 
 
-def test_what_is_served_is_scraped_over_http(collector: PrometheusMetrics) -> None:
+def test_served_metrics_are_scraped_over_http(collector: PrometheusMetrics) -> None:
     port = serve(collector, host="127.0.0.1", port=0)
     with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
         text = answer.read().decode()
@@ -217,7 +217,7 @@ CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prome
 
 
 @pytest.mark.parametrize("given", ["", "host", "host:", "65536", "-1", "1.5", "::1:9464", "٣", "9" * 5_000])
-def test_what_is_no_address_is_refused(given: str) -> None:
+def test_an_invalid_address_is_refused(given: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is not an address, allowed is PORT or HOST:PORT, such as 9464"):
         options._address(CONTEXT, OPTION, given)
 

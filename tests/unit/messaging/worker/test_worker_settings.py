@@ -27,7 +27,7 @@ IN_TIME = "what a poll brings after SIGTERM has to be worked on in time"
         ({"keep_inbox_seconds": float("inf")}, "keep_inbox_seconds is inf, allowed is 0 or more seconds, and finite"),
     ],
 )
-def test_what_cannot_be_right_is_refused(changed: dict[str, float], message: str) -> None:
+def test_impossible_settings_are_refused(changed: dict[str, float], message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         replace(SETTINGS, **changed)  # type: ignore[arg-type]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from sluice.errors import ConfigError, HistoryError
-from sluice.judge.checker.verdict import Property, Status, Verdict
+from sluice.judge.checker.verdict import Property, PropertyStatus, Verdict
 from spark_load.baselines import results
 from spark_load.profiles import profile
 from tests.support.drawn_results import result
@@ -65,7 +65,7 @@ def test_every_time_of_a_run_is_kept_in_seconds() -> None:
         "q.fifo p99": 0.003,
         "q.fifo drain": 0.5,
     }
-    assert (found.run, found.profile_name, found.status) == ("r", "tiny", Status.VALID)
+    assert (found.run, found.profile_name, found.status) == ("r", "tiny", PropertyStatus.VALID)
 
 
 def test_a_kernel_does_not_make_another_kind_of_machine_and_a_processor_does() -> None:

@@ -33,7 +33,7 @@ def test_where_a_deviation_stays_until_the_next_run_the_same_difference_is_less_
     assert found.p == pytest.approx(above(math.log2(3) / math.sqrt(2 / 3 * (41 / 27 / 3 + 4 / 3 / 2)), 3))
 
 
-def test_what_never_varied_is_slower_by_any_difference() -> None:
+def test_any_difference_from_a_constant_past_is_slower() -> None:
     assert slower([1, 1, 1], [1.01]).p == 0
     assert slower([1, 1, 1], [1]).p == 1
 

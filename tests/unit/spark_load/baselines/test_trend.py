@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.baselines import page
 from spark_load.baselines import trend as trends
-from spark_load.baselines.results import Result
+from spark_load.baselines.results import RunResult
 from spark_load.baselines.statistics import slower
 from spark_load.baselines.trend import LEVEL, Trend, comparable, markdown, trend
 from tests.support.drawn_results import NAMES, result, runs, slow_down
@@ -16,7 +16,7 @@ from tests.support.drawn_results import NAMES, result, runs, slow_down
 TRIES = 100
 
 
-def _last(found: Sequence[Result], *, factor: float = 1, slow: int = 1, names: Sequence[str] = NAMES) -> Trend:
+def _last(found: Sequence[RunResult], *, factor: float = 1, slow: int = 1, names: Sequence[str] = NAMES) -> Trend:
     """Return the trend of the last run, of which the newest ones are slower."""
     of = [*found[:-slow], *(slow_down(run, factor, names) for run in found[-slow:])]
     return trend(of[-1], of, last=20)
@@ -81,7 +81,7 @@ def test_a_probability_is_adjusted_for_the_choice_among_one_three_and_five_runs(
     assert row.p == pytest.approx(3 * slower(values[:-1], values[-1:]).p)
 
 
-def test_what_is_faster_is_not_slower() -> None:
+def test_a_faster_run_is_not_slower() -> None:
     assert _last(runs(np.random.default_rng(3), 26), factor=0.5).exit_code == 0
 
 
@@ -103,7 +103,7 @@ def test_with_fewer_than_eight_runs_before_nothing_is_said() -> None:
     assert trend(found[8], found, last=20).exit_code == 0
 
 
-def test_what_was_compared_and_what_was_left_out_is_said_everywhere() -> None:
+def test_compared_and_omitted_times_are_named_in_every_output() -> None:
     """24 runs are before it, and 20 of them before the newest; a queue that is new is compared with nothing."""
     found = runs(np.random.default_rng(5), 26)
     late = [result(each.run, {**each.seconds, "audit-2 p50": 0.1}) for each in found[-8:]]
@@ -120,8 +120,8 @@ def test_what_was_compared_and_what_was_left_out_is_said_everywhere() -> None:
     assert trend(found[-1], found, last=20).how == sentences[:1]
 
 
-@pytest.mark.parametrize("status", [Status.UNKNOWN, Status.INVALID])
-def test_a_run_that_is_not_valid_is_not_compared_and_no_run_is_with_it(status: Status) -> None:
+@pytest.mark.parametrize("status", [PropertyStatus.UNKNOWN, PropertyStatus.INVALID])
+def test_a_run_that_is_not_valid_is_not_compared_and_no_run_is_with_it(status: PropertyStatus) -> None:
     found = runs(np.random.default_rng(5), 20)
     bad = result("bad", found[0].seconds, status=status)
 

@@ -56,7 +56,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
     "odd", ["order[/x]", "tenant[a]", ":smile:", "\x1b[2J\x1b]0;t\x07", "\x9b31m\x7f", "a\nforged"]
 )
 @pytest.mark.parametrize("form", ["json", "summary"])
-def test_what_a_history_names_is_printed_as_text(
+def test_names_of_a_history_are_printed_as_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str, form: str
 ) -> None:
     """No markup, and nothing that a terminal acts on: not in the summary, not in the reasons, not in JSON."""

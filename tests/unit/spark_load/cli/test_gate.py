@@ -12,12 +12,12 @@ from sluice.errors import ConfigError
 from spark_load.cli.planning import require_confirmation
 from spark_load.cli.run import run
 from spark_load.profiles.profile import NamedProfile, Profile
-from spark_load.runtime.deployment import Deployment
+from spark_load.runtime.deployment import LoadDeployment
 from tests.support.declaration import environment
 
 _STAGING = environment("staging")
 _QUEUES = ("sluice-staging-billing.fifo", "sluice-staging-shipping.fifo", "sluice-staging-audit.fifo")
-_SITE = Deployment(
+_SITE = LoadDeployment(
     endpoint_url=None,
     region="us-east-1",
     topic_arn="arn:aws:sns:us-east-1:123456789012:sluice-staging-events.fifo",
@@ -40,7 +40,7 @@ def _request(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: 
     return CliRunner().invoke(confirm, input=answer)
 
 
-def test_what_it_will_cost_is_said_and_asked() -> None:
+def test_the_cost_is_shown_before_the_question() -> None:
     result = _request(answer="y\n")
 
     assert result.exit_code == 0

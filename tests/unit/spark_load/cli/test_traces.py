@@ -64,7 +64,7 @@ def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Pa
     ]
 
 
-def test_what_sqs_dropped_is_no_message_and_becomes_a_share_of_repeats(recorded: Path) -> None:
+def test_messages_sqs_dropped_become_a_share_of_repeats(recorded: Path) -> None:
     called = _call(str(recorded))
 
     load = profile.load("tuesday.yaml").profile

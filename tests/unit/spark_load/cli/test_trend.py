@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from sluice.cli.main import cli
 from sluice.errors import HistoryError
 from sluice.judge import report
-from sluice.judge.checker.verdict import Status
+from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.baselines import results
 from spark_load.baselines.trend import EXIT_TOO_FEW
 from spark_load.cli.trend import remember
@@ -111,7 +111,7 @@ def test_a_run_that_cannot_be_remembered_keeps_its_verdict(tmp_path: Path, capsy
         (json.dumps({"schema_version": 2}), "line 5 of .* is damaged"),
     ],
 )
-def test_what_is_damaged_is_not_taken_for_too_few_runs(tmp_path: Path, damage: str, why: str) -> None:
+def test_damaged_runs_are_not_taken_for_too_few(tmp_path: Path, damage: str, why: str) -> None:
     """In four runs: a job lets 98 pass, and must not let this."""
     path = _results(tmp_path, count=4)
     path.write_text(path.read_text() + damage + "\n")
@@ -123,7 +123,7 @@ def test_what_is_damaged_is_not_taken_for_too_few_runs(tmp_path: Path, damage: s
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"status": Status.UNKNOWN}, "the run is UNKNOWN: see its verdict"),
+        ({"status": PropertyStatus.UNKNOWN}, "the run is UNKNOWN: see its verdict"),
         ({"seconds": {}}, "no time of the run was measured: see its summary"),
     ],
 )

@@ -10,18 +10,18 @@ from sluice.history.events import Identity
 from spark_load.cli.watching import ProgressTable, Watcher, line
 from spark_load.consume.job import LiveChecks
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Progress
+from spark_load.runtime.coordinator import TaskProgress
 
 _LOAD = Profile(messages_per_second=10, duration_seconds=100, group_count=100, duplicate_share=0.1)
 _QUEUES = ["sluice-local-billing.fifo", "sluice-local-audit.fifo"]
 
 
-def _progress(published: int, billing: int, audit: int, **seen: int) -> list[Progress]:
+def _progress(published: int, billing: int, audit: int, **seen: int) -> list[TaskProgress]:
     return [
-        Progress(worker="publish-0", role="publish", done=published // 2),
-        Progress(worker="publish-1", role="publish", done=published - published // 2),
-        Progress(worker="consume-0", role="consume", queue=_QUEUES[0], done=billing, **seen),
-        Progress(worker="consume-1", role="consume", queue=_QUEUES[1], done=audit),
+        TaskProgress(worker="publish-0", role="publish", done=published // 2),
+        TaskProgress(worker="publish-1", role="publish", done=published - published // 2),
+        TaskProgress(worker="consume-0", role="consume", queue=_QUEUES[0], done=billing, **seen),
+        TaskProgress(worker="consume-1", role="consume", queue=_QUEUES[1], done=audit),
     ]
 
 
@@ -46,7 +46,7 @@ def test_of_workers_nobody_says_how_far_they_are() -> None:
     """They keep their own record; a nought would say that nothing was consumed."""
     gauge = ProgressTable(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
 
-    _, billing, audit = rows = gauge.rows([Progress(worker="publish-0", role="publish", done=600)])
+    _, billing, audit = rows = gauge.rows([TaskProgress(worker="publish-0", role="publish", done=600)])
 
     assert (billing.sent, billing.done, billing.waiting, billing.left_seconds) == (550, None, None, None)
     assert replace(billing, name="audit") == audit
@@ -120,7 +120,7 @@ def test_on_a_terminal_a_table_stays_in_its_place() -> None:
 
 
 def test_a_consumer_counts_what_looks_odd() -> None:
-    progress = Progress(worker="consume-0", role="consume")
+    progress = TaskProgress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", _LOAD)
 
     for group, idx, receive_count in [("a", 1, 1), ("a", 3, 1), ("a", 2, 1), ("b", 2, 1), ("a", 3, 2), ("a", -1, 1)]:
@@ -134,7 +134,7 @@ def test_a_consumer_counts_what_looks_odd() -> None:
 def test_where_a_message_may_come_behind_a_later_one_that_is_not_odd() -> None:
     """A repeat outside the window is a new message."""
     load = replace(_LOAD, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
-    progress = Progress(worker="consume-0", role="consume")
+    progress = TaskProgress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", load)
 
     for idx in (3, 2):

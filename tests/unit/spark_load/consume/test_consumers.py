@@ -10,20 +10,20 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from sluice.clock import NotReachedError
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.saboteurs import sabotage
 from sluice.simulator.hook import Simulator
-from sluice.simulator.model import Refusal
+from sluice.simulator.model import AwsRefusal
 from spark_load.consume.dead_letters import DeadLetters
-from spark_load.consume.job import Consumer, messages_per_receive
+from spark_load.consume.job import ConsumerTask, messages_per_receive
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.deployment import Deployment
-from spark_load.runtime.task_context import Run, TaskContext
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.deployment import LoadDeployment
+from spark_load.runtime.task_context import LoadRun, TaskContext
 from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     VISIBILITY_SECONDS,
@@ -62,10 +62,10 @@ class _Lossy(Simulator):
         self.loses: list[str] = []
         self.refuses: list[str] = []
 
-    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | Refusal:
+    def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         if operation in self.refuses:
             self.refuses.remove(operation)
-            return Refusal("ThrottlingException", "Rate exceeded")
+            return AwsRefusal("ThrottlingException", "Rate exceeded")
         answered = super()._answer(service, operation, params)
         if operation in self.loses:
             self.loses.remove(operation)
@@ -80,7 +80,7 @@ class _SimulatedConsumer:
     simulator: _Lossy
     sqs: Any
     context: TaskContext
-    run: Run
+    run: LoadRun
 
     def send(self, idx: int, group: str = "a", run: str = RUN) -> None:
         self.sqs.send_message(
@@ -91,7 +91,7 @@ class _SimulatedConsumer:
         )
 
     def consume(self, polls: int) -> None:
-        task = Consumer(self.context, self.run, QUEUE)
+        task = ConsumerTask(self.context, self.run, QUEUE)
         for _ in range(polls):
             task.poll()
 
@@ -103,7 +103,7 @@ class _SimulatedConsumer:
             object.__setattr__(plan, name, changes[name])
         self.run = replace(self.run, plan=plan)
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[HistoryEvent]:
         self.context.journal.flush()
         return events_of(read_journal(self.context.journal.path))
 
@@ -112,7 +112,7 @@ class _SimulatedConsumer:
         events = [event for event in self.events() if event.kind in kinds]
         return [f"{event.kind} {event.idx}" for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
 
-    def judged(self) -> dict[str, Finding]:
+    def judge(self) -> dict[str, Finding]:
         """Return what the checker says of each group."""
         expectation = Expectation(
             run=RUN,
@@ -132,7 +132,7 @@ def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
     sqs: Any = simulator.client("sqs")
     further_urls = {name: create_queue(sqs, name) for name in (DEAD, UNDELIVERED)}
     urls = {**further_urls, QUEUE: create_queue(sqs, QUEUE, dead_letter_url=further_urls[DEAD])}
-    deployment = Deployment(
+    deployment = LoadDeployment(
         endpoint_url="http://simulator.invalid",
         region="us-east-1",
         topic_arn="",
@@ -146,7 +146,7 @@ def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
         arns={name: queue_arn(sqs, url) for name, url in urls.items()},
     )
     plan = _PlannedOutcomes(_PROFILE, seed=1)
-    run = Run(id=RUN, folder=tmp_path, deployment=deployment, plan=plan, clock_id="c", clock_offset_us=0)
+    run = LoadRun(id=RUN, folder=tmp_path, deployment=deployment, plan=plan, clock_id="c", clock_offset_us=0)
     common = {"run": RUN, "worker": "consume-0", "clock_id": "c"}
     with Journal(tmp_path, "consume-0", common=common, clock=simulator.clock) as journal:
         recorder = Recorder(journal, names=deployment.names(), clock=simulator.clock)
@@ -158,10 +158,10 @@ def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
 
 
 def _is_sane(consumer: _SimulatedConsumer) -> bool:
-    return all(not found.violations and not found.unknowns for found in consumer.judged().values())
+    return all(not found.violations and not found.unknowns for found in consumer.judge().values())
 
 
-def test_what_is_handled_is_written_down_before_it_is_deleted(consumer: _SimulatedConsumer) -> None:
+def test_a_handled_message_is_recorded_before_its_delete(consumer: _SimulatedConsumer) -> None:
     consumer.take_profile(handler_seconds=0.5)
     for idx in (0, 1, -1):
         consumer.send(idx)
@@ -321,7 +321,7 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
 # --- dead letters ----------------------------------------------------------------------------------------------------
 
 
-def _poisoned(consumer: _SimulatedConsumer) -> DeadLetters:
+def _poison(consumer: _SimulatedConsumer) -> DeadLetters:
     """Return the DLQ's reader, when messages 0 and 2 of group a are dead and all others were consumed."""
     consumer.take_profile(poison=(0, 2), poison_share=0.5, redrive=True)
     for idx in (0, 1, 2, 3, -1):
@@ -332,10 +332,10 @@ def _poisoned(consumer: _SimulatedConsumer) -> DeadLetters:
 
 def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedConsumer) -> None:
     """Seen in the DLQ first, so that the judge knows what a task that says only how many has moved."""
-    dead_letters = _poisoned(consumer)
+    dead_letters = _poison(consumer)
 
     found = dead_letters.read(keeps=True)
-    consumer.context.coordinator.reach(Step.REDRIVEN)
+    consumer.context.coordinator.reach(RunStep.REDRIVEN)
     moved = dead_letters.bring_back([queue for queue, count in found.items() if count])
     consumer.consume(3)
     again = dead_letters.read(keeps=False)
@@ -351,21 +351,23 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
 
 def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(consumer: _SimulatedConsumer) -> None:
     """A move task there would be one more the judge has to reckon with."""
-    dead_letters = _poisoned(consumer)
+    dead_letters = _poison(consumer)
 
     assert dead_letters.bring_back([]) == 0
     assert [event for event in consumer.events() if event.kind == Kind.REDRIVEN] == []
 
 
 @pytest.mark.parametrize(("is_lost", "shows"), [(False, set()), (True, {"F8"})])
-def test_what_a_move_task_loses_is_found(consumer: _SimulatedConsumer, shows: set[str], *, is_lost: bool) -> None:
+def test_messages_lost_by_a_move_task_are_found(
+    consumer: _SimulatedConsumer, shows: set[str], *, is_lost: bool
+) -> None:
     """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for.
 
     They are lost to a purge that nobody recorded; one that the run records is no loss.
     """
-    dead_letters = _poisoned(consumer)
+    dead_letters = _poison(consumer)
     dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
-    consumer.context.coordinator.reach(Step.REDRIVEN)
+    consumer.context.coordinator.reach(RunStep.REDRIVEN)
     if is_lost:
         consumer.simulator.client("sqs").purge_queue(QueueUrl=consumer.run.deployment.urls[QUEUE])
 
@@ -373,12 +375,12 @@ def test_what_a_move_task_loses_is_found(consumer: _SimulatedConsumer, shows: se
     dead_letters.read(keeps=False)
     dead_letters.probe()
 
-    assert {violation.anomaly for violation in consumer.judged()["a"].violations} == shows
+    assert {violation.anomaly for violation in consumer.judge()["a"].violations} == shows
 
 
 def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsumer) -> None:
     """It is on record as of unknown outcome, so nothing is judged by it, and the run hears of it."""
-    dead_letters = _poisoned(consumer)
+    dead_letters = _poison(consumer)
     sabotage((consumer.sqs,), "ignore-move-task")
     dead_letters.read(keeps=True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from sqlalchemy import create_engine, insert, update
 
 from sluice.history.events import END_TYPE
-from sluice.judge.databases import Anomaly, judge
+from sluice.judge.databases import DatabaseAnomaly, judge
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
 from spark_load.consume.effects import Effect, is_all_sent, missing_effects, passed_count, rows_of, unrecorded_effects
@@ -32,7 +32,9 @@ def test_an_effect_the_database_has_not_is_named_and_an_end_marker_has_none() ->
     assert missing_effects([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
 
 
-def _wrong(folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None) -> list[Anomaly]:
+def _wrong(
+    folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None
+) -> list[DatabaseAnomaly]:
     """Return what is wrong by an inbox that lists one number as late, and an outbox, if there is one."""
     url = f"sqlite:///{folder / 'inbox.db'}"
     engine = create_engine(url)
@@ -65,7 +67,7 @@ def test_an_effect_behind_a_later_one_is_out_of_order_unless_its_inbox_lists_it_
     reordered = [_effect(1), _effect(3), _effect(2), _effect(4)]
 
     assert _wrong(tmp_path, [_effect(1), _effect(3)], outbox=None) == []
-    assert _wrong(tmp_path, reordered, outbox=None) == [Anomaly.REORDERED]
+    assert _wrong(tmp_path, reordered, outbox=None) == [DatabaseAnomaly.REORDERED]
     assert _wrong(tmp_path, reordered, outbox=None, late=2) == []
 
 
@@ -73,9 +75,12 @@ def test_each_message_of_an_outbox_has_one_effect(tmp_path: Path) -> None:
     outbox = _outbox(tmp_path, 3)
 
     assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(3)], outbox=outbox) == []
-    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [Anomaly.DOUBLE, Anomaly.LOST]
+    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [
+        DatabaseAnomaly.DOUBLE,
+        DatabaseAnomaly.LOST,
+    ]
     found = _wrong(tmp_path, [_effect(1), _effect(2), _effect(3), _effect(5)], outbox=outbox)
-    assert found == [Anomaly.INVENTED]
+    assert found == [DatabaseAnomaly.INVENTED]
 
 
 def test_an_inbox_says_how_many_numbers_of_a_run_it_is_past_unless_one_is_missing(tmp_path: Path) -> None:

@@ -9,20 +9,20 @@ from spark_load.consume.scaling import observation, prediction
 from spark_load.consume.scaling.observation import (
     HeldMessage,
     Observation,
-    Pace,
+    ObservedPace,
     QueueRecord,
     RehearsedService,
     Sample,
     rehearsed_services,
 )
-from spark_load.consume.scaling.task_pool import Task
+from spark_load.consume.scaling.task_pool import PooledTask
 
 SECOND_US = 1_000_000
-PACE = Pace(begun_us=100 * SECOND_US, minute_seconds=2, poll_seconds=1, handler_seconds=0.5)
+PACE = ObservedPace(begun_us=100 * SECOND_US, minute_seconds=2, poll_seconds=1, handler_seconds=0.5)
 QUEUE = "sluice-scaled-billing.fifo"
 
 
-def _rehearsed() -> RehearsedService:
+def _rehearsed_service() -> RehearsedService:
     consumer = Consumer(name="billing", processing_seconds=15, lanes=2, max_tasks=3)
     environment = Environment(name="scaled", account="0" * 12, removal=Removal.DESTROY, consumers=(consumer,))
     return rehearsed_services(environment)[QUEUE]
@@ -42,11 +42,11 @@ class EndedProcess:
         return True
 
 
-def _task(name: str, *, stopped_s: int | None = None, killed_s: int | None = None) -> Task:
+def _task(name: str, *, stopped_s: int | None = None, killed_s: int | None = None) -> PooledTask:
     def at_us(second: int | None) -> int | None:
         return None if second is None else second * SECOND_US
 
-    return Task(
+    return PooledTask(
         name=name,
         process=EndedProcess(),
         started_us=100 * SECOND_US,
@@ -129,7 +129,7 @@ def test_a_message_in_hand_when_its_worker_was_stopped_is_told_with_the_workers_
         _task("billing-2", stopped_s=110),
         _task("billing-3"),
     ]
-    seen = Observation(rehearsed=_rehearsed(), tasks=tasks)
+    seen = Observation(rehearsed=_rehearsed_service(), tasks=tasks)
     seen.recorders = {"billing-0": "of-0", "billing-1": "of-1", "billing-2": "of-2"}
 
     stopped = prediction.stops(seen, observation.read_records(events, addresses=(QUEUE,), queue=QUEUE), PACE)
@@ -146,7 +146,7 @@ def test_a_message_in_hand_when_its_worker_was_stopped_is_told_with_the_workers_
 
 
 def test_the_same_messages_are_predicted_in_the_same_minutes() -> None:
-    seen, minutes = Observation(rehearsed=_rehearsed(), tasks=[_task("billing-0")], is_back=True), 6
+    seen, minutes = Observation(rehearsed=_rehearsed_service(), tasks=[_task("billing-0")], is_back=True), 6
     for _ in range(minutes):
         observation.add_minute(seen.series, [Sample(0, 1, 1)], desired=1, lanes=2, pace=PACE)
     held = [HeldMessage(recorder="w", received_us=101 * SECOND_US, ended_us=101_600_000)]

@@ -109,7 +109,7 @@ def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pool
     assert pooled.signals == [["SIGTERM"], []]
 
 
-def test_what_is_needed_again_before_it_was_stopped_stays(pooled: PoolUnderTest) -> None:
+def test_a_task_needed_again_before_its_stop_stays(pooled: PoolUnderTest) -> None:
     pooled.pool.scale(2)
     pooled.receive()
     for name in ("billing-0", "billing-1"):
@@ -181,7 +181,7 @@ def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None
         b'{"ProtectionEnabled": true, "ExpiresInMinutes": "10"}',
     ],
 )
-def test_what_the_real_agent_refuses_is_refused(agent: EcsAgent, body: bytes) -> None:
+def test_the_agent_refuses_what_ecs_refuses(agent: EcsAgent, body: bytes) -> None:
     status, answer = agent.answer("billing-0", body)
 
     assert (status, answer["error"]["Code"]) == (400, "InvalidParameterException")

@@ -21,22 +21,22 @@ from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import LoadRun
 from tests.support.deployments import ONE_QUEUE
 from tests.support.project import PROJECT
 
 TWO = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: worker\nconsumers_per_queue: 2\n"
 
 
-def _run(folder: Path) -> Run:
+def _run(folder: Path) -> LoadRun:
     plan = Plan(profile.parse(TWO, source="two"), 1)
-    return Run(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
+    return LoadRun(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
 def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
     run = _run(tmp_path)
-    run.coordinator(SystemClock()).reach(Step.STOP)
+    run.coordinator(SystemClock()).reach(RunStep.STOP)
 
     assert worker_processes.work(run) == worker_processes.WorkersResult()
     assert [path.name for path in tmp_path.iterdir()] == ["board-0"]
@@ -57,7 +57,7 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
     monkeypatch.setattr(worker_processes, "ForkedWorker", Waiting)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
     (tmp_path / "workers" / "billing-1.log").mkdir(parents=True)  # where the second one's words would go
-    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(RunStep.START, SystemClock().now_us())
 
     with pytest.raises(IsADirectoryError):
         worker_processes.work(run)
@@ -118,7 +118,7 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 0)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
-    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(RunStep.START, SystemClock().now_us())
 
     with pytest.raises(EndpointError, match="a worker of billing ended with 3: there is no such table"):
         worker_processes.work(run)
@@ -179,9 +179,7 @@ def test_a_worker_on_a_full_disk_writes_to_no_file_until_there_is_room(tmp_path:
     worker.fill_disk(is_full=True)
 
 
-def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a_killed_one_did(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_from_a_killed_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may have worked on, and its journal have a hole: that is unknown, whoever ended it later."""
     run = replace(_run(tmp_path), has_faults=True)
 
@@ -215,13 +213,13 @@ def test_what_a_worker_on_a_full_disk_did_not_write_down_is_not_taken_for_what_a
         eventually(lambda: places.harm(FaultKind.FULL, "billing-0"), timeout_seconds=30, describe="a worker")
         eventually(lambda: places.harm(FaultKind.KILL, "billing-1"), timeout_seconds=30, describe="the other one")
         assert places.harm(FaultKind.KILL, "billing-0")
-        run.coordinator(SystemClock()).reach(Step.STOP)
+        run.coordinator(SystemClock()).reach(RunStep.STOP)
 
     monkeypatch.setattr(worker_processes, "ForkedWorker", Full)
     monkeypatch.setattr(slots, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(slots, "_AGAIN_SECONDS", 600)
     monkeypatch.setenv("SLUICE_DSN", "sqlite://")
-    run.coordinator(SystemClock()).reach(Step.START, SystemClock().now_us())
+    run.coordinator(SystemClock()).reach(RunStep.START, SystemClock().now_us())
 
     worked = worker_processes.work(run, harm)
 

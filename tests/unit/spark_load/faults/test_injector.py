@@ -17,8 +17,8 @@ from sluice.clock import SystemClock, eventually
 from sluice.errors import HistoryError
 from spark_load.faults import lines as lines_module
 from spark_load.faults import servers
-from spark_load.faults.drawing import Fault
-from spark_load.faults.injector import DatabaseLocks, Injector, Poison, Record
+from spark_load.faults.drawing import ScheduledFault
+from spark_load.faults.injector import DatabaseLocks, Injector, PoisonPlan, Record
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import FaultKind
@@ -43,12 +43,16 @@ class _Processes:
         return self.done.count(f"is {name} rolling") < 3
 
 
-def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> Fault[FaultKind]:
-    return Fault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
+def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float) -> ScheduledFault[FaultKind]:
+    return ScheduledFault(kind=kind, target=target, at_seconds=at_seconds, until_seconds=until_seconds)
 
 
 def _injector(
-    *faults: Fault[FaultKind], processes: _Processes, lines: Lines, record: Record, held: DatabaseLocks | None = None
+    *faults: ScheduledFault[FaultKind],
+    processes: _Processes,
+    lines: Lines,
+    record: Record,
+    held: DatabaseLocks | None = None,
 ) -> Injector:
     return Injector(
         faults=faults,
@@ -62,11 +66,11 @@ def _injector(
     )
 
 
-def _followed(faults: Sequence[Fault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
+def _follow(faults: Sequence[ScheduledFault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
     """Follow a schedule; return whether each kind of fault was written down as done."""
     written = list[tuple[FaultKind, bool]]()
 
-    def record(fault: Fault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
+    def record(fault: ScheduledFault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
         assert began_us <= ended_us
         written.append((fault.kind, is_met))
 
@@ -91,7 +95,7 @@ def test_each_fault_is_begun_ended_and_written_down_once() -> None:
         _fault(FaultKind.KILL, "billing-1", 0.1, 0.1),
     )
 
-    assert _followed(faults, processes) == dict.fromkeys((FaultKind.DEPLOY, FaultKind.FREEZE, FaultKind.KILL), True)
+    assert _follow(faults, processes) == dict.fromkeys((FaultKind.DEPLOY, FaultKind.FREEZE, FaultKind.KILL), True)
 
     for fault in faults:
         of_fault = f"{fault.kind} {fault.target}"
@@ -101,13 +105,13 @@ def test_each_fault_is_begun_ended_and_written_down_once() -> None:
 def test_a_rolling_restart_lasts_until_the_last_process_is_new() -> None:
     processes = _Processes()
 
-    assert _followed((_fault(FaultKind.ROLL, "billing", 0.0, 0.01),), processes) == {FaultKind.ROLL: True}
+    assert _follow((_fault(FaultKind.ROLL, "billing", 0.0, 0.01),), processes) == {FaultKind.ROLL: True}
 
     assert processes.done == ["roll billing", *["is billing rolling"] * 3, "no more roll billing"]
 
 
 def test_poison_is_a_file_while_it_lasts(tmp_path: Path) -> None:
-    poison = Poison(tmp_path / "poison")
+    poison = PoisonPlan(tmp_path / "poison")
     poison.end("billing")
     poison.begin("billing", "raise")
     assert poison.file("billing").read_text(encoding="utf-8") == "raise"
@@ -126,7 +130,7 @@ def test_a_fault_that_met_nobody_is_written_down_as_not_done() -> None:
         _fault(FaultKind.LOCK, "billing:database", 0.0, 0.1),
     )
 
-    found = _followed(faults, _Processes("billing-0"))
+    found = _follow(faults, _Processes("billing-0"))
 
     assert found == {FaultKind.KILL: False, FaultKind.FREEZE: True, FaultKind.CUT: False, FaultKind.LOCK: False}
 
@@ -140,7 +144,7 @@ def test_a_line_to_a_url_without_a_port_goes_to_that_of_http(monkeypatch: pytest
             urlopen(url, timeout=30)
 
 
-def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
+def test_faults_under_way_end_with_a_stopped_run() -> None:
     """A frozen worker would never end, and its folder would be used on."""
     processes = _Processes()
     with Lines() as lines:
@@ -157,9 +161,7 @@ def test_what_is_under_way_ends_with_a_run_that_is_stopped() -> None:
     assert processes.done == ["freeze billing-0", "no more freeze billing-0"]
 
 
-def test_what_is_under_way_does_not_wait_for_a_restart_that_was_begun_after_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fault_under_way_does_not_wait_for_a_later_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker would stay frozen, and a database held, for as long as the command takes."""
     os.mkfifo(tmp_path / "healed")
     pipe = os.open(tmp_path / "healed", os.O_RDWR)
@@ -260,13 +262,13 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
     assert written == [(FaultKind.KILL, True), (FaultKind.LOCK, True)]
 
 
-type _Written = list[tuple[Fault[FaultKind], bool]]
+type _Written = list[tuple[ScheduledFault[FaultKind], bool]]
 
 
 @contextmanager
-def _restarting(*faults: Fault[FaultKind]) -> Iterator[tuple[_Processes, _Written]]:
+def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes, _Written]]:
     """Yield what is done by a thread that follows a schedule, and is waited for when the block ends."""
-    processes, written = _Processes(), list[tuple[Fault[FaultKind], bool]]()
+    processes, written = _Processes(), list[tuple[ScheduledFault[FaultKind], bool]]()
     with Lines() as lines:
         injector = _injector(
             *faults,

@@ -24,7 +24,7 @@ def lines() -> Iterator[Lines]:
         yield lines
 
 
-def test_what_is_no_postgres_has_no_line_and_one_host_is_named() -> None:
+def test_only_postgres_has_a_line_and_one_host_is_named() -> None:
     assert [Postgres.of(url) for url in (None, "sqlite:///a.db")] == [None, None]
     found = Postgres.of("postgresql+psycopg://u@/n?host=/run/postgres&port=6000")
     assert found is not None

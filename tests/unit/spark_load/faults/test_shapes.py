@@ -102,14 +102,14 @@ def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> No
 
 
 def test_a_publisher_is_not_frozen_for_longer_than_what_it_sent_is_remembered() -> None:
-    def frozen(target: str, until_seconds: int) -> Faults:
+    def freeze_fault(target: str, until_seconds: int) -> Faults:
         given = f"{{given: [{{kind: freeze, target: {target}, at_seconds: 1, until_seconds: {until_seconds}}}]}}"
         return parse(f"{GOOD}faults: {given}", source="p").faults
 
-    assert len(schedule_faults(frozen("publish-0", 241), TARGETS, seed=1, duration_seconds=600)) == 1
-    assert len(schedule_faults(frozen("audit-0", 242), TARGETS, seed=1, duration_seconds=600)) == 1
+    assert len(schedule_faults(freeze_fault("publish-0", 241), TARGETS, seed=1, duration_seconds=600)) == 1
+    assert len(schedule_faults(freeze_fault("audit-0", 242), TARGETS, seed=1, duration_seconds=600)) == 1
     with pytest.raises(ConfigError, match="publish-0 is frozen for 241 s, allowed is at most 240: what it sent before"):
-        schedule_faults(frozen("publish-0", 242), TARGETS, seed=1, duration_seconds=600)
+        schedule_faults(freeze_fault("publish-0", 242), TARGETS, seed=1, duration_seconds=600)
 
 
 @pytest.mark.parametrize(("pause_seconds", "is_refused"), [(0, True), (59, True), (60, False)])
@@ -176,12 +176,12 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
         ("{shape: chaos}\nconsumer: worker\nminute_seconds: 2", r"'chaos', allowed with minute_seconds is 'calm'"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_in_one_line(faults: str, sentence: str) -> None:
+def test_an_impossible_fault_is_refused_in_one_line(faults: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         parse(f"{GOOD}faults: {faults}", source="p")
 
 
-def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
+def test_faults_that_fit_no_schedule_are_refused_in_one_line() -> None:
     """A target that is not there, and a load that is over before the first fault."""
     given = parse(
         f"{GOOD}faults: {{given: [{{kind: kill, target: nobody, at_seconds: 3, until_seconds: 3}}]}}", source="p"
@@ -210,18 +210,18 @@ def test_what_cannot_be_scheduled_is_refused_in_one_line() -> None:
 def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *, is_refused: bool) -> None:
     """The end of the first would end both, and the history have the second as longer than it was."""
 
-    def given(at_seconds: float) -> Faults:
+    def given_faults(at_seconds: float) -> Faults:
         later = f"{{{second}, at_seconds: {at_seconds}, until_seconds: 9}}"
         return parse(
             f"{GOOD}faults: {{given: [{later}, {{{first}, at_seconds: 1, until_seconds: 5}}]}}", source="p"
         ).faults
 
-    assert len(schedule_faults(given(5), POSTGRES, seed=1, duration_seconds=60)) == 2
+    assert len(schedule_faults(given_faults(5), POSTGRES, seed=1, duration_seconds=60)) == 2
     if is_refused:
         with pytest.raises(ConfigError, match=r"is until 5 s, and \w+ of \S+ from 4 s, allowed is one at a time"):
-            schedule_faults(given(4), POSTGRES, seed=1, duration_seconds=60)
+            schedule_faults(given_faults(4), POSTGRES, seed=1, duration_seconds=60)
     else:
-        assert len(schedule_faults(given(4), POSTGRES, seed=1, duration_seconds=60)) == 2
+        assert len(schedule_faults(given_faults(4), POSTGRES, seed=1, duration_seconds=60)) == 2
 
 
 def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() -> None:
@@ -241,7 +241,7 @@ def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() ->
 
 
 @pytest.mark.parametrize("seed", [0, 238, 245])
-def test_what_is_drawn_could_be_given(seed: int) -> None:
+def test_drawn_faults_could_be_given(seed: int) -> None:
     """Two of these seeds begin a fault when the window is over, which would take no time and is left out."""
     faults = replace(CHAOS, every_seconds=0.2, until_seconds=6)
     drawn = schedule_faults(faults, TARGETS, seed=seed, duration_seconds=60)
@@ -270,7 +270,7 @@ def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> Non
         ("chaos", "http://a.example", None),
     ],
 )
-def test_what_cannot_be_done_where_a_run_takes_place_is_refused_before_it_begins(
+def test_faults_impossible_at_a_runs_place_are_refused_before_it_begins(
     shape: Shape,
     endpoint_url: str | None,
     sentence: str | None,
@@ -298,13 +298,13 @@ def test_only_an_emulator_of_this_machine_is_restarted_and_only_where_that_is_gi
 def test_a_database_that_is_a_server_is_harmed_over_lines_and_one_of_the_runs_own_is_held() -> None:
     database = Faults(shape="database", every_seconds=2)
 
-    def harmed(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:
+    def harm_of(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:
         found = schedule_faults(faults, targets, seed=7, duration_seconds=90)
         return {(fault.kind, fault.target.rpartition(":")[2]) for fault in found}
 
-    assert harmed(database, TARGETS) == {(FaultKind.LOCK, "database")}
-    assert harmed(database, POSTGRES) == {(kind, "database") for kind in (*STREAM, FaultKind.RESTART)}
-    assert harmed(Faults(shape="network"), POSTGRES) == {(kind, "endpoint") for kind in NETWORK}
+    assert harm_of(database, TARGETS) == {(FaultKind.LOCK, "database")}
+    assert harm_of(database, POSTGRES) == {(kind, "database") for kind in (*STREAM, FaultKind.RESTART)}
+    assert harm_of(Faults(shape="network"), POSTGRES) == {(kind, "endpoint") for kind in NETWORK}
     other = replace(TARGETS, database="other")
     with pytest.raises(ConfigError, match=r"faults\.shape is 'database', allowed here is one of calm, crashes, net"):
         schedule_faults(database, other, seed=1, duration_seconds=60)

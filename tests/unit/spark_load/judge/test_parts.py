@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from sluice.errors import HistoryError
-from sluice.history.events import Event, Kind
+from sluice.history.events import HistoryEvent, Kind
 from sluice.judge import recording, series
-from sluice.judge.engine import Engine, read_into_memory
+from sluice.judge.engine import JudgeEngine, read_into_memory
 from sluice.judge.parts import InMemory, Partial
 from sluice.judge.reading.columns import Events
-from sluice.judge.reading.parquet_files import Rows, pieces, together, write
+from sluice.judge.reading.parquet_files import RowSelection, pieces, together, write
 from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
@@ -30,7 +30,7 @@ _PARTS = 3
 class InParts:
     """A history of which each part is read by itself."""
 
-    def look(self, partial: Partial, rows: Rows | None = None) -> list[pa.Table]:
+    def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
         found = [partial(part) for part in self._parts(rows)]
         return [pa.concat_tables(tables) for tables in zip(*found, strict=True)]
 
@@ -46,7 +46,7 @@ class InParts:
             tables.append(shorten(pa.table(columns, TALLY)))
         return pa.concat_tables(tables)
 
-    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+    def _parts(self, rows: RowSelection | None) -> Iterator[Iterator[Events]]:
         raise NotImplementedError
 
 
@@ -58,7 +58,7 @@ class InBuckets(InParts):
         write([table.slice(0, len(table) // 2), table.slice(len(table) // 2)], folder, "part", _PARTS)
         self._pieces, self._count = pieces(folder)
 
-    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+    def _parts(self, rows: RowSelection | None) -> Iterator[Iterator[Events]]:
         for bucket in range(_PARTS):
             yield parts._events_of([piece for piece in self._pieces if piece.bucket == bucket], rows, self._count)
 
@@ -69,7 +69,7 @@ class ExchangedHistory(InParts):
     def __init__(self, table: pa.Table) -> None:
         self._tables = [table.slice(0, len(table) // 2), table.slice(len(table) // 2)]
 
-    def _parts(self, rows: Rows | None) -> Iterator[Iterator[Events]]:
+    def _parts(self, rows: RowSelection | None) -> Iterator[Iterator[Events]]:
         shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
         for table in self._tables:
             batch = parts._batch(
@@ -83,11 +83,15 @@ class ExchangedHistory(InParts):
 _UNREADABLE = ("cut in its head", "no journal")
 
 
-def _engines(history: InMemory, folder: Path) -> list[Engine]:
-    return [Engine(history), Engine(InBuckets(history.table, folder)), Engine(ExchangedHistory(history.table))]
+def _engines(history: InMemory, folder: Path) -> list[JudgeEngine]:
+    return [
+        JudgeEngine(history),
+        JudgeEngine(InBuckets(history.table, folder)),
+        JudgeEngine(ExchangedHistory(history.table)),
+    ]
 
 
-def _of_recording(engine: Engine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
+def _of_recording(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
     try:
         verdict, expectation = recording.check(
             engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
@@ -132,7 +136,7 @@ def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -
     ],
 )
 def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
-    tmp_path: Path, events: Sequence[Event], recorders: list[str], shown_min: int
+    tmp_path: Path, events: Sequence[HistoryEvent], recorders: list[str], shown_min: int
 ) -> None:
     fault = next(event for event in events if event.kind == Kind.FAULT)
     missed = replace(fault, invoked_at_us=(fault.invoked_at_us or 0) + 1, outcome="fail")  # it met nobody
@@ -144,7 +148,9 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
 
     assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
     assert sum(prop.violation_count > 0 for prop in whole.properties) >= shown_min
-    assert whole.measures["faults"] == judge_run(Engine(InMemory(table_of(events))), STRICT).measures["faults"] != []
+    assert (
+        whole.measures["faults"] == judge_run(JudgeEngine(InMemory(table_of(events))), STRICT).measures["faults"] != []
+    )
 
 
 @pytest.mark.parametrize("name", ANOMALIES)

@@ -100,7 +100,7 @@ def test_a_repeat_outside_the_window_is_a_message_of_its_own() -> None:
     assert (made.repeat_count, made.calls["publish"], made.delivered_count) == (100, 111, 3_330)
 
 
-def test_what_fails_is_received_again_one_at_a_time() -> None:
+def test_failing_messages_are_received_again_one_at_a_time() -> None:
     """100 fail once, 10 are forgotten, 10 are poison: 4 more receives, one in the DLQ, and one after the redrive."""
     profile = replace(BY_HAND, duplicate_share=0, failure_share=0.1, crash_share=0.01, poison_share=0.01)
 
@@ -213,7 +213,7 @@ _STRAIGHT = replace(FAST, destination="queue")
         ),
     ],
 )
-def test_what_exceeds_a_quota_is_refused(profile: Profile, region: str, refusal: str | None) -> None:
+def test_a_load_above_a_quota_is_refused(profile: Profile, region: str, refusal: str | None) -> None:
     refusals = () if refusal is None else (refusal,)
 
     assert estimate(profile, queue_count=3, region=region).refusals == refusals
@@ -247,7 +247,7 @@ HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
         ),
     ],
 )
-def test_what_will_disappoint_is_said(profile: Profile, warning: str) -> None:
+def test_a_disappointing_profile_is_warned_of(profile: Profile, warning: str) -> None:
     assert estimate(profile, queue_count=1).warnings == (warning,)
 
 

@@ -105,7 +105,7 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
         ("", {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}),
     ],
 )
-def test_what_a_shape_makes_lawful_is_said_with_its_reason(fields: str, reason: dict[str, str]) -> None:
+def test_anomalies_a_shape_allows_are_listed_with_reasons(fields: str, reason: dict[str, str]) -> None:
     assert parse(GOOD + fields, source="p").allowed_anomalies() == reason
 
 
@@ -242,7 +242,7 @@ def test_a_profile_that_cannot_be_is_refused_in_one_line(text: str, message: str
         ("a: 1\n---\nb: 2\n", " is not YAML (line 2: but found another document)"),
     ],
 )
-def test_what_is_no_profile_at_all_is_refused_in_one_line(text: str, message: str) -> None:
+def test_an_unreadable_profile_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(text, source="p")
 

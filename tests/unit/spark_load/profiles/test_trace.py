@@ -20,7 +20,7 @@ GROUPS = np.array([7, 3, 3, 7, 3])
 SIZES = np.array([160, 1_160, 260, 10, 460])
 
 
-def traced(folder: Path, more: str = "", *, speed: float = 1) -> NamedProfile:
+def traced_profile(folder: Path, more: str = "", *, speed: float = 1) -> NamedProfile:
     """Return a profile of five messages in two groups over four seconds."""
     trace.write(trace.rank_arrivals(INSTANTS, GROUPS, SIZES), folder / "t.parquet")
     (folder / "t.yaml").write_text(f"replay:\n  file: t.parquet\n  speed: {speed}\n{more}")
@@ -33,7 +33,7 @@ def _rows(named: NamedProfile) -> list[dict[str, Any]]:
 
 
 def test_a_plan_publishes_what_was_recorded_when_it_was_recorded(tmp_path: Path) -> None:
-    rows = _rows(traced(tmp_path))
+    rows = _rows(traced_profile(tmp_path))
 
     assert [(row["offset_us"], row["group_number"]) for row in rows] == [
         (0, 1),
@@ -45,7 +45,7 @@ def test_a_plan_publishes_what_was_recorded_when_it_was_recorded(tmp_path: Path)
 
 
 def test_speed_divides_every_instant(tmp_path: Path) -> None:
-    named = traced(tmp_path, speed=4)
+    named = traced_profile(tmp_path, speed=4)
 
     assert [row["offset_us"] for row in _rows(named)] == [0, 125_000, 250_000, 250_000, 1_000_000]
     assert named.profile.duration_seconds == 1
@@ -53,7 +53,7 @@ def test_speed_divides_every_instant(tmp_path: Path) -> None:
 
 
 def test_a_payload_is_as_large_as_the_body_was_without_its_frame(tmp_path: Path) -> None:
-    named = traced(tmp_path)
+    named = traced_profile(tmp_path)
     plan = Plan(named.profile, 1, named.trace_file)
 
     assert list(map(len, plan.payloads(np.arange(5)))) == [0, 1_000, 100, 0, 300]
@@ -61,7 +61,7 @@ def test_a_payload_is_as_large_as_the_body_was_without_its_frame(tmp_path: Path)
 
 
 def test_a_profile_says_of_its_trace_what_estimates_need(tmp_path: Path) -> None:
-    named = traced(tmp_path)
+    named = traced_profile(tmp_path)
     estimate = Estimate.of(named.profile, environment("local"), "aws")
 
     assert (named.profile.message_count, named.profile.group_count) == (5, 2)
@@ -71,20 +71,20 @@ def test_a_profile_says_of_its_trace_what_estimates_need(tmp_path: Path) -> None
 
 
 def test_a_warm_up_comes_before_the_recorded_messages(tmp_path: Path) -> None:
-    rows = _rows(traced(tmp_path, "warm_up_seconds: 1\n"))
+    rows = _rows(traced_profile(tmp_path, "warm_up_seconds: 1\n"))
 
     assert [row["offset_us"] for row in rows] == [-1_000_000, -500_000, 0, 500_000, 1_000_000, 1_000_000, 4_000_000]
     assert [row["group_number"] for row in rows][2:] == [1, 0, 0, 1, 0]
 
 
 def test_groups_of_several_tasks_stay_with_one_each(tmp_path: Path) -> None:
-    rows = _rows(traced(tmp_path, "publish_tasks: 2\n"))
+    rows = _rows(traced_profile(tmp_path, "publish_tasks: 2\n"))
 
     assert {(row["group_number"], row["task"]) for row in rows} == {(0, 0), (1, 1)}
 
 
 def test_a_stored_profile_is_the_same_again(tmp_path: Path) -> None:
-    named = traced(tmp_path)
+    named = traced_profile(tmp_path)
 
     assert profile.Profile(**named.profile.as_json()) == named.profile
 
@@ -94,12 +94,12 @@ def test_the_digest_is_of_the_load_and_not_of_where_it_lies(tmp_path: Path) -> N
     other.mkdir()
     faster.mkdir()
     (other / "x.parquet").write_bytes(b"")
-    first = traced(tmp_path).profile
+    first = traced_profile(tmp_path).profile
     (tmp_path / "t.parquet").rename(other / "moved.parquet")
     (other / "moved.yaml").write_text("replay: {file: moved.parquet}\n")
 
     assert profile.digest(profile.load(str(other / "moved.yaml")).profile) == profile.digest(first)
-    assert profile.digest(traced(faster, speed=2).profile) != profile.digest(first)
+    assert profile.digest(traced_profile(faster, speed=2).profile) != profile.digest(first)
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_the_digest_is_of_the_load_and_not_of_where_it_lies(tmp_path: Path) -> N
         ("poison_share: 2\n", "poison_share is 2 .*less than or equal to 1"),
     ],
 )
-def test_what_a_trace_says_is_not_said_again(tmp_path: Path, text: str, why: str) -> None:
+def test_fields_of_a_trace_are_not_repeated_in_the_profile(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
-        traced(tmp_path, text)
+        traced_profile(tmp_path, text)
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_what_a_trace_says_is_not_said_again(tmp_path: Path, text: str, why: str
     ],
 )
 def test_a_trace_that_is_none_is_refused_in_one_line(tmp_path: Path, given: str, why: str) -> None:
-    traced(tmp_path)
+    traced_profile(tmp_path)
     (tmp_path / "text.parquet").write_text("no columns")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "columns.parquet")
     for name, offsets, ranks in (

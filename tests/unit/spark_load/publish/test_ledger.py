@@ -13,7 +13,7 @@ from sluice.clock import VirtualClock
 from sluice.history.events import pad_sequence_number, short_hash
 from sluice.recorder.journal import SCHEMA, Journal, read_journal
 from spark_load.plan.plan import BodyTemplate
-from spark_load.publish.transport import Call, Messages
+from spark_load.publish.transport import OutgoingMessages, TransportCall
 from spark_load.publish.transport.formats import EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
 
@@ -25,10 +25,10 @@ _LOST = [("info", "ReadTimeoutError", None, None)]
 type _Row = dict[str, Any]
 
 
-def _calls(first: int, sizes: list[int], rng: Random) -> list[Call]:
+def _calls(first: int, sizes: list[int], rng: Random) -> list[TransportCall]:
     """Return calls of so many messages each, which are sent at once."""
     idx, template = np.arange(first, first + sum(sizes)), BodyTemplate("ü", "")
-    messages = Messages(
+    messages = OutgoingMessages(
         idx=idx,
         publish_attempt=np.array([rng.randint(1, 2) for _ in idx], np.int32),
         intended_at_us=idx * 10,
@@ -39,7 +39,10 @@ def _calls(first: int, sizes: list[int], rng: Random) -> list[Call]:
         values=[list(map(str, idx.tolist()))],
     )
     ends = np.cumsum(sizes).tolist()
-    return [Call(rng.choice([*_ADDRESSES]), messages, end - size, end) for end, size in zip(ends, sizes, strict=True)]
+    return [
+        TransportCall(rng.choice([*_ADDRESSES]), messages, end - size, end)
+        for end, size in zip(ends, sizes, strict=True)
+    ]
 
 
 def _intents(recorded_call: RecordedCall, invoked_at_us: int) -> list[_Row]:

@@ -16,10 +16,10 @@ from sluice.clock import VirtualClock
 from sluice.error_codes import is_throttled
 from spark_load.plan.plan import Plan
 from spark_load.profiles.profile import Profile
-from spark_load.publish.pacing import Pace, RetryPolicy
-from spark_load.publish.publisher import Publisher
-from spark_load.publish.transport import Answer, Call, Message
-from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
+from spark_load.publish.pacing import PublishPace, RetryPolicy
+from spark_load.publish.publisher import LoadPublisher
+from spark_load.publish.transport import OutgoingMessage, TransportAnswer, TransportCall
+from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 
 SECOND = 1_000_000
 _ROWS_A_BATCH = 7
@@ -39,18 +39,18 @@ class Service:
     slots: int = 8
     fails: Callable[[int, float], str | None] = lambda _idx, _now: None
     stalled: tuple[float, float] = (0, 0)
-    calls: list[tuple[float, Call]] = field(default_factory=list)
-    answered: list[tuple[float, Answer]] = field(default_factory=list)
+    calls: list[tuple[float, TransportCall]] = field(default_factory=list)
+    answered: list[tuple[float, TransportAnswer]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._on_their_way: list[tuple[float, Answer]] = []
+        self._on_their_way: list[tuple[float, TransportAnswer]] = []
 
     @property
     def room(self) -> int:
         """Return how many slots are free."""
         return self.slots - len(self._on_their_way)
 
-    def send(self, calls: Sequence[Call]) -> None:
+    def send(self, calls: Sequence[TransportCall]) -> None:
         """Decide at once what becomes of each call, and when."""
         assert 0 < len(calls) <= self.room
         for call in calls:
@@ -60,9 +60,11 @@ class Service:
             errors = {index: code for index, code in codes.items() if code is not None}
             ready = now + self.latency_seconds
             since, until = self.stalled
-            self._on_their_way.append((max(ready, until) if since <= now < until else ready, Answer(call, errors)))
+            self._on_their_way.append(
+                (max(ready, until) if since <= now < until else ready, TransportAnswer(call, errors))
+            )
 
-    def answers(self, wait_seconds: float) -> Sequence[Answer]:
+    def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
         """Let time pass until the first answer."""
         now = self.clock.monotonic()
         first = min((due for due, _ in self._on_their_way), default=now + wait_seconds)
@@ -75,25 +77,25 @@ class Service:
     def close(self) -> None:
         """Nothing is open."""
 
-    def messages(self) -> list[tuple[float, Message]]:
+    def messages(self) -> list[tuple[float, OutgoingMessage]]:
         """Return instant and message of everything asked."""
         return [(sent_at, message) for sent_at, call in self.calls for message in call.messages]
 
-    def sent(self) -> list[tuple[float, int, float]]:
+    def sent_messages(self) -> list[tuple[float, int, float]]:
         """Return instant, idx and intended instant of everything asked."""
         return [(sent_at, message.idx, message.intended_at_us / SECOND) for sent_at, message in self.messages()]
 
 
-def _published(tmp_path: Path, service: Service, **profile: Any) -> Progress:
+def _publish(tmp_path: Path, service: Service, **profile: Any) -> TaskProgress:
     clock = service.clock
     given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
     plan = Plan(Profile(**given), 3)
     coordinator = RunCoordinator(tmp_path, clock)
-    coordinator.reach(Step.START, 0)
-    coordinator.reach(Step.MEASURE, 0)
+    coordinator.reach(RunStep.START, 0)
+    coordinator.reach(RunStep.MEASURE, 0)
     straight = given.get("destination") == "queue"
     rows = _rows(plan)
-    publisher = Publisher(
+    publisher = LoadPublisher(
         plan,
         run="r",
         addresses=["q0", "q1", "q2"] if straight else ["topic"],
@@ -113,11 +115,11 @@ def _rows(plan: Plan) -> pa.RecordBatch:
 def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
     service = Service()
 
-    progress = _published(tmp_path, service)
+    progress = _publish(tmp_path, service)
 
     assert (progress.done, progress.abandoned, progress.failed, progress.throttled) == (520, 0, 0, 0)
-    assert sorted(idx for _, idx, _ in service.sent()) == list(range(-20, 500))
-    assert all(0 <= sent_at - intended < 0.1 for sent_at, _, intended in service.sent())
+    assert sorted(idx for _, idx, _ in service.sent_messages()) == list(range(-20, 500))
+    assert all(0 <= sent_at - intended < 0.1 for sent_at, _, intended in service.sent_messages())
     first = next(message for _, message in service.messages() if message.idx == 7)
     assert (first.deduplication_id, first.phase, first.intended_at_us) == ("r.7", "measure", 70_000)
 
@@ -125,7 +127,7 @@ def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
 def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
     service = Service()
 
-    _published(tmp_path, service, destination="queue", publish_linger_seconds=0.1)
+    _publish(tmp_path, service, destination="queue", publish_linger_seconds=0.1)
 
     where = {
         (call.address, int(message.message_group_id[1:]) % 3) for _, call in service.calls for message in call.messages
@@ -136,29 +138,29 @@ def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
 def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
     plain, lingering = Service(), Service()
 
-    _published(tmp_path / "0", plain, group_count=400)
-    _published(tmp_path / "1", lingering, group_count=400, publish_linger_seconds=0.055)
+    _publish(tmp_path / "0", plain, group_count=400)
+    _publish(tmp_path / "1", lingering, group_count=400, publish_linger_seconds=0.055)
 
     assert len(lingering.calls) < len(plain.calls) / 4
-    assert 0.05 < max(sent_at - intended for sent_at, _, intended in lingering.sent()) < 0.08
+    assert 0.05 < max(sent_at - intended for sent_at, _, intended in lingering.sent_messages()) < 0.08
 
 
 def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
     """An answer takes as long as twenty messages come apart: all calls behind the first are full."""
     service = Service(latency_seconds=0.2)
 
-    _published(tmp_path, service, group_count=400, publish_linger_seconds=0.01)
+    _publish(tmp_path, service, group_count=400, publish_linger_seconds=0.01)
 
     assert [len(call.messages) for _, call in service.calls[1:40]] == [10] * 39
 
 
-def test_what_is_overdue_goes_first_and_does_not_linger_again(tmp_path: Path) -> None:
+def test_overdue_messages_go_first_without_lingering(tmp_path: Path) -> None:
     """A hot group that a pause has put behind catches up, though others keep coming."""
     service = Service(latency_seconds=0.02, stalled=(1, 2))
 
-    _published(tmp_path, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
+    _publish(tmp_path, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
 
-    late = [sent_at - intended for sent_at, _, intended in service.sent() if intended > 4]
+    late = [sent_at - intended for sent_at, _, intended in service.sent_messages() if intended > 4]
     assert max(late) < 0.3
 
 
@@ -166,9 +168,9 @@ def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path:
     """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
     service = Service(slots=2, stalled=(1, 3))
 
-    progress = _published(tmp_path, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
+    progress = _publish(tmp_path, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
 
-    per_tenth = Counter(int(sent_at * 10) for sent_at, idx, _ in service.sent() if idx >= 0)
+    per_tenth = Counter(int(sent_at * 10) for sent_at, idx, _ in service.sent_messages() if idx >= 0)
     assert progress.done == 1_200
     assert max(count for tenth, count in per_tenth.items() if tenth > 30) <= 2 * 10 + 2
     assert per_tenth[30] <= 2 * 10 + 2 + 20
@@ -181,7 +183,7 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
     The closed loop is the control: it sends the same number, each call after the last answer, and measures each call.
     """
     service = Service(slots=4, stalled=(4, 6))
-    _published(tmp_path, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
+    _publish(tmp_path, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
     open_loop = sorted(
         number - message.intended_at_us / SECOND
         for number, answer in service.answered
@@ -210,10 +212,10 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
     assert sorted(closed_loop)[990] == pytest.approx(0.01)
 
 
-def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
+def test_throttled_messages_are_retried_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
     service = Service(fails=lambda _, index: "ThrottlingException" if 1 <= index < 3 else None)
 
-    progress = _published(tmp_path, service)
+    progress = _publish(tmp_path, service)
 
     assert (progress.done, progress.abandoned, progress.failed) == (520, 0, 0)
     assert progress.throttled == sum(len(answer.errors) for _, answer in service.answered) > 40
@@ -231,10 +233,10 @@ def test_what_throttles_is_tried_again_with_growing_pauses_and_counted_apart(tmp
 def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_path: Path) -> None:
     service = Service(fails=lambda idx, _: "InternalError" if idx == 50 else None)
 
-    progress = _published(tmp_path, service, duration_seconds=40)
+    progress = _publish(tmp_path, service, duration_seconds=40)
 
     group = next(message.message_group_id for _, message in service.messages() if message.idx == 50)
-    tries = [sent_at for sent_at, idx, _ in service.sent() if idx == 50]
+    tries = [sent_at for sent_at, idx, _ in service.sent_messages() if idx == 50]
     assert 30 <= tries[-1] - tries[0] <= 31
     assert progress.failed == len(tries) > 50
     later = [message for _, message in service.messages() if message.idx > 50 or message.idx < 0]
@@ -261,7 +263,7 @@ def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_f
         "duplicate_share": 0.1,
         "payload_bytes": 10,
     }
-    progress = _published(tmp_path, service, **profile)
+    progress = _publish(tmp_path, service, **profile)
 
     answered_at = {answer.call: instant for instant, answer in service.answered}
     requests, intervals = (
@@ -300,7 +302,7 @@ def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Pat
     """From second one nothing is answered with success: half a minute later what fails is given up at once."""
     service = Service(fails=lambda _, index: "EndpointConnectionError" if index >= 1 else None)
 
-    progress = _published(tmp_path, service, duration_seconds=35, group_count=350)
+    progress = _publish(tmp_path, service, duration_seconds=35, group_count=350)
 
     assert progress.done + progress.abandoned == 3_850
     assert service.clock.monotonic() < 37 + 1
@@ -309,7 +311,7 @@ def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Pat
 def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_path: Path) -> None:
     service = Service()
 
-    progress = _published(tmp_path, service, warm_up_seconds=2)
+    progress = _publish(tmp_path, service, warm_up_seconds=2)
 
     phases = {
         phase: [(sent_at, message.idx) for sent_at, message in service.messages() if message.phase == phase]
@@ -327,9 +329,9 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
     """
     service = Service(stalled=(0, 3))
 
-    _published(tmp_path, service, warm_up_seconds=2)
+    _publish(tmp_path, service, warm_up_seconds=2)
 
-    intended = {idx: intended_at for _, idx, intended_at in service.sent()}
+    intended = {idx: intended_at for _, idx, intended_at in service.sent_messages()}
     assert intended[200] == 0
     assert [idx for idx in range(200) if not 0 <= intended[idx] < 2] == []
 
@@ -337,14 +339,14 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 def test_a_stop_is_obeyed(tmp_path: Path) -> None:
     service = Service(fails=lambda _, index: _stop(tmp_path) if index >= 2 else None)
 
-    progress = _published(tmp_path, service)
+    progress = _publish(tmp_path, service)
 
     assert 150 < progress.done < 250
     assert service.clock.monotonic() < 2.5
 
 
 def _stop(folder: Path) -> None:
-    RunCoordinator(folder, VirtualClock()).reach(Step.STOP)
+    RunCoordinator(folder, VirtualClock()).reach(RunStep.STOP)
 
 
 def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
@@ -360,7 +362,7 @@ def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
     assert policy.rest_seconds(1, "429", 182) == 0.025
 
 
-def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:
+def test_only_throttling_codes_are_throttling() -> None:
     codes = ["ThrottlingException", "Throttled", "TooManyRequestsException", "RequestThrottled", "SlowDown"]
 
     assert [code for code in (*codes, "ServiceUnavailable", "429", "503") if not is_throttled(code)] == []
@@ -369,7 +371,7 @@ def test_what_says_not_so_fast_is_throttling_and_nothing_else_is() -> None:
 
 def test_the_pace_is_that_of_time_until_something_blocks() -> None:
     """Blocked for three seconds it is three seconds behind, and at twice the pace catches up in as many."""
-    pace = Pace(ratio=2, start_us=0, now_us=0)
+    pace = PublishPace(ratio=2, start_us=0, now_us=0)
 
     assert pace.until_us(1 * SECOND, is_blocked=False) == 1 * SECOND
     assert pace.until_us(4 * SECOND, is_blocked=True) == 1 * SECOND

@@ -150,7 +150,7 @@ def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
     raise AssertionError("it is never empty")
 
 
-def test_what_is_done_makes_room_for_what_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """Acknowledged, at once or later, or given up; else a publisher would need more memory with every message."""
     monkeypatch.setattr(scheduler, "_ROWS", 4)
     tested = GroupScheduler(group_count=1_000, address_count=1)

@@ -23,7 +23,7 @@ from sluice.errors import ConfigError
 from sluice.recorder.journal import Journal, read_journal
 from sluice.recorder.recorder import Recorder
 from spark_load.plan.plan import BodyTemplate
-from spark_load.publish.transport import NAMES, Answer, Call, Messages, Transport
+from spark_load.publish.transport import NAMES, OutgoingMessages, Transport, TransportAnswer, TransportCall
 from spark_load.publish.transport.ledger import Ledger
 from spark_load.publish.transport.opening import choose_transport, open_transport
 from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
@@ -67,19 +67,19 @@ def _open(name: str, service: str, url: str, folder: Path, answer_seconds: float
             transport.close()
 
 
-def _send(transport: Transport, *calls: Call) -> list[Answer]:
+def _send(transport: Transport, *calls: TransportCall) -> list[TransportAnswer]:
     transport.send(calls)
-    answers: list[Answer] = []
+    answers: list[TransportAnswer] = []
     while len(answers) < len(calls):
         answers += transport.answers(1)
     return answers
 
 
-def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -> list[Call]:
+def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -> list[TransportCall]:
     """Return calls of messages whose bodies have those values, numbered from 0."""
     values = list(chain.from_iterable(calls))
     count = len(values)
-    messages = Messages(
+    messages = OutgoingMessages(
         idx=np.arange(count),
         publish_attempt=np.ones(count, np.int32),
         intended_at_us=np.full(count, 5_000),
@@ -90,10 +90,10 @@ def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -
         values=[values],
     )
     ends = accumulate(map(len, calls))
-    return [Call(address, messages, end - len(call), end) for call, end in zip(calls, ends, strict=True)]
+    return [TransportCall(address, messages, end - len(call), end) for call, end in zip(calls, ends, strict=True)]
 
 
-def _taken(request: CapturedRequest) -> Reply:
+def _accepted_answer(request: CapturedRequest) -> Reply:
     if "x-amz-target" in request.headers:
         ids = [entry["Id"] for entry in json.loads(request.body)["Entries"]]
         taken = [{"Id": id_, "MessageId": f"m-{id_}", "SequenceNumber": f"1884949646046769612{id_}"} for id_ in ids]
@@ -120,7 +120,7 @@ AWKWARD = BodyTemplate('a "b" \\ & + = %41 %s ~ \0ü\u2028\x7f😀\r\n\t', "<x>;
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
     lines = []
-    with capturing(_taken) as server:
+    with capturing(_accepted_answer) as server:
         for name in NAMES:
             with _open(name, service, server.url, tmp_path) as transport:
                 _send(transport, *_calls(ADDRESSES[service], ["aB3-_.~", "-7"], template=AWKWARD))
@@ -163,7 +163,7 @@ def _partly_sns(_: CapturedRequest) -> Reply:
     return Reply(body=_xml(_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
 
 
-def _refused(status: int, code: str) -> Callable[[CapturedRequest], Reply]:
+def _refused_answer(status: int, code: str) -> Callable[[CapturedRequest], Reply]:
     def refuse(request: CapturedRequest) -> Reply:
         if "x-amz-target" in request.headers:
             headers = (("x-amzn-query-error", f"AWS.SimpleQueueService.{code};Sender"),) if code == "Gone" else ()
@@ -174,10 +174,10 @@ def _refused(status: int, code: str) -> Callable[[CapturedRequest], Reply]:
 
 
 REPLIES: dict[str, Callable[[CapturedRequest], Reply]] = {
-    "taken": _taken,
-    "refused": _refused(400, "Gone"),
-    "throttled": _refused(400, "ThrottlingException"),
-    "unavailable": _refused(503, "ServiceUnavailable"),
+    "taken": _accepted_answer,
+    "refused": _refused_answer(400, "Gone"),
+    "throttled": _refused_answer(400, "ThrottlingException"),
+    "unavailable": _refused_answer(503, "ServiceUnavailable"),
     "nothing": lambda _: Reply(500, b""),
     "a page": lambda _: Reply(502, b"<html>Bad gateway</html>"),
     "cut off": lambda _: Reply(0),
@@ -187,18 +187,20 @@ REPLIES: dict[str, Callable[[CapturedRequest], Reply]] = {
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody", "no JSON"])
 def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
-    reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(case, _taken)
+    reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(
+        case, _accepted_answer
+    )
     template = NO_JSON if case == "no JSON" else BODY
     with capturing(reply) as server:
         url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
-        histories, rows = zip(*(_written(name, service, url, tmp_path, template) for name in NAMES), strict=True)
+        histories, rows = zip(*(_written_rows(name, service, url, tmp_path, template) for name in NAMES), strict=True)
 
     assert [row["idx"] for row in rows[0]] == [0, 1, 2]
     assert rows[1:] == (rows[0],) * (len(NAMES) - 1)
     assert histories[1:] == (histories[0],) * (len(NAMES) - 1)
 
 
-def _written(
+def _written_rows(
     name: str, service: str, url: str, folder: Path, template: BodyTemplate
 ) -> tuple[dict[int, str], list[dict[str, Any]]]:
     with _open(name, service, url, folder) as transport:
@@ -237,7 +239,7 @@ def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(
 ) -> None:
     status, body = _GARBLED[case]
     with capturing(lambda _: Reply(status, body)) as server:
-        errors, rows = _written(name, "sqs", server.url, tmp_path, BODY)
+        errors, rows = _written_rows(name, "sqs", server.url, tmp_path, BODY)
 
     assert set(errors) == {0, 1, 2}
     assert set(errors.values()) <= {"NotInAnswer", "ResponseParserError"}
@@ -252,7 +254,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
         journal = read_journal(tmp_path / f"{name}.arrows").to_pylist()
         ids = [entry["MessageDeduplicationId"] for entry in json.loads(request.body)["Entries"]]
         seen.append([(row["idx"], row["outcome"]) for row in journal if row["deduplication_id"] in ids])
-        return _taken(request)
+        return _accepted_answer(request)
 
     with capturing(look) as server, _open(name, "sqs", server.url, tmp_path) as transport:
         _send(transport, *_calls(QUEUE, "ab", "cd"))
@@ -265,7 +267,7 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
     ends = iter([False, False, True, False, False, False])
 
     def reply(request: CapturedRequest) -> Reply:
-        return _taken(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
+        return _accepted_answer(request)._replace(headers=(("Connection", "close"),) if next(ends) else ())
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
         answers = [_send(transport, *_calls(QUEUE, "a"))[0].errors for _ in range(6)]
@@ -326,7 +328,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
 
     def reply(request: CapturedRequest) -> Reply:
         everybody.wait(20)
-        return _taken(request)
+        return _accepted_answer(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
         answers = _send(transport, *_calls(QUEUE, *"a" * 40))
@@ -338,7 +340,7 @@ def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
     def reply(request: CapturedRequest) -> Reply:
         SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("z") / 20)
-        return _taken(request)
+        return _accepted_answer(request)
 
     with capturing(reply) as server, _open(name, "sqs", server.url, tmp_path) as transport:
         _send(transport, *_calls(QUEUE, *(["z" * index] for index in range(8))))
@@ -356,7 +358,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(tmp_path: Pa
 
     def reply(request: CapturedRequest) -> Reply:
         answer.wait(10)
-        return _taken(request)
+        return _accepted_answer(request)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path, answer_seconds=0.3) as transport:
         first = _send(transport, *_calls(QUEUE, "a"))[0]
@@ -369,7 +371,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(tmp_path: Pa
 
 
 def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> None:
-    with capturing(_taken) as server:
+    with capturing(_accepted_answer) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
             errors = _send(transport, *_calls(QUEUE, "a"))[0].errors
 
@@ -382,7 +384,7 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
 def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
     def reply(request: CapturedRequest) -> Reply:
-        return _taken(request)._replace(chunk_bytes=cut)
+        return _accepted_answer(request)._replace(chunk_bytes=cut)
 
     with capturing(reply) as server, _open("sockets", "sqs", server.url, tmp_path) as transport:
         answers = [_send(transport, *_calls(QUEUE, "ab"))[0].errors for _ in range(2)]
@@ -395,7 +397,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
 @pytest.mark.parametrize("kept_bytes", [0, 30])
 def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
     def reply(request: CapturedRequest) -> Reply:
-        whole = _taken(request).body
+        whole = _accepted_answer(request).body
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
 
     with capturing(reply) as server, _open(name, service, server.url, tmp_path) as transport:
@@ -407,11 +409,17 @@ def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, 
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_cannot_be_written_down_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_message_that_cannot_be_recorded_is_not_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with capturing(_taken) as server, suppress(OSError), _open(name, "sqs", server.url, tmp_path) as transport:
+    with (
+        capturing(_accepted_answer) as server,
+        suppress(OSError),
+        _open(name, "sqs", server.url, tmp_path) as transport,
+    ):
         monkeypatch.setattr(Journal, "flush", fail)
         with pytest.raises(OSError, match="No space left"):
             _send(transport, *_calls(QUEUE, "a"))

@@ -11,7 +11,7 @@ from sluice.judge import report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from spark_load.run import resume, stored
-from spark_load.runtime.coordinator import Progress, RunCoordinator, Step
+from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 from tests.support.full_disk import files_limited_to
 
 EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})
@@ -22,7 +22,7 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
     coordinator = RunCoordinator(tmp_path, VirtualClock())
 
     with files_limited_to(0):
-        coordinator.reach(Step.STOP)
+        coordinator.reach(RunStep.STOP)
 
     assert coordinator.is_stopped()
 
@@ -39,14 +39,12 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
             r"run.json \(File too large\); make room there, or copy it, and judge it: sluice check",
         ),
         (
-            lambda folder: RunCoordinator(folder, VirtualClock()).report(Progress(worker="w", role="consume")),
+            lambda folder: RunCoordinator(folder, VirtualClock()).report(TaskProgress(worker="w", role="consume")),
             r"\(File too large\); make room there",
         ),
     ],
 )
-def test_what_a_full_disk_has_no_room_for_is_said_in_a_line(
-    tmp_path: Path, write: Callable[[Path], None], message: str
-) -> None:
+def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, write: Callable[[Path], None], message: str) -> None:
     with files_limited_to(0), pytest.raises(HistoryError, match=message):
         write(tmp_path)
 

@@ -20,29 +20,29 @@ from sluice.testing.load import effects as load_effects
 from spark_load.consume import effects, worker_processes
 from spark_load.consume.dead_letters import DeadLetters
 from spark_load.consume.slots import Places
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.lines import Lines
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
-from spark_load.run.harm import Harm
-from spark_load.runtime.task_context import Run
+from spark_load.run.harm import RunHarm
+from spark_load.runtime.task_context import LoadRun
 from tests.support.deployments import ONE_QUEUE
 
 _LOAD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: worker\n"
-_KILL = Fault(kind=FaultKind.KILL, target="billing-0", at_seconds=0.0, until_seconds=0.0)
+_KILL = ScheduledFault(kind=FaultKind.KILL, target="billing-0", at_seconds=0.0, until_seconds=0.0)
 
 
-def _run(folder: Path) -> Run:
+def _run(folder: Path) -> LoadRun:
     plan = Plan(profile.parse(_LOAD, source="load"), 1)
-    return Run(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
+    return LoadRun(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
 def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "journal", common={})
 
     with Lines() as lines:
-        assert Harm(_run(tmp_path), [_KILL], lines).compare(journal, is_settled=True) == []
+        assert RunHarm(_run(tmp_path), [_KILL], lines).compare(journal, is_settled=True) == []
 
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == []
 
@@ -66,7 +66,7 @@ def test_an_effect_that_only_the_database_knows_goes_into_the_history_whoever_th
     engine.dispose()
 
     with Lines() as lines:
-        harm = Harm(run, [_KILL], lines)
+        harm = RunHarm(run, [_KILL], lines)
         harm.take(cast("Places", _Everybody()))
         assert harm.compare(journal, is_settled=True) == []
 
@@ -101,7 +101,7 @@ def test_a_redrive_moves_dead_letters_and_where_there_are_none_it_met_nobody(tmp
     (queue,) = ONE_QUEUE.queue_urls
     run = replace(_run(tmp_path), deployment=replace(ONE_QUEUE, dead_letter_queues={queue: "dead.fifo"}))
     with Lines() as lines:
-        harm = Harm(run, [_KILL], lines)
+        harm = RunHarm(run, [_KILL], lines)
         harm._letters = cast("DeadLetters", Letters())
 
         assert harm.harm(FaultKind.REDRIVE, "billing", "") == bool(count)
@@ -111,10 +111,10 @@ def test_a_redrive_moves_dead_letters_and_where_there_are_none_it_met_nobody(tmp
 
 def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
     met, late = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
-    nobody = Fault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
+    nobody = ScheduledFault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
     journal = Journal(tmp_path, "journal", common={})
     with Lines() as lines:
-        harm = Harm(_run(tmp_path), [met, nobody, late], lines)
+        harm = RunHarm(_run(tmp_path), [met, nobody, late], lines)
         harm.take(cast("Places", _Everybody()))
 
         harm.begin(SystemClock().now_us(), journal, SystemClock())
@@ -125,26 +125,24 @@ def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_me
 
 
 @pytest.mark.parametrize("command", ["true", "false"])
-def test_what_was_in_the_queues_may_be_gone_whether_or_not_a_restart_ended_well(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
+def test_any_restart_may_empty_the_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
     """Else what a restart lost that failed at its last step would be somebody's loss."""
     monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", command)
     run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
-    restart = Fault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
+    restart = ScheduledFault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
 
-    def written() -> list[events.Event]:
+    def written_rows() -> list[events.HistoryEvent]:
         return events_of(read_journal(journal.path))
 
     with Lines() as lines:
-        harm = Harm(run, [restart], lines)
+        harm = RunHarm(run, [restart], lines)
         harm.begin(SystemClock().now_us(), journal, SystemClock())
-        eventually(lambda: len(written()) > 1, timeout_seconds=30, describe="the restart")
+        eventually(lambda: len(written_rows()) > 1, timeout_seconds=30, describe="the restart")
         harm.end()
 
-    assert {event.queue for event in written() if event.kind == Kind.PURGED} == set(run.deployment.urls)
+    assert {event.queue for event in written_rows() if event.kind == Kind.PURGED} == set(run.deployment.urls)
     outcome = "ok" if command == "true" else "fail"
-    assert {event.outcome for event in written() if event.kind == Kind.FAULT} == {outcome}
+    assert {event.outcome for event in written_rows() if event.kind == Kind.FAULT} == {outcome}
 
 
 def test_a_restart_of_the_endpoint_is_written_down_before_it_loses_anything(
@@ -153,9 +151,9 @@ def test_a_restart_of_the_endpoint_is_written_down_before_it_loses_anything(
     """A driver that is killed meanwhile cannot; a run that goes on would be INVALID for what was lost."""
     run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
     monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"cp {journal.path} {tmp_path}/then && echo > {tmp_path}/done")
-    restart = Fault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
+    restart = ScheduledFault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
     with Lines() as lines:
-        harm = Harm(run, [restart], lines)
+        harm = RunHarm(run, [restart], lines)
         harm.begin(SystemClock().now_us(), journal, SystemClock())
         eventually((tmp_path / "done").exists, timeout_seconds=30, describe="the restart")
         harm.end()
@@ -170,11 +168,11 @@ def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -
     run = _run(tmp_path)
     consumers = dict.fromkeys(run.deployment.consumers, "publish")
     with Lines() as lines:
-        harm = Harm(replace(run, deployment=replace(run.deployment, consumers=consumers)), [_KILL], lines)
+        harm = RunHarm(replace(run, deployment=replace(run.deployment, consumers=consumers)), [_KILL], lines)
         harm.take(cast("Places", _Everybody()))
 
         assert harm.harm(FaultKind.KILL, "publish-0", "")
-        assert not Harm(run, [_KILL], lines).harm(FaultKind.KILL, "publish-0", "")
+        assert not RunHarm(run, [_KILL], lines).harm(FaultKind.KILL, "publish-0", "")
 
 
 def test_effects_that_cannot_be_read_are_told_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +210,8 @@ def test_all_is_done_when_every_consumer_is_past_every_number_and_no_queue_holds
         engine.dispose()
 
     with Lines() as lines:
-        is_done = Harm(run, [], lines).is_all_done(cast("DeadLetters", letters))
-        on_aws = Harm(replace(run, deployment=ONE_QUEUE), [], lines).is_all_done(cast("DeadLetters", letters))
+        is_done = RunHarm(run, [], lines).is_all_done(cast("DeadLetters", letters))
+        on_aws = RunHarm(replace(run, deployment=ONE_QUEUE), [], lines).is_all_done(cast("DeadLetters", letters))
 
     assert (is_done, on_aws) == (missing == "nothing", False)
 
@@ -228,7 +226,7 @@ def test_nothing_is_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
         connection.execute(insert(tables.groups).values(**row, updated_at_us=0))
     engine.dispose()
     with Lines() as lines:
-        harm = Harm(run, [late], lines)
+        harm = RunHarm(run, [late], lines)
         harm.begin(SystemClock().now_us(), Journal(tmp_path, "journal", common={}), SystemClock(), letters)
         during = harm.is_all_done(letters)
         harm.end()

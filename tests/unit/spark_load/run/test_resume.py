@@ -15,14 +15,14 @@ from sluice.errors import ConfigError
 from sluice.judge import judge
 from sluice.judge.judge import RunFacts
 from spark_load.cli.watching import ProgressTable
-from spark_load.faults.drawing import Fault
+from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.plan.plan import Plan
 from spark_load.profiles import profile
 from spark_load.publish.job import rows_to_publish
 from spark_load.run import resume
-from spark_load.runtime.coordinator import Step
-from spark_load.runtime.task_context import Run
+from spark_load.runtime.coordinator import RunStep
+from spark_load.runtime.task_context import LoadRun
 from tests.support.declaration import environment
 from tests.support.deployments import ONE_QUEUE
 from tests.support.histories.by_hand import EXPECTATION
@@ -31,9 +31,9 @@ _DAY_US = 86_400 * 1_000_000
 QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
 
 
-def _resumed(folder: Path) -> Run:
+def _resume(folder: Path) -> LoadRun:
     """Return the second attempt of a run with one journal."""
-    run = Run(
+    run = LoadRun(
         id="r",
         folder=folder,
         deployment=ONE_QUEUE,
@@ -49,7 +49,7 @@ def _resumed(folder: Path) -> Run:
 
 def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: Path) -> None:
     """A journal whose time lies a day ahead, because the clock was set back, is at rest all the same."""
-    run, clock = _resumed(tmp_path), VirtualClock()
+    run, clock = _resume(tmp_path), VirtualClock()
     tomorrow = 86_400 * 10**9 + run.journals.stat().st_mtime_ns
     os.utime(run.journals / "publish-0-0.arrows", ns=(tomorrow, tomorrow))
 
@@ -73,9 +73,9 @@ class _Growing(VirtualClock):
             written.write(b"more")
 
 
-def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -> None:
+def test_rows_of_a_resumed_run_contain_its_first_part(tmp_path: Path) -> None:
     clock = VirtualClock()
-    run = _resumed(tmp_path)
+    run = _resume(tmp_path)
     coordinator = run.coordinator(clock)
     done = resume.FinishedWork(
         began_at_us=0, phases=frozenset(), deleted={"billing.fifo": 5}, ended={"billing.fifo": 0}, published=8
@@ -90,12 +90,12 @@ def test_what_was_done_before_a_run_was_resumed_is_in_its_rows(tmp_path: Path) -
     assert (billing.sent, billing.done, billing.waiting, billing.per_second) == (8, 5, 3, 0)
 
 
-def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(tmp_path: Path) -> None:
+def test_a_resumed_run_publishes_everything_but_expired_messages(tmp_path: Path) -> None:
     """Also what comes behind it in its group; which ones is known to driver and tasks alike, and said."""
     clock = VirtualClock()
-    run = replace(_resumed(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
+    run = replace(_resume(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
     coordinator = run.coordinator(clock)
-    coordinator.reach(Step.START, 1_000 - run.resumed_at_us)
+    coordinator.reach(RunStep.START, 1_000 - run.resumed_at_us)
     batches = [pa.RecordBatch.from_pydict({"idx": idx}) for idx in ([3, 4], [5, 4], [-1])]
 
     sent = [batch.column("idx").to_pylist() for batch in rows_to_publish(run, coordinator, iter(batches))]
@@ -111,13 +111,13 @@ def test_what_the_service_has_forgotten_is_not_published_again_and_all_else_is(t
 
 def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_path: Path) -> None:
     """What it will send is sorted by then; Spark begins to when it is asked."""
-    run = replace(_resumed(tmp_path), begin_by_us={1: 0})
+    run = replace(_resume(tmp_path), begin_by_us={1: 0})
     clock = VirtualClock()
     requests = []
 
     def rows() -> Iterator[pa.RecordBatch]:
         requests.append(clock.monotonic())
-        run.coordinator(clock).reach(Step.START, 1)
+        run.coordinator(clock).reach(RunStep.START, 1)
         yield pa.RecordBatch.from_pydict({"idx": [1]})
 
     may_go = rows_to_publish(run, run.coordinator(clock), rows())
@@ -129,14 +129,14 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
 
 def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
     """They were told to end, and a minute later still write: what they do is not on record yet."""
-    run = _resumed(tmp_path)
+    run = _resume(tmp_path)
 
     with pytest.raises(ConfigError, match="are still at work; end them, then resume it"):
         resume.end_tasks(run, _Growing(run.journals / "publish-0-0.arrows"))
 
 
 def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(tmp_path: Path) -> None:
-    run = _resumed(tmp_path)
+    run = _resume(tmp_path)
     (run.journals / "publish-0-0.arrows").unlink()
     run.journals.rmdir()
 
@@ -226,7 +226,7 @@ def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_
     """What was under way when its driver died ended with it, and is in no history."""
     begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
     stored = [
-        Fault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)
+        ScheduledFault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)
         for name, seconds in begun.items()
     ]
     done = resume.FinishedWork(0, frozenset(), {}, {}, faults=frozenset({"kill of billing-0 at 1 s"}))

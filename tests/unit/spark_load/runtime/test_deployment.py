@@ -27,6 +27,6 @@ DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name
         ),
     ],
 )
-def test_what_cannot_be_judged_or_is_somebody_elses_is_not_loaded(environment: Environment, message: str) -> None:
+def test_existing_or_unjudgeable_queues_are_not_loaded(environment: Environment, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         deployment.find(environment, endpoint_url="http://127.0.0.1:9")

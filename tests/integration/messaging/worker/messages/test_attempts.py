@@ -148,7 +148,7 @@ def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
     assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_what_is_dead_is_written_down_when_the_database_can_again(
+def test_a_dead_message_is_recorded_when_the_database_is_back(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of a dead message is no attempt at it: it waits for the database as long as the lease lets it."""

@@ -258,7 +258,7 @@ def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> N
     assert (("a", 1) in world.effects()) == (ending in ("Ack", "nothing"))
 
 
-def test_what_an_async_handler_started_ends_with_its_attempt(world: World) -> None:
+def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
     seen: list[str] = []
 
     async def goes_on() -> None:

@@ -118,7 +118,7 @@ def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world:
     assert dead_before == [[body]]
 
 
-def test_what_cannot_be_read_is_counted_and_told_of_once(world: World) -> None:
+def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> None:
     world.put_body("no JSON at all", "a")
     worker = world.worker()
 

@@ -20,7 +20,7 @@ from sluice.messaging.worker.processing.processor import Abandon, Delete, Releas
 from tests.support.messaging.world import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
 
 
-def test_what_was_sent_is_done_once_and_in_order(world_anywhere: World) -> None:
+def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> None:
     world = world_anywhere
     world.send("a", "a", "b", "a", "b")
 
@@ -68,7 +68,7 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
     ],
     ids=["Retry", "plain Retry", "TransientError", "RuntimeError", "KeyError", "nonsense"],
 )
-def test_what_fails_at_its_last_attempt_is_written_down_and_is_in_the_dlq(
+def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
     world: World, result: HandlerStep, reason: str
 ) -> None:
     """The queue moves it there natively, so it says where it comes from; what is behind it goes on."""
@@ -89,7 +89,7 @@ def test_what_fails_at_its_last_attempt_is_written_down_and_is_in_the_dlq(
     assert ("a", 2) in world.effects()
 
 
-def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
+def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
     """The inbox's mark is gone with the effect, so it cannot have been done."""
     world.send("a")
     world.says["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
@@ -100,7 +100,7 @@ def test_what_rolls_back_by_itself_has_failed(world: World) -> None:
     assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", found)})
 
 
-def test_what_commits_by_itself_has_failed(world: World) -> None:
+def test_a_handler_that_commits_has_failed(world: World) -> None:
     """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
     world.send("a")
     world.says["a", 1] = [lambda session, *_: session.commit()]
@@ -112,7 +112,7 @@ def test_what_commits_by_itself_has_failed(world: World) -> None:
 
 
 @pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
-def test_what_is_rejected_is_not_tried_again_and_is_in_the_dlq(world: World, result: HandlerStep) -> None:
+def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result: HandlerStep) -> None:
     world.send("a", "a")
     world.says["a", 1] = [result]
     worker = world.worker()
@@ -228,7 +228,7 @@ def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> 
     assert (world.bodies_left(), world.dead()) == ([], [])
 
 
-def test_what_only_the_commit_brings_to_light_is_the_handlers_failure(on_postgres: Engine) -> None:
+def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> None:
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE paid (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
         connection.execute(text("INSERT INTO paid VALUES (1)"))
@@ -383,7 +383,7 @@ def test_nothing_is_received_while_the_server_does_not_answer(server: Server) ->
     assert [(call.place, call.attempt) for call in world.calls] == [(("b", 1), 1), (("a", 1), 2)]
 
 
-def test_what_died_is_written_down_when_the_database_is_back(impatient: Engine, writer: sqlite3.Connection) -> None:
+def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer: sqlite3.Connection) -> None:
     world = World(impatient)
     writer.execute("ROLLBACK")
     world.send("a")
@@ -403,9 +403,7 @@ def test_what_died_is_written_down_when_the_database_is_back(impatient: Engine, 
     assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
 
 
-def test_what_could_not_be_written_down_before_the_end_is_given_back(
-    impatient: Engine, writer: sqlite3.Connection
-) -> None:
+def test_a_message_not_recorded_before_the_end_is_given_back(impatient: Engine, writer: sqlite3.Connection) -> None:
     """The worker is to stop while the database is away: the message is not dead, and the next worker handles it."""
     world = World(impatient)
     writer.execute("ROLLBACK")

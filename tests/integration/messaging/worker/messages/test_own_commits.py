@@ -159,7 +159,7 @@ def _refusals(engine: Engine, before: Way, *statements: str) -> list[str]:
     return refusals
 
 
-def test_what_an_earlier_message_has_prepared_is_refused_outside_the_transaction(on_file: Engine) -> None:
+def test_a_prepared_statement_is_refused_outside_the_transaction(on_file: Engine) -> None:
     """SQLite prepares it once, and asks the authorizer then: https://www.sqlite.org/c3ref/set_authorizer.html."""
     with on_file.begin() as connection:
         connection.execute(text("CREATE TABLE keys (n integer primary key)"))

@@ -15,7 +15,7 @@ from sluice.messaging.envelope import Envelope
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.tables import exceptions
 from sluice.messaging.sqs.queue import Queue
-from sluice.messaging.telemetry.metrics import Tally
+from sluice.messaging.telemetry.metrics import WorkerTally
 from sluice.messaging.worker.build import build_worker
 from sluice.simulator.hook import Simulator
 
@@ -33,7 +33,7 @@ class _Service:
         self.url = str(self.sqs.create_queue(QueueName="orders", Attributes=attributes)["QueueUrl"])
         self.failing: set[int] = set()
         self.handled: list[tuple[int, int, bool]] = []
-        self.tally = Tally()
+        self.tally = WorkerTally()
         worker = build_worker(
             consumer,
             queue=Queue(self.sqs, self.url),
@@ -77,7 +77,7 @@ def service(on_file: Engine) -> _Service:
     return _Service(on_file, Consumer(name="billing"))
 
 
-def test_what_fails_is_overtaken_and_then_handled_late(service: _Service) -> None:
+def test_a_failing_message_is_overtaken_and_handled_late(service: _Service) -> None:
     """The handler is told that it is late, and the number counts as filled: on a FIFO queue 3 and 4 would wait."""
     service.failing = {2}
     service.send(1, 2, 3, 4)
@@ -88,7 +88,7 @@ def test_what_fails_is_overtaken_and_then_handled_late(service: _Service) -> Non
     assert service.exceptions() == [(1, 2, 2, "filled", True)]
 
 
-def test_what_comes_in_any_order_and_twice_is_handled_once_each(service: _Service) -> None:
+def test_repeats_in_any_order_are_handled_once_each(service: _Service) -> None:
     service.send(3, 5, 3, 1, 5, 4, 2, 1, 4, 2)
 
     handled = service.work()

@@ -55,7 +55,7 @@ def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
     assert kept == [NOTHING | happened | is_open, NOTHING | is_open, NOTHING | is_open]
 
 
-def test_what_was_counted_since_the_last_measurement_is_written_at_the_end(
+def test_the_last_counts_are_written_at_the_end(
     world: World, hands: Hands, worker: Worker, kept: RecordedMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without asking a database that may not answer in time; nothing is counted twice or left out."""

@@ -1,0 +1,178 @@
+"""Count the names and docstrings that break the rules of language: `python -m tools.language`, a part of `make lint`.
+
+A function is a verb or says what it returns. A *participle name* begins with a participle and does not go on with a
+noun: `_written`, `_moved_from`, `sent_to`. Before a noun a participle is an adjective: `delayed_messages`. Whether a
+noun follows is told by the second word: it is none of `_NO_NOUN`, which are prepositions, adverbs and conjunctions.
+Verbs whose base form looks like a participle are verbs: `run`, `put`, `set`, `read`, `cut`, `split`.
+
+`--list` prints every place. `--draw SEED` prints twenty functions, docstrings and tests for a reader who has never seen
+this repository; the same seed draws the same ones of the same files.
+"""
+
+import argparse
+import ast
+import random
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+_PROJECT = Path(__file__).resolve().parents[1]
+_PRODUCT = ("contract_tests", "emulator", "sluice", "spark_load", "stacks", "tools")
+_PUBLIC = (
+    *("contract_tests.promises", "sluice.declaration", "sluice.messaging"),
+    *("sluice.recorder", "sluice.saboteurs", "sluice.testing"),
+)
+"""The packages a user imports from; their `__all__` lists the public interface."""
+LIMITS = {
+    "participle functions": 0,
+    "participle classes": 0,
+    "empty docstrings": 0,
+    "tests named test_what": 0,
+    "public names with two definitions": 0,
+}
+"""What was reached: a limit may sink, and never rise."""
+_IRREGULAR = re.compile(
+    r"""begun|bent|borne|bought|bound|broken|brought|built|burnt|caught|chosen|dealt|done|drawn|driven|dug|eaten|fallen
+    |fed|felt|forbidden|forgotten|fought|found|frozen|given|gone|got|gotten|grown|heard|held|hidden|hung|kept|known|laid
+    |learnt|led|left|lent|lost|made|meant|met|overwritten|paid|rebuilt|redone|said|seen|sent|shown|shrunk|slept|sold
+    |sought|spent|spoken|stolen|stood|struck|stuck|sworn|swung|taken|taught|thought|thrown|told|torn|understood|undone
+    |withheld|won|worn|wound|written""",
+    re.VERBOSE,
+)
+_NO_PARTICIPLE = re.compile("embed|exceed|feed|indeed|need|proceed|red|seed|shed|speed|succeed")
+_NO_NOUN = re.compile(
+    r"""after|again|and|apart|as|at|away|back|before|but|by|down|elsewhere|empty|for|from|in|into|of|off|on|only|or|out
+    |over|since|through|to|until|up|with""",
+    re.VERBOSE,
+)
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_ID = re.compile(r"[A-Z]+-?\d*[.:]?")
+
+type Function = ast.FunctionDef | ast.AsyncFunctionDef
+type Definition = Function | ast.ClassDef
+
+
+def is_participle(word: str) -> bool:
+    """Return whether a lower-case word is the past participle of a verb."""
+    is_regular = word.endswith("ed") and not _NO_PARTICIPLE.fullmatch(word)
+    return is_regular or _IRREGULAR.fullmatch(word) is not None
+
+
+def is_participle_function(name: str) -> bool:
+    """Return whether a function's name begins with a participle that is no adjective before a noun."""
+    first, *others = [*name.strip("_").split("_"), ""][:2]
+    has_noun = others != [""] and not _NO_NOUN.fullmatch(others[0])
+    return not name.startswith("__") and is_participle(first) and not has_noun
+
+
+def is_participle_class(name: str) -> bool:
+    """Return whether a class's name ends with a participle: `Timed`, `HoldLost`."""
+    words = _WORDS.findall(name)
+    return bool(words) and is_participle(words[-1].lower())
+
+
+def is_empty(docstring: str) -> bool:
+    """Return whether a docstring says nothing, or only repeats an id: `A1.`."""
+    return _ID.fullmatch(docstring.strip()) is not None or not docstring.strip(" .")
+
+
+def count(files: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the places of each kind in the sources of files, by path."""
+    found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
+    public: dict[str, list[str]] = defaultdict(list)
+    listed: set[str] = set()
+    for path, text in files.items():
+        tree = ast.parse(text)
+        for definition in _definitions(tree):
+            place = f"{path}:{definition.lineno}: {definition.name}"
+            for kind in _faults(definition):
+                found[kind].append(place)
+        if path.startswith(_PRODUCT):
+            for top in tree.body:
+                if isinstance(top, ast.ClassDef | ast.FunctionDef) and not top.name.startswith("_"):
+                    public[top.name].append(f"{path}:{top.lineno}: {top.name}")
+        if path.removesuffix("/__init__.py").replace("/", ".") in _PUBLIC:
+            listed |= _listed_names(tree)
+    for name in sorted(listed):
+        if len(public[name]) > 1:
+            found["public names with two definitions"] += public[name]
+    return found
+
+
+def draw(files: Mapping[str, str], seed: int) -> Iterator[str]:
+    """Yield twenty functions, twenty docstrings and twenty tests, drawn at random, each with its place."""
+    rng = random.Random(seed)  # noqa: S311
+    kinds: dict[str, list[str]] = {"functions": [], "docstrings": [], "tests": []}
+    for path, text in files.items():
+        for definition in _definitions(ast.parse(text)):
+            place = f"{path}:{definition.lineno}: {definition.name}"
+            docstring = ast.get_docstring(definition)
+            if isinstance(definition, ast.ClassDef) or not definition.name.startswith("test_"):
+                kinds["functions"] += [] if isinstance(definition, ast.ClassDef) else [place]
+                kinds["docstrings"] += [f"{place}\n    {docstring.splitlines()[0]}"] if docstring else []
+            else:
+                kinds["tests"].append(place)
+    for kind, places in kinds.items():
+        yield f"# {kind}"
+        yield from rng.sample(places, 20)
+
+
+def sources() -> dict[str, str]:
+    """Return the text of every Python file that git has, by its path."""
+    paths = subprocess.run(["git", "ls-files", "*.py"], cwd=_PROJECT, capture_output=True, text=True, check=True).stdout  # noqa: S607
+    return {
+        path: (_PROJECT / path).read_text(encoding="utf-8") for path in paths.split() if (_PROJECT / path).is_file()
+    }
+
+
+def main(arguments: list[str]) -> int:
+    """Print the counts, and return 1 if one is above its limit."""
+    parser = argparse.ArgumentParser(prog="python -m tools.language")
+    parser.add_argument("--list", action="store_true", help="print every place")
+    parser.add_argument("--draw", type=int, metavar="SEED", help="print twenty functions, docstrings and tests")
+    options = parser.parse_args(arguments)
+    files = sources()
+    if options.draw is not None:
+        print(*draw(files, options.draw), sep="\n")
+        return 0
+    found = count(files)
+    for kind, places in found.items():
+        is_above = len(places) > LIMITS[kind]
+        if is_above or options.list:
+            print(*places, sep="\n")
+        print(f"{kind}: {len(places)}, allowed are {LIMITS[kind]}{'; rename what is new' if is_above else ''}")
+    return int(any(len(places) > LIMITS[kind] for kind, places in found.items()))
+
+
+def _faults(definition: Definition) -> Iterator[str]:
+    docstring = ast.get_docstring(definition)
+    if docstring is not None and is_empty(docstring):
+        yield "empty docstrings"
+    if isinstance(definition, ast.ClassDef):
+        if is_participle_class(definition.name):
+            yield "participle classes"
+    elif definition.name.startswith("test_what_"):
+        yield "tests named test_what"
+    elif is_participle_function(definition.name):
+        yield "participle functions"
+
+
+def _definitions(tree: ast.AST) -> Iterable[Definition]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _listed_names(tree: ast.Module) -> set[str]:
+    return {
+        str(name.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__"
+        for name in ast.walk(node.value)
+        if isinstance(name, ast.Constant)
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
