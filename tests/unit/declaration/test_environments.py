@@ -226,7 +226,7 @@ REFUSALS: list[Refusal] = [
     *row(Consumer, "acceptable_latency_seconds",
         "a target backlog (latency x lanes / processing_seconds) x max_tasks of at most 120000 messages (120040 here):"
         " behind more, SQS finds no further groups", 3_001, processing_seconds=1, lanes=4, max_tasks=10),
-    *shown(Environment, "Environment('dev').consumers is ['billing in more']",
+    *refusal_showing(Environment, "Environment('dev').consumers is ['billing in more']",
         "one or more without a stack of their own: the others are beside these",
         consumers=(Consumer(name="billing", stack="more"),)),
     *row(Consumer, "stack", "up to 32 lower-case letters and digits, a letter first, or None", "More", "one-more", ""),

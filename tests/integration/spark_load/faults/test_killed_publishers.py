@@ -52,7 +52,7 @@ def _sends_everything_anew() -> None:
             super().__init__(*given, **named)  # type: ignore[arg-type]
             self._run += "-anew"
 
-    vars(job)["Publisher"] = Anew
+    vars(job)["LoadPublisher"] = Anew
     vars(job)["sent_before"] = lambda *_: pa.array([], pa.int64())
 
 

@@ -74,7 +74,7 @@ def test_every_sink_gets_every_measurement_though_one_fails() -> None:
         {
             "event": "a measurement was lost",
             "log_level": "warning",
-            "hook": "Broken",
+            "hook": "BrokenSink",
             "error": "BrokenPipeError: [Errno 32] Broken\\npipe",
         }
     ]

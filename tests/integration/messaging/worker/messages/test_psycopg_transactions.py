@@ -137,14 +137,14 @@ def test_a_block_of_psycopgs_is_a_savepoint(on_postgres: Engine, name: str) -> N
     world = _work_off(on_postgres, act)
 
     assert sorted(world.effects()) == sorted([("a", 1), ("a", 2), ("b", 1), *((group, 0) for group in written)])
-    assert world.called.count(("a", 1)) == 1
+    assert world.called_places.count(("a", 1)) == 1
 
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_a_block_that_would_end_the_transaction_is_refused(on_postgres: Engine, name: str) -> None:
     world = _work_off(on_postgres, _REFUSED[name])
 
-    effects, calls = Counter(world.effects()), world.called.count(("a", 1))
+    effects, calls = Counter(world.effects()), world.called_places.count(("a", 1))
     alone = max(effects.pop(("alone", 0), 0), effects.pop(("a", 1), 0))
     assert effects == {("a", 2): 1, ("b", 1): 1}
     assert (alone == 0, calls) in ((True, MAX_ATTEMPTS), (False, 1))
