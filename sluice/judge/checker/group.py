@@ -252,7 +252,7 @@ class Group:
         if sent_us is None:
             return True
         tried_us = min(map(invoked_us, effective(self.publishes.get(copy.idx or 0, ()))), default=NEVER_US)
-        return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + ENQUEUED_WITHIN_US < tried_us
+        return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + _SENT_ROUNDED_US < tried_us
 
     def _sent_us(self, copy: HistoryEvent) -> int | None:
         """Return when a copy was sent, None where nobody knows: dead letters, and what came back, are sent anew."""
@@ -303,16 +303,18 @@ class Group:
         least = self._certainly_new.get(first.queue, _HIGHEST)
         return (number(first) or "") <= least and not self._has_own_copy(idx, invoked_us(first), before_us)
 
-    def may_be_swallowed(self, idx: int) -> bool:
+    def may_be_swallowed(self, queue: str, idx: int) -> bool:
         """Return whether a queue may have taken a message for a repeat of one from before the recording began.
 
-        That is possible where a queue is sent to from several places: it has the ids of all (DED-01).
+        That is possible where a queue is sent to from several places: it has the ids of all (DED-01). Where it had
+        messages from before, nobody knows from where.
         """
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
             return False
         is_late = min(map(invoked_us, tries)) >= began_us + self._window_us + WINDOW_TOLERANCE_US
-        return not is_late and len({event.queue for of in self.publishes.values() for event in of}) > 1
+        places = {event.queue for of in self.publishes.values() for event in of}
+        return not is_late and (len(places) > 1 or any(map(self.may_be_older, self.received.get(queue, ()))))
 
     def _has_own_copy(self, idx: int, from_us: int, until_us: int = NEVER_US) -> bool:
         """Return whether a copy of a message was sent between two instants; what a move task brings is sent then."""

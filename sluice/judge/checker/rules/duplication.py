@@ -118,12 +118,12 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
 
 def _find_acknowledged_repeats(group: Group) -> Iterator[Found]:
     for idx, tries in sorted(group.publishes.items()):
-        first: dict[str, HistoryEvent] = {}
+        first: dict[tuple[str | None, str], HistoryEvent] = {}  # every topic and queue counts for itself
         for event in sorted(tries, key=responded_us):
             name = number(event)
             if event.outcome != Outcome.OK or name is None:
                 continue
-            opened = first.setdefault(name, event)
+            opened = first.setdefault((event.queue, name), event)
             if (
                 invoked_us(event) - responded_us(opened)
                 >= window_us(group) + WINDOW_TOLERANCE_US + group.publishers_spread_us

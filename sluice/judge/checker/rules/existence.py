@@ -81,7 +81,7 @@ def _may_predate(group: Group, queue: str, idx: int) -> bool:
     began_us = group.expectation.receiving_began_us.get(queue)
     return (
         group.may_be_repeat(idx)
-        or group.may_be_swallowed(idx)
+        or group.may_be_swallowed(queue, idx)
         or (began_us is not None and min(map(invoked_us, effective(group.publishes[idx]))) < began_us)
     )
 

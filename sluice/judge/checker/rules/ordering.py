@@ -163,11 +163,11 @@ def _numbered_publishes(group: Group, idx: int) -> list[HistoryEvent]:
 
     Of the only publish of a message that nobody answered, the first envelope tells it.
     """
-    first: dict[str, HistoryEvent] = {}
+    first: dict[tuple[str | None, str], HistoryEvent] = {}
     for event in sorted((*group.publishes[idx], *_publishes_with_envelope_number(group, idx)), key=by_time):
         name = number(event)
         if event.outcome == Outcome.OK and name is not None:
-            first.setdefault(name, event)
+            first.setdefault((event.queue, name), event)
     return list(first.values())
 
 

@@ -335,11 +335,23 @@ def _dead(idx: int, at_ms: int, *, dlq: str = "billing-dlq", **changes: Any) -> 
     return receive_event(dlq, idx, at_ms, **(fields | changes))
 
 
+def _published_to_two_topics() -> _PlacementCase:
+    """Of one id, a window apart; each topic counts for itself, and they are at one number."""
+    number = publish_event(0, 0).sns_sequence_number
+    to_another = publish_event(0, 400_000, queue="others", sns_sequence_number=number)
+    return _PlacementCase(
+        name="two topics, a window apart, give a message the same number",
+        events=[publish_event(0, 0), to_another, publish_event(END, 401_000), receive_event("billing", 0, 402_000)],
+        anomalies=frozenset(),
+    )
+
+
 _LAWFUL: Sequence[_PlacementCase] = (
     _extended_second(),
     _case_given_back_in_turn(),
     _overlapping_changes(),
     _sent_both_ways(),
+    _published_to_two_topics(),
     _twice_in_one_answer(),
     _PlacementCase(
         name="one of its receives has no message id on record, and counts all the same",

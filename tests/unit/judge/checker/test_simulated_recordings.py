@@ -26,6 +26,12 @@ def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Pa
         assert verdict.status is not PropertyStatus.INVALID, (seed, life.part)
 
 
+@pytest.mark.parametrize("seed", [207, 354, 540, 761, 812, 938, 1453, 1556])
+def test_lawful_lives_that_were_called_invalid_are_not(seed: int, tmp_path: Path) -> None:
+    """Two topics at one number (B3); a copy, or its id, from just before the recording (A2, A4, E2, G4)."""
+    assert record_life(seed, tmp_path).check().violations == ()
+
+
 @pytest.mark.parametrize("saboteur", ["ignore-delete", "reverse-batch", "deliver-twice"])
 def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
     """The oracle says it of whole recordings; in 5057 and 5089 a poll waited while the delete was confirmed."""
