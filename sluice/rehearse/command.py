@@ -363,6 +363,11 @@ def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: Watch) -
     if any(scenario.traffic.message_count > LARGE for scenario in named):
         output.line(f"more than {LARGE:,} messages: only what is deployed was simulated", is_error=True)
     found = mistakes(Experiment(service, tasks, kinds, {**OWN_METRICS, **options.own}))
+    queue = service.queue
+    if subject.consumer is None and queue is not None and tasks.handler_seconds >= queue.visibility_timeout_seconds:
+        timeout = f"the visibility timeout of {queue.visibility_timeout_seconds} s"
+        extended = f"whether tasks extend {timeout} while a handler works for {tasks.handler_seconds:g} s: taken for so"
+        service = replace(service, assumed=(*service.assumed, *([extended] if service.can_extend else [])))
     return Rehearsal(
         service=service,
         rows=rows,

@@ -289,6 +289,29 @@ def _desired_count(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
+def _timeout_too_short(tried: Experiment) -> Iterator[Mistake]:
+    """Find a visibility timeout that ends while a handler works, of tasks that may not put its end off.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html (read
+    2026-11-27): it should be as long as a message takes at most, or be extended meanwhile.
+    """
+    queue, seconds = tried.service.queue, tried.tasks.handler_seconds
+    if queue is None or not queue.is_in_template or seconds < queue.visibility_timeout_seconds:
+        return
+    if tried.service.can_extend:
+        return
+    again = "every message comes again while it is worked on, and its delete comes too late"
+    most = queue.max_receive_count
+    yield Mistake(
+        name="timeout-too-short",
+        policy=tried.service.name,
+        found=f"a handler works for {seconds:g} s, the visibility timeout of {queue.name} is"
+        f" {queue.visibility_timeout_seconds} s, and the tasks may not call sqs:ChangeMessageVisibility",
+        consequence=again if most is None else f"{again}; after {most} receives it is dead-lettered, handled or not",
+        repair=f"a VisibilityTimeout of more than {math.ceil(seconds)} s, or the right to extend it while a task works",
+    )
+
+
 def _no_protection(tried: Experiment) -> Iterator[Mistake]:
     service = tried.service
     if service.is_protected or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):
@@ -317,5 +340,6 @@ _RULES = (
     _target_off,
     _steps_with_gaps,
     _desired_count,
+    _timeout_too_short,
     _no_protection,
 )

@@ -191,6 +191,7 @@ class ScaledService:
         not_simulated: what the template sets and is not simulated, as sentences.
         stop_timeout_seconds: how long a task may finish after SIGTERM; ECS's default is 30.
         is_protected: whether its tasks may protect themselves from scale-in.
+        can_extend: whether its tasks may put off the end of a visibility timeout, for all that is known.
         cpu_units: CPU units of a task; 1024 are one vCPU. None where the template does not tell.
         memory_mib: memory of a task; None likewise.
     """
@@ -208,6 +209,7 @@ class ScaledService:
     not_simulated: tuple[str, ...] = field(default=(), compare=False)
     stop_timeout_seconds: int = 30
     is_protected: bool = False
+    can_extend: bool = True
     cpu_units: int | None = 256
     memory_mib: int | None = 512
 

@@ -47,6 +47,30 @@ class TaskDefinition:
         """Whether a task may protect itself from scale-in."""
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
+    def can_extend(self) -> bool:
+        """Whether a task may put off the end of a visibility timeout, for all that is known.
+
+        It certainly may not where every policy of its role is in the templates, one lets it receive, and none, no
+        queue's either, lets it call ChangeMessageVisibility.
+        """
+        by_role = [*self._statements()]
+        by_queue = [
+            statement.values
+            for policy in self.stacks.of_kind("AWS::SQS::QueuePolicy")
+            for statement in policy.properties.part("PolicyDocument").parts("Statement")
+            if statement.get("Effect") == "Allow"
+        ]
+        is_known = any(_allows(each, "sqs:receivemessage") for each in by_role) and not self._has_unread_policies()
+        may_change = any(_allows(each, "sqs:changemessagevisibility") for each in (*by_role, *by_queue))
+        return may_change or not is_known
+
+    def _has_unread_policies(self) -> bool:
+        """Whether the role is not in the templates, or has a managed policy that is not."""
+        reference = None if self.task is None else self.task.properties.get("TaskRoleArn")
+        role = self.stacks.find(_ROLE, reference, self.near)
+        arns = [] if role is None else role.properties.items("ManagedPolicyArns")
+        return role is None or any(self.stacks.find("AWS::IAM::ManagedPolicy", arn, role) is None for arn in arns)
+
     def sizes(self) -> dict[str, Any]:
         """Return stop timeout, CPU and memory by their names in `ScaledService`; without those that cannot be told."""
         if self.task is None:

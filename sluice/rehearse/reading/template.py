@@ -156,6 +156,7 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
             has_insights=_insights(place) is not False,
             desired_count=_desired_count(service),
             is_protected=definition.is_protected(),
+            can_extend=definition.can_extend(),
             assumed=tuple(_assumptions(metrics, cluster, place)),
             not_simulated=(*sentences(parts), *_other_queues(definition, metrics, settings)),
             **definition.sizes(),

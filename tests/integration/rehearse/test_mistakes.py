@@ -329,6 +329,13 @@ def _target(value: float) -> Callable[[Any], None]:
     return plant
 
 
+def _steps_that_cannot_extend(template: Any) -> None:
+    resources = template["Resources"]
+    resources["Jobs"]["Properties"]["VisibilityTimeout"] = 2
+    (document,) = (each["PolicyDocument"] for each in resources["WorkerRole"]["Properties"]["Policies"])
+    document["Statement"][1]["Action"].remove("sqs:ChangeMessageVisibility")
+
+
 def _nothing(_template: Any) -> None:
     """Plant nothing."""
 
@@ -348,6 +355,7 @@ def _nothing(_template: Any) -> None:
         (_steps, _steps_cooldown(120), ["cooldown-too-short"]),
         (_steps, _steps_on_dead_letters, ["wrong-queue"]),
         (_steps, _steps_without_protection, ["scale-in-without-protection"]),
+        (_steps, _steps_that_cannot_extend, ["timeout-too-short"]),
         (_backlog, _nothing, []),
         (_backlog, _tracking_visible, ["not-in-proportion"]),
         (_backlog, _tracking_age, ["not-in-proportion"]),
