@@ -34,7 +34,7 @@ from psycopg.rows import tuple_row
 from psycopg.types import TypeInfo, TypesRegistry
 from sqlalchemy import Connection, Engine, ExceptionContext, event
 from sqlalchemy.exc import DatabaseError, DisconnectionError, InvalidatePoolError, OperationalError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
 from sluice.clock import SystemClock
 from sluice.messaging.database import failures
@@ -142,6 +142,7 @@ class HookedConnection(psycopg.Connection[Any]):
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._own_lock = self.lock
         self.before_commit: Callable[[], None] | None = None
         """Called once, by the next commit, as the last thing of a transaction, after every listener of SQLAlchemy; what
         it raises is raised instead. A rollback forgets it."""
@@ -357,7 +358,8 @@ class HookedConnection(psycopg.Connection[Any]):
     def is_at_rest(self) -> bool:
         """Return whether nothing is under way on it: no statement, COPY or pipeline, here or in another thread."""
         is_idle = self.pgconn.transaction_status not in (TransactionStatus.ACTIVE, TransactionStatus.UNKNOWN)
-        return bool(is_idle and self.pgconn.pipeline_status == PipelineStatus.OFF) and not self.lock.locked()
+        is_unlocked = self.lock is self._own_lock and not self._own_lock.locked()
+        return bool(is_idle and self.pgconn.pipeline_status == PipelineStatus.OFF) and is_unlocked
 
     def _require_this_thread(self) -> None:
         if self._thread not in (None, threading.get_ident()):
@@ -672,7 +674,7 @@ def lend(connection: Connection) -> None:
     Raises:
         psycopg.Error: the database does not answer.
     """
-    connection.connection.info[_LENT] = True
+    _note_infos(connection.connection)
     driver: Any = connection.connection.driver_connection
     if isinstance(driver, HookedConnection | SqliteConnection):
         driver.lend()
@@ -705,7 +707,7 @@ def mark_borrowed(engine: Engine) -> None:
     def lend(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
         if _thread.is_workers:
             return
-        record.info[_LENT] = True
+        _note_infos(record)
         if isinstance(connection, HookedConnection):
             connection.borrow()
 
@@ -795,7 +797,7 @@ def close_lent(engine: Engine) -> None:
 
     @event.listens_for(engine, "checkin")
     def invalidate_if_used(connection: Any, record: ConnectionPoolEntry) -> None:
-        is_lent = record.info.pop(_LENT, False)
+        is_lent = _restore_infos(record)
         if connection is None or is_in_memory:
             return
         if _is_of_old_pool(record, engine):
@@ -810,6 +812,27 @@ def close_lent(engine: Engine) -> None:
             raise DisconnectionError("somebody still has this connection")
 
     event.listen(engine, "engine_disposed", lambda _: _close_all(stays_open))
+
+
+def _note_infos(pooled: ConnectionPoolEntry | PoolProxiedConnection) -> None:
+    """Note what a connection has in its two dictionaries for users before somebody else than the worker gets it.
+
+    https://docs.sqlalchemy.org/en/21/core/pooling.html#sqlalchemy.pool.ManagesConnection.info (read 2026-11-27)
+    """
+    pooled.info[_LENT] = pooled.info.copy(), dict(pooled.record_info or {})
+
+
+def _restore_infos(record: ConnectionPoolEntry) -> bool:
+    """Let a connection that was lent have that again; return whether it was."""
+    before = record.info.pop(_LENT, None)
+    if before is None:
+        return False
+    ours = {name: value for name, value in record.info.items() if name in (_RETURNED_AT, _OPENED_FOR)}
+    for info, noted in ((record.info, before[0] | ours), (record.record_info, before[1])):
+        if info is not None and info != noted:
+            info.clear()
+            info.update(noted)
+    return True
 
 
 def _close_all(opened: list[Any]) -> None:

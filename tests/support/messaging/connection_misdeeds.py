@@ -11,7 +11,9 @@ import decimal
 import gc
 import io
 import locale
+import logging
 import os
+import resource
 import signal
 import socket
 import sqlite3
@@ -355,6 +357,9 @@ _PSYCOPG: dict[str, Act] = {
     "connection kept": lambda session: _keep(driver_of(session)),
     "connection of libpq kept": lambda session: _keep(driver_of(session).pgconn),
     "lock of the driver kept": _lock_kept,
+    "lock of the driver replaced": _driver(lambda driver: setattr(driver, "lock", threading.RLock())),
+    "query cancelled": _driver(lambda driver: driver.cancel_safe()),
+    "notification left": _sql("LISTEN somebody", "NOTIFY somebody, 'x'"),
     "driver closed": _driver(lambda driver: driver.close()),
     "driver as a context": _suppressing(_driver(lambda driver: driver.__exit__(None, None, None))),
     "driver rolls back": _driver(lambda driver: driver.rollback()),
@@ -429,6 +434,10 @@ _SQLITE_SQL = {
         "CREATE TEMP TRIGGER doubles AFTER INSERT ON main.effects BEGIN INSERT INTO audit VALUES (new.seq); END"
     ),
     "temp table": "CREATE TEMP TABLE mine (n int)",
+    "temp table of words": "CREATE VIRTUAL TABLE temp.words USING fts5(word)",
+    "exclusive lock": "PRAGMA locking_mode = EXCLUSIVE",
+    "heap limit by a function": "SELECT * FROM pragma_soft_heap_limit(77777777)",
+    "savepoint of the worker": "RELEASE SAVEPOINT sluice_handler",
     "temp table with an index": "CREATE TEMP TABLE indexed (n int unique)",
     "savepoint left open": "SAVEPOINT left_open",
     "fails": "SELECT nothing FROM nowhere",
@@ -600,6 +609,12 @@ def _uses_session(session: Session) -> None:
 
 _SQLALCHEMY: dict[str, Act] = {
     "session info": lambda session: session.info.update(tenant="somebody"),
+    "info of the connection": lambda session: session.connection().info.update(tenant="somebody"),
+    "info of the pool": lambda session: session.connection().connection.record_info.update(  # type: ignore[union-attr]
+        tenant="somebody"
+    ),
+    "session reset": Session.reset,
+    "session invalidated": Session.invalidate,
     "no autoflush": lambda session: setattr(session, "autoflush", False),
     "no expiry": lambda session: setattr(session, "expire_on_commit", False),
     "session kept": _keep,
@@ -657,6 +672,10 @@ def _loop_handler(_: Session) -> Any:
     return change()
 
 
+def _limit(resource_number: int, soft: int) -> None:
+    resource.setrlimit(resource_number, (soft, resource.getrlimit(resource_number)[1]))
+
+
 _PROCESS: dict[str, Act] = {
     "context variable": lambda _: NOTE.set("somebody's"),
     "precision": lambda _: setattr(decimal.getcontext(), "prec", 3),
@@ -676,6 +695,18 @@ _PROCESS: dict[str, Act] = {
     "standard output": lambda _: setattr(sys, "stdout", io.StringIO()),
     "import path": lambda _: sys.path.insert(0, "/nowhere"),
     "excepthook": lambda _: setattr(sys, "excepthook", print),
+    "unraisable hook": lambda _: setattr(sys, "unraisablehook", print),
+    "display hook": lambda _: setattr(sys, "displayhook", print),
+    "hooks of generators": lambda _: sys.set_asyncgen_hooks(firstiter=print),
+    "trace function": lambda _: sys.settrace(lambda *_: None),
+    "profile function": lambda _: sys.setprofile(lambda *_: None),
+    "signals blocked": lambda _: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+    "limit of files": lambda _: _limit(resource.RLIMIT_NOFILE, 64),
+    "limit of a file's size": lambda _: _limit(resource.RLIMIT_FSIZE, 100_000_000),
+    "thresholds of the collector": lambda _: gc.set_threshold(1, 1, 1),
+    "debugging of the collector": lambda _: gc.set_debug(gc.DEBUG_SAVEALL),
+    "stack of threads": lambda _: threading.stack_size(65_536),
+    "logging disabled": lambda _: logging.disable(),
     "signal handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "alarm": lambda _: signal.setitimer(signal.ITIMER_REAL, 300),
     "task factory of the loop": _loop_changed,
@@ -798,6 +829,10 @@ def sqlalchemy_looks(session: Session) -> dict[str, object]:
             session.in_nested_transaction(),
         ),
         "options": (options, of_connection),
+        "infos": [
+            [name for name in info if not str(name).startswith("sluice")]
+            for info in (session.connection().info, session.connection().connection.record_info or {})
+        ],
         "identities": len(session.identity_map),
     }
 
@@ -815,11 +850,16 @@ def process_looks() -> dict[str, object]:
         "warnings": list(map(str, warnings.filters)),
         "limits": (sys.getrecursionlimit(), sys.getswitchinterval(), sys.get_int_max_str_digits()),
         "timeout": socket.getdefaulttimeout(),
-        "collector": gc.isenabled(),
+        "collector": (gc.isenabled(), gc.get_threshold(), gc.get_debug()),
         "mask": mask,
         "streams": (sys.stdout, sys.stderr),
         "path": list(sys.path),
-        "hook": sys.excepthook,
+        "hooks": (sys.excepthook, sys.unraisablehook, sys.displayhook, sys.get_asyncgen_hooks()),
+        "functions of the thread": (sys.gettrace(), sys.getprofile()),
+        "signals blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
+        "limits of the system": (resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_FSIZE)),
+        "stack of threads": threading.stack_size(),
+        "logging": logging.root.isEnabledFor(logging.CRITICAL),
         "signal": signal.getsignal(signal.SIGUSR1),
         "alarm": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
     }

@@ -7,15 +7,18 @@ a moment must not lose it in that moment, so nothing is put back before all of t
 
 import gc
 import locale
+import logging
 import os
+import resource
 import signal
 import socket
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from sluice.terminal.logger import Logger
@@ -127,10 +130,6 @@ def _restore_warnings(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
-def _switch_collector(was_enabled: object) -> None:
-    (gc.enable if was_enabled else gc.disable)()
-
-
 def _end_alarm(was_set: object) -> None:
     if not was_set:
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -149,10 +148,38 @@ def _restore_signals(handlers: dict[int, Any]) -> None:
             signal.signal(number, handler)
 
 
+def _streams() -> tuple[Any, ...]:
+    hooks = sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook
+    return sys.stdin, sys.stdout, sys.stderr, *hooks
+
+
 def _restore_streams(streams: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook = streams
+    sys.stdin, sys.stdout, sys.stderr, *hooks = streams
+    sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook = hooks
 
 
+def _limits() -> list[tuple[int, int]]:
+    return [resource.getrlimit(limit) for limit in _LIMITS]
+
+
+def _restore_limits(limits: list[tuple[int, int]]) -> None:
+    for limit, before in zip(_LIMITS, limits, strict=True):
+        resource.setrlimit(limit, before)
+
+
+def _collector() -> tuple[Any, ...]:
+    return gc.isenabled(), gc.get_debug(), gc.get_threshold()
+
+
+def _restore_collector(collector: tuple[Any, ...]) -> None:
+    was_enabled, debug, threshold = collector
+    (gc.enable if was_enabled else gc.disable)()
+    gc.set_debug(debug)
+    gc.set_threshold(*threshold)
+
+
+# Of which too little fails others: no file is opened, a write ends the process, nothing is allocated.
+_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CPU)
 _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _PARTS = {
     "working directory": _Part(_folder, _change_folder),
@@ -165,18 +192,43 @@ _PARTS = {
     "digits of an int": _Part(sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     "import path": _Part(lambda: list(sys.path), lambda path: sys.path.__setitem__(slice(None), path)),
     "default timeout of sockets": _Part(socket.getdefaulttimeout, socket.setdefaulttimeout),
-    "garbage collection": _Part(gc.isenabled, _switch_collector),
+    "garbage collection": _Part(_collector, _restore_collector),
+    "limits of the system": _Part(_limits, _restore_limits),
+    "stack of new threads": _Part(threading.stack_size, threading.stack_size),
+    "level under which nothing is logged": _Part(lambda: logging.root.manager.disable, logging.disable),
     "alarm": _Part(lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0, _end_alarm),
     "signal handlers": _Part(_signals, _restore_signals),
-    "standard streams and hooks": _Part(
-        lambda: (sys.stdin, sys.stdout, sys.stderr, sys.excepthook, threading.excepthook), _restore_streams
-    ),
+    "standard streams and hooks": _Part(_streams, _restore_streams),
 }
 """What a process has, how it is looked at, and how it is put back."""
+_PARTS_OF_THREAD = {
+    "trace function": _Part(sys.gettrace, sys.settrace),
+    "profile function": _Part(sys.getprofile, sys.setprofile),
+    "hooks of generators": _Part(sys.get_asyncgen_hooks, lambda hooks: sys.set_asyncgen_hooks(*hooks)),
+    "signals that it blocks": _Part(
+        lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), partial(signal.pthread_sigmask, signal.SIG_SETMASK)
+    ),
+}
+"""What each thread has; no other handler sees that meanwhile."""
 
 
-def _look() -> list[Any]:
-    return [part.look() for part in _PARTS.values()]
+def _look(parts: Mapping[str, _Part]) -> list[Any]:
+    return [part.look() for part in parts.values()]
+
+
+def _put_back(parts: Mapping[str, _Part], before: list[Any]) -> None:
+    now = _look(parts)
+    if now == before:  # at once: what is the same object is equal
+        return
+    for (name, part), found, value in zip(parts.items(), now, before, strict=True):
+        if found == value:
+            continue
+        try:
+            part.put_back(value)
+        except (OSError, ValueError, locale.Error) as error:
+            _log.error("a handler changed its process, and that stays so", part=name, error=str(error))
+        else:
+            _log.warning("a handler changed its process; it is as before", part=name)
 
 
 class ProcessState:
@@ -191,29 +243,17 @@ class ProcessState:
         """Yield while a handler runs; when the last of them has returned, put back what they left changed."""
         with self._lock:
             if self._running == 0:
-                self._before = _look()
+                self._before = _look(_PARTS)
             self._running += 1
+        of_thread = _look(_PARTS_OF_THREAD)
         try:
             yield
         finally:
+            _put_back(_PARTS_OF_THREAD, of_thread)
             with self._lock:
                 self._running -= 1
                 if self._running == 0:
-                    self._put_back()
-
-    def _put_back(self) -> None:
-        now = _look()
-        if now == self._before:  # at once: what is the same object is equal
-            return
-        for (name, part), found, before in zip(_PARTS.items(), now, self._before, strict=True):
-            if found == before:
-                continue
-            try:
-                part.put_back(before)
-            except (OSError, ValueError, locale.Error) as error:
-                _log.error("a handler changed its process, and that stays so", part=name, error=str(error))
-            else:
-                _log.warning("a handler changed its process; it is as before", part=name)
+                    _put_back(_PARTS, self._before)
 
 
 process_state = ProcessState()
