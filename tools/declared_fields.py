@@ -7,7 +7,7 @@ of the class itself: it is built with the values of `_BREAKING`, and the errors 
 import inspect
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, fields
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
@@ -146,6 +146,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"database": NewDatabase(max_acus=1, other_connections=100)},
         {"database": NewDatabase(vault_days=7), "removal": Removal.DESTROY},
         {"database": NewDatabase(vault_days=7), "application": "orders-of-the-whole-company", "name": "a" * 30},
+        {"database": replace(_DATABASE, connections=1), "network": _NETWORK},
         {"database": _DATABASE, "network": _NETWORK, "region": "eu-west-1"},
         {"database": _DATABASE, "network": _NETWORK, "account": "444455556666"},
     ),

@@ -205,6 +205,7 @@ class Environment:
                 _check_vault(self, database)
             case ExistingDatabase() as database:
                 _check_database(self, database)
+                _check_connections(self, database)
         _check_operators(self)
         _check_tags(self)
 
@@ -403,19 +404,29 @@ def _check_zones(environment: Environment) -> None:
     )
 
 
-def _check_connections(environment: Environment, database: NewDatabase) -> None:
+def _check_connections(environment: Environment, database: NewDatabase | ExistingDatabase) -> None:
     """Refuse more connections than an instance takes; a deployment runs the tasks of two versions at once."""
     workers = sum(consumer.max_tasks * consumer.connections_per_task for consumer in environment.consumers)
     relays = len(environment.published_topics) * RELAY_TASKS * RELAY_CONNECTIONS if environment.has_relay else 0
+    of_tasks = (
+        f"twice {workers} of workers (max_tasks of each consumer x its lanes and two more; twice the lanes where it"
+        f" parks) and {relays} of relays, while a deployment runs two versions"
+    )
+    if isinstance(database, ExistingDatabase):
+        require(
+            database,
+            database.connections is None or 2 * (workers + relays) <= database.connections,
+            field="connections",
+            allowed=f"at least {2 * (workers + relays)}: {of_tasks}; raise it, or lower max_tasks",
+        )
+        return
     needed, most = 2 * (workers + relays) + database.other_connections, database.connections_max
     require(
         database,
         needed < most,
         field="max_acus",
-        allowed=f"one that takes more than {needed} connections, and this one takes {most}: twice {workers} of workers"
-        f" (max_tasks of each consumer x its lanes and two more; twice the lanes where it parks) and {relays} of"
-        f" relays, while a deployment runs two versions, and {database.other_connections} others; raise it, or lower"
-        " max_tasks",
+        allowed=f"one that takes more than {needed} connections, and this one takes {most}: {of_tasks}, and"
+        f" {database.other_connections} others; raise it, or lower max_tasks",
     )
 
 

@@ -137,6 +137,8 @@ class ExistingDatabase:
         resource_id: what IAM calls it, of a cluster, an instance or a proxy of RDS in the environment's account.
         host: where it is; None where the secret says it.
         database_name: of the database there; None where the secret says it.
+        connections: how many of its connections workers and relays may have, while a deployment runs two versions; None
+            is not checked.
     """
 
     secret_arn: str = matching(
@@ -157,6 +159,7 @@ class ExistingDatabase:
         r"(?=.{1,253}\Z)[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*", "a host's name, or None", default=None
     )
     database_name: str | None = matching(r"[A-Za-z_][\w$-]{0,62}", "a database's name, or None", default=None)
+    connections: int | None = satisfying(lambda seen: seen >= 1, "1 or more, or None", default=None)
 
     def __post_init__(self) -> None:
         require(

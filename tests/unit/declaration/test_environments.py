@@ -412,6 +412,11 @@ REFUSALS: list[Refusal] = [
     *row(ExistingDatabase, "database_name", "a database's name, or None", *("", "1shop", "shop/x")),
     *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", "shop"),
     *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", None, host="shop"),
+    *row(ExistingDatabase, "connections", "1 or more, or None", 0),
+    *refusal_showing(Environment, "ExistingDatabase.connections is 135",
+        "at least 136: twice 60 of workers (max_tasks of each consumer x its lanes and two more; twice the lanes where"
+        " it parks) and 8 of relays, while a deployment runs two versions; raise it, or lower max_tasks",
+        network=EXISTING, database=replace(DATABASE, connections=135)),
     *refusal_showing(ExistingDatabase, "ExistingDatabase.users is <DatabaseUsers.ROLES: 'roles'>",
         "DatabaseUsers.OWNER without resource_id, host and database_name: a token of IAM needs all three",
         users=DatabaseUsers.ROLES, host="shop", database_name="shop"),
@@ -498,7 +503,7 @@ def test_numbers_are_filtered_where_others_publish() -> None:
             (),
             {"xyz": 1},
             "ExistingDatabase has no field 'xyz', allowed is one of secret_arn, security_group_id, port,"
-            " secret_key_arn, users, resource_id, host, database_name",
+            " secret_key_arn, users, resource_id, host, database_name, connections",
         ),
         (Consumer, (), {"lanes": 4}, "Consumer.name is missing, allowed is a value of type str"),
         (
@@ -677,6 +682,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"network": replace(EXISTING, subnet_ids=(SUBNET, "subnet-0a1b2c3d")), "database": NewDatabase()},
         {"network": NewNetwork(availability_zones=2), "database": NewDatabase()},
         {"network": EXISTING, "account": "123456789012", "database": DATABASE},
+        {"network": EXISTING, "database": replace(DATABASE, connections=136)},
         {
             "network": EXISTING,
             "account": "123456789012",
@@ -726,6 +732,7 @@ AT_BOUNDS: Mapping[type[Any], list[dict[str, Any]]] = {
         {"secret_key_arn": KEY_ARN},
         {"secret_key_arn": "arn:aws:kms:us-east-1:123456789012:key/mrk-0a1b2c3d4e5f60718293a4b5c6d7e8f9"},
         {"security_group_id": "sg-0a1b2c3d"},
+        {"connections": 1},
         {"host": "shop.cluster-abc.eu-central-1.rds.amazonaws.com", "database_name": "shop"},
         {"users": DatabaseUsers.EITHER, "resource_id": "db-ABC", "host": "shop", "database_name": "_shop-1"},
         {"secret_arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:a/b+c=d.e@f_g-AbCd01"},
@@ -886,4 +893,5 @@ def test_an_undeclared_field_has_its_default() -> None:
         "resource_id": None,
         "host": None,
         "database_name": None,
+        "connections": None,
     }
