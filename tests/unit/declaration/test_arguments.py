@@ -37,11 +37,11 @@ ENVIRONMENT = Environment(name="dev", consumers=(Consumer(name="billing"),))
     [
         (
             {"environment": "dev"},
-            "Made.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
+            "Sample.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
             " returns one",
         ),
-        ({"environment": None}, "Made.environment is None, allowed is a value of type Environment"),
-        ({"environment": ENVIRONMENT, "count": "2"}, "Made.count is '2', allowed is a value of type int | None"),
+        ({"environment": None}, "Sample.environment is None, allowed is a value of type Environment"),
+        ({"environment": ENVIRONMENT, "count": "2"}, "Sample.count is '2', allowed is a value of type int | None"),
     ],
 )
 def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: str) -> None:
