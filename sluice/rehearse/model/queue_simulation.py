@@ -23,6 +23,8 @@ SimPy would be the library for this, and the tests hold this against it: 1.44 bi
 (docs/decisions/0011-rehearsal.md).
 """
 
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +50,23 @@ _MEASURES = 10
 _WAITING, _HELD, _TASKS, _BUSY_LANES, _STOPS, _SPARE, _EVENTS, _READY = range(8)
 _POLLS_FIRST, _POLLS, _TURN_FIRST, _TURNS, _DRAINING_LANES = range(8, 13)
 _COUNTED = 13
+
+
+def remove_stale_caches(source: Path) -> None:
+    """Remove what numba compiled of an older version of a file.
+
+    numba does so itself once it has read its index, which it cannot if a class in it is gone or has another name: then
+    the first call raises AttributeError. Its files stand in `__pycache__`, and no installer removes them.
+    https://numba.readthedocs.io/en/stable/developer/caching.html (read 2026-11-27)
+    """
+    with suppress(OSError):
+        changed_at = source.stat().st_mtime
+        for index in (source.parent / "__pycache__").glob(f"{source.stem}.*.nbi"):
+            if index.stat().st_mtime < changed_at:
+                index.unlink()
+
+
+remove_stale_caches(Path(__file__))
 
 
 class Work(NamedTuple):

@@ -42,6 +42,7 @@ _ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codec
 _NESTED = "AWS::CloudFormation::Stack"
 _UNKNOWN = re.compile(r"<[^<>]+>")
 _DYNAMIC = re.compile(r"\{\{(resolve:[^{}]*)\}\}")
+_MARK = re.compile(r"\{%|\{\{-?\s|\{\{[-.]")  # a dynamic reference is {{resolve:…}}
 _TYPE = re.compile(r"[\w:@.-]+")
 _VARIABLE = re.compile(r"\$\{([^!${}][^{}]*)\}")
 
@@ -109,6 +110,11 @@ def _load(path: Path, text: str) -> Template:
     try:
         loaded = json.loads(text) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
+        if mark := _MARK.search(text):
+            raise ConfigError(
+                f"cannot read {path}: {mark[0].strip()} is of a template language, such as Jinja; give what it is"
+                " rendered to"
+            ) from error
         raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}; correct it") from error
     return _require_template(loaded, str(path))
 
@@ -119,6 +125,11 @@ def _require_template(template: Any, source: str) -> Template:
     if not isinstance(resources, Mapping):
         raise ConfigError(f"{source} has no Resources; give a CloudFormation template")
     for id_, resource in resources.items():
+        if str(id_).startswith("Fn::"):
+            raise ConfigError(
+                f"{source}: {id_} makes resources when it is deployed; give the processed template:"
+                " aws cloudformation get-template --template-stage Processed"
+            )
         kind, properties = _in(resource, "Type"), _in(resource, "Properties")
         if not (
             str(id_).isalnum()

@@ -8,7 +8,7 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resou
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast, get_args
@@ -53,6 +53,8 @@ _PREDEFINED = {
     "ECSServiceAverageMemoryUtilization": "MemoryUtilization",
 }
 _COOLDOWN_SECONDS = 300
+_TRANSFORMS = ("AWS::Serverless-", "AWS::LanguageExtensions", "AWS::SecretsManager-", "AWS::CodeDeployBlueGreen")
+"""Macros of AWS that scale no ECS service; AWS::Include, and one's own, may do anything."""
 
 
 def read_services(
@@ -75,7 +77,9 @@ def read_services(
     try:
         stacks = stacks_of(templates, names, parameters)
         targets = [target for target in stacks.of_kind(TARGET) if _dimension(target) == _DIMENSION]
+        unread = tuple(_unread_parts(templates, stacks))
         found = [_service(stacks, target, queue) for target in targets]
+        found = [replace(service, assumed=(*service.assumed, *unread)) for service in found]
         if not found:
             raise _nothing_scales(stacks)
     except RecursionError as error:
@@ -91,6 +95,25 @@ def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateRes
     labels = short if len(set(short)) == len(set(places)) else places
     for service, label in zip(services, labels, strict=True):
         yield service if count[service.name] == 1 else replace(service, name=f"{label}/{service.name}")
+
+
+def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str]:
+    """Yield a sentence for each thing that CloudFormation makes resources of, and that stands in no template.
+
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/transform-section-structure.html (read
+    2026-11-27).
+    """
+    for template in templates:
+        transforms = template.get("Transform") or []
+        for each in transforms if isinstance(transforms, list) else [transforms]:
+            name = str(each.get("Name") if isinstance(each, Mapping) else each)
+            if not name.startswith(_TRANSFORMS):
+                yield f"what the transform {name} makes of the template, which is read as it stands"
+    for resource in stacks.all:
+        if resource.kind.endswith("::MODULE"):
+            yield f"what the module {resource.kind} is made of, which is left out"
+        if "Fn::Transform" in resource.properties.values:
+            yield f"what Fn::Transform adds to {resource.kind} {resource.id}, which is read as it stands"
 
 
 def _nothing_scales(stacks: Stacks) -> ConfigError:

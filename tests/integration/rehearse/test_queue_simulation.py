@@ -1,7 +1,9 @@
 """The compiled queue against one in SimPy, on small cases; what must hold in every case; and a minute by hand."""
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +26,19 @@ pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the sim
 MINUTES, SLOTS = 6, 14
 type Message = tuple[float, int, int]
 """When it is sent, in which group, and how many of its receives fail."""
+
+
+def test_what_was_compiled_of_an_older_version_is_removed(tmp_path: Path) -> None:
+    """After an upgrade it may name a class that is gone, and numba raises what nobody understands."""
+    source, cache = tmp_path / "queue.py", tmp_path / "__pycache__"
+    cache.mkdir()
+    for path, changed_at in ((cache / "queue.old.nbi", 10), (source, 20), (cache / "queue.new.nbi", 30)):
+        path.touch()
+        os.utime(path, (changed_at, changed_at))
+
+    queue.remove_stale_caches(source)
+
+    assert [path.name for path in cache.iterdir()] == ["queue.new.nbi"]
 
 
 def _arrivals(messages: Sequence[Message]) -> SimulatedArrivals:

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -384,3 +384,61 @@ def test_a_folder_of_yaml_is_read_together(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("Resources:\n", encoding="utf-8")
 
     assert list(load_template(tmp_path)) == ["queues/jobs.template", "workers.yaml"]
+
+
+@pytest.mark.parametrize(
+    ("more", "assumed"),
+    [
+        ({"Transform": "AWS::Serverless-2016-10-31"}, ()),
+        ({"Transform": ["AWS::LanguageExtensions"]}, ()),
+        ({"Transform": ["Ours"]}, ("what the transform Ours makes of the template, which is read as it stands",)),
+        (
+            {"Transform": {"Name": "AWS::Include", "Parameters": {"Location": "s3://shop/more.yaml"}}},
+            ("what the transform AWS::Include makes of the template, which is read as it stands",),
+        ),
+    ],
+)
+def test_a_macro_of_which_nobody_knows_what_it_makes_is_said(more: Any, assumed: Sequence[str]) -> None:
+    (service,) = read_services(_backlog() | more)
+
+    assert [each for each in service.assumed if "transform" in each] == [*assumed]
+
+
+def test_a_module_is_said() -> None:
+    template = _backlog()
+    template["Resources"]["More"] = {"Type": "Shop::Scaling::More::MODULE"}
+
+    (service,) = read_services(template)
+
+    assert "what the module Shop::Scaling::More::MODULE is made of, which is left out" in service.assumed
+
+
+@pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        (
+            "Resources:\n  {% if a %}\n  A: 1\n",
+            "{% is of a template language, such as Jinja; give what it is rendered to",
+        ),
+        (
+            "Resources:\n  A: {Type: B::C::D, Properties: {Size: {{ inputs.size }}}}\n",
+            "{{ is of a template language, such as Jinja; give what it is rendered to",
+        ),
+        (
+            "Resources:\n  {{- with $a := .B}}\n",
+            "{{- is of a template language, such as Jinja; give what it is rendered to",
+        ),
+        (
+            "Resources:\n  Fn::ForEach::Queues: [Name, [A, B], {'Q${Name}': {Type: AWS::SQS::Queue}}]\n",
+            "Fn::ForEach::Queues makes resources when it is deployed; give the processed template: aws cloudformation"
+            " get-template --template-stage Processed",
+        ),
+    ],
+)
+def test_a_template_that_is_not_yet_one_is_refused_with_what_to_give(tmp_path: Path, text: str, refused: str) -> None:
+    (tmp_path / "template.yaml").write_text(text, encoding="utf-8")
+
+    with pytest.raises(ConfigError) as error:
+        load_template(tmp_path / "template.yaml")
+
+    assert str(error.value).endswith(refused)
