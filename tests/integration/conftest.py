@@ -55,7 +55,9 @@ def pytest_configure_node(node: Any) -> None:
 
 
 @pytest.fixture(scope="session")
-def emulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+def localstack_shared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[localstack.Running]:
     """Yield a LocalStack that other tests use as well, those of other xdist workers at the same time."""
     shared = getattr(request.config, "workerinput", {}).get("localstack")
     if shared is not None:
@@ -66,7 +68,9 @@ def emulated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture(scope="session")
-def deployed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+def localstack_deployed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[localstack.Running]:
     """Yield a LocalStack to which the plain cdk CLI has deployed the local environment; AWS_* point at it."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running, pytest.MonkeyPatch.context() as patch:

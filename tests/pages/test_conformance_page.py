@@ -15,7 +15,7 @@ TOTAL = len(PROMISES)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page as a file."""
     path = tmp_path_factory.mktemp("conformance") / "conformance.html"
     path.write_text(conformance_page.html(MATRIX), encoding="utf-8")
@@ -23,9 +23,9 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def opened(page: Any, written: Path) -> None:
+def open_page(page: Any, page_file: Path) -> None:
     """Open the page."""
-    page.goto(written.as_uri())
+    page.goto(page_file.as_uri())
 
 
 def _visible_rows(page: Any) -> list[str]:
@@ -46,12 +46,12 @@ def _with(status: str, *targets: str) -> list[str]:
 
 
 def test_the_page_opens_without_a_complaint_and_without_the_network(
-    page: Any, written: Path, console_messages: list[str]
+    page: Any, page_file: Path, console_messages: list[str]
 ) -> None:
     page.get_by_label("Status").select_option("deviates")
     page.get_by_role("button", name="Clear").click()
 
-    assert console_messages == [f"request: {written.as_uri()}"]
+    assert console_messages == [f"request: {page_file.as_uri()}"]
 
 
 def test_every_promise_is_listed_once_with_its_status_on_every_target(page: Any) -> None:

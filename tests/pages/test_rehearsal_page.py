@@ -17,7 +17,7 @@ _CHARTS = 4 * (3 + 1) + 1  # of each traffic, and the ways to scale
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def rehearsal_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a page of two services, one with a mistake and other ways to scale."""
     path = tmp_path_factory.mktemp("rehearsals") / "page.html"
     drawn.write(
@@ -27,11 +27,11 @@ def rehearsed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_rehearsal_opens_with_its_verdict_and_asks_for_nothing(
-    page: Any, console_messages: list[str], rehearsed: Path
+    page: Any, console_messages: list[str], rehearsal_page: Path
 ) -> None:
-    page.goto(rehearsed.as_uri())
+    page.goto(rehearsal_page.as_uri())
 
-    assert console_messages == [f"request: {rehearsed.as_uri()}"]
+    assert console_messages == [f"request: {rehearsal_page.as_uri()}"]
     assert page.locator(".verdict .word").inner_text() == "MISTAKES FOUND, LATENCY MISSED"
     assert page.locator(".verdict li").all_inner_texts() == [
         "shop-prod-billing: kept: steady, day; not judged: poison",
@@ -43,8 +43,8 @@ def test_a_rehearsal_opens_with_its_verdict_and_asks_for_nothing(
     assert page.locator(".verdict").bounding_box()["y"] < 100
 
 
-def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, rehearsed: Path) -> None:
-    page.goto(rehearsed.as_uri())
+def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, rehearsal_page: Path) -> None:
+    page.goto(rehearsal_page.as_uri())
 
     found = page.locator("svg.chart").evaluate_all(
         """charts => charts.map(chart => ({
@@ -64,9 +64,9 @@ def test_every_chart_is_drawn_and_says_what_it_shows(page: Any, rehearsed: Path)
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_nothing_sticks_out_of_the_window(page: Any, rehearsed: Path, width: int) -> None:
+def test_nothing_sticks_out_of_the_window(page: Any, rehearsal_page: Path, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
-    page.goto(rehearsed.as_uri())
+    page.goto(rehearsal_page.as_uri())
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     smallest = page.locator("svg.chart text").evaluate_all(
@@ -75,9 +75,9 @@ def test_nothing_sticks_out_of_the_window(page: Any, rehearsed: Path, width: int
     assert smallest >= 8
 
 
-def test_the_table_stacks_in_a_narrow_window(page: Any, rehearsed: Path) -> None:
+def test_the_table_stacks_in_a_narrow_window(page: Any, rehearsal_page: Path) -> None:
     page.set_viewport_size({"width": 390, "height": 900})
-    page.goto(rehearsed.as_uri())
+    page.goto(rehearsal_page.as_uri())
 
     hidden = page.locator(".tried").evaluate_all("tables => tables.map(each => each.scrollWidth - each.clientWidth)")
 
@@ -86,10 +86,10 @@ def test_the_table_stacks_in_a_narrow_window(page: Any, rehearsed: Path) -> None
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_light_and_dark(page: Any, rehearsed: Path, scheme: str) -> None:
+def test_everything_can_be_read_in_light_and_dark(page: Any, rehearsal_page: Path, scheme: str) -> None:
     """The contrast of text and ground is at least 4.5 (WCAG AA), in the page and in its charts."""
     page.emulate_media(color_scheme=scheme)
-    page.goto(rehearsed.as_uri())
+    page.goto(rehearsal_page.as_uri())
 
     contrasts = page.evaluate(_CONTRAST)
 
@@ -118,9 +118,9 @@ def test_the_ways_to_scale_have_labels_that_do_not_cover_each_other(page: Any, t
     ] == []
 
 
-def test_print_has_everything_but_the_navigation(page: Any, rehearsed: Path) -> None:
+def test_print_has_everything_but_the_navigation(page: Any, rehearsal_page: Path) -> None:
     page.emulate_media(media="print", color_scheme="dark")
-    page.goto(rehearsed.as_uri())
+    page.goto(rehearsal_page.as_uri())
 
     assert not page.locator("nav").is_visible()
     assert page.locator("section svg").first.is_visible()

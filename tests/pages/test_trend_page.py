@@ -14,7 +14,7 @@ _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="u
 
 
 @pytest.fixture(scope="module")
-def trended(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trend_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the page of a run in which two times are longer."""
     found = runs(np.random.default_rng(1), 24)
     path = tmp_path_factory.mktemp("trends") / "page.html"
@@ -23,11 +23,11 @@ def trended(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_trend_opens_with_its_verdict_asks_for_nothing_and_leads_to_its_sections(
-    page: Any, console_messages: list[str], trended: Path
+    page: Any, console_messages: list[str], trend_page: Path
 ) -> None:
-    page.goto(trended.as_uri())
+    page.goto(trend_page.as_uri())
 
-    assert console_messages == [f"request: {trended.as_uri()}"]
+    assert console_messages == [f"request: {trend_page.as_uri()}"]
     assert page.locator(".verdict .word").inner_text() == "SLOWER"
     assert page.locator(".verdict li").count() == 2
     links = page.locator("nav a").evaluate_all("links => links.map(link => [link.hash, link.textContent])")
@@ -37,10 +37,12 @@ def test_a_trend_opens_with_its_verdict_asks_for_nothing_and_leads_to_its_sectio
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_light_and_dark_and_in_a_narrow_window(page: Any, trended: Path, scheme: str) -> None:
+def test_everything_can_be_read_in_light_and_dark_and_in_a_narrow_window(
+    page: Any, trend_page: Path, scheme: str
+) -> None:
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 400, "height": 900})
-    page.goto(trended.as_uri())
+    page.goto(trend_page.as_uri())
 
     contrasts = page.evaluate(_CONTRAST)
 

@@ -32,7 +32,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
 
 
 @pytest.fixture(scope="session")
-def synthesized(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def templates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of all templates; who asks for it is in the group `cdk`."""
     from tests.support.templates.synthesis import synthesize_all  # noqa: PLC0415 (starts CDK, which few folders need)
 

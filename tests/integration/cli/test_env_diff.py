@@ -19,7 +19,7 @@ ENVIRONMENTS = (Environment(name="prod", application="shop", consumers=(Consumer
 
 
 @pytest.fixture(scope="module")
-def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a declaration that a repository of git has, beside a link that leads out of it; it has changed since."""
     folder = tmp_path_factory.mktemp("committed")
     file = folder / "environments.py"
@@ -63,11 +63,11 @@ def test_nothing_is_told_where_nothing_differs() -> None:
 
 
 def test_a_declaration_is_compared_with_that_of_a_revision(
-    committed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(committed.parent)
+    monkeypatch.chdir(repository.parent)
 
-    main(["env", "diff", "prod", "--declaration", str(committed), "--json"])
+    main(["env", "diff", "prod", "--declaration", str(repository), "--json"])
 
     found = {
         (each["of"], each["name"]): (each["before"], each["after"]) for each in json.loads(capsys.readouterr().out)
@@ -77,10 +77,10 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 
 @pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere", "", "--list"])
 def test_neither_a_revision_nor_a_file_is_refused(
-    against: str, committed: Path, capsys: pytest.CaptureFixture[str]
+    against: str, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["env", "diff", "prod", "--declaration", str(committed), f"--against={against}"])
+        main(["env", "diff", "prod", "--declaration", str(repository), f"--against={against}"])
 
     assert ended.value.code == 3
     assert len(capsys.readouterr().err.splitlines()) == 1

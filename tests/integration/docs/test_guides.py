@@ -171,10 +171,10 @@ ENVIRONMENT_VARIABLES: Mapping[str, Callable[[Reader], None]] = {
 
 
 @pytest.fixture
-def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
+def reader(localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
     """Yield a reader who has the local environment's topic and what is billing's, as they are deployed."""
     (sqs, sns) = (
-        boto3.client(service, endpoint_url=emulated.endpoint_url, region_name=LOCAL.region)
+        boto3.client(service, endpoint_url=localstack_shared.endpoint_url, region_name=LOCAL.region)
         for service in ("sqs", "sns")
     )
     billing, fifo = LOCAL.consumers[0], {"FifoQueue": "true"}
@@ -194,7 +194,7 @@ def reader(emulated: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
         Endpoint=naming.queue_arn(LOCAL, name, ACCOUNT),
         Attributes={"RawMessageDelivery": "true"},
     )
-    entry = Reader(tmp_path, emulated.environment())
+    entry = Reader(tmp_path, localstack_shared.environment())
     yield entry
     entry.engine.dispose()
     sns.delete_topic(TopicArn=topic_arn)

@@ -131,7 +131,7 @@ def _accepts(endpoint_url: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def shared_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Yield the endpoint of a LocalStack that somebody else has started."""
     with localstack.running(log=tmp_path_factory.mktemp("shared") / "localstack.log") as running:
         yield running.endpoint_url
@@ -267,7 +267,7 @@ def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monk
 
 
 def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
-    shared: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shared_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A profile, or an endpoint for one service, would win over AWS_ENDPOINT_URL and lead to a real account."""
     own = {
@@ -281,7 +281,18 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     program = "import boto3; print(boto3.client('sqs').meta.endpoint_url)"
 
     ended = subprocess.run(
-        [sys.executable, "-m", "emulator", "run", "--endpoint-url", shared, "--", sys.executable, "-c", program],
+        [
+            sys.executable,
+            "-m",
+            "emulator",
+            "run",
+            "--endpoint-url",
+            shared_endpoint,
+            "--",
+            sys.executable,
+            "-c",
+            program,
+        ],
         cwd=PROJECT,
         env={**os.environ, "TMPDIR": str(tmp_path), "HOME": str(tmp_path)},
         capture_output=True,
@@ -290,7 +301,7 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
         check=False,
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{shared}\n", "")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{shared_endpoint}\n", "")
 
 
 def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
@@ -341,19 +352,21 @@ def test_a_port_taken_while_it_starts_is_said_at_once(
         pass
 
 
-def test_an_attached_localstack_is_used_and_left_running(shared: str, tmp_path: Path) -> None:
+def test_an_attached_localstack_is_used_and_left_running(shared_endpoint: str, tmp_path: Path) -> None:
     """Nothing is started, so nothing is stopped or logged."""
-    ended = _emulator(tmp_path, "run", "--endpoint-url", shared, "--", "sh", "-c", "echo $AWS_ENDPOINT_URL; exit 5")
+    ended = _emulator(
+        tmp_path, "run", "--endpoint-url", shared_endpoint, "--", "sh", "-c", "echo $AWS_ENDPOINT_URL; exit 5"
+    )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (5, f"{shared}\n", "")
-    assert health(shared) is not None
+    assert (ended.returncode, ended.stdout, ended.stderr) == (5, f"{shared_endpoint}\n", "")
+    assert health(shared_endpoint) is not None
     assert list(tmp_path.iterdir()) == []
 
 
-def test_sigint_leaves_an_attached_localstack_running(start: Start, shared: str, tmp_path: Path) -> None:
+def test_sigint_leaves_an_attached_localstack_running(start: Start, shared_endpoint: str, tmp_path: Path) -> None:
     """Only the command and its group are ended."""
-    emulator = start("run", "--endpoint-url", shared, "--", sys.executable, "-c", WAITING)
-    assert _line(emulator) == f"{shared}\n"
+    emulator = start("run", "--endpoint-url", shared_endpoint, "--", sys.executable, "-c", WAITING)
+    assert _line(emulator) == f"{shared_endpoint}\n"
 
     emulator.send_signal(signal.SIGINT)
     code = emulator.wait(timeout=GONE_SECONDS)
@@ -361,7 +374,7 @@ def test_sigint_leaves_an_attached_localstack_running(start: Start, shared: str,
     assert code == 130
     assert _processes(tmp_path) == {}
     assert _rest(emulator) == "interrupted\n"
-    assert health(shared) is not None
+    assert health(shared_endpoint) is not None
 
 
 @pytest.mark.parametrize(
@@ -374,17 +387,19 @@ def test_sigint_leaves_an_attached_localstack_running(start: Start, shared: str,
         (["sh", "-c", "sleep 600 & exit 4"], 4, ""),
     ],
 )
-def test_the_exit_code_is_the_commands(shared: str, tmp_path: Path, command: list[str], code: int, error: str) -> None:
+def test_the_exit_code_is_the_commands(
+    shared_endpoint: str, tmp_path: Path, command: list[str], code: int, error: str
+) -> None:
     """128 and the number for a signal, 127 for a program that is not there; what the command left running is ended."""
-    ended = _emulator(tmp_path, "run", "--endpoint-url", shared, "--", *command)
+    ended = _emulator(tmp_path, "run", "--endpoint-url", shared_endpoint, "--", *command)
 
     assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", error)
     assert _processes(tmp_path) == {}
 
 
-def test_a_port_taken_by_a_localstack_is_refused(shared: str, tmp_path: Path) -> None:
+def test_a_port_taken_by_a_localstack_is_refused(shared_endpoint: str, tmp_path: Path) -> None:
     """Exit code 2 and one line, which says how to use the one that runs; that one is left alone."""
-    port = shared.removeprefix("http://127.0.0.1:")
+    port = shared_endpoint.removeprefix("http://127.0.0.1:")
 
     ended = _emulator(tmp_path, "run", "--port", port, "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED)
 
@@ -392,11 +407,11 @@ def test_a_port_taken_by_a_localstack_is_refused(shared: str, tmp_path: Path) ->
         2,
         "",
         (
-            f"emulator: a LocalStack already runs on port {port}; use it with --endpoint-url {shared},"
+            f"emulator: a LocalStack already runs on port {port}; use it with --endpoint-url {shared_endpoint},"
             " or choose another --port\n"
         ),
     )
-    assert health(shared) is not None
+    assert health(shared_endpoint) is not None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -512,10 +527,10 @@ def test_wrong_usage_is_refused(tmp_path: Path, arguments: list[str], error: str
     assert ended.stderr.splitlines()[-1].startswith(error)
 
 
-def test_a_queue_that_asks_for_it_deduplicates_for_three_seconds_only(shared: str) -> None:
+def test_a_queue_that_asks_for_it_deduplicates_for_three_seconds_only(shared_endpoint: str) -> None:
     """A repeat is taken for a new message after 3 s by `x-window3-y.fifo`, and still dropped by any other queue."""
     sqs = boto3.client(
-        "sqs", endpoint_url=shared, region_name="us-east-1", config=Config(signature_version=botocore.UNSIGNED)
+        "sqs", endpoint_url=shared_endpoint, region_name="us-east-1", config=Config(signature_version=botocore.UNSIGNED)
     )
     short = sqs.create_queue(QueueName="x-window3-y.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
     usual = sqs.create_queue(QueueName="x-y.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]

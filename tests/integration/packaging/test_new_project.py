@@ -35,10 +35,10 @@ def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def endpoint(project: Path, emulated: localstack.Running) -> str:
+def endpoint(project: Path, localstack_shared: localstack.Running) -> str:
     """Return where the project is deployed."""
-    run_to_end("make", "deploy-local", f"ENDPOINT={emulated.endpoint_url}", cwd=project)
-    return f"ENDPOINT={emulated.endpoint_url}"
+    run_to_end("make", "deploy-local", f"ENDPOINT={localstack_shared.endpoint_url}", cwd=project)
+    return f"ENDPOINT={localstack_shared.endpoint_url}"
 
 
 def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path) -> None:

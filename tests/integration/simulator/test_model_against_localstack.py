@@ -493,7 +493,7 @@ class _Programs(RuleBasedStateMachine):
 
 
 @pytest.fixture(scope="module")
-def emulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def localstack_sqs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Yield an SQS client of a LocalStack of this module's own."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running:
@@ -519,9 +519,9 @@ def _run(programs: int, *, phases: tuple[Phase, ...] = tuple(Phase), derandomize
 
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize("programs", [6, pytest.param(1_000, marks=pytest.mark.deep)])
-def test_model_and_localstack_answer_alike(emulated: Any, programs: int) -> None:
+def test_model_and_localstack_answer_alike(localstack_sqs: Any, programs: int) -> None:
     """Generated programs of fifty commands; Hypothesis prints the shortest that they answer differently."""
-    _Programs.localstack = emulated
+    _Programs.localstack = localstack_sqs
     _run(programs, derandomize=programs < 1_000)
 
 
@@ -540,9 +540,9 @@ def test_model_and_localstack_answer_alike(emulated: Any, programs: int) -> None
         ),
     ],
 )
-def test_a_broken_rule_is_told_apart(emulated: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_broken_rule_is_told_apart(localstack_sqs: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The comparison can fail: with one rule of the model broken, a program shows it."""
-    _Programs.localstack = emulated
+    _Programs.localstack = localstack_sqs
     broken = MUTANTS[name]
     monkeypatch.setattr(broken.owner, broken.rule, broken.instead)
 

@@ -11,8 +11,8 @@ from tests.support.endpoints import fake_aws
 
 
 @pytest.fixture
-def empty(deployed: localstack.Running) -> deployment.LoadDeployment:
-    return loads.empty_queues(deployed)
+def empty(localstack_deployed: localstack.Running) -> deployment.LoadDeployment:
+    return loads.empty_queues(localstack_deployed)
 
 
 @pytest.fixture

@@ -33,19 +33,20 @@ def _sluice(*arguments: str, **more: str) -> tuple[int, list[str]]:
     return ended.returncode, ended.stderr.strip().splitlines()
 
 
-def test_an_environment_that_is_not_deployed_is_named(deployed: localstack.Running) -> None:
-    ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", deployed.endpoint_url)
+def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: localstack.Running) -> None:
+    url = localstack_deployed.endpoint_url
+    ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", url)
 
     assert (ended, lines) == (
         2,
-        [f"sluice: environment 'dev' is not deployed at {deployed.endpoint_url}; deploy its stacks there first"],
+        [f"sluice: environment 'dev' is not deployed at {url}; deploy its stacks there first"],
     )
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_spark_that_does_not_start_is_named(deployed: localstack.Running, tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Running, tmp_path: Path) -> None:
     """A wrong JAVA_HOME: one line, and exit code 2, because 1 would say INVALID."""
-    options = ["--endpoint-url", deployed.endpoint_url, "--runs-dir", str(tmp_path)]
+    options = ["--endpoint-url", localstack_deployed.endpoint_url, "--runs-dir", str(tmp_path)]
 
     ended, lines = _sluice("load", "run", "tiny", *options, JAVA_HOME="/nowhere")
 
@@ -57,12 +58,20 @@ def test_a_spark_that_does_not_start_is_named(deployed: localstack.Running, tmp_
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_history_folder_that_cannot_be_written_is_named(deployed: localstack.Running, tmp_path: Path) -> None:
+def test_a_history_folder_that_cannot_be_written_is_named(
+    localstack_deployed: localstack.Running, tmp_path: Path
+) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
 
     ended, lines = _sluice(
-        "load", "run", "tiny", "--endpoint-url", deployed.endpoint_url, "--runs-dir", str(in_the_way / "runs")
+        "load",
+        "run",
+        "tiny",
+        "--endpoint-url",
+        localstack_deployed.endpoint_url,
+        "--runs-dir",
+        str(in_the_way / "runs"),
     )
 
     assert (ended, lines) == (
@@ -95,11 +104,13 @@ def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_leaves_no_verdict_and_no_process(deployed: localstack.Running, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_no_verdict_and_no_process(
+    localstack_deployed: localstack.Running, tmp_path: Path
+) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "sluice", "load", "run", "tiny", "--runs-dir", str(tmp_path)],
         cwd=PROJECT,
-        env={**os.environ, **KEYS, "AWS_ENDPOINT_URL": deployed.endpoint_url},
+        env={**os.environ, **KEYS, "AWS_ENDPOINT_URL": localstack_deployed.endpoint_url},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

@@ -36,10 +36,10 @@ def _tiny(**changes: Any) -> profile.NamedProfile:
 
 @pytest.fixture(scope="module")
 def honest(
-    spark: SparkSession, deployed: localstack.Running, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, localstack_deployed: localstack.Running, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Verdict, Path]:
     """Return the verdict of a run nobody sabotages, and its folder, which is only read."""
-    return run_load(spark, empty_queues(deployed), tmp_path_factory.mktemp("honest"), TINY)
+    return run_load(spark, empty_queues(localstack_deployed), tmp_path_factory.mktemp("honest"), TINY)
 
 
 def test_an_honest_run_is_valid_and_exercises_what_it_claims(

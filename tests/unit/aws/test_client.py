@@ -317,7 +317,7 @@ ANSWERS: dict[str, tuple[bytes, End]] = {
 
 
 @pytest.fixture(scope="module")
-def served() -> Iterator[tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]]:
+def server_and_clients() -> Iterator[tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]]:
     """Yield a server and the pairs of clients by service and whether they wait for a short time only."""
     with raw_server.serving() as server:
         pairs = {
@@ -350,9 +350,9 @@ def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", ANSWERS)
 def test_an_answer_means_what_botocore_makes_of_it(
-    service: str, case: str, served: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
+    service: str, case: str, server_and_clients: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
 ) -> None:
-    server, pairs = served
+    server, pairs = server_and_clients
     server.answer, server.end = ANSWERS[case]
     is_silent = server.end is End.SILENT
     plain, fast = pairs[service, is_silent]

@@ -19,15 +19,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def stacks(synthesized: Path) -> Mapping[str, Stacks]:
+def stacks(templates_folder: Path) -> Mapping[str, Stacks]:
     """Return every environment's stacks by its name."""
-    return {name: read(synthesized / name) for name in (*ENVIRONMENTS, *EXTRA)}
+    return {name: read(templates_folder / name) for name in (*ENVIRONMENTS, *EXTRA)}
 
 
 @pytest.fixture(scope="session")
-def edited(synthesized: Path) -> Mapping[str, Stacks]:
+def edited_stacks(templates_folder: Path) -> Mapping[str, Stacks]:
     """Return the stacks of environments after an edit, by what was edited."""
-    return {name: read(synthesized / name) for name in EDITED}
+    return {name: read(templates_folder / name) for name in EDITED}
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def environment(request: pytest.FixtureRequest) -> Environment:
 
 
 @pytest.fixture
-def declared(by_environment: Mapping[str, list[Resource]], environment: Environment) -> list[Resource]:
+def declared_resources(by_environment: Mapping[str, list[Resource]], environment: Environment) -> list[Resource]:
     """Return the resources of the declared environment whose turn it is."""
     return by_environment[environment.name]
 
@@ -55,7 +55,7 @@ def full(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
 
 
 @pytest.fixture(scope="session")
-def hosted(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
+def hosted_resources(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
     """Return the resources of the environment in somebody else's network."""
     return by_environment["hosted"]
 

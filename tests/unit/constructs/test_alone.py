@@ -19,8 +19,8 @@ NAMED_BY_THE_STACK = ("Description", "Tags", "BackupPlanTags", "BackupVaultTags"
 
 
 @pytest.fixture(scope="session")
-def alone(synthesized: Path) -> list[Resource]:
-    template = (synthesized / ALONE / "Alone.template.json").read_text(encoding="utf-8")
+def alone(templates_folder: Path) -> list[Resource]:
+    template = (templates_folder / ALONE / "Alone.template.json").read_text(encoding="utf-8")
     return template_resources("alone", json.loads(template))
 
 

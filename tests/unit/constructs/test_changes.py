@@ -34,9 +34,11 @@ def _exports(stacks: Stacks) -> set[str]:
     }
 
 
-def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_one_more_consumer_changes_nothing_but_adds_its_own(
+    stacks: Mapping[str, Stacks], edited_stacks: Edited
+) -> None:
     """Three queues and what belongs to them, a service, nine alarms."""
-    before, after = _resources(stacks["local"]), _resources(edited["local, with search"])
+    before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with search"])
 
     added = Counter(resource["Type"] for id_, resource in after.items() if id_ not in before)
     assert {id_: after.get(id_) for id_ in before} == before
@@ -56,10 +58,10 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(stacks: Mapping[str,
 
 
 def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
-    stacks: Mapping[str, Stacks], edited: Edited
+    stacks: Mapping[str, Stacks], edited_stacks: Edited
 ) -> None:
     """What they add is in stacks of their own, each deployed after what it is made of and after its own queues."""
-    before, after = _resources(stacks["full"]), _resources(edited[BESIDE])
+    before, after = _resources(stacks["full"]), _resources(edited_stacks[BESIDE])
     parts = ["network", "database", "messaging", "consumers", "observability"]
     beside = [f"{part}-more" for part in parts[2:]]
 
@@ -67,18 +69,20 @@ def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
         "network/NetworkVpcSqs5F6BD5C0"
     ]  # redrive sends
     assert {id_.partition("/")[0] for id_ in after.keys() - before.keys()} == {*beside}
-    assert sorted(edited[BESIDE]) == sorted([*parts, *beside]) == sorted(naming.stack_parts(EDITED[BESIDE]))
-    assert {part: {*stack.dependencies} & {*beside} for part, stack in edited[BESIDE].items() if part in beside} == {
+    assert sorted(edited_stacks[BESIDE]) == sorted([*parts, *beside]) == sorted(naming.stack_parts(EDITED[BESIDE]))
+    assert {
+        part: {*stack.dependencies} & {*beside} for part, stack in edited_stacks[BESIDE].items() if part in beside
+    } == {
         "messaging-more": set(),
         "consumers-more": {"messaging-more"},
         "observability-more": set(),
     }
-    assert all(stack.is_protected for stack in edited[BESIDE].values())
+    assert all(stack.is_protected for stack in edited_stacks[BESIDE].values())
 
 
-def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
     """Nothing is numbered: the first goes, and only what has its name."""
-    before, after = _resources(stacks["staging"]), _resources(edited["staging, without billing"])
+    before, after = _resources(stacks["staging"]), _resources(edited_stacks["staging, without billing"])
 
     assert {id_: before.get(id_) for id_ in after} == after
     assert [id_ for id_ in before if id_ not in after and "billing" not in id_] == []
@@ -99,14 +103,16 @@ def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stac
     }
 
 
-def test_the_relay_is_switched_off_in_one_deployment(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_the_relay_is_switched_off_in_one_deployment(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
     """The messaging stack is deployed first: what the relay imports from it has to stay a while longer."""
-    assert _exports(edited["full, without a relay"]) == _exports(stacks["full"])
+    assert _exports(edited_stacks["full, without a relay"]) == _exports(stacks["full"])
 
 
-def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_a_consumers_number_changes_that_consumers_resources_only(
+    stacks: Mapping[str, Stacks], edited_stacks: Edited
+) -> None:
     """Attempts and tasks of shipping: its queue, its workers, its bounds and the alarms that name them."""
-    before, after = _resources(stacks["local"]), _resources(edited["local, shipping edited"])
+    before, after = _resources(stacks["local"]), _resources(edited_stacks["local, shipping edited"])
 
     assert before.keys() == after.keys()
     assert sorted(id_.split("/")[1][:-8] for id_ in before if before[id_] != after[id_]) == [
@@ -118,9 +124,9 @@ def test_a_consumers_number_changes_that_consumers_resources_only(stacks: Mappin
     ]
 
 
-def test_the_guard_of_deployments_knows_every_type(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_the_guard_of_deployments_knows_every_type(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
     """Of an unknown type every change counts as replacement; without an account nobody can be asked for its schema."""
-    every = [*stacks.values(), *edited.values()]
+    every = [*stacks.values(), *edited_stacks.values()]
     kinds = {resource["Type"] for parts in every for resource in _resources(parts).values()} | {DASHBOARD}
     schemas = bundled_schemas()
 
@@ -143,9 +149,11 @@ def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
     return dict(found)
 
 
-def test_choices_that_no_later_deployment_can_change(stacks: Mapping[str, Stacks], edited: Edited) -> None:
+def test_choices_that_no_later_deployment_can_change(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
     """By CloudFormation's own schemas, as cfn-lint has them: docs/guides/first-deployment.md#what-to-know."""
-    on_spot, with_keys = (_may_replace(stacks["dev"], edited[name]) for name in ("dev, on spot", "dev, with keys"))
+    on_spot, with_keys = (
+        _may_replace(stacks["dev"], edited_stacks[name]) for name in ("dev, on spot", "dev, with keys")
+    )
 
     assert on_spot == {"AWS::ECS::Service": {"LaunchType"}}
     assert with_keys == {"AWS::RDS::DBCluster": {"KmsKeyId"}}

@@ -24,10 +24,10 @@ def _of(found: list[Resource], kind: str) -> list[Resource]:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_alarms_endpoints_keys_and_dashboards_are_as_many_as_are_paid_for(
-    name: str, stacks: Mapping[str, Stacks], edited: Mapping[str, Stacks]
+    name: str, stacks: Mapping[str, Stacks], edited_stacks: Mapping[str, Stacks]
 ) -> None:
     """What somebody else looks after has no resource in a template, and no cost in the bill."""
-    environment, found = EVERY[name], resources(edited[name] if name in EDITED else stacks[name])
+    environment, found = EVERY[name], resources(edited_stacks[name] if name in EDITED else stacks[name])
     made = bill(environment, IDLE).lines
     alarms = [alarm.properties for alarm in _of(found, "AWS::CloudWatch::Alarm")]
     read = sum(sum("MetricStat" in metric for metric in alarm.get("Metrics", ())) or 1 for alarm in alarms)

@@ -98,9 +98,9 @@ def test_a_retained_database_ends_as_a_snapshot_and_any_other_is_deleted(
     }
 
 
-def test_no_connection_is_without_tls(declared: list[Resource]) -> None:
+def test_no_connection_is_without_tls(declared_resources: list[Resource]) -> None:
     """The server itself refuses it."""
-    groups = of_kind(declared, PARAMETERS)
+    groups = of_kind(declared_resources, PARAMETERS)
 
     (group,) = groups.values()
     assert (group["Family"], group["Parameters"]) == ("aurora-postgresql17", {"rds.force_ssl": "1"})
@@ -151,9 +151,9 @@ def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, 
     assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}
 
 
-def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited: Mapping[str, Stacks]) -> None:
+def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited_stacks: Mapping[str, Stacks]) -> None:
     """Its template names no cluster, as then; alarms and log group know what CloudFormation called it."""
-    parts = edited[OWNED]
+    parts = edited_stacks[OWNED]
     (cluster,) = of_kind(resources(parts), CLUSTER).values()
     subnets = of_kind(resources(parts), "AWS::EC2::Subnet").values()
     alarms = of_kind(resources(parts), "AWS::CloudWatch::Alarm").values()
@@ -172,8 +172,8 @@ def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited: 
 
 
 @pytest.mark.parametrize("users", [CHANGING, OWNED])
-def test_the_way_back_to_the_owner_takes_no_export_away(edited: Mapping[str, Stacks], users: str) -> None:
+def test_the_way_back_to_the_owner_takes_no_export_away(edited_stacks: Mapping[str, Stacks], users: str) -> None:
     """CloudFormation refuses to, as the stacks of producers and tasks, which are updated later, still import it."""
-    exported = edited[users]["database"].template["Outputs"].values()
+    exported = edited_stacks[users]["database"].template["Outputs"].values()
 
     assert [output for output in exported if "DBClusterResourceId" in output.get("Export", {}).get("Name", "")]

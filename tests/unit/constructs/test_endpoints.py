@@ -72,11 +72,11 @@ def _let_through(found: list[Resource]) -> Iterator[tuple[str, str, str]]:
 
 @pytest.fixture(params=["prod", "full", REDRIVEN])
 def case(
-    request: pytest.FixtureRequest, by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
+    request: pytest.FixtureRequest, by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
 ) -> tuple[list[Resource], Environment]:
     """Return the resources of environments in a new network, and what is declared."""
     if request.param == REDRIVEN:
-        return resources(edited[REDRIVEN]), EDITED[REDRIVEN]
+        return resources(edited_stacks[REDRIVEN]), EDITED[REDRIVEN]
     return by_environment[request.param], {**ENVIRONMENTS, "full": FULL}[request.param]
 
 
@@ -101,9 +101,9 @@ def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
     assert all(service == action.partition(":")[0] for service, action, _ in passing)
 
 
-def test_actions_of_tasks_have_an_endpoint(edited: Mapping[str, Stacks]) -> None:
+def test_actions_of_tasks_have_an_endpoint(edited_stacks: Mapping[str, Stacks]) -> None:
     """By list: a call that is new needs an endpoint, which costs money, or a way that there is not."""
-    found = resources(edited[REDRIVEN])
+    found = resources(edited_stacks[REDRIVEN])
 
     called: dict[str, set[str]] = {}
     for service, action, _ in _let_through(found):

@@ -21,7 +21,7 @@ TASK = "TaskDefinitionTaskRole"
 
 
 @pytest.fixture
-def shared(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
+def shared_resources(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
     return by_environment["shared"]
 
 
@@ -47,26 +47,28 @@ THROUGH_SNS, THROUGH_SQS = (
 )
 
 
-def test_nothing_is_made_or_attached_that_is_somebody_elses(shared: list[Resource]) -> None:
+def test_nothing_is_made_or_attached_that_is_somebody_elses(shared_resources: list[Resource]) -> None:
     """No key, cluster, topic or queue pair of theirs, and no policy on one; the subscription's DLQ is ours.
 
     So is the key of the log groups: theirs are for topics and queues.
     """
-    assert list(of_kind(shared, "AWS::KMS::Key")) == ["NetworkLogKey"]
-    assert not of_kind(shared, "AWS::ECS::Cluster")
-    assert sorted(of_kind(shared, "AWS::SNS::Topic")) == [
+    assert list(of_kind(shared_resources, "AWS::KMS::Key")) == ["NetworkLogKey"]
+    assert not of_kind(shared_resources, "AWS::ECS::Cluster")
+    assert sorted(of_kind(shared_resources, "AWS::SNS::Topic")) == [
         "sluice-shared-operators",
         "sluice-shared-orders.fifo",
         "sluice-shared-payments.fifo",
     ]
-    queues = of_kind(shared, "AWS::SQS::Queue")
+    queues = of_kind(shared_resources, "AWS::SQS::Queue")
     assert sorted(name for name in queues if "billing" in name) == ["sluice-shared-billing-undelivered-dlq.fifo"]
-    attached = [queue for policy in of_kind(shared, "AWS::SQS::QueuePolicy").values() for queue in policy["Queues"]]
+    attached = [
+        queue for policy in of_kind(shared_resources, "AWS::SQS::QueuePolicy").values() for queue in policy["Queues"]
+    ]
     assert sorted(attached) == sorted(f"Ref({name})" for name in queues)
 
 
-def test_each_consumer_is_subscribed_to_its_topic(shared: list[Resource]) -> None:
-    found = of_kind(shared, "AWS::SNS::Subscription").values()
+def test_each_consumer_is_subscribed_to_its_topic(shared_resources: list[Resource]) -> None:
+    found = of_kind(shared_resources, "AWS::SNS::Subscription").values()
 
     assert {each["Endpoint"]: (each["TopicArn"], each["RedrivePolicy"]["deadLetterTargetArn"]) for each in found} == {
         INVOICES: ("Ref(sluice-shared-orders.fifo)", "Arn(sluice-shared-billing-undelivered-dlq.fifo)"),
@@ -78,8 +80,8 @@ def test_each_consumer_is_subscribed_to_its_topic(shared: list[Resource]) -> Non
     }
 
 
-def test_a_standard_queue_has_a_standard_dlq_and_nothing_of_a_fifo_queue(shared: list[Resource]) -> None:
-    queues = of_kind(shared, "AWS::SQS::Queue")
+def test_a_standard_queue_has_a_standard_dlq_and_nothing_of_a_fifo_queue(shared_resources: list[Resource]) -> None:
+    queues = of_kind(shared_resources, "AWS::SQS::Queue")
 
     key = {"KmsMasterKeyId": OF_QUEUES}
     assert {name: queues[name] for name in ("sluice-shared-search", "sluice-shared-search-dlq")} == {
@@ -106,7 +108,7 @@ def test_a_standard_queue_has_a_standard_dlq_and_nothing_of_a_fifo_queue(shared:
     assert queues["sluice-shared-search-undelivered-dlq.fifo"]["FifoQueue"] is True
 
 
-def test_a_topic_lets_each_other_account_do_its_part_and_no_more(shared: list[Resource]) -> None:
+def test_a_topic_lets_each_other_account_do_its_part_and_no_more(shared_resources: list[Resource]) -> None:
     """The producer publishes, the subscriber subscribes queues of its own; the second topic lets in nobody."""
     found = {
         policy["Topics"][0]: [
@@ -114,7 +116,7 @@ def test_a_topic_lets_each_other_account_do_its_part_and_no_more(shared: list[Re
             for statement in policy["PolicyDocument"]["Statement"]
             if statement["Effect"] == "Allow" and "AWS" in statement["Principal"]
         ]
-        for policy in of_kind(shared, "AWS::SNS::TopicPolicy").values()
+        for policy in of_kind(shared_resources, "AWS::SNS::TopicPolicy").values()
     }
 
     orders, payments = "Ref(sluice-shared-orders.fifo)", "Ref(sluice-shared-payments.fifo)"
@@ -127,8 +129,8 @@ def test_a_topic_lets_each_other_account_do_its_part_and_no_more(shared: list[Re
     }
 
 
-def test_a_worker_may_use_the_existing_queue_its_key_and_nothing_else(shared: list[Resource]) -> None:
-    found = statements(shared, f"ConsumersConsumerbillingWorker{TASK}")
+def test_a_worker_may_use_the_existing_queue_its_key_and_nothing_else(shared_resources: list[Resource]) -> None:
+    found = statements(shared_resources, f"ConsumersConsumerbillingWorker{TASK}")
 
     receive = ["ChangeMessageVisibility", "DeleteMessage", "GetQueueAttributes", "GetQueueUrl", "ReceiveMessage"]
     protect = ["ecs:GetTaskProtection", "ecs:UpdateTaskProtection"]
@@ -148,21 +150,24 @@ def test_a_worker_may_use_the_existing_queue_its_key_and_nothing_else(shared: li
     ],
 )
 def test_each_published_topic_has_a_relay_of_its_own(
-    shared: list[Resource], relay: str, construct: str, topic: str, key: str
+    shared_resources: list[Resource], relay: str, construct: str, topic: str, key: str
 ) -> None:
     """It publishes to that topic alone. A topic that is only consumed has none."""
-    containers = of_kind(shared, "AWS::ECS::TaskDefinition")[f"sluice-shared-{relay}"]["ContainerDefinitions"]
+    containers = of_kind(shared_resources, "AWS::ECS::TaskDefinition")[f"sluice-shared-{relay}"]["ContainerDefinitions"]
     (container,) = (container for container in containers if container["Name"] == relay)
     variables = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
 
     assert variables["SLUICE_TOPIC_ARN"] == topic
-    assert statements(shared, f"Consumers{construct}{TASK}")[1:] == [allow("sns:Publish", topic), allow(USE_KEY, key)]
-    assert "sluice-shared-relay-legacy" not in of_kind(shared, "AWS::ECS::Service")
+    assert statements(shared_resources, f"Consumers{construct}{TASK}")[1:] == [
+        allow("sns:Publish", topic),
+        allow(USE_KEY, key),
+    ]
+    assert "sluice-shared-relay-legacy" not in of_kind(shared_resources, "AWS::ECS::Service")
 
 
-def test_alarms_are_of_our_topics_and_a_standard_queue_has_no_stuck_groups(shared: list[Resource]) -> None:
+def test_alarms_are_of_our_topics_and_a_standard_queue_has_no_stuck_groups(shared_resources: list[Resource]) -> None:
     """Of an existing topic the metrics count everybody's deliveries; what does not reach us is in our DLQs."""
-    names = {name.removeprefix("sluice-shared-") for name in of_kind(shared, "AWS::CloudWatch::Alarm")}
+    names = {name.removeprefix("sluice-shared-") for name in of_kind(shared_resources, "AWS::CloudWatch::Alarm")}
 
     assert {name for name in names if name.startswith("topic")} == {
         *("topic-failed", "topic-lost"),
@@ -184,7 +189,7 @@ def test_outputs_name_every_topic_and_queue(stacks: Mapping[str, Stacks]) -> Non
     }
 
 
-def test_statements_for_existing_resources_are_complete(shared: list[Resource]) -> None:
+def test_statements_for_existing_resources_are_complete(shared_resources: list[Resource]) -> None:
     """Every statement on things of theirs without which a message does not arrive; none on what is ours."""
     payments = naming.topic_arn(SHARED, ACCOUNT, "payments")
     theirs = f"arn:aws:sqs:us-east-1:{SUBSCRIBER}:QUEUE"

@@ -73,9 +73,11 @@ def _messaging(found: list[Resource]) -> list[Resource]:
     return [resource for resource in found if resource.stack == MESSAGING]
 
 
-def test_there_is_exactly_one_topic_and_it_is_fifo(declared: list[Resource], environment: Environment) -> None:
+def test_there_is_exactly_one_topic_and_it_is_fifo(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """Throughput is by group; deduplication is by the ids publishers give, not by content; only prod archives."""
-    topics = of_kind(_messaging(declared), TOPIC)
+    topics = of_kind(_messaging(declared_resources), TOPIC)
 
     name = f"sluice-{environment.name}-events.fifo"
     size = {"MaximumMessageSize": "262144"}
@@ -90,9 +92,11 @@ def test_there_is_exactly_one_topic_and_it_is_fifo(declared: list[Resource], env
     assert topics == {name: expected[environment.name]}
 
 
-def test_nothing_is_in_the_messaging_stack_but_the_fan_out(declared: list[Resource], environment: Environment) -> None:
+def test_nothing_is_in_the_messaging_stack_but_the_fan_out(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """For each of three consumers three queues with a policy each and a subscription; two keys where declared."""
-    kinds = Counter(resource.kind for resource in _messaging(declared))
+    kinds = Counter(resource.kind for resource in _messaging(declared_resources))
 
     fanout = {TOPIC: 1, TOPIC_POLICY: 1, QUEUE: 9, QUEUE_POLICY: 9, SUBSCRIPTION: 3, MANAGED_POLICY: 2}
     keys = {KEY: 2, ALIAS: 2}
@@ -101,10 +105,10 @@ def test_nothing_is_in_the_messaging_stack_but_the_fan_out(declared: list[Resour
 
 
 def test_each_consumer_has_a_queue_a_dlq_and_an_undelivered_dlq(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """All are FIFO for high throughput and encrypted; only the queue redrives, only its DLQ says from where."""
-    queues = of_kind(declared, QUEUE)
+    queues = of_kind(declared_resources, QUEUE)
 
     prefix, encryption = f"sluice-{environment.name}", ENCRYPTION[environment.name]
     expected: dict[str, Any] = {}
@@ -138,10 +142,10 @@ def test_a_consumers_own_numbers_reach_its_queues(full: list[Resource]) -> None:
 
 
 def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Once each, without a filter, and what cannot be delivered goes to that consumer's own undelivered DLQ."""
-    subscriptions = of_kind(declared, SUBSCRIPTION).values()
+    subscriptions = of_kind(declared_resources, SUBSCRIPTION).values()
 
     prefix = f"sluice-{environment.name}"
     assert {subscription["Endpoint"]: subscription for subscription in subscriptions} == {
@@ -166,11 +170,11 @@ def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Re
     }
 
 
-def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hosted: list[Resource]) -> None:
+def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hosted_resources: list[Resource]) -> None:
     """SNS takes `$or` for a relation, not for an attribute's name, only in this shape."""
     policies = {
         subscription["Endpoint"]: subscription.get("FilterPolicy")
-        for subscription in of_kind(hosted, SUBSCRIPTION).values()
+        for subscription in of_kind(hosted_resources, SUBSCRIPTION).values()
     }
 
     assert policies == {
@@ -179,9 +183,9 @@ def test_alternatives_over_attributes_are_in_the_filter_policy_as_declared(hoste
     }
 
 
-def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared: list[Resource]) -> None:
+def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared_resources: list[Resource]) -> None:
     """Made before the queue's policy, its first messages would be undeliverable."""
-    waits = {resource.depends_on for resource in declared if resource.kind == SUBSCRIPTION}
+    waits = {resource.depends_on for resource in declared_resources if resource.kind == SUBSCRIPTION}
 
     assert waits == {
         ("FanoutConsumerbillingQueuePolicy",),

@@ -88,9 +88,9 @@ _CALLS_NOBODY = {
 }
 
 
-def test_a_new_network_has_no_way_to_the_internet(declared: list[Resource], environment: Environment) -> None:
+def test_a_new_network_has_no_way_to_the_internet(declared_resources: list[Resource], environment: Environment) -> None:
     """No gateway, no NAT, no address, no route: every kind of network part there is, counted."""
-    parts = Counter(resource.kind for resource in declared if resource.kind.startswith("AWS::EC2::"))
+    parts = Counter(resource.kind for resource in declared_resources if resource.kind.startswith("AWS::EC2::"))
 
     zones = ZONES[environment.name]
     assert parts == {
@@ -149,10 +149,12 @@ def test_the_services_tasks_call_have_endpoints_in_the_network(full: list[Resour
     ]
 
 
-def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(declared: list[Resource]) -> None:
+def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(
+    declared_resources: list[Resource],
+) -> None:
     """With private DNS: the SDK calls sqs.<region>.amazonaws.com and gets there."""
-    endpoints = of_kind(declared, ENDPOINT).values()
-    subnets = [f"Ref({name})" for name in of_kind(declared, SUBNET)]
+    endpoints = of_kind(declared_resources, ENDPOINT).values()
+    subnets = [f"Ref({name})" for name in of_kind(declared_resources, SUBNET)]
 
     interfaces = [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Interface"]
     assert [{**endpoint, "PolicyDocument": None} for endpoint in interfaces] == [
@@ -169,10 +171,10 @@ def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(dec
     ]
 
 
-def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared: list[Resource]) -> None:
+def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared_resources: list[Resource]) -> None:
     """Routed from every subnet's table."""
-    endpoints = of_kind(declared, ENDPOINT).values()
-    tables = [f"Ref({name})" for name in of_kind(declared, ROUTE_TABLE)]
+    endpoints = of_kind(declared_resources, ENDPOINT).values()
+    tables = [f"Ref({name})" for name in of_kind(declared_resources, ROUTE_TABLE)]
 
     gateways = [endpoint for endpoint in endpoints if endpoint["VpcEndpointType"] == "Gateway"]
     assert [{**endpoint, "PolicyDocument": None} for endpoint in gateways] == [
@@ -186,9 +188,9 @@ def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared: list[Resource
     ]
 
 
-def test_nobody_calls_tasks_or_producers_and_they_call_https_only(declared: list[Resource]) -> None:
+def test_nobody_calls_tasks_or_producers_and_they_call_https_only(declared_resources: list[Resource]) -> None:
     """And the database. Their groups have no rule inwards; endpoints and database call nobody (CDK's dummy rule)."""
-    groups, ingress = of_kind(declared, GROUP), of_kind(declared, INGRESS).values()
+    groups, ingress = of_kind(declared_resources, GROUP), of_kind(declared_resources, INGRESS).values()
 
     assert groups == {
         "NetworkTasks": _tasks_group("Ref(NetworkVpc)"),
@@ -225,21 +227,21 @@ def test_the_database_lets_tasks_and_producers_in_and_nobody_else(
     )
 
 
-def test_somebody_elses_network_is_left_as_it_is(hosted: list[Resource], plain: list[Resource]) -> None:
+def test_somebody_elses_network_is_left_as_it_is(hosted_resources: list[Resource], plain: list[Resource]) -> None:
     """Only groups are made in it, the producers' where there is a database, and rules."""
     parts = [
         Counter(resource.kind for resource in found if resource.kind.startswith(("AWS::EC2::", "Custom::")))
-        for found in (hosted, plain)
+        for found in (hosted_resources, plain)
     ]
 
     assert parts == [{GROUP: 2, EGRESS: 2, INGRESS: 2}, {GROUP: 1}]
     assert of_kind(plain, GROUP) == {"NetworkTasks": _tasks_group("vpc-0a1b2c3d4e5f60718")}
 
 
-def test_a_new_network_has_flow_logs(declared: list[Resource], environment: Environment) -> None:
+def test_a_new_network_has_flow_logs(declared_resources: list[Resource], environment: Environment) -> None:
     """Accepted or not, to a log group kept as long as declared; the role writes there and nowhere else."""
-    flow_logs = of_kind(declared, FLOW_LOG)
-    allowed = statements(declared, "NetworkVpcFlowLogIAMRole")
+    flow_logs = of_kind(declared_resources, FLOW_LOG)
+    allowed = statements(declared_resources, "NetworkVpcFlowLogIAMRole")
 
     days = {"local": 30, "dev": 7, "staging": 30, "prod": 90}
     assert flow_logs == {
@@ -252,7 +254,7 @@ def test_a_new_network_has_flow_logs(declared: list[Resource], environment: Envi
             "TrafficType": "ALL",
         }
     }
-    assert of_kind(declared, "AWS::Logs::LogGroup")["NetworkFlowLogs"] == {
+    assert of_kind(declared_resources, "AWS::Logs::LogGroup")["NetworkFlowLogs"] == {
         "RetentionInDays": days[environment.name],
         **log_encryption(environment),
     }

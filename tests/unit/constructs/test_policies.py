@@ -35,10 +35,10 @@ def _use_key(principal: str, condition: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_queues_deny_what_is_not_encrypted_in_transit_and_take_messages_from_the_topic_only(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Every policy whole: anybody is denied without TLS, SNS on behalf of the topic may send, never to the DLQ."""
-    policies = of_kind(declared, QUEUE_POLICY).values()
+    policies = of_kind(declared_resources, QUEUE_POLICY).values()
 
     prefix = f"sluice-{environment.name}"
     expected: dict[str, Any] = {}
@@ -59,9 +59,11 @@ def test_queues_deny_what_is_not_encrypted_in_transit_and_take_messages_from_the
     } == expected
 
 
-def test_the_topic_denies_what_is_not_encrypted_in_transit(declared: list[Resource], environment: Environment) -> None:
+def test_the_topic_denies_what_is_not_encrypted_in_transit(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """Publishing is denied to anybody without TLS, and allowed by the publisher's own role alone."""
-    policies = of_kind([resource for resource in declared if resource.stack == MESSAGING], TOPIC_POLICY)
+    policies = of_kind([resource for resource in declared_resources if resource.stack == MESSAGING], TOPIC_POLICY)
 
     topic = f"Ref(sluice-{environment.name}-events.fifo)"
     assert policies == {
@@ -158,10 +160,10 @@ def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
 
 
 def test_producers_publish_by_one_policy_and_write_to_the_outbox_by_another(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """With a key of ours also to use it, or SNS refuses the publish. Whoever has an outbox may not publish."""
-    policies = of_kind(declared, MANAGED_POLICY)
+    policies = of_kind(declared_resources, MANAGED_POLICY)
 
     publish = allow("sns:Publish", f"Ref(sluice-{environment.name}-events.fifo)")
     use_key = allow(["kms:Decrypt", "kms:GenerateDataKey"], "Arn(FanoutKeysTopic)")

@@ -90,9 +90,9 @@ def test_queues_keys_permissions_and_alarms_are_as_the_options_say(
     assert problems(by_environment[environment.name], environment) == []
 
 
-def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited: Mapping[str, Stacks]) -> None:
+def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited_stacks: Mapping[str, Stacks]) -> None:
     """Fifty on a subnet, which carries three of CDK's own; no resource has more."""
-    found = resources(edited["local, with 45 tags"])
+    found = resources(edited_stacks["local, with 45 tags"])
 
     assert max((len(resource.tags), resource.kind) for resource in found) == (50, "AWS::EC2::Subnet")
 

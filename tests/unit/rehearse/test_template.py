@@ -64,10 +64,10 @@ def _alone(source: MetricSource) -> MetricExpression:
 
 @pytest.mark.xdist_group("cdk")
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
-def test_our_services_are_read_as_they_are_declared(environment: Environment, synthesized: Path) -> None:
+def test_our_services_are_read_as_they_are_declared(environment: Environment, templates_folder: Path) -> None:
     """From the folder that is deployed, its stacks together; of a queue that no stack has, only the name is known."""
     services = {
-        service.name: service for service in read_services(*load_template(synthesized / environment.name).values())
+        service.name: service for service in read_services(*load_template(templates_folder / environment.name).values())
     }
 
     assert set(services) == {naming.service_name(environment, consumer.name) for consumer in environment.consumers}

@@ -28,16 +28,16 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(path: Path) -> Iterator[Engine]:
+def sqlite_engine(path: Path) -> Iterator[Engine]:
     made = engines.engine(f"sqlite:///{path}")
     yield made
     made.dispose()
 
 
-def test_x2_threads_that_read_and_then_write_wait_for_each_other(opened: Engine) -> None:
+def test_x2_threads_that_read_and_then_write_wait_for_each_other(sqlite_engine: Engine) -> None:
     def produce(thread: int) -> None:
         for number in range(10):
-            with Session(opened) as session:
+            with Session(sqlite_engine) as session:
                 seen = session.execute(select(func.count()).select_from(tables.messages)).scalar_one()
                 OUTBOX.add(session, Event(type="t", group=f"g{number % 2}", data=[thread, seen]))
                 session.commit()
@@ -46,7 +46,7 @@ def test_x2_threads_that_read_and_then_write_wait_for_each_other(opened: Engine)
         list(pool.map(produce, range(4)))
 
     m = tables.messages.c
-    with engines.reading(opened) as connection:
+    with engines.reading(sqlite_engine) as connection:
         numbers = connection.execute(select(m.group_id, m.group_seq).order_by(m.group_id, m.group_seq)).all()
     assert [tuple(number) for number in numbers] == [(group, seq) for group in ("g0", "g1") for seq in range(1, 21)]
 
@@ -66,16 +66,16 @@ def test_x2_a_deferred_transaction_would_fail_at_once(path: Path) -> None:
     second.close()
 
 
-def test_x2_a_reader_waits_for_no_writer(opened: Engine) -> None:
-    with opened.begin() as writer:
+def test_x2_a_reader_waits_for_no_writer(sqlite_engine: Engine) -> None:
+    with sqlite_engine.begin() as writer:
         OUTBOX.write(writer, [Event(type="t", group="g", data=None)])
 
-        with engines.reading(opened) as reader:
+        with engines.reading(sqlite_engine) as reader:
             assert reader.execute(select(func.count()).select_from(tables.messages)).scalar_one() == 0
 
 
-def test_x3_a_commit_survives_a_power_cut(opened: Engine) -> None:
-    with engines.reading(opened) as item, engines.reading(opened) as other:
+def test_x3_a_commit_survives_a_power_cut(sqlite_engine: Engine) -> None:
+    with engines.reading(sqlite_engine) as item, engines.reading(sqlite_engine) as other:
         for connection in (item, other):
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar_one() == 2
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar_one() == "wal"

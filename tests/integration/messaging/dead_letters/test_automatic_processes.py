@@ -27,10 +27,10 @@ PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 @pytest.fixture
 def project(
-    emulated: localstack.Running, inbox: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    localstack_shared: localstack.Running, inbox: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeadLetterProject]:
     """Yield queues of this test's own, declared in this process too."""
-    made = DeadLetterProject(emulated, inbox, tmp_path)
+    made = DeadLetterProject(localstack_shared, inbox, tmp_path)
     made.set_policy()
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(made.environment))
     yield made

@@ -28,7 +28,7 @@ def recording(inbox: Engine) -> InboxHarness:
 
 
 @pytest.fixture
-def held(parking: InboxHarness) -> InboxHarness:
+def inbox_with_held(parking: InboxHarness) -> InboxHarness:
     """Return an inbox in which 1 was handled, 2 came after 3 and 4, and 3 is held: its attempts are used up."""
     assert parking.bring(1, 3, 4, 2) == [HANDLE, PARK, PARK, HANDLE]
     parking.hold()
@@ -71,25 +71,25 @@ def _open(harness: InboxHarness) -> list[tuple[int, int, str, str | None]]:
     return [(row["seq"], row["through"], row["state"], row["reason"]) for row in listed]
 
 
-def test_retry_has_a_held_message_tried_again_as_it_is(held: InboxHarness) -> None:
-    _retry(held)
+def test_retry_has_a_held_message_tried_again_as_it_is(inbox_with_held: InboxHarness) -> None:
+    _retry(inbox_with_held)
 
-    message = held.peek()
+    message = inbox_with_held.peek()
     assert message is not None
     assert (message.envelope.body, message.attempts) == (decoded_message(3).body, 0)
-    assert held.drain() == [3, 4]
-    assert not held.is_parked()
+    assert inbox_with_held.drain() == [3, 4]
+    assert not inbox_with_held.is_parked()
 
 
-def test_replace_has_a_held_message_tried_again_with_other_data(held: InboxHarness) -> None:
-    _replace(held, {"n": "right"})
+def test_replace_has_a_held_message_tried_again_with_other_data(inbox_with_held: InboxHarness) -> None:
+    _replace(inbox_with_held, {"n": "right"})
 
-    message = held.peek()
+    message = inbox_with_held.peek()
     assert message is not None
     assert message.envelope.event.data == {"n": "right"}
     assert (message.envelope.event.id, message.envelope.seq, message.envelope.epoch) == ("a-1-3", 3, 1)
     assert decode(message.envelope.body) == message.envelope
-    (row,) = _audit_rows(held)
+    (row,) = _audit_rows(inbox_with_held)
     assert (row["action"], row["group_id"], row["seq"], row["reason"]) == ("replace", "a", 3, "is lost")
     assert json.loads(row["detail"]) == {
         "event_id": "a-1-3",
@@ -100,25 +100,25 @@ def test_replace_has_a_held_message_tried_again_with_other_data(held: InboxHarne
     }
 
 
-def test_data_that_cannot_be_sent_replaces_nothing(held: InboxHarness) -> None:
+def test_data_that_cannot_be_sent_replaces_nothing(inbox_with_held: InboxHarness) -> None:
     with pytest.raises(EnvelopeError):
-        _replace(held, {"n": float("nan")})
+        _replace(inbox_with_held, {"n": float("nan")})
 
-    assert held.peek() is None
-    assert _audit_rows(held) == []
+    assert inbox_with_held.peek() is None
+    assert _audit_rows(inbox_with_held) == []
 
 
-def test_skip_gives_up_what_is_held(held: InboxHarness) -> None:
-    held.skip(3)
+def test_skip_gives_up_what_is_held(inbox_with_held: InboxHarness) -> None:
+    inbox_with_held.skip(3)
 
-    with held.engine.connect() as connection:
+    with inbox_with_held.engine.connect() as connection:
         assert operations.parked_message(connection, "billing", "a", 3) is None
         assert connection.execute(select(groups.c.last_seq, groups.c.last_event_id)).one() == (3, None)
-    assert held.drain() == [4]
-    assert not held.is_parked()
-    assert held.bring(3, 5) == [DROP, HANDLE]
-    assert held.number_records() == [(3, 3, "skipped", False)]
-    assert json.loads(_audit_rows(held)[0]["detail"])["body"] == decoded_message(3).body
+    assert inbox_with_held.drain() == [4]
+    assert not inbox_with_held.is_parked()
+    assert inbox_with_held.bring(3, 5) == [DROP, HANDLE]
+    assert inbox_with_held.number_records() == [(3, 3, "skipped", False)]
+    assert json.loads(_audit_rows(inbox_with_held)[0]["detail"])["body"] == decoded_message(3).body
 
 
 def test_skip_gives_up_what_a_parked_group_waits_for(parking: InboxHarness) -> None:
@@ -235,23 +235,27 @@ def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> 
     ],
 )
 def test_an_act_on_a_number_that_is_not_so_is_refused(
-    held: InboxHarness, act: Any, group: str, seq: int, message: str
+    inbox_with_held: InboxHarness, act: Any, group: str, seq: int, message: str
 ) -> None:
-    before = held.number_records()
+    before = inbox_with_held.number_records()
 
-    with pytest.raises(DeadLetterError) as refused, held.engine.begin() as connection:
-        act(held.operator, connection, group, seq)
+    with pytest.raises(DeadLetterError) as refused, inbox_with_held.engine.begin() as connection:
+        act(inbox_with_held.operator, connection, group, seq)
 
     assert str(refused.value).startswith(message)
     assert str(refused.value).endswith("see `dlq ls`")
-    assert (held.number_records(), _audit_rows(held), held.peek()) == (before, [], None)
+    assert (inbox_with_held.number_records(), _audit_rows(inbox_with_held), inbox_with_held.peek()) == (
+        before,
+        [],
+        None,
+    )
 
 
-def test_a_number_is_given_up_once(held: InboxHarness) -> None:
-    held.skip(3)
+def test_a_number_is_given_up_once(inbox_with_held: InboxHarness) -> None:
+    inbox_with_held.skip(3)
 
     with pytest.raises(DeadLetterError, match="number 3 of group 'a' of billing is given up already"):
-        held.skip(3)
+        inbox_with_held.skip(3)
 
 
 def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(recording: InboxHarness) -> None:
@@ -266,23 +270,23 @@ def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(recordi
 
 
 @pytest.mark.parametrize("act", [InboxOperator.skip, InboxOperator.retry])
-def test_w16_another_consumers_inbox_is_left_alone(held: InboxHarness, act: Any) -> None:
+def test_w16_another_consumers_inbox_is_left_alone(inbox_with_held: InboxHarness, act: Any) -> None:
     other = InboxOperator(consumer="shipping", actor="ada", reason="mine")
 
-    with pytest.raises(DeadLetterError), held.engine.begin() as connection:
+    with pytest.raises(DeadLetterError), inbox_with_held.engine.begin() as connection:
         act(other, connection, "a", 3)
 
 
-def test_parked_and_open_messages_are_listed(held: InboxHarness, recording: InboxHarness) -> None:
+def test_parked_and_open_messages_are_listed(inbox_with_held: InboxHarness, recording: InboxHarness) -> None:
     assert recording.record_dead(9, group="b")
 
-    with held.engine.connect() as connection:
+    with inbox_with_held.engine.connect() as connection:
         (group,) = operations.parked_groups(connection, "billing", most=10)
         nobodys = operations.parked_groups(connection, "shipping", most=10)
 
     assert (group["group_id"], group["parked_count"]) == ("a", 2)
     assert group["held"] == [{"epoch": 1, "seq": 3, "attempts": 1, "last_error": "boom"}]
-    assert (9, 9, "dead", "no such customer") in _open(held)
+    assert (9, 9, "dead", "no such customer") in _open(inbox_with_held)
     assert nobodys == []
 
 

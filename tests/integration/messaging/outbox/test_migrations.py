@@ -285,7 +285,7 @@ def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty: Engine) -
 
 
 @pytest.fixture
-def collated(postgres_url: str) -> Iterator[Engine]:
+def old_engine(postgres_url: str) -> Iterator[Engine]:
     """Yield an engine on Postgres with the tables of the version before keys were compared byte by byte."""
     for made in _empty_postgres(postgres_url):
         with made.begin() as connection:
@@ -312,23 +312,23 @@ def _documented_sql(name: str) -> str:
     return block[1]
 
 
-def test_second_counters_are_named_before_a_step_makes_their_index(collated: Engine) -> None:
+def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: Engine) -> None:
     """What the guide says mends them: the later counter stays, and everybody knows its epoch."""
-    _commit(collated)
+    _commit(old_engine)
     _insert_unseen_by(
-        collated,
+        old_engine,
         "sluice_outbox_group_pkey",
         "INSERT INTO sluice_outbox_group SELECT topic, group_id, epoch + 1, 1, 2, 0 FROM sluice_outbox_group",
     )
     _insert_unseen_by(
-        collated,
+        old_engine,
         "sluice_inbox_group_pkey",
         "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
         " SELECT 'billing', 'g' || n % 11, n, 1, n, 0 FROM generate_series(1, 22) AS n",
     )
     for _ in range(2):
         _insert_unseen_by(
-            collated,
+            old_engine,
             "sluice_inbox_parked_pkey",
             "INSERT INTO sluice_inbox_parked (consumer, group_id, epoch, seq, event_id, body, attributes,"
             " sqs_message_id, attempts, not_before_us, parked_at_us)"
@@ -338,11 +338,11 @@ def test_second_counters_are_named_before_a_step_makes_their_index(collated: Eng
     refused = []
     for versioned in _PARTS:
         with pytest.raises(OutboxError) as error:
-            list(migrations.upgrade(collated, versioned))
+            list(migrations.upgrade(old_engine, versioned))
         refused.append(str(error.value))
-    with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with old_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql(_documented_sql("second counters"))
-    upgraded = [list(migrations.upgrade(collated, versioned)) for versioned in _PARTS]
+    upgraded = [list(migrations.upgrade(old_engine, versioned)) for versioned in _PARTS]
 
     advice = "allowed is one of each: a change of collation broke its index; see `A second counter` in"
     assert refused[0] == (
@@ -352,17 +352,17 @@ def test_second_counters_are_named_before_a_step_makes_their_index(collated: Eng
     assert refused[1].startswith("sluice_inbox_group has rows of one key (consumer 'billing', group_id 'g0': 2 rows; ")
     assert "group_id 'g8': 2 rows and more)" in refused[1]
     assert upgraded == [[2, 3], [2, 3]]
-    with collated.connect() as connection:
+    with old_engine.connect() as connection:
         assert connection.execute(text("SELECT last_seq, epoch FROM sluice_outbox_group")).one()[0] == 2
         kept = connection.execute(text("SELECT last_seq FROM sluice_inbox_group ORDER BY last_seq")).scalars()
         assert list(kept) == list(range(12, 23))
 
 
-def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(collated: Engine) -> None:
-    with collated.connect() as connection:
+def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(old_engine: Engine) -> None:
+    with old_engine.connect() as connection:
         before = schema.drift(connection, tables.metadata)
-    list(migrations.upgrade(collated, tables.versioned))
-    with collated.begin() as connection:
+    list(migrations.upgrade(old_engine, tables.versioned))
+    with old_engine.begin() as connection:
         after = schema.drift(connection, tables.metadata)
         connection.execute(text('ALTER TABLE sluice_outbox_lease ALTER COLUMN topic TYPE text COLLATE "POSIX"'))
         changed = schema.drift(connection, tables.metadata)
@@ -379,31 +379,31 @@ def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(co
         ("CREATE POLICY mine ON sluice_outbox USING (topic = 'orders.fifo')", "policy mine"),
     ],
 )
-def test_a_dependent_of_a_key_is_named_and_nothing_is_changed(collated: Engine, made: str, dependent: str) -> None:
-    with collated.begin() as connection:
+def test_a_dependent_of_a_key_is_named_and_nothing_is_changed(old_engine: Engine, made: str, dependent: str) -> None:
+    with old_engine.begin() as connection:
         connection.execute(text(made))
 
     with pytest.raises(OutboxError, match=rf"{dependent}.*; drop it, run this again, and create it again") as error:
-        list(migrations.upgrade(collated, tables.versioned))
+        list(migrations.upgrade(old_engine, tables.versioned))
 
     assert "\n" not in str(error.value)
-    with collated.connect() as connection:
+    with old_engine.connect() as connection:
         assert schema.drift(connection, tables.metadata)[0].startswith("column sluice_outbox.topic has the collation")
 
 
-def test_the_documented_way_for_large_tables_leaves_nothing_to_make(collated: Engine) -> None:
+def test_the_documented_way_for_large_tables_leaves_nothing_to_make(old_engine: Engine) -> None:
     """The guide builds the indexes while everybody works; then the step makes none of theirs."""
-    _commit(collated)
-    with collated.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    _commit(old_engine)
+    with old_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in filter(str.strip, _documented_sql("large tables").split(";\n")):
             connection.exec_driver_sql(statement)
-    built = _index_files(collated)
+    built = _index_files(old_engine)
 
     for versioned in _PARTS:
-        list(migrations.upgrade(collated, versioned))
-        with collated.connect() as connection:
+        list(migrations.upgrade(old_engine, versioned))
+        with old_engine.connect() as connection:
             migrations.require(connection, versioned)
-    assert _index_files(collated) == built
+    assert _index_files(old_engine) == built
 
 
 def _index_files(engine: Engine) -> set[int]:

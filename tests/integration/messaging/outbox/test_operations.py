@@ -33,7 +33,7 @@ OPERATOR = OutboxOperator(topic=TOPIC, actor="ada", reason="the cause is mended"
 
 
 @pytest.fixture
-def blocked(world: World) -> World:
+def blocked_world(world: World) -> World:
     """Return a world in which message 1 of group a is quarantined, message 2 waits behind, and b is sent."""
     world.commit("a", "a", "b")
     world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
@@ -55,35 +55,35 @@ def _audit_rows(world: World) -> list[dict[str, Any]]:
         return acts(connection, tables.audit.c.topic, TOPIC, most=10)
 
 
-def test_unquarantine_tries_the_message_again_as_it_was(blocked: World) -> None:
-    before = _row(blocked, "a", 1)
+def test_unquarantine_tries_the_message_again_as_it_was(blocked_world: World) -> None:
+    before = _row(blocked_world, "a", 1)
     assert before["last_error"] == "InvalidParameter: as told"
 
-    with blocked.engine.begin() as connection:
+    with blocked_world.engine.begin() as connection:
         OPERATOR.unquarantine(connection, "a", 1)
 
-    after = _row(blocked, "a", 1)
+    after = _row(blocked_world, "a", 1)
     assert after == {**before, "status": "pending", "attempts": 0, "last_error": None}
-    work(blocked.relay())
-    assert blocked.databases() == [("a", 1), ("a", 2)]
+    work(blocked_world.relay())
+    assert blocked_world.databases() == [("a", 1), ("a", 2)]
 
 
-def test_skip_publishes_a_tombstone_with_the_number(blocked: World) -> None:
-    before = _row(blocked, "a", 1)
+def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> None:
+    before = _row(blocked_world, "a", 1)
 
-    with blocked.engine.begin() as connection:
+    with blocked_world.engine.begin() as connection:
         OPERATOR.skip(connection, "a", 1)
-    work(blocked.relay())
+    work(blocked_world.relay())
 
-    first, second = blocked.receive_all()
+    first, second = blocked_world.receive_all()
     tombstone = decode(first["Body"])
     assert (tombstone.event.type, tombstone.event.group, tombstone.seq) == (TOMBSTONE, "a", 1)
     assert tombstone.event.data is None
     assert tombstone.event.id != before["event_id"]
     assert first["Attributes"]["MessageDeduplicationId"] == tombstone.event.id
     assert decode(second["Body"]).seq == 2
-    assert _row(blocked, "a", 1)["event_id"] == before["event_id"]
-    assert json.loads(_audit_rows(blocked)[0]["detail"]) == {
+    assert _row(blocked_world, "a", 1)["event_id"] == before["event_id"]
+    assert json.loads(_audit_rows(blocked_world)[0]["detail"]) == {
         "event_id": before["event_id"],
         "type": "order.placed",
         "last_error": "InvalidParameter: as told",
@@ -162,15 +162,15 @@ def test_each_epoch_is_later_than_all_before(world: World) -> None:
     assert (of_nothing, begun) == (now, [now + 1, now + 2, now + 1_001])
 
 
-def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
-    with blocked.engine.begin() as connection:
+def test_every_act_is_audited_with_its_reason(blocked_world: World) -> None:
+    with blocked_world.engine.begin() as connection:
         OPERATOR.unquarantine(connection, "a", 1)
         OPERATOR.resend(connection, "b", 1)
         OPERATOR.begin_epoch(connection)
-    with pytest.raises(OutboxError), blocked.engine.begin() as connection:
+    with pytest.raises(OutboxError), blocked_world.engine.begin() as connection:
         OPERATOR.skip(connection, "a", 2)
 
-    found = _audit_rows(blocked)
+    found = _audit_rows(blocked_world)
 
     assert [(entry["action"], entry["group_id"], entry["group_seq"]) for entry in found] == [
         ("epoch", None, None),
@@ -199,16 +199,16 @@ def test_every_act_is_audited_with_its_reason(blocked: World) -> None:
     ],
 )
 def test_an_act_on_a_message_that_is_not_so_is_refused(
-    blocked: World, act: Any, place: tuple[str, int], refusal: str
+    blocked_world: World, act: Any, place: tuple[str, int], refusal: str
 ) -> None:
-    before = blocked.statuses()
+    before = blocked_world.statuses()
 
-    with pytest.raises(OutboxError) as refused, blocked.engine.begin() as connection:
+    with pytest.raises(OutboxError) as refused, blocked_world.engine.begin() as connection:
         act(OPERATOR, connection, *place)
 
     assert str(refused.value) == f"{refusal}; see `outbox ls --group {place[0]}`"
-    assert blocked.statuses() == before
-    assert _audit_rows(blocked) == []
+    assert blocked_world.statuses() == before
+    assert _audit_rows(blocked_world) == []
 
 
 class Secrets:

@@ -67,9 +67,11 @@ def test_the_largest_event_of_an_environment_goes_through(engine: Engine, bytes_
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_the_largest_event_that_localstack_takes_goes_through(engine: Engine, emulated: localstack.Running) -> None:
+def test_the_largest_event_that_localstack_takes_goes_through(
+    engine: Engine, localstack_shared: localstack.Running
+) -> None:
     """LocalStack keeps a topic's MaximumMessageSize and goes by 256 KiB [GAP-42]."""
-    reached = {"endpoint_url": emulated.endpoint_url, "region_name": "us-east-1"}
+    reached = {"endpoint_url": localstack_shared.endpoint_url, "region_name": "us-east-1"}
     clients = {name: boto3.client(name, **reached) for name in ("sns", "sqs")}
     event = _event(262_144)
 

@@ -61,17 +61,17 @@ class TracedProcess:
 
 
 @pytest.fixture
-def traced() -> Iterator[TracedProcess]:
+def traced_process() -> Iterator[TracedProcess]:
     process = TracedProcess()
     yield process
     process.provider.shutdown()
 
 
 @pytest.fixture
-def instrumented(traced: TracedProcess) -> Iterator[None]:
+def botocore_spans(traced_process: TracedProcess) -> Iterator[None]:
     """Spans of every call of botocore, as a host that instruments everything has them."""
     instrumentor = BotocoreInstrumentor()  # type: ignore[no-untyped-call]
-    instrumentor.instrument(tracer_provider=traced.provider)
+    instrumentor.instrument(tracer_provider=traced_process.provider)
     yield
     instrumentor.uninstrument()
 
@@ -94,43 +94,43 @@ def through_the_outbox(world: World, event: Event) -> ReceivedMessage:
     return received
 
 
-def test_x1_a_consumers_link_is_the_producers_span(traced: TracedProcess, instrumented: None) -> None:
+def test_x1_a_consumers_link_is_the_producers_span(traced_process: TracedProcess, botocore_spans: None) -> None:
     """Botocore's instrumentation writes the relay's span into the message attributes; nobody reads it there."""
     with in_memory_world() as world:
-        with traced.tracer.start_as_current_span("place order") as producing:
+        with traced_process.tracer.start_as_current_span("place order") as producing:
             received = through_the_outbox(world, Event(type="order.placed", group="order-7", data={}))
 
-        with traced.tracing.handling(decode(received.body).event, CONTEXT) as record_outcome:
+        with traced_process.tracing.handling(decode(received.body).event, CONTEXT) as record_outcome:
             record_outcome(Ack())
 
-    span = traced.consumer_span()
+    span = traced_process.consumer_span()
     assert link_ids(span) == [ids(producing.get_span_context())]
     assert span.context is not None
     assert span.context.trace_id != producing.get_span_context().trace_id
     assert received.attributes["traceparent"] != decode(received.body).event.trace["traceparent"]
 
 
-def test_x1_ten_attributes_and_their_link_arrive(traced: TracedProcess, instrumented: None) -> None:
+def test_x1_ten_attributes_and_their_link_arrive(traced_process: TracedProcess, botocore_spans: None) -> None:
     """Where the instrumentation finds no room for its own, and warns, the link is there all the same."""
     nine = {f"a{number}": "1" for number in range(9)}
     with in_memory_world() as world:
-        with traced.tracer.start_as_current_span("place order") as producing:
+        with traced_process.tracer.start_as_current_span("place order") as producing:
             event = Event(type="order.placed", group="order-7", data={}, attributes=nine, trace=current_trace())
         received = through_the_outbox(world, event)
 
-        with traced.tracing.handling(decode(received.body).event, CONTEXT):
+        with traced_process.tracing.handling(decode(received.body).event, CONTEXT):
             pass
 
-    assert link_ids(traced.consumer_span()) == [ids(producing.get_span_context())]
+    assert link_ids(traced_process.consumer_span()) == [ids(producing.get_span_context())]
     assert received.attributes == nine | {"type": "order.placed"}
 
 
-def test_a_span_says_what_was_handled(traced: TracedProcess) -> None:
+def test_a_span_says_what_was_handled(traced_process: TracedProcess) -> None:
     """By OpenTelemetry's conventions for messaging, with the event's place besides."""
-    with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
+    with traced_process.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(Ack())
 
-    span = traced.consumer_span()
+    span = traced_process.consumer_span()
     assert (span.name, span.status.status_code, span.links, span.parent) == (
         "process billing.fifo",
         StatusCode.UNSET,
@@ -152,11 +152,11 @@ def test_a_span_says_what_was_handled(traced: TracedProcess) -> None:
     }
 
 
-def test_messages_a_handler_sends_are_linked_to_its_span(traced: TracedProcess) -> None:
-    with traced.tracing.handling(PLACED, CONTEXT):
+def test_messages_a_handler_sends_are_linked_to_its_span(traced_process: TracedProcess) -> None:
+    with traced_process.tracing.handling(PLACED, CONTEXT):
         trace = current_trace()
 
-    context = traced.consumer_span().context
+    context = traced_process.consumer_span().context
     assert context is not None
     assert trace == {"traceparent": f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"}
 
@@ -164,20 +164,22 @@ def test_messages_a_handler_sends_are_linked_to_its_span(traced: TracedProcess) 
 @pytest.mark.parametrize(
     ("outcome", "kind"), [(Retry(reason="the bank is closed"), "Retry"), (Reject("the bank is closed"), "Reject")]
 )
-def test_an_outcome_that_is_no_ack_is_the_spans_error(traced: TracedProcess, outcome: Outcome, kind: str) -> None:
-    with traced.tracing.handling(PLACED, CONTEXT) as record_outcome:
+def test_an_outcome_that_is_no_ack_is_the_spans_error(
+    traced_process: TracedProcess, outcome: Outcome, kind: str
+) -> None:
+    with traced_process.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(outcome)
 
-    span = traced.consumer_span()
+    span = traced_process.consumer_span()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "the bank is closed")
     assert (span.attributes or {})["error.type"] == kind
 
 
-def test_a_handlers_exception_is_its_spans_error(traced: TracedProcess) -> None:
+def test_a_handlers_exception_is_its_spans_error(traced_process: TracedProcess) -> None:
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
-    runner = HandlerRunner(handlers=Handlers({"order.placed": fails}), hooks=WorkerHookSet([traced.tracing]))
+    runner = HandlerRunner(handlers=Handlers({"order.placed": fails}), hooks=WorkerHookSet([traced_process.tracing]))
     with in_memory_world() as world, Session(world.engine) as session:
         attempt = HandlerAttempt(
             session=session,
@@ -188,16 +190,16 @@ def test_a_handlers_exception_is_its_spans_error(traced: TracedProcess) -> None:
         )
         outcome = runner.run(attempt)
 
-    span = traced.consumer_span()
+    span = traced_process.consumer_span()
     assert outcome == Retry(reason="RuntimeError: the bank is closed")
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, outcome.reason)
 
 
-def test_an_exception_is_recorded_and_goes_on(traced: TracedProcess) -> None:
-    with pytest.raises(HoldLostError), traced.tracing.handling(PLACED, CONTEXT):
+def test_an_exception_is_recorded_and_goes_on(traced_process: TracedProcess) -> None:
+    with pytest.raises(HoldLostError), traced_process.tracing.handling(PLACED, CONTEXT):
         raise HoldLostError("too late")
 
-    span = traced.consumer_span()
+    span = traced_process.consumer_span()
     assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "HoldLostError: too late")
     assert [event.name for event in span.events] == ["exception"]
 
@@ -212,15 +214,15 @@ def test_an_exception_is_recorded_and_goes_on(traced: TracedProcess) -> None:
         {"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     ],
 )
-def test_a_trace_that_is_none_makes_no_link(traced: TracedProcess, trace: dict[str, str]) -> None:
-    with traced.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
+def test_a_trace_that_is_none_makes_no_link(traced_process: TracedProcess, trace: dict[str, str]) -> None:
+    with traced_process.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 
-    assert link_ids(traced.consumer_span()) == []
+    assert link_ids(traced_process.consumer_span()) == []
 
 
-def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced: TracedProcess) -> None:
-    with in_memory_world() as world, traced.tracer.start_as_current_span("place order"):
+def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced_process: TracedProcess) -> None:
+    with in_memory_world() as world, traced_process.tracer.start_as_current_span("place order"):
         trace, other = current_trace(), {"traceparent": f"00-{1:032x}-{2:016x}-01"}
         with world.engine.begin() as connection:
             events = [Event(type="a", group="g", data={}), Event(type="a", group="g", data={}, trace=other)]

@@ -53,7 +53,7 @@ def _sends_everything_anew() -> None:
             self._run += "-anew"
 
     vars(job)["LoadPublisher"] = Anew
-    vars(job)["sent_before"] = lambda *_: pa.array([], pa.int64())
+    vars(job)["messages_sent_before"] = lambda *_: pa.array([], pa.int64())
 
 
 def _takes_unanswered_for_published() -> None:
@@ -64,7 +64,7 @@ def _takes_unanswered_for_published() -> None:
         ids = pa.concat_tables(read_journal(path) for path in journals).column("deduplication_id").drop_null()
         return pc.cast(pc.utf8_slice_codeunits(ids, len(run.id) + 1), pa.int64()).combine_chunks()
 
-    vars(job)["sent_before"] = ids_sent_before
+    vars(job)["messages_sent_before"] = ids_sent_before
 
 
 def _task(run: LoadRun, again: int, breaks: Callable[[], None]) -> None:

@@ -57,12 +57,14 @@ SEED = 228
 
 
 @pytest.fixture
-def where(deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch) -> Iterator[deployment.LoadDeployment]:
+def where(
+    localstack_deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[deployment.LoadDeployment]:
     """Yield the environment's queues and topic, new."""
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(ENVIRONMENT))
-    sqs, sns = (boto3.client(name, endpoint_url=deployed.endpoint_url) for name in ("sqs", "sns"))
+    sqs, sns = (boto3.client(name, endpoint_url=localstack_deployed.endpoint_url) for name in ("sqs", "sns"))
     deploy(ENVIRONMENT, sqs=sqs, sns=sns)
-    found = deployment.find(ENVIRONMENT, endpoint_url=deployed.endpoint_url)
+    found = deployment.find(ENVIRONMENT, endpoint_url=localstack_deployed.endpoint_url)
     yield found
     for url in sqs.list_queues(QueueNamePrefix="sluice-faulty")["QueueUrls"]:
         sqs.delete_queue(QueueUrl=url)

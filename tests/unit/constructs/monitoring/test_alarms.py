@@ -328,9 +328,9 @@ def test_who_is_declared_is_told_by_the_operator_topic(
     assert not any(elsewhere)
 
 
-def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted: list[Resource]) -> None:
+def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted_resources: list[Resource]) -> None:
     """All alarms publish to it, and the environment has no operator topic."""
-    watching = _watching(hosted)
+    watching = _watching(hosted_resources)
 
     alarms = of_kind(watching, ALARM).values()
     assert {arn for alarm in alarms for arn in (*alarm["AlarmActions"], *alarm["OKActions"])} == {
@@ -347,11 +347,11 @@ def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -
 
 
 def test_every_alarm_is_explained_on_the_page(
-    by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
+    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
 ) -> None:
     """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
     page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
-    every = (*by_environment.values(), resources(edited[REDRIVEN]))
+    every = (*by_environment.values(), resources(edited_stacks[REDRIVEN]))
     names = {name for found in every for name in of_kind(found, ALARM)}
     consumers = "billing|shipping|audit|ledger|night-batch|search"
     subject = rf"sluice-[a-z]+-(?:(?:topic|relay)(?:-(?:payments|stock))?|database|{consumers})-"

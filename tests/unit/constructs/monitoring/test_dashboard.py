@@ -26,10 +26,10 @@ def test_without_a_relay_there_is_no_graph_of_an_outbox(plain: list[Resource]) -
 
 
 def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Title by title, in the order of the declaration."""
-    widgets = _widgets(declared, environment.name)
+    widgets = _widgets(declared_resources, environment.name)
 
     tasks = {"local": "1 to 10", "dev": "0 to 2", "staging": "1 to 10", "prod": "2 to 20"}
     of_consumer = [

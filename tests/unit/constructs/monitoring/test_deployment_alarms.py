@@ -11,12 +11,12 @@ ALARM = "AWS::CloudWatch::Alarm"
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_more_dead_letters_than_a_minute_before_ring_for_a_while(
-    declared: list[Resource], environment: Environment, consumer: str
+    declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
     """Not those that lie there: with an alarm that rings already, ECS watches none. And ECS alone is told."""
     name = f"sluice-{environment.name}-{consumer}"
 
-    assert of_kind(declared, ALARM)[f"{name}-dying"] == {
+    assert of_kind(declared_resources, ALARM)[f"{name}-dying"] == {
         "AlarmName": f"{name}-dying",
         "AlarmDescription": "Dead letters increase. While a version is deployed, ECS takes it back.",
         "Metrics": [
@@ -50,12 +50,12 @@ def test_more_dead_letters_than_a_minute_before_ring_for_a_while(
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_a_message_that_a_worker_gives_up_rings_for_a_while(
-    declared: list[Resource], environment: Environment, consumer: str
+    declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
     """By what workers count: the metrics of a DLQ that nobody used begin up to 15 minutes late."""
     name = f"sluice-{environment.name}-{consumer}"
 
-    assert of_kind(declared, ALARM)[f"{name}-failing"] == {
+    assert of_kind(declared_resources, ALARM)[f"{name}-failing"] == {
         "AlarmName": f"{name}-failing",
         "AlarmDescription": "Workers give messages up. While a version is deployed, ECS takes it back.",
         "Namespace": "Sluice",
@@ -73,10 +73,10 @@ def test_a_message_that_a_worker_gives_up_rings_for_a_while(
 
 @pytest.mark.parametrize("consumer", CONSUMERS)
 def test_late_messages_ring_as_operators_hear_of_them(
-    declared: list[Resource], environment: Environment, consumer: str
+    declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
     """Of the same messages, for the same minutes; but an idle queue is not late, so that it can be deployed at all."""
-    alarms, name = of_kind(declared, ALARM), f"sluice-{environment.name}-{consumer}"
+    alarms, name = of_kind(declared_resources, ALARM), f"sluice-{environment.name}-{consumer}"
     delayed, late = alarms[f"{name}-delayed"], alarms[f"{name}-late"]
 
     own = ("AlarmName", "AlarmDescription", "TreatMissingData", "AlarmActions", "OKActions")
@@ -87,11 +87,13 @@ def test_late_messages_ring_as_operators_hear_of_them(
 
 
 def test_each_alarm_is_made_before_the_service_that_names_it(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """In one stack with it: ECS refuses an alarm that is not there, and a stack of their own would close a circle."""
-    made = {resource.name for resource in declared if resource.kind == ALARM and resource.stack == "consumers"}
-    services = [resource for resource in declared if resource.kind == "AWS::ECS::Service"]
+    made = {
+        resource.name for resource in declared_resources if resource.kind == ALARM and resource.stack == "consumers"
+    }
+    services = [resource for resource in declared_resources if resource.kind == "AWS::ECS::Service"]
     watched = {service.name: service.properties["DeploymentConfiguration"].get("Alarms") for service in services}
 
     for service in (service for service in services if watched[service.name]):

@@ -21,8 +21,8 @@ TASK_ROLE, EXECUTION_ROLE = (
 
 
 @pytest.fixture(scope="module")
-def redriven(edited: Mapping[str, Stacks]) -> list[Resource]:
-    return resources(edited[REDRIVEN])
+def redriven(edited_stacks: Mapping[str, Stacks]) -> list[Resource]:
+    return resources(edited_stacks[REDRIVEN])
 
 
 def _rules(found: list[Resource]) -> list[dict[str, Any]]:

@@ -40,7 +40,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 
 @pytest.fixture
-def built(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
+def image_name(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
     """Return what gives the name of a project's image, which is the hash of all that it is built of, and its source."""
 
     def build(project: Path, architecture: Architecture = Architecture.X86_64) -> tuple[str, Any]:
@@ -60,17 +60,17 @@ def built(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
 
 
 def test_a_file_that_is_not_in_the_image_makes_no_new_one(
-    files: tuple[Path, str], built: Callable[..., tuple[str, Any]]
+    files: tuple[Path, str], image_name: Callable[..., tuple[str, Any]]
 ) -> None:
     """Neither a changed test, document or declaration, nor what Python compiles beside the sources; a source does."""
     project, within = files
-    before, _ = built(project)
+    before, _ = image_name(project)
 
     for name in (*OUTSIDE, "docs/new.md", f"{Path(within).parent}/__pycache__/worker.pyc"):
         _write(project / name, "second")
-    beside, _ = built(project)
+    beside, _ = image_name(project)
     _write(project / within, "second")
-    changed, source = built(project)
+    changed, source = image_name(project)
 
     assert beside == before
     assert changed != before
@@ -83,11 +83,11 @@ def test_a_file_that_is_not_in_the_image_makes_no_new_one(
 
 
 def test_an_image_is_built_for_the_declared_processors(
-    files: tuple[Path, str], built: Callable[..., tuple[str, Any]]
+    files: tuple[Path, str], image_name: Callable[..., tuple[str, Any]]
 ) -> None:
     """Each has an image of its own: of one name they would take each other's place."""
-    x86, of_x86 = built(files[0])
-    arm, of_arm = built(files[0], Architecture.ARM64)
+    x86, of_x86 = image_name(files[0])
+    arm, of_arm = image_name(files[0], Architecture.ARM64)
 
     assert (of_x86["platform"], of_arm["platform"]) == ("linux/amd64", "linux/arm64")
     assert x86 != arm

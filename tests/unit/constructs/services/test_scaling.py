@@ -49,10 +49,10 @@ def _queries(policy: Properties) -> list[Any]:
 
 
 def test_each_consumers_service_has_between_its_least_and_its_most_tasks(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Scaled by Application Auto Scaling's own role, on the very name the service has."""
-    targets = of_kind(declared, TARGET)
+    targets = of_kind(declared_resources, TARGET)
 
     prefix, (fewest, most) = f"sluice-{environment.name}", TASKS[environment.name]
     assert targets == {
@@ -69,9 +69,11 @@ def test_each_consumers_service_has_between_its_least_and_its_most_tasks(
     }
 
 
-def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], environment: Environment) -> None:
+def test_a_service_is_scaled_only_after_it_is_there(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """A scalable target for a service that does not exist is refused."""
-    waits = {resource.name: resource.depends_on for resource in declared if resource.kind == TARGET}
+    waits = {resource.name: resource.depends_on for resource in declared_resources if resource.kind == TARGET}
 
     assert waits == {
         f"ConsumersConsumer{consumer}ScalingTarget": (f"sluice-{environment.name}-{consumer}",)
@@ -79,9 +81,11 @@ def test_a_service_is_scaled_only_after_it_is_there(declared: list[Resource], en
     }
 
 
-def test_target_tracking_follows_the_demand_per_task(declared: list[Resource], environment: Environment) -> None:
+def test_target_tracking_follows_the_demand_per_task(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """The whole policy: in flight, running tasks, visible, progress; the expression alone gives data."""
-    policies = _tracking(declared)
+    policies = _tracking(declared_resources)
 
     prefix = f"sluice-{environment.name}"
     is_dev = environment.name == "dev"

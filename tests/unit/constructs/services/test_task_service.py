@@ -158,9 +158,11 @@ def _image(found: list[Resource], family: str) -> str:
     return image
 
 
-def test_running_tasks_are_counted_by_container_insights(declared: list[Resource], environment: Environment) -> None:
+def test_running_tasks_are_counted_by_container_insights(
+    declared_resources: list[Resource], environment: Environment
+) -> None:
     """One cluster per environment; scaling divides by what Container Insights counts."""
-    clusters = of_kind(declared, CLUSTER)
+    clusters = of_kind(declared_resources, CLUSTER)
 
     name = f"sluice-{environment.name}"
     assert clusters == {
@@ -169,12 +171,12 @@ def test_running_tasks_are_counted_by_container_insights(declared: list[Resource
 
 
 def test_each_consumer_has_a_service_whose_task_count_is_scalings(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """No DesiredCount; rolled back if tasks do not start or fail messages; in private subnets, not public."""
-    services = of_kind(declared, SERVICE)
+    services = of_kind(declared_resources, SERVICE)
     del services[f"sluice-{environment.name}-relay"]
-    subnets = [f"Ref({name})" for name in of_kind(declared, "AWS::EC2::Subnet")]
+    subnets = [f"Ref({name})" for name in of_kind(declared_resources, "AWS::EC2::Subnet")]
 
     prefix = f"sluice-{environment.name}"
     assert services == {
@@ -208,9 +210,9 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
     }
 
 
-def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted: list[Resource]) -> None:
+def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted_resources: list[Resource]) -> None:
     """All of them, and only the tasks' own security group."""
-    services = of_kind(hosted, SERVICE)
+    services = of_kind(hosted_resources, SERVICE)
 
     assert services["sluice-hosted-billing"]["NetworkConfiguration"] == {
         "AwsvpcConfiguration": {
@@ -291,9 +293,11 @@ def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) ->
     )
 
 
-def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource], hosted: list[Resource]) -> None:
+def test_every_task_with_a_database_makes_its_tables_first(
+    full: list[Resource], hosted_resources: list[Resource]
+) -> None:
     """The service's container starts once that one has succeeded; both have the same image, user and place."""
-    for found in (full, hosted):
+    for found in (full, hosted_resources):
         for family, definition in of_kind(found, TASK_DEFINITION).items():
             service, schema = definition["ContainerDefinitions"]
             assert service["DependsOn"] == [{"Condition": "SUCCESS", "ContainerName": schema["Name"]}], family
@@ -308,11 +312,13 @@ def test_every_task_with_a_database_makes_its_tables_first(full: list[Resource],
                 assert schema[name] == service[name], name
 
 
-def test_a_project_migrates_in_every_task_of_its_own_image(full: list[Resource], hosted: list[Resource]) -> None:
+def test_a_project_migrates_in_every_task_of_its_own_image(
+    full: list[Resource], hosted_resources: list[Resource]
+) -> None:
     """The image of one consumer may not have it."""
     commands = {
         family: definition["ContainerDefinitions"][1]["Command"][7:]
-        for found in (full, hosted)
+        for found in (full, hosted_resources)
         for family, definition in of_kind(found, TASK_DEFINITION).items()
     }
 
@@ -325,11 +331,11 @@ def test_a_project_migrates_in_every_task_of_its_own_image(full: list[Resource],
 
 
 def test_a_worker_may_use_its_own_queue_and_protect_its_own_task(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Everything its role allows, whole; with a key of ours also to decrypt; nobody else's queue, no sending."""
     allowed = {
-        consumer: statements(declared, f"ConsumersConsumer{consumer}WorkerTaskDefinitionTaskRole")
+        consumer: statements(declared_resources, f"ConsumersConsumer{consumer}WorkerTaskDefinitionTaskRole")
         for consumer in CONSUMERS
     }
 
@@ -366,10 +372,10 @@ def _reading(found: list[Resource]) -> set[str]:
 
 
 def test_no_worker_relay_or_producer_reads_the_owners_secret(
-    by_environment: Mapping[str, list[Resource]], edited: Mapping[str, Stacks]
+    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
 ) -> None:
     """ECS reads it with the execution role, whose credentials no container has, and hands it to the step alone."""
-    redriven = resources(edited[REDRIVEN])
+    redriven = resources(edited_stacks[REDRIVEN])
     for found in (by_environment["full"], by_environment["prod"], redriven):
         seen = _reading(found)
         assert {name for name in seen if name.endswith(": secret")} == {
@@ -388,10 +394,10 @@ def test_no_worker_relay_or_producer_reads_the_owners_secret(
     }
 
 
-def test_owner_and_users_both_get_in_while_one_takes_the_others_place(edited: Mapping[str, Stacks]) -> None:
+def test_owner_and_users_both_get_in_while_one_takes_the_others_place(edited_stacks: Mapping[str, Stacks]) -> None:
     """An image or a producer of before reads the secret, and one of now logs in as its user, whichever is first."""
-    found = resources(edited[CHANGING])
-    owned = resources(edited[OWNED])
+    found = resources(edited_stacks[CHANGING])
+    owned = resources(edited_stacks[OWNED])
 
     seen = _reading(found)
     for name in (*(name for name in of_kind(found, ROLE) if name.endswith("TaskRole")), "ProducersOutbox"):
@@ -409,9 +415,9 @@ def test_owner_and_users_both_get_in_while_one_takes_the_others_place(edited: Ma
     assert "Secrets" not in str(of_kind(owned, TASK_DEFINITION))
 
 
-def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted: list[Resource]) -> None:
+def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted_resources: list[Resource]) -> None:
     """And decrypt it, with a key of its own."""
-    allowed = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
+    allowed = statements(hosted_resources, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
 
     assert allowed == [
         allow(
@@ -452,10 +458,12 @@ def test_tasks_log_in_to_somebody_elses_database_as_users_of_its_own(
 
 
 def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """What a role allows stands in its own policy; nothing managed by AWS is attached."""
-    roles = {name: role for name, role in of_kind(declared, ROLE).items() if name.startswith("ConsumersConsumer")}
+    roles = {
+        name: role for name, role in of_kind(declared_resources, ROLE).items() if name.startswith("ConsumersConsumer")
+    }
 
     assumed_by_ecs = {
         "AssumeRolePolicyDocument": {
@@ -537,10 +545,10 @@ def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
 
 
 def test_the_image_that_is_built_may_be_pulled_from_the_repository_of_assets(
-    declared: list[Resource], environment: Environment
+    declared_resources: list[Resource], environment: Environment
 ) -> None:
     """The one `cdk bootstrap` makes in the account and region; all tasks of an environment run the same image."""
-    images = {_image(declared, f"sluice-{environment.name}-{consumer}") for consumer in CONSUMERS}
+    images = {_image(declared_resources, f"sluice-{environment.name}-{consumer}") for consumer in CONSUMERS}
     if environment.image is not None:
         assert images == {f"{environment.account}.dkr.ecr.us-east-1.<AWS::URLSuffix>/{environment.image}"}
         return
@@ -550,7 +558,7 @@ def test_the_image_that_is_built_may_be_pulled_from_the_repository_of_assets(
 
     assert re.fullmatch(rf"<AWS::AccountId>\.dkr\.ecr\.us-east-1\.<AWS::URLSuffix>/{repository}:[0-9a-f]{{64}}", image)
     for consumer in CONSUMERS:
-        assert statements(declared, f"ConsumersConsumer{consumer}WorkerTaskDefinitionExecutionRole") == [
+        assert statements(declared_resources, f"ConsumersConsumer{consumer}WorkerTaskDefinitionExecutionRole") == [
             allow(PULL, f"arn:aws:ecr:us-east-1:<AWS::AccountId>:repository/{repository}"),
             allow("ecr:GetAuthorizationToken", "*"),
             allow(WRITE_LOGS, f"Arn(/ecs/sluice-{environment.name}-{consumer})"),
@@ -567,18 +575,20 @@ def _hand_over(environment: Environment) -> list[dict[str, Any]]:
     return [read] if key is None else [allow("kms:Decrypt", key), read]
 
 
-def test_an_image_from_another_registry_is_taken_as_declared(hosted: list[Resource]) -> None:
+def test_an_image_from_another_registry_is_taken_as_declared(hosted_resources: list[Resource]) -> None:
     """And the role that starts the task may nothing in ECR."""
-    allowed = statements(hosted, "ConsumersConsumerbillingWorkerTaskDefinitionExecutionRole")
+    allowed = statements(hosted_resources, "ConsumersConsumerbillingWorkerTaskDefinitionExecutionRole")
 
-    assert _image(hosted, "sluice-hosted-billing") == "ghcr.io/example/worker:2"
+    assert _image(hosted_resources, "sluice-hosted-billing") == "ghcr.io/example/worker:2"
     assert allowed == [allow(WRITE_LOGS, "Arn(/ecs/sluice-hosted-billing)")]
 
 
-def test_tasks_on_spot_ask_for_nothing_else(hosted: list[Resource]) -> None:
+def test_tasks_on_spot_ask_for_nothing_else(hosted_resources: list[Resource]) -> None:
     """A launch type beside a capacity provider is refused by ECS; the cluster keeps a provider that a service uses."""
-    services = [resource for resource in hosted if resource.kind == SERVICE]
-    (association,) = (resource for resource in hosted if resource.kind.endswith("ClusterCapacityProviderAssociations"))
+    services = [resource for resource in hosted_resources if resource.kind == SERVICE]
+    (association,) = (
+        resource for resource in hosted_resources if resource.kind.endswith("ClusterCapacityProviderAssociations")
+    )
 
     assert association.properties["CapacityProviders"] == ["FARGATE", "FARGATE_SPOT"]
     assert len(services) == 3
@@ -588,9 +598,9 @@ def test_tasks_on_spot_ask_for_nothing_else(hosted: list[Resource]) -> None:
         assert association.name in service.depends_on
 
 
-def test_each_service_logs_to_a_group_of_its_own(declared: list[Resource], environment: Environment) -> None:
+def test_each_service_logs_to_a_group_of_its_own(declared_resources: list[Resource], environment: Environment) -> None:
     """Named after the service, and kept as long as declared."""
-    groups = of_kind(declared, LOG_GROUP)
+    groups = of_kind(declared_resources, LOG_GROUP)
     del groups["NetworkFlowLogs"]
     of_database = groups.pop(f"/aws/rds/cluster/sluice-{environment.name}/postgresql")
 
@@ -639,9 +649,9 @@ def test_the_relay_is_two_tasks_that_publish_from_the_outbox(full: list[Resource
     )
 
 
-def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted: list[Resource]) -> None:
+def test_a_relay_without_a_declared_account_is_told_its_topic_too(hosted_resources: list[Resource]) -> None:
     """Or it would ask STS for the account, and a network without internet has no way there."""
-    container = _first_container(hosted, "sluice-hosted-relay")
+    container = _first_container(hosted_resources, "sluice-hosted-relay")
 
     expected = _variable("SLUICE_TOPIC_ARN", "arn:aws:sns:us-east-1:<AWS::AccountId>:sluice-hosted-events.fifo")
     assert expected in container["Environment"]

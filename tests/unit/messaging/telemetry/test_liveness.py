@@ -35,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def logged() -> Iterator[list[Any]]:
+def log_entries() -> Iterator[list[Any]]:
     with capture_logs() as entries:
         yield entries
 
@@ -119,7 +119,7 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
 
 
 def test_a_part_is_logged_once_when_it_becomes_overdue(
-    clock: VirtualClock, liveness: Liveness, logged: list[Any]
+    clock: VirtualClock, liveness: Liveness, log_entries: list[Any]
 ) -> None:
     watch = LivenessWatch(liveness, None, within_seconds=30, clock=clock)
     liveness.expect("lane-0", 5)
@@ -132,12 +132,12 @@ def test_a_part_is_logged_once_when_it_becomes_overdue(
     watch.look()
 
     stuck, back = "no sign of life: it is stuck or gone", "signs of life again, or ended"
-    assert [(entry["event"], entry["log_level"], entry["part"]) for entry in logged] == [
+    assert [(entry["event"], entry["log_level"], entry["part"]) for entry in log_entries] == [
         (stuck, "error", "lane-0"),
         (back, "warning", "lane-0"),
         (stuck, "error", "lane-0"),
     ]
-    assert logged[0]["overdue_seconds"] == 1
+    assert log_entries[0]["overdue_seconds"] == 1
 
 
 def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualClock, path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
 
 
 def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
-    clock: VirtualClock, path: Path, logged: list[Any], monkeypatch: pytest.MonkeyPatch
+    clock: VirtualClock, path: Path, log_entries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     before = path.read_bytes()
@@ -191,7 +191,7 @@ def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
     clock.sleep(5)
     watch.look()
 
-    assert [(entry["event"], entry["log_level"]) for entry in logged] == [
+    assert [(entry["event"], entry["log_level"]) for entry in log_entries] == [
         ("the alive file is not written, and grows old", "error")
     ]
     assert (during, list(path.parent.iterdir())) == (before, [path])
@@ -210,12 +210,12 @@ def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock,
         AliveFile(tmp_path / name, clock)
 
 
-def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, logged: list[Any]) -> None:
+def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, log_entries: list[Any]) -> None:
     file = AliveFile(path, clock)
     file.remove()
     file.remove()
 
-    assert (path.exists(), logged) == (False, [])
+    assert (path.exists(), log_entries) == (False, [])
 
 
 @pytest.mark.parametrize(("now_seconds", "within_seconds"), [(130, None), (199, 99)])

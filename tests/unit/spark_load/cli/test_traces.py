@@ -34,7 +34,7 @@ def _write_publishes(folder: Path, *rows: dict[str, Any]) -> None:
 
 
 @pytest.fixture
-def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def recording_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Record twelve orders a second apart: six of zoe, four of ann, two of bob; and repeat the first one."""
     shop = Shop()
     clock = shop.simulator.clock
@@ -49,11 +49,11 @@ def recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "tuesday"
 
 
-def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Path) -> None:
-    called = _call(str(recorded), "--json")
+def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recording_folder: Path) -> None:
+    called = _call(str(recording_folder), "--json")
 
     found = json.loads(called.stdout)
-    arrivals, _ = trace.read(recorded.parent / "tuesday.parquet")
+    arrivals, _ = trace.read(recording_folder.parent / "tuesday.parquet")
     assert called.exit_code == 0
     assert (found["message_count"], found["group_count"], found["hottest_share"]) == (12, 3, 0.5)
     assert arrivals.offset_us / 1e6 == pytest.approx(np.arange(12), abs=0.1)
@@ -64,8 +64,8 @@ def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recorded: Pa
     ]
 
 
-def test_messages_sqs_dropped_become_a_share_of_repeats(recorded: Path) -> None:
-    called = _call(str(recorded))
+def test_messages_sqs_dropped_become_a_share_of_repeats(recording_folder: Path) -> None:
+    called = _call(str(recording_folder))
 
     load = profile.load("tuesday.yaml").profile
     assert "repeats that SQS drops, counted apart as duplicate_share: 1" in called.output
@@ -122,8 +122,8 @@ def test_a_recorder_that_did_not_finish_is_said(tmp_path: Path, monkeypatch: pyt
     assert "recorders that did not finish: 1" in _call("killed").stdout
 
 
-def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
-    _call(str(recorded), "-o", "p.yaml")
+def test_nothing_of_a_name_or_a_body_is_written(recording_folder: Path) -> None:
+    _call(str(recording_folder), "-o", "p.yaml")
 
     written = Path("p.yaml").read_bytes() + Path("p.parquet").read_bytes()
     assert [
@@ -131,8 +131,8 @@ def test_nothing_of_a_name_or_a_body_is_written(recorded: Path) -> None:
     ] == []
 
 
-def test_a_stretch_is_cut_and_its_first_message_is_its_start(recorded: Path) -> None:
-    _call(str(recorded), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
+def test_a_stretch_is_cut_and_its_first_message_is_its_start(recording_folder: Path) -> None:
+    _call(str(recording_folder), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
 
     arrivals, _ = trace.read(Path("p.parquet").resolve().relative_to(Path.cwd()))
     assert arrivals.offset_us[0] == 0
@@ -153,7 +153,9 @@ def test_a_stretch_is_cut_and_its_first_message_is_its_start(recorded: Path) -> 
         (["empty", "-o", "p.yaml"], "nothing was published in the recording empty"),
     ],
 )
-def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(recorded: Path, arguments: list[str], why: str) -> None:
+def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
+    recording_folder: Path, arguments: list[str], why: str
+) -> None:
     Path("there.yaml").write_text("")
     shop = Shop()
     with record(shop.clients, Path("empty"), clock=shop.simulator.clock):

@@ -71,82 +71,86 @@ def agent(clock: VirtualClock) -> Iterator[EcsAgent]:
 
 
 @pytest.fixture
-def pooled(agent: EcsAgent, clock: VirtualClock) -> PoolUnderTest:
+def pool_under_test(agent: EcsAgent, clock: VirtualClock) -> PoolUnderTest:
     return PoolUnderTest(agent, clock)
 
 
-def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pooled: PoolUnderTest) -> None:
-    pooled.pool.scale(2)
-    started = [process.name for process in pooled.processes]
-    is_settled_before = pooled.pool.is_settled
-    pooled.receive()
+def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pool_under_test: PoolUnderTest) -> None:
+    pool_under_test.pool.scale(2)
+    started = [process.name for process in pool_under_test.processes]
+    is_settled_before = pool_under_test.pool.is_settled
+    pool_under_test.receive()
 
     assert started == ["billing-0", "billing-1"]
-    assert (is_settled_before, pooled.pool.is_settled, pooled.pool.running_count) == (False, True, 2)
+    assert (is_settled_before, pool_under_test.pool.is_settled, pool_under_test.pool.running_count) == (False, True, 2)
 
 
-def test_the_newest_unprotected_task_is_stopped_first(pooled: PoolUnderTest) -> None:
-    pooled.pool.scale(3)
-    pooled.receive()
-    pooled.protect("billing-2")
-    pooled.pool.scale(2)
+def test_the_newest_unprotected_task_is_stopped_first(pool_under_test: PoolUnderTest) -> None:
+    pool_under_test.pool.scale(3)
+    pool_under_test.receive()
+    pool_under_test.protect("billing-2")
+    pool_under_test.pool.scale(2)
 
-    assert pooled.signals == [[], ["SIGTERM"], []]
-    assert [task.was_protected for task in pooled.pool.tasks] == [False, False, False]
+    assert pool_under_test.signals == [[], ["SIGTERM"], []]
+    assert [task.was_protected for task in pool_under_test.pool.tasks] == [False, False, False]
 
 
-def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pooled: PoolUnderTest) -> None:
-    pooled.pool.scale(2)
-    pooled.receive()
+def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pool_under_test: PoolUnderTest) -> None:
+    pool_under_test.pool.scale(2)
+    pool_under_test.receive()
     for name in ("billing-0", "billing-1"):
-        pooled.protect(name)
-    pooled.pool.scale(1)
-    before = [list(signals) for signals in pooled.signals]
-    pooled.protect("billing-0", is_enabled=False)
-    pooled.pool.tend()
+        pool_under_test.protect(name)
+    pool_under_test.pool.scale(1)
+    before = [list(signals) for signals in pool_under_test.signals]
+    pool_under_test.protect("billing-0", is_enabled=False)
+    pool_under_test.pool.tend()
 
     assert before == [[], []]
-    assert pooled.signals == [["SIGTERM"], []]
+    assert pool_under_test.signals == [["SIGTERM"], []]
 
 
-def test_a_task_needed_again_before_its_stop_stays(pooled: PoolUnderTest) -> None:
-    pooled.pool.scale(2)
-    pooled.receive()
+def test_a_task_needed_again_before_its_stop_stays(pool_under_test: PoolUnderTest) -> None:
+    pool_under_test.pool.scale(2)
+    pool_under_test.receive()
     for name in ("billing-0", "billing-1"):
-        pooled.protect(name)
-    pooled.pool.scale(1)
-    pooled.pool.scale(2)
-    pooled.protect("billing-0", is_enabled=False)
-    pooled.pool.tend()
+        pool_under_test.protect(name)
+    pool_under_test.pool.scale(1)
+    pool_under_test.pool.scale(2)
+    pool_under_test.protect("billing-0", is_enabled=False)
+    pool_under_test.pool.tend()
 
-    assert pooled.signals == [[], []]
+    assert pool_under_test.signals == [[], []]
 
 
 def test_a_task_that_does_not_end_is_killed_when_its_stop_timeout_is_over_and_once(
-    pooled: PoolUnderTest, clock: VirtualClock
+    pool_under_test: PoolUnderTest, clock: VirtualClock
 ) -> None:
-    pooled.pool.scale(1)
-    pooled.receive()
-    pooled.pool.scale(0)
+    pool_under_test.pool.scale(1)
+    pool_under_test.receive()
+    pool_under_test.pool.scale(0)
     clock.sleep(29)
-    pooled.pool.tend()
-    before = list(pooled.signals[0])
+    pool_under_test.pool.tend()
+    before = list(pool_under_test.signals[0])
     clock.sleep(1)
-    pooled.pool.tend()
-    pooled.pool.tend()
-    pooled.processes[0].code = -9
-    pooled.pool.tend()
+    pool_under_test.pool.tend()
+    pool_under_test.pool.tend()
+    pool_under_test.processes[0].code = -9
+    pool_under_test.pool.tend()
 
-    assert (before, pooled.signals) == (["SIGTERM"], [["SIGTERM", "SIGKILL"]])
-    assert (pooled.pool.alive, pooled.pool.tasks_ended_by_themselves, pooled.pool.is_settled) == ([], [], True)
+    assert (before, pool_under_test.signals) == (["SIGTERM"], [["SIGTERM", "SIGKILL"]])
+    assert (
+        pool_under_test.pool.alive,
+        pool_under_test.pool.tasks_ended_by_themselves,
+        pool_under_test.pool.is_settled,
+    ) == ([], [], True)
 
 
-def test_a_task_that_ends_unasked_is_noticed(pooled: PoolUnderTest) -> None:
-    pooled.pool.scale(1)
-    pooled.processes[0].code = 2
-    pooled.pool.tend()
+def test_a_task_that_ends_unasked_is_noticed(pool_under_test: PoolUnderTest) -> None:
+    pool_under_test.pool.scale(1)
+    pool_under_test.processes[0].code = 2
+    pool_under_test.pool.tend()
 
-    assert [task.name for task in pooled.pool.tasks_ended_by_themselves] == ["billing-0"]
+    assert [task.name for task in pool_under_test.pool.tasks_ended_by_themselves] == ["billing-0"]
 
 
 def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: VirtualClock) -> None:

@@ -153,7 +153,7 @@ def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_br
 
 
 @pytest.fixture
-def shared(on_postgres: Engine) -> World:
+def shared_world(on_postgres: Engine) -> World:
     """Return a consumer on Postgres: SQLite has one writer and would pass what follows for the wrong reason."""
     world = World(on_postgres)
     world.send("a", "a")
@@ -181,21 +181,21 @@ def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> l
         return [first.result(30), second.result(30)]
 
 
-def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared: World) -> None:
-    ends = both_hold_the_message(shared, slow_clock=None)
+def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared_world: World) -> None:
+    ends = both_hold_the_message(shared_world, slow_clock=None)
 
     assert ends == [Abandon(), Delete()]
-    assert (shared.called_places, shared.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
-    assert places(shared.bodies_left()) == [("a", 2)]
+    assert (shared_world.called_places, shared_world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
+    assert places(shared_world.bodies_left()) == [("a", 2)]
 
 
-def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared: World) -> None:
+def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared_world: World) -> None:
     """The first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
-    ends = both_hold_the_message(shared, slow_clock=VirtualClock(shared.clock.now_us()))
+    ends = both_hold_the_message(shared_world, slow_clock=VirtualClock(shared_world.clock.now_us()))
 
     assert ends == [Delete(), Delete()]
-    assert (shared.called_places, shared.effects()) == ([("a", 1)], [("a", 1)])
-    assert places(shared.bodies_left()) == [("a", 2)]
+    assert (shared_world.called_places, shared_world.effects()) == ([("a", 1)], [("a", 1)])
+    assert places(shared_world.bodies_left()) == [("a", 2)]
 
 
 def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:

@@ -19,7 +19,7 @@ from tests.support.processes.worker_processes import DatabaseLine
 
 
 @pytest.fixture
-def locked(on_postgres: Engine) -> Iterator[Connection]:
+def lock_holder(on_postgres: Engine) -> Iterator[Connection]:
     """Yield a connection that holds the lock of the one row of a table, until it is rolled back."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE accounts (n int)"))
@@ -35,8 +35,8 @@ def _locks(session: Session, *_: object) -> Ack:
     return Ack()
 
 
-def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engine, locked: Connection) -> None:
-    assert locked.in_transaction()
+def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engine, lock_holder: Connection) -> None:
+    assert lock_holder.in_transaction()
     world = World(on_postgres)
     world.send("a", "a", "b")
     world.says["a", 1] = [_locks] * 100
@@ -50,12 +50,12 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
     assert (state, "lock timeout" in str(reason)) == ("dead", True)
 
 
-def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, locked: Connection) -> None:
+def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder: Connection) -> None:
     world = World(on_postgres)
     world.send("a")
     world.says["a", 1] = [_locks] * 3
     worker = world.worker()
-    worker.wait.meanwhile = locked.rollback
+    worker.wait.meanwhile = lock_holder.rollback
 
     world.work_off(worker)
 

@@ -9,6 +9,6 @@ from tests.support.endpoints.tcp_proxy import TcpProxy
 
 
 @pytest.fixture
-def line(emulated: localstack.Running) -> Iterator[TcpProxy]:
-    with TcpProxy(emulated.endpoint_url) as made:
+def line(localstack_shared: localstack.Running) -> Iterator[TcpProxy]:
+    with TcpProxy(localstack_shared.endpoint_url) as made:
         yield made

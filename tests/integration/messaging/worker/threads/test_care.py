@@ -20,17 +20,17 @@ NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
 
 
 @pytest.fixture
-def kept() -> RecordedMetrics:
+def recorded_metrics() -> RecordedMetrics:
     return RecordedMetrics()
 
 
 @pytest.fixture
-def hands(world: World, kept: RecordedMetrics) -> Hands:
+def hands(world: World, recorded_metrics: RecordedMetrics) -> Hands:
     """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
     world.says["a", 2] = [Reject("never")]
     world.says["a", 3] = [RuntimeError("once")]
-    hands = world.worker(hooks=[WorkerMetrics(kept, world.clock)])
+    hands = world.worker(hooks=[WorkerMetrics(recorded_metrics, world.clock)])
     world.work_off(hands)
     world.put(first)
     world.work_off(hands)
@@ -43,7 +43,7 @@ def worker(world: World, hands: Hands) -> Worker:
 
 
 def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
-    world: World, worker: Worker, kept: RecordedMetrics
+    world: World, worker: Worker, recorded_metrics: RecordedMetrics
 ) -> None:
     """Also where nothing did: an alarm on a metric that is missing says nothing."""
     for seconds in (60, 0, 59, 2, 61):
@@ -52,11 +52,11 @@ def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
 
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
-    assert kept == [NOTHING | happened | is_open, NOTHING | is_open, NOTHING | is_open]
+    assert recorded_metrics == [NOTHING | happened | is_open, NOTHING | is_open, NOTHING | is_open]
 
 
 def test_the_last_counts_are_written_at_the_end(
-    world: World, hands: Hands, worker: Worker, kept: RecordedMetrics, monkeypatch: pytest.MonkeyPatch
+    world: World, hands: Hands, worker: Worker, recorded_metrics: RecordedMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without asking a database that may not answer in time; nothing is counted twice or left out."""
     world.simulator.advance(61)
@@ -70,9 +70,9 @@ def test_the_last_counts_are_written_at_the_end(
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     last = dict.fromkeys(metrics.EVENTS, 0.0) | {metrics.HANDLED: 2}
-    assert kept == [NOTHING | happened | is_open, last]
+    assert recorded_metrics == [NOTHING | happened | is_open, last]
     worker.parts.hooks.call(WorkerHooks.after_end)
-    assert kept[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
+    assert recorded_metrics[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
 
 
 def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:
@@ -94,7 +94,7 @@ def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(wor
 
 
 def test_a_database_that_is_away_is_looked_after_when_it_is_back(
-    world: World, worker: Worker, kept: RecordedMetrics
+    world: World, worker: Worker, recorded_metrics: RecordedMetrics
 ) -> None:
     def is_away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, RuntimeError("database is locked"))
@@ -106,7 +106,7 @@ def test_a_database_that_is_away_is_looked_after_when_it_is_back(
     world.simulator.advance(61)
     worker.care()
 
-    (found,) = kept
+    (found,) = recorded_metrics
     assert found[metrics.HANDLED] == 2
 
 
