@@ -335,7 +335,7 @@ def _dead(idx: int, at_ms: int, *, dlq: str = "billing-dlq", **changes: Any) -> 
     return receive_event(dlq, idx, at_ms, **(fields | changes))
 
 
-def _published_to_two_topics() -> _PlacementCase:
+def _case_published_to_two_topics() -> _PlacementCase:
     """Of one id, a window apart; each topic counts for itself, and they are at one number."""
     number = publish_event(0, 0).sns_sequence_number
     to_another = publish_event(0, 400_000, queue="others", sns_sequence_number=number)
@@ -351,7 +351,7 @@ _LAWFUL: Sequence[_PlacementCase] = (
     _case_given_back_in_turn(),
     _overlapping_changes(),
     _sent_both_ways(),
-    _published_to_two_topics(),
+    _case_published_to_two_topics(),
     _twice_in_one_answer(),
     _PlacementCase(
         name="one of its receives has no message id on record, and counts all the same",
