@@ -165,7 +165,7 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
     )
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "5 passed" in ended.stdout
+    assert "6 passed, 1 deselected" in ended.stdout
 
 
 def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Running) -> None:
