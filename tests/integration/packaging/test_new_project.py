@@ -133,7 +133,7 @@ def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     assert run_to_end(sluice, "--version", cwd=project).stdout == "sluice, version 0.1.1\n"
     assert "4 passed" in printed
     assert _files(project) == before
-    assert len(before) == 24
+    assert len(before) == 25
     assert run_to_end(sluice, "env", "dev", cwd=project).stdout == names
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 
