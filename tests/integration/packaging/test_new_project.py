@@ -47,8 +47,8 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
     assert "4 passed" in printed
 
 
-def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(project: Path) -> None:
-    printed = run_to_end("make", "try", "SLUICE_DSN=sqlite:///try.db", cwd=project)
+def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(project: Path, tmp_path: Path) -> None:
+    printed = run_to_end("make", "try", f"SLUICE_DSN=sqlite:///{tmp_path}/try.db", cwd=project)
 
     assert '"handled": 1' in printed.stderr
 
