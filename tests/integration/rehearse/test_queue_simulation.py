@@ -28,7 +28,7 @@ type Message = tuple[float, int, int]
 """When it is sent, in which group, and how many of its receives fail."""
 
 
-def test_what_was_compiled_of_an_older_version_is_removed(tmp_path: Path) -> None:
+def test_compiled_code_of_an_older_version_is_removed(tmp_path: Path) -> None:
     """After an upgrade it may name a class that is gone, and numba raises what nobody understands."""
     source, cache = tmp_path / "queue.py", tmp_path / "__pycache__"
     cache.mkdir()
