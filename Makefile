@@ -118,6 +118,10 @@ conformance: setup ## Test every promise on six emulators and write docs/conform
 test-pages: setup ## Test the conformance page and the load test's report in Chromium, which is installed if it can be
 	@$(PYTEST) tests/pages
 
+.PHONY: site
+site: setup ## Build the pages of docs/ and the API reference from the docstrings, in runs/site
+	@uvx --quiet --python .venv/bin/python --from mkdocs --with-requirements requirements-site.lock env NO_MKDOCS_2_WARNING=1 mkdocs build --quiet --strict
+
 .PHONY: emulator
 emulator: setup ## Run LocalStack in the foreground, on port 4566; Ctrl-C stops it
 	@python -m emulator up
@@ -168,6 +172,7 @@ lock: setup ## Renew every lock file of Python packages
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" requirements-dev.txt -o requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" --generate-hashes -c requirements.lock requirements-worker.txt -o requirements-worker.lock
 	@cp requirements-worker.lock sluice/templates/project/
+	@uv pip compile --quiet --upgrade --universal --python-version 3.12 --custom-compile-command "make lock" --generate-hashes requirements-site.txt -o requirements-site.lock
 	@uv pip compile --quiet --universal --python-version 3.12 --custom-compile-command "uv pip compile" --generate-hashes --no-annotate \
 	  -c requirements.lock --extra all pyproject.toml -o sluice/templates/project/requirements.lock
 	@uv pip compile --quiet --upgrade --python-version 3.13 --custom-compile-command "make lock" emulator/requirements.in -o emulator/requirements.lock

@@ -21,7 +21,7 @@ from pathlib import Path
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _PRODUCT = ("contract_tests", "emulator", "sluice", "spark_load", "stacks", "tools")
-_PUBLIC = (
+PUBLIC = (
     *("contract_tests.promises", "sluice.declaration", "sluice.messaging"),
     *("sluice.recorder", "sluice.saboteurs", "sluice.testing"),
 )
@@ -94,8 +94,8 @@ def count(files: Mapping[str, str]) -> dict[str, list[str]]:
             for top in tree.body:
                 if isinstance(top, ast.ClassDef | ast.FunctionDef) and _is_importable(top):
                     public[top.name].append(f"{path}:{top.lineno}: {top.name}")
-        if path.removesuffix("/__init__.py").replace("/", ".") in _PUBLIC:
-            listed |= _listed_names(tree)
+        if path.removesuffix("/__init__.py").replace("/", ".") in PUBLIC:
+            listed |= listed_names(tree)
     for name in sorted(listed):
         if len(public[name]) > 1:
             found["public names with two definitions"] += public[name]
@@ -170,7 +170,8 @@ def _definitions(tree: ast.AST) -> Iterable[Definition]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def _listed_names(tree: ast.Module) -> set[str]:
+def listed_names(tree: ast.Module) -> set[str]:
+    """Return the names in a module's `__all__`."""
     return {
         str(name.value)
         for node in tree.body

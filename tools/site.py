@@ -1,0 +1,52 @@
+"""What `make site` does with the pages of docs/: a hook of MkDocs (`mkdocs.yml`).
+
+It adds a page of the API reference for each package that a user imports from, with the names in its `__all__` and no
+others: what is not listed there is private. A link that leads out of docs/ stays as text, since the site has no such
+page; every other link has to lead somewhere, or the build fails.
+"""
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools.language import PUBLIC, listed_names
+
+_PROJECT = Path(__file__).resolve().parents[1]
+_LINK = re.compile(r"\[([^\]]+)\]\((\.\./[^)\s]+)\)")
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """Add the pages of the API reference, and a page that lists them."""
+    from mkdocs.structure.files import File  # noqa: PLC0415 (installed for the site alone)
+
+    pages = {f"api/{package}.md": "\n".join(_reference(package)) for package in PUBLIC}
+    links = "\n".join(f"- [`{package}`]({package}.md)" for package in PUBLIC)
+    pages["api/index.md"] = (
+        f"# API reference\n\nThe packages that you import from. Every other name is private.\n\n{links}\n"
+    )
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
+    """Return a page whose links out of docs/ are text."""
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def keep(link: re.Match[str]) -> str:
+        is_outside = posixpath.normpath(posixpath.join(folder, link[2])).startswith("..")
+        return link[1] if is_outside else link[0]
+
+    return _LINK.sub(keep, markdown)
+
+
+def _reference(package: str) -> Iterator[str]:
+    """Yield the lines of a package's page."""
+    source = _PROJECT / package.replace(".", "/") / "__init__.py"
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    yield f"# {package}\n\n{ast.get_docstring(tree)}\n"
+    for name in sorted(listed_names(tree)):
+        yield f"::: {package}.{name}\n"
