@@ -41,6 +41,7 @@ from tests.support.project import PROJECT
 
 _QUEUE = "orders.fifo"
 _OF_A_CALL = {"clock_id", "host", "worker", "call_id", "invoked_at_us", "responded_at_us"}
+_NPM = PROJECT / ".venv/node/lib/node_modules/npm/bin/npm-cli.js"  # the wheel's own `npm` does not start
 _SIGNED = "AWS4-HMAC-SHA256 Credential=anybody/20261126/eu-west-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
 _FORM_TYPE = "Content-Type: application/x-www-form-urlencoded"
 _PUBLISH = {
@@ -452,7 +453,8 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
     """With the SDK from npm, which sends a queue's calls to the host of its URL."""
     folder = tmp_path / "javascript"
     shutil.copytree(PROJECT / "tests" / "support" / "javascript", folder)
-    subprocess.run(["npm", "ci", "--no-audit", "--no-fund"], cwd=folder, check=True, capture_output=True, timeout=200)
+    install = ["node", str(_NPM), "ci", "--no-audit", "--no-fund"]
+    subprocess.run(install, cwd=folder, check=True, capture_output=True, timeout=200)
     with _recorded_service(tmp_path / "run") as (proxy, endpoint):
         sns, sqs = _client("sns", endpoint.url), _client("sqs", endpoint.url)
         url = create_queue(sqs, _QUEUE)
