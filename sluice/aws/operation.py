@@ -83,7 +83,7 @@ class AwsOperation:
             raise ResponseParserError(message) from error
 
     def _parse(self, response: Response) -> dict[str, Any]:
-        """Return, or raise, what botocore makes of a response."""
+        """Let botocore parse a response, and raise what it raises."""
         answer = {
             "status_code": response.status,
             "headers": HeadersDict(response.headers),

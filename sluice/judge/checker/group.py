@@ -812,7 +812,7 @@ class Group:
         return responded_us(first) + self.bound_us(first, second) < invoked_us(second)
 
     def is_surely_before(self, first: HistoryEvent, second: HistoryEvent) -> bool:
-        """Return `is_before` also for a suspicious reader: for what excuses, and so must be certain."""
+        """Return `is_before` where it excuses a violation, and so must never overestimate."""
         return responded_us(first) + self.clocks.bound_us(first, second) < invoked_us(second)
 
     def is_after(self, event: HistoryEvent, instant_us: int, *, by: HistoryEvent | None = None) -> bool:

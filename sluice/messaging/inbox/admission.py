@@ -147,7 +147,7 @@ class Inbox(Parking):
         return maintenance.counts(engine, self.policy.consumer)
 
     def forget(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete up to a thousand groups nothing came for so long, and as many exceptions; see `inbox_maintenance`."""
+        """Delete up to a thousand groups for which nothing came for so long, and as many exceptions."""
         before_us = self._groups.now_us(connection) - round(keep_seconds * 1_000_000)
         return maintenance.forget(connection, self.policy.consumer, before_us=before_us)
 

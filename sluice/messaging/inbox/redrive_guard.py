@@ -32,7 +32,7 @@ from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter
 LEASE_SECONDS = 120
 """How long a run that died keeps others away. A run that is slower sends nothing more once another has begun."""
 _RENEWED_SECONDS = LEASE_SECONDS / 4
-_SAME_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # less what a send may take
+_SAME_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # minus the longest time a send can take
 ACTOR = "automatic redrive"
 _BROUGHT_BACK, _OFF, _ON = "automatic-redrive", "automatic-off", "automatic-on"
 

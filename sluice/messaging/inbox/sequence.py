@@ -29,7 +29,7 @@ class Action(StrEnum):
     DROP = "drop"
     PARK = "park"
     REJECT = "reject"
-    RELEASE_TO_DLQ = "burn"
+    RELEASE_TO_DLQ = "release_to_dlq"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

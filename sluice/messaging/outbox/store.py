@@ -245,7 +245,7 @@ class Store:
             keep_seconds: how long what was sent can be sent again.
 
         Raises:
-            OperationalError: a producer is about to use one of the groups; see `databases.is_locked`.
+            OperationalError: a producer is about to use one of the groups.
         """
         engines.wait_briefly(connection)
         now_us = engines.now_us(connection, self._clock)
@@ -281,7 +281,7 @@ class Store:
             keep_seconds: the largest `inbox_retention_seconds` of the topic's consumers.
 
         Raises:
-            OperationalError: a producer is about to use one of the groups; see `databases.is_locked`.
+            OperationalError: a producer is about to use one of the groups.
         """
         engines.wait_briefly(connection)
         keep_us = round(keep_seconds * 1_000_000) + USED_EARLIER_US_MAX

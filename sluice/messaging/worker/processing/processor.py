@@ -160,7 +160,7 @@ class MessageProcessor:
             case Decision(action=Action.DROP | Action.PARK | Action.HANDLE) as decision:
                 self._report(arrived, decision, begun_at_us)
                 return Delete()
-        return Release(0)  # to die on
+        return Release(0)  # the queue moves it to the DLQ at the next receive
 
     def _report(self, arrived: DecodedMessage, decision: Decision, begun_at_us: int) -> None:
         """Tell of what was committed, if anything had to be."""
