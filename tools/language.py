@@ -5,12 +5,16 @@ noun: `_written`, `_moved_from`, `sent_to`. Before a noun a participle is an adj
 noun follows is told by the second word: it is none of `_NO_NOUN`, which are prepositions, adverbs and conjunctions.
 Verbs whose base form looks like a participle are verbs: `run`, `put`, `set`, `read`, `cut`, `split`.
 
+A name in back-quotes of a docstring has to be somewhere: in the code, in a text of it, in another file, or in a path.
+It is stale otherwise.
+
 `--list` prints every place. `--draw SEED` prints twenty functions, docstrings and tests for a reader who has never seen
 this repository; the same seed draws the same ones of the same files.
 """
 
 import argparse
 import ast
+import builtins
 import random
 import re
 import subprocess
@@ -32,6 +36,7 @@ LIMITS = {
     "empty docstrings": 0,
     "tests named test_what": 0,
     "public names with two definitions": 0,
+    "names in back-quotes that are nowhere": 0,
 }
 """What was reached: a limit may sink, and never rise."""
 _IRREGULAR = re.compile(
@@ -48,7 +53,11 @@ _NO_NOUN = re.compile(
     |over|since|through|to|until|up|with""",
     re.VERBOSE,
 )
+_QUOTED = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([^`]*\))?`")
+_OF_OTHERS = {"ddmin", "greenlet", "last_insert_rowid"}  # an algorithm, a package, a function of SQLite
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_OWN_PATH = "tools/language.py"  # which quotes names as they should not be
+_BYTES_MAX = 400_000
 _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
 
 type Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -79,8 +88,8 @@ def is_empty(docstring: str) -> bool:
     return _ID.fullmatch(docstring.strip()) is not None or not docstring.strip(" .")
 
 
-def count(files: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the places of each kind in the sources of files, by path."""
+def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the places of each kind in the sources of files, by path; `others` are names that are elsewhere."""
     found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
     public: dict[str, list[str]] = defaultdict(list)
     listed: set[str] = set()
@@ -96,10 +105,39 @@ def count(files: Mapping[str, str]) -> dict[str, list[str]]:
                     public[top.name].append(f"{path}:{top.lineno}: {top.name}")
         if path.removesuffix("/__init__.py").replace("/", ".") in PUBLIC:
             listed |= listed_names(tree)
+    found["names in back-quotes that are nowhere"] = _stale_names(files, others)
     for name in sorted(listed):
         if len(public[name]) > 1:
             found["public names with two definitions"] += public[name]
     return found
+
+
+def _stale_names(files: Mapping[str, str], others: Iterable[str]) -> list[str]:
+    known, quoted = {*_OF_OTHERS, *dir(builtins), *others}, list[tuple[str, str]]()
+    for path, text in files.items():
+        tree = ast.parse(text)
+        known.update(re.split(r"[/.]", path))
+        docstrings = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
+                docstring := ast.get_docstring(node)
+            ):
+                docstrings.add(node.body[0].value)  # type: ignore[attr-defined]  # the expression that it is
+                place = f"{path}:{getattr(node, 'lineno', 1)}"
+                quoted += [] if path == _OWN_PATH else [(place, name) for name in _QUOTED.findall(docstring)]
+        for node in ast.walk(tree):
+            if node not in docstrings:
+                known.update(_names(node))
+    return [f"{place}: {name}" for place, name in quoted if not known.issuperset(name.split("."))]
+
+
+def _names(node: ast.AST) -> Iterator[str]:
+    """Yield the names of a node itself, and the words of a text."""
+    for field in ("id", "attr", "arg", "name", "asname"):
+        if isinstance(name := getattr(node, field, None), str):
+            yield from name.split(".")
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield from re.findall(r"\w+", node.value)
 
 
 def draw(files: Mapping[str, str], seed: int) -> Iterator[str]:
@@ -128,6 +166,16 @@ def sources() -> dict[str, str]:
     }
 
 
+def names_elsewhere() -> set[str]:
+    """Return the words of the small files that git has besides, documentation apart, and of all their paths."""
+    paths = subprocess.run(["git", "ls-files"], cwd=_PROJECT, capture_output=True, text=True, check=True).stdout  # noqa: S607
+    names = set(re.findall(r"\w+", paths))
+    for path in map(_PROJECT.joinpath, paths.split()):
+        if path.suffix not in (".md", ".py", ".html") and path.is_file() and path.stat().st_size < _BYTES_MAX:
+            names.update(re.findall(r"\w+", path.read_text(encoding="utf-8", errors="replace")))
+    return names
+
+
 def main(arguments: list[str]) -> int:
     """Print the counts, and return 1 if one is above its limit."""
     parser = argparse.ArgumentParser(prog="python -m tools.language")
@@ -138,7 +186,7 @@ def main(arguments: list[str]) -> int:
     if options.draw is not None:
         print(*draw(files, options.draw), sep="\n")
         return 0
-    found = count(files)
+    found = count(files, names_elsewhere())
     for kind, places in found.items():
         is_above = len(places) > LIMITS[kind]
         if is_above or options.list:

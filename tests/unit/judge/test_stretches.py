@@ -270,11 +270,15 @@ _ALONE = {"max_number_of_messages": 10, "detail": '{"received": 1}'}
 _BLINDED: dict[str, tuple[str, Callable[..., object], list[HistoryEvent]]] = {
     "holds of unusual messages": ("_hold", lambda *_: None, _random(94)),
     "all before a cut": ("_is_over", _next_to_each_other, _random(80)),
-    "the ends of the group": ("_wanted", _no_ends, [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]),
+    "the ends of the group": (
+        "_wanted_stretches",
+        _no_ends,
+        [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED],
+    ),
     "of which messages findings count": ("frozenset", _all_counts, _late(_backlog(), 30, 30_000_000)),
     "comparisons of neighbours": ("unusual", _odd_alone, _random(69)),
     "what was published before a phantom": (
-        "_published_before",
+        "_last_published_before",
         lambda *_: np.array([], dtype=int),
         [e for e in _backlog() if (e.kind, e.idx) != (Kind.PUBLISHED, 20)],
     ),

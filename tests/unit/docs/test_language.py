@@ -1,0 +1,49 @@
+"""The rules of language find what breaks them, each in a file made for it, and nothing in one that keeps them."""
+
+import pytest
+
+from tools import language
+
+_GOOD = '''
+def delayed_messages():
+    """Return what `read_queue` found."""
+
+def read_queue(): ...
+
+class MessageQueue: ...
+'''
+
+
+def _counts(text: str) -> dict[str, int]:
+    found = language.count({"sluice/messaging/__init__.py": text, "sluice/other.py": _GOOD})
+    return {kind: len(places) for kind, places in found.items() if places}
+
+
+def test_a_file_that_keeps_the_rules_is_clean() -> None:
+    assert _counts(_GOOD.replace("MessageQueue", "Inbox")) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("def _written(): ...", "participle functions"),
+        ("def moved_from(): ...", "participle functions"),
+        ("class HoldLost: ...", "participle classes"),
+        ('def f():\n    """A1."""', "empty docstrings"),
+        ("def test_what_is_lost_is_found(): ...", "tests named test_what"),
+        ('def f():\n    """Call `databases.is_locked`."""', "names in back-quotes that are nowhere"),
+        ('"""See `gone_function(now)`."""', "names in back-quotes that are nowhere"),
+    ],
+)
+def test_a_broken_rule_is_counted(text: str, kind: str) -> None:
+    assert _counts(text) == {kind: 1}
+
+
+def test_a_public_name_with_two_definitions_is_counted_at_both() -> None:
+    assert _counts('__all__ = ["MessageQueue"]\nclass MessageQueue: ...') == {"public names with two definitions": 2}
+
+
+def test_the_same_seed_draws_the_same_places() -> None:
+    files = language.sources()
+
+    assert list(language.draw(files, 35)) == list(language.draw(files, 35))
