@@ -310,7 +310,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
     if _has_results(request.config):
         return request.config.stash[_results].watch.on(bound)
     if request.config.getoption("--mutants") or request.config.getoption("--relevance"):
-        breaking.hurry(bound)
+        breaking.shorten_grace(bound)
     is_simulated = bound.name == "simulator" and not request.config.getoption("--prove")  # a saboteur stays on a client
     return binding.sharing_clients(bound) if is_simulated else bound
 

@@ -18,7 +18,7 @@ from sluice.simulator import hook
 _GRACE_SECONDS = 0.02
 
 
-def hurry(target: binding.Target) -> None:
+def shorten_grace(target: binding.Target) -> None:
     """Let polls of the simulator wait for other threads more briefly: a hundred times the suite is much of that."""
     _simulator(target).grace_seconds = _GRACE_SECONDS
 

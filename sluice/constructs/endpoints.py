@@ -8,7 +8,7 @@ AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html h
 from collections.abc import Iterator, Sequence
 
 from sluice.declaration import Environment, NewNetwork, naming, policies
-from sluice.declaration.fields.image import parse_image
+from sluice.declaration.fields.image import image_of
 
 type Allowed = tuple[Sequence[str], list[str]]
 """Actions, and the ARNs of what they are for."""
@@ -65,7 +65,7 @@ def _repositories(environment: Environment, account: str) -> Iterator[str]:
     """Yield the repositories of declared images, whatever their account, and of the one that is built."""
     region = environment.region
     for image in (environment.image, *(consumer.image for consumer in environment.consumers)):
-        parts = None if image is None else parse_image(image)
+        parts = None if image is None else image_of(image)
         if parts is not None:
             owner = account if parts.registry is None else parts.registry.partition(".")[0]
             yield f"arn:aws:ecr:{region}:{owner}:repository/{parts.repository}"

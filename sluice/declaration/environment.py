@@ -11,7 +11,7 @@ from sluice.declaration.consumer import Consumer
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
 from sluice.declaration.fields.existing import ExistingKeys
-from sluice.declaration.fields.image import Architecture, check_image, parse_image
+from sluice.declaration.fields.image import Architecture, check_image, image_of
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
 from sluice.declaration.fields.topics import LABEL, RELAY_CONNECTIONS, RELAY_TASKS, ExistingTopic, Topic
@@ -372,7 +372,7 @@ def _check_tasks(environment: Environment) -> None:
         own_ecr = re.compile(rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com")
         values: tuple[Environment | Consumer, ...] = (environment, *environment.consumers)
         for value in values:
-            image = None if value.image is None else parse_image(value.image)
+            image = None if value.image is None else image_of(value.image)
             require(
                 value,
                 image is None or image.registry is None or own_ecr.fullmatch(image.registry),

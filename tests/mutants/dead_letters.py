@@ -48,7 +48,7 @@ def _change_copy(**changed: Callable[[QueuedMessage, float], Any]) -> Callable[.
     return take
 
 
-def _redriven(**changed: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
+def _changing_redrive(**changed: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
     """Return a redrive whose message differs."""
 
     def take(self: SimulatedQueue, moved: QueuedMessage, now: float, *, id_: str) -> None:
@@ -143,12 +143,12 @@ MUTANTS = (
     Mutant("moves-behind-in-flight", "a move task takes what is behind a message in flight", FifoQueue, "receivable", SimulatedQueue.receivable),
     Mutant("moves-one-only", "a move task moves one message", SimulatedMoveTasks, "_movable", _moves_one_only),
     Mutant("moves-to-one-source", "without destination everything goes to the first one's source", SimulatedMoveTasks, "_movable", _to_first_source),
-    Mutant("redrive-loses-attributes", "a redriven message has no attributes", SimulatedQueue, "take_redriven", _redriven(attributes=lambda *_: {})),
-    Mutant("redrive-loses-body", "a redriven message is another text", SimulatedQueue, "take_redriven", _redriven(body=lambda moved, _now: moved.body.upper())),
-    Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", SimulatedQueue, "take_redriven", _redriven(sent_at=lambda moved, _now: moved.sent_at)),
-    Mutant("redrive-keeps-retention", "a redriven message continues its retention", SimulatedQueue, "take_redriven", _redriven(retained_from=lambda moved, _now: moved.retained_from)),
+    Mutant("redrive-loses-attributes", "a redriven message has no attributes", SimulatedQueue, "take_redriven", _changing_redrive(attributes=lambda *_: {})),
+    Mutant("redrive-loses-body", "a redriven message is another text", SimulatedQueue, "take_redriven", _changing_redrive(body=lambda moved, _now: moved.body.upper())),
+    Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", SimulatedQueue, "take_redriven", _changing_redrive(sent_at=lambda moved, _now: moved.sent_at)),
+    Mutant("redrive-keeps-retention", "a redriven message continues its retention", SimulatedQueue, "take_redriven", _changing_redrive(retained_from=lambda moved, _now: moved.retained_from)),
     Mutant("redrive-keeps-message-id", "a redriven message keeps its message id", SimulatedQueue, "take_redriven", lambda self, moved, now, *, id_: _REDRIVEN(self, moved, now, id_=moved.id)),  # noqa: ARG005
-    Mutant("redrive-hidden", "a redriven message is invisible at first", SimulatedQueue, "take_redriven", _redriven(visible_at=lambda _moved, now: now + 3_600)),
+    Mutant("redrive-hidden", "a redriven message is invisible at first", SimulatedQueue, "take_redriven", _changing_redrive(visible_at=lambda _moved, now: now + 3_600)),
     # What a move task answers.
     Mutant("two-tasks", "a DLQ may have two tasks at a time", SimulatedMoveTasks, "start", _beside_another),
     Mutant("rate-ignored", "a rate has no effect", *_STEP, after(*_STEP, _at_any_rate)),

@@ -21,7 +21,7 @@ from constructs import Construct
 from sluice.constructs.services.dockerfile import copies
 from sluice.declaration import Architecture, Consumer, Environment
 from sluice.declaration.arguments import check_argument_types
-from sluice.declaration.fields.image import parse_image
+from sluice.declaration.fields.image import image_of
 from sluice.declaration.validation import require
 
 _PLATFORMS = {Architecture.X86_64: assets.Platform.LINUX_AMD64, Architecture.ARM64: assets.Platform.LINUX_ARM64}
@@ -132,7 +132,7 @@ class Images(Construct):
 
     def _declared_image(self, image: str, id_: str) -> TaskImage:
         """Return a declared image; one in ECR with the right to pull it, and no other."""
-        parts = parse_image(image)
+        parts = image_of(image)
         assert parts is not None, "the declaration refuses what is no image"
         architecture = self._environment.architecture
         if parts.registry is not None and ".dkr.ecr." not in parts.registry:

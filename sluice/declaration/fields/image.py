@@ -28,7 +28,7 @@ class Image(NamedTuple):
     version: str
 
 
-def parse_image(image: str) -> Image | None:
+def image_of(image: str) -> Image | None:
     """Return the parts of an image's name; None where it has neither tag nor digest, or is no name.
 
     Of a tag and a digest the digest is the version: it alone decides what is pulled.
@@ -49,7 +49,7 @@ def check_image(value: Any) -> None:
     )
     require(
         value,
-        image is None or parse_image(image),
+        image is None or image_of(image),
         field="image",
         allowed="an image with its tag, its digest or both: 'repository:tag' in the environment's own ECR, or a whole"
         " URI",

@@ -129,7 +129,7 @@ class ShopHarness:
         got: dict[str, list[str]] = defaultdict(list)
         sqs = boto3.client("sqs", endpoint_url=self.emulated.endpoint_url, region_name="us-east-1")
 
-        def is_through() -> bool:
+        def has_received_all() -> bool:
             messages = sqs.receive_message(
                 QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages", [])
@@ -142,7 +142,7 @@ class ShopHarness:
 
         with Journal(self.history, f"consume-{QUEUE}", common=common) as journal:
             Recorder(journal, names={self._url: QUEUE}).attach(sqs)
-            eventually(is_through, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
+            eventually(has_received_all, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
         return dict(got)
 
     def events(self) -> list[history.HistoryEvent]:

@@ -115,14 +115,14 @@ def test_one_function_under_two_names_is_one_handler() -> None:
 
 
 @handler("order.paid")
-def also(_: Session, __: Event, ___: Context) -> Outcome:
+def bill_again(_: Session, __: Event, ___: Context) -> Outcome:
     return Ack()
 
 
 @pytest.mark.parametrize(
     ("names", "refusal"),
     [
-        ({"bill": bill, "also": also}, "has two handlers for 'order.paid', allowed is one; merge them"),
+        ({"bill": bill, "also": bill_again}, "has two handlers for 'order.paid', allowed is one; merge them"),
         ({"other": len}, "has no handlers, allowed is one or more functions under @handler(type)"),
     ],
     ids=["two for one type", "none"],

@@ -387,10 +387,10 @@ def test_a_delivered_effect_survives_a_crash_under_asynchronous_commits(crashing
 
 
 def _work(inbox: World) -> None:
-    def hurry(session: Session, _: Event, __: Context) -> None:
+    def commit_asynchronously(session: Session, _: Event, __: Context) -> None:
         session.execute(text("SET LOCAL synchronous_commit = off"))
 
-    inbox.says["a", 1] = [hurry]
+    inbox.says["a", 1] = [commit_asynchronously]
     inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
 
 
