@@ -1,4 +1,4 @@
-"""How the consumers of a recording behaved: a service that keeps every promise may serve one that is too slow.
+"""Conduct of the consumers in a recording: a service that keeps every promise may serve one that is too slow.
 
 AWS: a message whose visibility timeout ends before its delete is given out again, and its old handle is of no use
 (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html, read
@@ -33,7 +33,7 @@ AGAIN = {
 
 
 class _Row(NamedTuple):
-    """What is looked at of an event; texts that are only compared are hashes or codes."""
+    """The columns of an event that are looked at; texts that are only compared are hashes or codes."""
 
     invoked_us: int
     responded_us: int

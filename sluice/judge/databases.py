@@ -12,7 +12,7 @@ from sluice.judge.checker.verdict import PropertyStatus
 
 
 class DatabaseAnomaly(StrEnum):
-    """What can be wrong."""
+    """The kinds of violation that databases can show."""
 
     COMMIT_LOST = "commit lost"
     ROLLED_BACK = "rolled back, yet there"
@@ -63,7 +63,7 @@ class AppliedEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxNumbers:
-    """What an inbox says of numbers that did not simply come and pass."""
+    """Numbers that did not simply come and pass, as an inbox lists them."""
 
     consumer: str
     group: str
@@ -118,7 +118,7 @@ class DatabaseViolation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What is wrong, and what has come to no end.
+    """The violations, and the effects that are still missing.
 
     Args:
         violations: everything that is wrong.

@@ -1,4 +1,4 @@
-"""What the judge asks a history, part by part: the same in this process and in Spark's tasks.
+"""Questions of the judge to a history, part by part: the same in this process and in Spark's tasks.
 
 Each question is a partial, a function of one part of the history (`parts`), and what the partials of all parts add up
 to. A recording of up to some hundred thousand events is one part, in memory, as Arrow columns.

@@ -1,4 +1,4 @@
-"""What the checker finds in the groups that are suspect, part by part, as rows of a table; and gathered."""
+"""Findings of the checker in the groups that are suspect, part by part, as rows of a table; and gathered."""
 
 import heapq
 import json
@@ -34,7 +34,7 @@ FOUND = pa.schema([(name, pa.string()) for name in ("anomaly", "sort_key", "find
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What the checker found in all groups.
+    """Findings of the checker in all groups.
 
     Args:
         shown: the first violations of each anomaly that is not lawful.

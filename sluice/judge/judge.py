@@ -31,7 +31,7 @@ from sluice.judge.timing import ClockTimings, with_clock_bound
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedMessages:
-    """What was to be published: end markers are counted as messages."""
+    """Messages that were to be published: end markers are counted as messages."""
 
     message_count: int
     lateness_budget_seconds: float

@@ -28,7 +28,7 @@ _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQueue:
-    """What is known of a queue, its DLQ, and where SNS puts what it could not deliver to it; None where nobody says."""
+    """Settings of a queue, its DLQ, and the queue where SNS puts what it could not deliver; None where nobody says."""
 
     visibility_timeout_seconds: int
     dead_letter_queue: str | None = None
@@ -161,7 +161,7 @@ def check(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Topology:
-    """What a history says of itself."""
+    """The topology that a history shows."""
 
     run: str
     recorders: Sequence[str]

@@ -1,4 +1,4 @@
-"""What the report's charts show: a history of any length as small tables.
+"""Series for the report's charts: a history of any length as small tables.
 
 There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error codes, and timelines of at most
 GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.

@@ -77,7 +77,7 @@ def round_down_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray
 
 
 class ObservationTally:
-    """What all parts add up to."""
+    """The sum of the tallies of all parts."""
 
     def __init__(self, tally: pa.Table) -> None:
         self._found: dict[tuple[str, str], tuple[np.ndarray, ...]] = {}

@@ -44,7 +44,7 @@ SETTLED = (Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockTimings:
-    """What a history of several clocks says of them.
+    """Timings of several clocks, as their history shows them.
 
     Args:
         groups: those that several clocks timed.

@@ -62,7 +62,7 @@ _REMOVED = "where its retention may have ended, or a purge or a restart may have
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What the events of one group prove, and what they leave open.
+    """Results for one group: what its events prove, and what they leave open.
 
     Args:
         violations: what must not be.

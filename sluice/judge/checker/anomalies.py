@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """What an anomaly does to a verdict.
+    """The effect of an anomaly on a verdict.
 
     SAFETY makes it INVALID. LIVENESS is measured against a threshold. HARNESS means the run itself was at fault, which
     makes it UNKNOWN. INFORMATION is lawful and only counted.

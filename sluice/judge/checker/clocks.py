@@ -1,4 +1,4 @@
-"""How far the clocks of a history are apart: what somebody declared, and what the history itself proves.
+"""Bounds on how far the clocks of a history are apart: the declared bound, and those that the history itself proves.
 
 Nobody can receive a message before it is published, or use a receipt handle before it is received. So the answer of a
 receive comes after the call of its publish, and a delete or visibility change is called after the answer that gave its

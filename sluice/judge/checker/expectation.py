@@ -1,4 +1,4 @@
-"""What a run was set up to be, and what happened around its groups."""
+"""Expectations that a run was set up with, and the events around its groups."""
 
 from bisect import bisect_left
 from collections import defaultdict
@@ -17,7 +17,7 @@ _PURGED_WITHIN_US = limits.PURGE_SECONDS_MAX * _SECOND_US  # also a call that no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What the run was set up to be.
+    """The declared setup of a run.
 
     Args:
         run: id of the run; messages of another one are foreign.
@@ -141,7 +141,7 @@ class IdUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueContext:
-    """What happened around the groups: the same for all of them.
+    """Events around the groups: the same for all of them.
 
     Args:
         activity: queue to its seconds, ascending.

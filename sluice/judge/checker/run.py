@@ -1,4 +1,4 @@
-"""What concerns the run as a whole rather than one group."""
+"""Checks of the run as a whole rather than of one group."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from sluice.judge.checker.clocks import NEVER_US
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCounts:
-    """What concerns the run rather than one group.
+    """Counts of the run as a whole rather than of one group.
 
     Args:
         published_count: publishes that were acknowledged.
@@ -62,7 +62,7 @@ def check_run(counts: RunCounts) -> dict[str | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredValues:
-    """What is held against a threshold. What was not measured is None or not named.
+    """Values that are held against thresholds. A value that was not measured is None or not named.
 
     Args:
         latency_us: queue to the percentile of the latency from intended publish to first receive that is looked at.
@@ -83,7 +83,7 @@ class MeasuredValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Thresholds:
-    """How much of it is allowed; None does not judge it.
+    """Limits for the measured values; None does not judge a value.
 
     Args:
         latency_seconds_max: for H3, in every queue.

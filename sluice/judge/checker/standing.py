@@ -1,4 +1,4 @@
-"""Who stands before whom in a queue, and from when on it may have been gone.
+"""The order of messages in a queue, and the instants from which each of them may have been gone.
 
 Nothing behind a message of a group is handed out while that message is hidden (GRP-01, GRP-10), and a message that
 comes again comes before younger ones (ORD-02). So every receive proves that what stands before it in the queue was

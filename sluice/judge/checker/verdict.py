@@ -1,4 +1,4 @@
-"""What a judgement says: VALID, INVALID with witnesses, or UNKNOWN with reasons. Nothing else, and never by default."""
+"""Verdicts: VALID, INVALID with witnesses, or UNKNOWN with reasons. Nothing else, and never by default."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -64,7 +64,7 @@ class Violation:
 
 
 class PropertyState(StrEnum):
-    """How one property fared: `not exercised` is no praise, it had no opportunity to fail.
+    """The result of one property: `not exercised` is no praise, it had no opportunity to fail.
 
     CROSSED is a threshold that was not kept, NO_THRESHOLD one that was not set, SEEN a lawful thing that happened.
     """

@@ -1,4 +1,4 @@
-"""What lies where in the folder of a run.
+"""Files and folders in the folder of a run.
 
     run.json        what was planned and expected, and what went wrong while it ran
     trace.parquet   the arrivals it replays, where its profile has a trace

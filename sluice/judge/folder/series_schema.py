@@ -1,4 +1,4 @@
-"""What series.json holds: what the report's charts show, as small tables."""
+"""The schema of series.json, which holds the report's charts as small tables."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, NotRequired, TypedDict
@@ -28,7 +28,7 @@ class _Percentiles[C, V](TypedDict):
 
 
 class _Queue(TypedDict):
-    """What came out of a queue, for each bin.
+    """Messages that came out of a queue, for each bin.
 
     `waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time;
     `tasks` who received, from their first event to their last, in the middle of the bin.

@@ -1,4 +1,4 @@
-"""Where a history lies in the folder that a user names, and whether what is there is one."""
+"""Find the history in the folder that a user names, and require that it is one."""
 
 from collections import Counter
 from pathlib import Path

@@ -182,7 +182,7 @@ def bucket_of(events: Events, bucket_count: int) -> np.ndarray:
 
 
 class _BucketDescription(NamedTuple):
-    """What a file says of its bucket: whose, of how many, which."""
+    """A file's own description of its bucket: the name, the number of buckets, and which of them it is."""
 
     name: str
     bucket_count: int

@@ -1,4 +1,4 @@
-"""What is told of a verdict: a summary, JUnit for the build server, a page with charts, JSON for programs.
+"""Reports of a verdict: a summary, JUnit for the build server, a page with charts, JSON for programs.
 
 Here the files of a run's folder that tell of it are written and read back.
 """

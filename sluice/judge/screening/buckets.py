@@ -25,7 +25,7 @@ MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.i
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScreeningResult:
-    """What one pass over a history found: what its events add up to, names of suspect groups, what was observed."""
+    """Findings of one pass over a history: sums over its events, names of suspect groups, observations."""
 
     counts: EventCounts
     suspects: list[str]

@@ -1,4 +1,4 @@
-"""What is measured of a history: rates, latencies, lateness; observed of its messages, part by part."""
+"""Measures of a history: rates, latencies, lateness; observed of its messages, part by part."""
 
 from typing import Any
 

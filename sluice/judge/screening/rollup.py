@@ -81,7 +81,7 @@ def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 class MessageRollup:
-    """What the messages of whole groups went through, told by narrow rows that come in any order and number.
+    """The course of each message of whole groups, told by narrow rows that come in any order and number.
 
     A message takes some 600 bytes with three queues, however many rows it has.
     """

@@ -89,7 +89,7 @@ def waited_bit(queue_index: int) -> int:
 
 
 class _OfQueue:
-    """What was published (queue index 0), or received from a queue: each message, and the one before it in its group.
+    """Messages published (queue index 0), or received from a queue: each, and the one before it in its group.
 
     `begins` is where each group begins among the messages, `where` are the places of those it is about.
     """
