@@ -1,4 +1,4 @@
-"""What limits a consumer, and which change of its declaration helps most, each change simulated."""
+"""Find the limits of a consumer, and the change of its declaration that helps most, each change simulated."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ _WORTH = 0.9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ceiling:
-    """What a consumer can do at most, for one reason.
+    """An upper limit of a consumer's rate, for one reason.
 
     Args:
         name: `groups`, `hottest group`, `lanes and tasks`, `topic's quota`, `queue's quota`.
@@ -48,7 +48,7 @@ class AdvisedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """What to do about a consumer's traffic.
+    """Advice for a consumer on its traffic.
 
     Args:
         peak_per_second: the rate of the busiest minute.

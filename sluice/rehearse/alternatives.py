@@ -1,4 +1,4 @@
-"""What teams usually scale a queue's service on, for the same queue and bounds, beside what is deployed."""
+"""The usual ways to scale a queue's service, for the same queue and bounds, beside the deployed one."""
 
 import math
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ _SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions:
-    """What the command line says of tasks and traffic; None where it says nothing."""
+    """Options of the command line about tasks and traffic; None for an option that was not given."""
 
     lanes: int | None
     handler_seconds: float | None

@@ -23,7 +23,7 @@ _MARKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """How a rehearsal was made.
+    """The origin of a rehearsal.
 
     Args:
         command: the command line.

@@ -57,7 +57,7 @@ class RehearsalRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What was rehearsed of a service.
+    """The rehearsal of a service.
 
     Args:
         service: the service.

@@ -1,1 +1,1 @@
-"""What is simulated: traffic, a queue with the tasks that work on it, and what AWS does with a service's policies."""
+"""The simulation: traffic, a queue with the tasks that work on it, and AWS's handling of a service's policies."""

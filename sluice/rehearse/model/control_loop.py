@@ -1,4 +1,4 @@
-"""What CloudWatch alarms and Application Auto Scaling do with a service's policies, minute by minute; time is given.
+"""CloudWatch alarms and Application Auto Scaling acting on a service's policies, minute by minute; time is given.
 
 Each rule has its source:
 
@@ -118,7 +118,7 @@ class AlarmState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecision:
-    """How many tasks are to run, and which policy said so; None where it stays as it is."""
+    """The number of tasks to run, and the policy that said so; None where it stays as it is."""
 
     desired: int
     because: str | None = None

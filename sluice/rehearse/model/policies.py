@@ -1,4 +1,4 @@
-"""What scales a service, as values: its bounds, its policies and their alarms, the queue it works on, its tasks.
+"""A scaled service as values: its bounds, its policies and their alarms, the queue it works on, its tasks.
 
 Read out of a CloudFormation template by `rehearse.reading.template`, or made by hand; `control_loop` acts on them as
 AWS does. Names are CloudFormation's, in Python's spelling.
@@ -42,7 +42,7 @@ class MetricSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricExpression:
-    """What a policy or an alarm looks at: metric math, or one metric, and the metrics it names.
+    """The expression that a policy or an alarm watches: metric math, or one metric, and the metrics it names.
 
     Args:
         term: the expression, other expressions put in place of their ids; a single metric is a `Metric`.

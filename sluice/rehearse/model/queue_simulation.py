@@ -70,7 +70,7 @@ remove_stale_caches(Path(__file__))
 
 
 class Work(NamedTuple):
-    """How tasks work.
+    """The work of tasks, with its durations.
 
     Args:
         lanes: groups a task works on at once.
@@ -625,7 +625,7 @@ def count_left(state: QueueState, latencies: Integers) -> int:
 
 
 class Minute(NamedTuple):
-    """What was measured in a minute; counts are of the minute, the rest averages over it."""
+    """Measures of a minute; counts are of the minute, the rest averages over it."""
 
     visible: float
     in_flight: float

@@ -42,7 +42,7 @@ TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWork:
-    """How a service's tasks work, which no template tells.
+    """The work of a service's tasks, which no template tells.
 
     Args:
         lanes: messages a task works on at once.
@@ -72,7 +72,7 @@ class TaskWork:
 
 @dataclass(slots=True)
 class SimulationResult:
-    """What came of it; series have one value a minute.
+    """The result of a simulation; series have one value a minute.
 
     Args:
         series: visible, inflight, running, desired, age, sent, done and more, by name.

@@ -1,4 +1,4 @@
-"""What is sent to a queue: when, in which group, and which messages fail. Drawn from a seed, or as it was recorded."""
+"""Traffic of a queue: instants, groups, and the messages that fail. Drawn from a seed, or as it was recorded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

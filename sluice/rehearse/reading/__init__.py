@@ -1,1 +1,1 @@
-"""What scales a service, read out of CloudFormation templates, ours or anybody's."""
+"""Read scaled services out of CloudFormation templates, ours or anybody's."""

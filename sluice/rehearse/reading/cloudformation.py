@@ -152,12 +152,12 @@ def name_in(reference: str) -> str:
 
 
 def is_unknown(value: object) -> bool:
-    """Whether a value, or a part of it, is known by a deployment only."""
+    """Return whether only a deployment knows a value, or a part of it."""
     return isinstance(value, str) and _UNKNOWN.search(value) is not None
 
 
 def may_be_same(name: str, other: str) -> bool:
-    """Whether two names may be one when what is unknown of them is known."""
+    """Return whether two names may be one when what is unknown of them is known."""
     if name == other or _UNKNOWN.findall(name) == _UNKNOWN.findall(other):
         return name == other
     if is_unknown(name) and is_unknown(other):
@@ -226,7 +226,7 @@ class Properties:
         return str(found)
 
     def is_true(self, name: str, *, default: bool = False) -> bool:
-        """Whether a property is true; in YAML it may be text."""
+        """Return whether a property is true; in YAML it may be text."""
         found = self.get(name)
         if is_unknown(found):
             raise self.refusal(name, "true or false")
@@ -278,7 +278,7 @@ class TemplateResource:
 
     @property
     def is_there(self) -> bool | None:
-        """Whether it is deployed; None where its condition cannot be told."""
+        """Return whether it is deployed; None where its condition cannot be told."""
         return True if self.condition is None else self.stack.holds({"Condition": self.condition})
 
     @property
@@ -296,7 +296,7 @@ class TemplateResource:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Links:
-    """What templates that are deployed together are to each other.
+    """Links between templates that are deployed together.
 
     Args:
         exports: name to the templates that export it, and the value there.
@@ -332,7 +332,7 @@ class TemplateStack:
 
     @property
     def near(self) -> tuple[str, ...]:
-        """Where it is, from far to near: the folder of its file, the template that deploys it in the end, itself."""
+        """Return its place, from far to near: its file's folder, the template that deploys it in the end, itself."""
         if self.parent is None:
             return (self.name.rpartition("/")[0], self.name, self.name)
         return (*self.parent.stack.near[:2], self.name)
@@ -549,7 +549,7 @@ class Stacks:
 
 
 def _is_deployed(resource: TemplateResource) -> bool | None:
-    """Whether a resource is there, and each template in which its own is nested."""
+    """Return whether a resource is deployed, and each template in which its own is nested; None where unknown."""
     parent = resource.stack.parent
     above = True if parent is None else _is_deployed(parent)
     return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True

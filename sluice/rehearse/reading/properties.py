@@ -137,7 +137,7 @@ def sentences(resources: Sequence[TemplateResource]) -> Iterator[str]:
 
 
 def _is_set(resource: TemplateResource, path: str) -> bool:
-    """Whether a property has a value that is not simulated."""
+    """Return whether a property has a value that is not simulated."""
     return not all(_is_simulated(path, value) for value in _values_of(resource.properties.values, path.split(".")))
 
 

@@ -1,4 +1,4 @@
-"""What the command line names: the templates of a declared environment, and values of parameters.
+"""Sources that the command line names: the templates of a declared environment, and values of parameters.
 
 The project's CDK app synthesizes those; these are also as the files of the AWS CLI and of CloudFormation have them.
 """

@@ -1,4 +1,4 @@
-"""What a template tells of a service's tasks: which queue they receive from, what they may do, and their size."""
+"""Read a service's tasks out of a template: the queue they receive from, their permissions, and their size."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,11 +44,11 @@ class TaskDefinition:
         return names
 
     def is_protected(self) -> bool:
-        """Whether a task may protect itself from scale-in."""
+        """Return whether a task may protect itself from scale-in."""
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
     def can_extend(self) -> bool:
-        """Whether a task may put off the end of a visibility timeout, for all that is known.
+        """Return whether a task may put off the end of a visibility timeout, for all that is known.
 
         It certainly may not where every policy of its role is in the templates, one lets it receive, and none, no
         queue's either, lets it call ChangeMessageVisibility.
@@ -65,7 +65,7 @@ class TaskDefinition:
         return may_change or not is_known
 
     def _has_unread_policies(self) -> bool:
-        """Whether the role is not in the templates, or has a managed policy that is not."""
+        """Return whether the role is not in the templates, or has a managed policy that is not."""
         reference = None if self.task is None else self.task.properties.get("TaskRoleArn")
         role = self.stacks.find(_ROLE, reference, self.near)
         arns = [] if role is None else role.properties.items("ManagedPolicyArns")
@@ -115,7 +115,7 @@ class TaskDefinition:
     def _is_the_role(
         self, named: object, policy: TemplateResource, reference: str, role: TemplateResource | None
     ) -> bool:
-        """Whether what a policy names is the tasks' role; roles of several templates may have one name."""
+        """Return whether a policy names the tasks' role; roles of several templates may have one name."""
         if role is None:
             return name_in(str(named)) == name_in(reference)
         return _same(self.stacks.find(_ROLE, named, policy), role)

@@ -254,7 +254,7 @@ def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Ite
 
 
 def _is_of(stacks: Stacks, policy: TemplateResource, target: TemplateResource, resource_id: str) -> bool:
-    """Whether a policy is the target's: by reference, or by its id, unless its own template has a target of that id."""
+    """Return whether a policy is the target's: by reference; or by id, unless its template has a target of that id."""
     properties, is_near = policy.properties, policy.stack is target.stack
     if properties.get("ScalingTargetId") == target.id:
         return is_near
@@ -323,7 +323,7 @@ def _alarms_of(stacks: Stacks, policy: TemplateResource) -> Iterator[TemplateRes
 
 
 def _is_among(policy: TemplateResource, actions: Sequence[object]) -> bool:
-    """Whether a policy is among an alarm's actions: `Ref` and `Arn` give an ARN, which ends here with its id."""
+    """Return whether a policy is among an alarm's actions: `Ref` and `Arn` give an ARN, which ends here with its id."""
     return policy.id in {name_in(str(action)) for action in actions}
 
 
