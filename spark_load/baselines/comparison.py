@@ -26,7 +26,7 @@ _SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much worse the second run may be, second to first, in every queue; None does not judge it."""
+    """Limits for the second run, as ratios to the first, in every queue; None does not judge a number."""
 
     latency_ratio_max: float | None = None
     rate_ratio_min: float | None = None

@@ -22,7 +22,7 @@ _MACHINE = ("processor", "model", "cores")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult:
-    """What is kept of a run.
+    """The stored result of a run.
 
     Args:
         run: its id.

@@ -1,4 +1,4 @@
-"""Whether runs are slower than those before them: Student's test on the logarithms of run-level values, and Holm's.
+"""Test whether runs are slower than earlier ones: Student's test on logarithms of run-level values, and Holm's.
 
 The unit is the run. The messages of a run wait in the same queues, so their latencies depend on each other, and a test
 of messages finds a difference between any two runs. Logarithms make differences ratios, and are nearer

@@ -1,4 +1,4 @@
-"""What every command that ends in a verdict prints last."""
+"""The last lines of every command that ends in a verdict."""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""How far a run is, for whoever waits for it: always on standard error.
+"""Progress of a run, for those who wait for it: always on standard error.
 
 What it shows is what the tasks say of themselves. It counts for nothing: the verdict comes from their journals.
 """
@@ -26,7 +26,7 @@ _ODD_OF_CONSUMERS = {"again": "again", "strangers": "of strangers", "fallen_back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressRow:
-    """How far one queue is, or all publishers are; None stands for what nobody knows.
+    """Progress of one queue, or of all publishers; None stands for what nobody knows.
 
     Args:
         name: of the queue, as short as it can be.

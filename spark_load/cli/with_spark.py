@@ -1,4 +1,4 @@
-"""What commands do in a Spark session: judge a run or a large recording, and draw a run's page."""
+"""Commands in a Spark session: judge a run or a large recording, and draw a run's page."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

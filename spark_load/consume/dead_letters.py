@@ -1,4 +1,4 @@
-"""What the driver does when the queues are drained: read the dead letters, bring them back, see that all is empty.
+"""Steps of the driver once the queues are drained: read the dead letters, bring them back, see that all is empty.
 
 Its journal is the only evidence of what was in a DLQ. A dead letter that is to come back is read, given back and only
 then moved: a move task says how many it moved, and never which.

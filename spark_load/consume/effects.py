@@ -1,4 +1,4 @@
-"""What the consumers' databases say was done, held against the history: a worker that is killed cannot tell.
+"""Effects in the consumers' databases, held against the history: a worker that is killed cannot tell of its own.
 
 A worker writes down that an effect was committed after the commit. One that dies in between leaves the effect and no
 word of it. The database has the effect, in the row of its own that the handler wrote in the same transaction.

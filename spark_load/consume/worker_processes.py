@@ -50,7 +50,7 @@ class WorkerProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkersResult:
-    """What came of the workers of a run.
+    """The result of a run's workers.
 
     Args:
         recorders: the name of each worker's recorder to its queue.

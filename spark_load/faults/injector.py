@@ -24,7 +24,7 @@ type Record = Callable[[ScheduledFault[FaultKind], int, int, bool], None]
 
 
 class Processes(Protocol):
-    """What a fault can do to processes, by the name of their place, or of a consumer for those of all its places."""
+    """Processes that a fault can harm, by the name of their place, or of a consumer for those of all its places."""
 
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
         """Do it; return whether there was a process just now."""

@@ -1,4 +1,4 @@
-"""What a load test uses and did not start: the workers' Postgres behind a line, and commands that restart things."""
+"""Servers that a load test uses and did not start: the workers' Postgres behind a line, and restart commands."""
 
 import os
 import signal
@@ -30,7 +30,7 @@ COMMAND_SECONDS_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Postgres:
-    """Where the URL of a Postgres leads.
+    """The address to which the URL of a Postgres leads.
 
     Args:
         url: as SQLAlchemy takes it.

@@ -1,4 +1,4 @@
-"""What faults a profile asks for, and the schedule that follows: pure values."""
+"""Faults that a profile asks for, and the schedule that follows: pure values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ SLOWER_SECONDS = (0.02, 0.3)
 
 
 class FaultKind(StrEnum):
-    """What can be done to a load test."""
+    """The kinds of fault that a load test can inject."""
 
     KILL = "kill"
     TERMINATE = "terminate"
@@ -177,7 +177,7 @@ class Faults:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Targets:
-    """What there is to be harmed in a load test.
+    """The targets of faults in a load test.
 
     Args:
         workers: names of the workers' processes; none with raw consumers.

@@ -1,4 +1,4 @@
-"""What was published in a history, as traffic: when, in which group, how large; each message once.
+"""Published messages of a history, as traffic: when, in which group, how large; each message once.
 
 SQS and SNS drop a publish with the deduplication id of one they accepted within five minutes: it is no message, and
 counted apart. Later it is a message of its own. A publish that was refused or never answered is none.
@@ -32,7 +32,7 @@ _NAMED_MAX = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedMessages:
-    """What was published in a history.
+    """The messages that were published in a history.
 
     Args:
         arrivals: the messages.

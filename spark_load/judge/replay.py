@@ -1,4 +1,4 @@
-"""How near a replay came to the arrivals it replays: instants, and shares of groups."""
+"""Compare a replay with the arrivals it replays: instants, and shares of groups."""
 
 from pathlib import Path
 from typing import Any

@@ -298,7 +298,7 @@ def as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How the groups share messages and tasks: `cumulated` shares by group, and the (first) task of each."""
+    """The groups' shares of messages and tasks: `cumulated` shares by group, and the (first) task of each."""
 
     cumulated: Any
     tasks: Any

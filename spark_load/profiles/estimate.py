@@ -1,4 +1,4 @@
-"""What a profile will take before it runs: its load against AWS's quotas, with time and money. Pure, and an estimate.
+"""Estimate a profile before it runs: its load against AWS's quotas, with time and money. Pure, and an estimate.
 
 Its assumptions are those of `ASSUMPTIONS`; shares are taken for certain, so counts are expected values.
 """
@@ -34,7 +34,7 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """How much of a limit is used: at the peak, of LocalStack's measured speed on average; `instead`: what to do."""
+    """The used share of a limit: at the peak, of LocalStack's measured speed on average; `instead`: what to do."""
 
     name: str
     used: float
@@ -50,7 +50,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Estimate(LoadEstimate):
-    """What is to be expected of a run in a region, whose quotas count; LocalStack has none, but a speed."""
+    """The estimate of a run in a region, whose quotas count; LocalStack has none, but a speed."""
 
     region: str = "us-east-1"
 

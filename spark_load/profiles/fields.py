@@ -48,7 +48,7 @@ class Phase:
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
 class ProfileFields:
-    """What a load profile says: a constant rate for a duration, or phases.
+    """The fields of a load profile: a constant rate for a duration, or phases.
 
     Args:
         messages_per_second: offered rate, repeats not counted; with phases their mean, and not to be given.

@@ -27,7 +27,7 @@ _FIELDS = "its fields: python -m pydoc spark_load.profiles.profile.Profile"
 
 @dataclass(frozen=True, slots=True)
 class ProfileText:
-    """What the text says, and where."""
+    """The parsed text of a profile, with the place of each value."""
 
     text: Mapping[Any, Any]
     node: yaml.MappingNode

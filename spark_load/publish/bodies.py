@@ -1,4 +1,4 @@
-"""What is in the messages: the plan's own bodies for raw consumers, envelopes for the real worker.
+"""Bodies of the messages: the plan's own for raw consumers, envelopes for the real worker.
 
 An envelope is what an outbox makes, made without one. Its format is that of `sluice.messaging.envelope`, which the load
 test must not import; a test holds the two together. Numbers count 1, 2, 3 … in each group, as an outbox counts them, so
@@ -32,7 +32,7 @@ def epoch_of(run: str) -> int:
 
 
 class Bodies:
-    """What a publisher's messages are called in the history, and what is in them: here as raw consumers read them."""
+    """Numbers of a publisher's messages in the history, and their bodies: here as raw consumers read them."""
 
     def __init__(self, plan: Plan, run: str) -> None:
         self._plan = plan

@@ -19,7 +19,7 @@ _DOUBLINGS_MAX = 10
 
 
 class PublishPace:
-    """How far along the plan a publisher may be: as far as time, and behind it at most `ratio` times as fast.
+    """The limit of a publisher along the plan: as far as time, and behind it at most `ratio` times as fast.
 
     Without the bound, whoever comes out of a stall sends all it held back at once: a storm nobody planned. While the
     publisher could send nothing, it stands still. It begins at `start_us`, microseconds along the plan, and catches up

@@ -1,4 +1,4 @@
-"""What a publisher has to send, group by group: a group's next message waits for the answer to the one before.
+"""Schedule a publisher's messages, group by group: a group's next waits for the answer to the one before.
 
 Pure bookkeeping: no clock, no calls. Who empties it decides when.
 

@@ -41,7 +41,7 @@ _END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # what is restarted is waited for, an
 
 
 class RunHarm:
-    """What is done to a run. Without faults nothing is, and everybody reaches the endpoint directly."""
+    """The faults of a run. Without faults nothing is harmed, and everybody reaches the endpoint directly."""
 
     def __init__(self, run: LoadRun, faults: Sequence[ScheduledFault[FaultKind]], lines: Lines) -> None:
         self.run, self.faults, self.lines = run, faults, lines

@@ -39,7 +39,7 @@ _NAMED_MAX = 10
 
 @dataclass(frozen=True, slots=True)
 class FinishedWork:
-    """What was done before: counts of deletes and of ended groups are by queue, publishes are those acknowledged.
+    """The work that was done before: deletes and ended groups are counted by queue, publishes are those acknowledged.
 
     Faults are those that ended, in a few words each.
     """

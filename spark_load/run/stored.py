@@ -1,4 +1,4 @@
-"""What a run's folder says of the run: written before it starts and after it ends, read back to judge or resume it."""
+"""The run's own description in its folder: written before it starts and after it ends, read to judge or resume it."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,1 +1,1 @@
-"""What tasks and driver share: the Spark session, a task's context, the coordinator, the deployed environment."""
+"""The common base of tasks and driver: Spark session, task's context, coordinator, deployed environment."""

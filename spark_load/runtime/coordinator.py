@@ -1,4 +1,4 @@
-"""How driver and tasks of a run communicate: small files in the run's folder, each replaced as a whole by one writer.
+"""Communication of a run's driver and tasks: small files in the run's folder, each replaced as a whole by one writer.
 
 Every task reports its progress; the driver starts and stops them. The folder must be shared by all of them
 (a POSIX path). Nothing here counts for the verdict.
@@ -23,7 +23,7 @@ EARLIER = "earlier"
 
 
 class RunStep(StrEnum):
-    """What the driver says when a run has come that far.
+    """The steps of a run, as the driver announces them.
 
     START lets the publishers begin, with the warm-up where there is one, and MEASURE the load proper: the warm-up was
     drained. At PUBLISHED everything is published. At REDRIVEN the dead letters are about to be brought back: what was

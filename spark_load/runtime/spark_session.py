@@ -73,7 +73,7 @@ _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Where the tasks run: `spark://host:port` of a standalone master, or `sc://host:port` of a Spark Connect server.
+    """The cluster of the tasks: `spark://host:port` of a standalone master, or `sc://host:port` of Spark Connect.
 
     Neither is given: where spark-submit says, and else on this machine.
 

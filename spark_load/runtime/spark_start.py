@@ -1,4 +1,4 @@
-"""How Spark is started in this process: what others have set for it is checked first, and a failure has its cause.
+"""Start Spark in this process: settings that others made for it are checked first, and a failure has its cause.
 
 Spark takes settings from SPARK_HOME, PYSPARK_SUBMIT_ARGS, spark-defaults.conf and Java's own variables, too.
 Java says on standard error why it did not start, so that is read while it starts; afterwards it is passed on.

@@ -1,4 +1,4 @@
-"""What all Spark tasks of a run share: their names, and their recorded clients."""
+"""The context that all Spark tasks of a run share: their names, and their recorded clients."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What is seen of a service while its real workers are scaled, and what their journals say afterwards."""
+"""Observations of a service while its real workers are scaled, and the records of their journals afterwards."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -50,7 +50,7 @@ def new_series() -> dict[str, list[float | None]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedPace:
-    """How the policy's time passes.
+    """The pace of the policy's time, in real seconds.
 
     Args:
         begun_us: when its first minute began, microseconds UTC.
@@ -133,7 +133,7 @@ class HeldMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRecord:
-    """What the journals of a run say of one queue.
+    """The record of one queue in the journals of a run.
 
     Args:
         sent: when each message was sent to it, microseconds UTC, ascending, and its group.
@@ -183,7 +183,7 @@ def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """What was seen of one service.
+    """The observations of one service.
 
     Args:
         series: by name, a value a minute.

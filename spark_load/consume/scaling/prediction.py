@@ -1,4 +1,4 @@
-"""What was seen of scaled workers, beside what `sluice.rehearse.model.simulation` predicts for the same messages.
+"""Compare scaled workers with the prediction of `sluice.rehearse.model.simulation` for the same messages.
 
 Times are in the policy's minutes and seconds: real ones times `60 / minute_seconds`.
 """

@@ -1,4 +1,4 @@
-"""What carries a publisher's calls: many at once, each with up to ten messages, each answered or given up.
+"""Transports carry a publisher's calls: many at once, each with up to ten messages, each answered or given up.
 
     sockets  plain sockets and one selector, signed here; the default, and the cheapest by far
     boto3    AWS's SDK as everybody uses it, in a few threads: for saboteurs, and behind proxies
@@ -85,7 +85,7 @@ class TransportCall(NamedTuple):
 
 
 class TransportAnswer(NamedTuple):
-    """What became of a call: position to error code, of the messages that were not acknowledged; the others were."""
+    """The answer to a call: position to error code, of the messages that were not acknowledged; the others were."""
 
     call: TransportCall
     errors: Mapping[int, str]

@@ -18,7 +18,7 @@ _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MA
 
 
 class BatchCall(NamedTuple):
-    """What a service calls its batch call, the address, the entries and a body."""
+    """A service's names for its batch call, the address, the entries and a body."""
 
     operation: str
     method: str
@@ -43,7 +43,7 @@ CALLS: Mapping[str, BatchCall] = {
 
 
 class EntryResults(NamedTuple):
-    """What an answer says of a call: a column each, an entry for each of its messages; None where it says nothing."""
+    """Results of a call's entries: a column each, an entry for each message; None where the answer says nothing."""
 
     outcomes: Sequence[str]
     errors: Sequence[str | None]

@@ -28,7 +28,7 @@ class SocketRequest(NamedTuple):
 
 
 class SocketArrival(NamedTuple):
-    """What came of a request: its response, or the error botocore has for why there is none."""
+    """The outcome of a request: its response, or the error botocore has for why there is none."""
 
     key: int
     at_us: int
