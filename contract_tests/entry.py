@@ -1,4 +1,4 @@
-"""What pytest loads in every run: the contract suite's options, where somebody's own pytest runs the suite.
+"""Load the contract suite's options in every run of pytest, where somebody's own pytest runs the suite.
 
 pytest reads options before it collects, and looks for a conftest.py only where an argument is a path. So in `pytest
 --pyargs contract_tests --target simulator` the suite's conftest.py would be found after its options were refused.

@@ -24,7 +24,7 @@ _AGREED = "SLUICE_AWS"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListChoice:
-    """What a run goes against.
+    """The target of a run, chosen by its options.
 
     Args:
         name: of the binding.

@@ -1,1 +1,1 @@
-"""What SQS promises of messages that were received too often: the DLQ, its redrive policy, and move tasks."""
+"""Promises of SQS about messages that were received too often: the DLQ, its redrive policy, and move tasks."""

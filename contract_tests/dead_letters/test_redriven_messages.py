@@ -1,4 +1,4 @@
-"""What holds of a message that a move task took out of a DLQ.
+"""Promises about a message that a move task took out of a DLQ.
 
 No recording of a move task between FIFO queues is public. Whether a redriven message counts its receives anew is
 disputed [MOV-19], so the tests let it be received more often than either answer needs.

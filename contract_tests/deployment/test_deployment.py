@@ -294,7 +294,7 @@ def _input(metric: WatchedMetric) -> dict[str, Any]:
 
 @pytest.mark.promise("STK-05")
 def test_every_alarm_is_live_as_declared(deployment: DeployedEnvironment) -> None:
-    """What wakes a service, takes a version back or begins a redrive is no word to operators: unit tests hold it."""
+    """Unit tests cover the other alarms: they wake a service, take a version back or begin a redrive."""
     declared = alarms(deployment.environment)
     expected = {alarm.name: _expected_alarm(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
     others = {alarm.name for alarm in declared} - expected.keys()
@@ -336,7 +336,7 @@ def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.promise("STK-07")
 def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnvironment, target: Target) -> None:
-    """Where nothing computes them, CloudWatch's service model reads the request in its place."""
+    """CloudWatch's service model reads the request on a target that computes no expressions."""
     requests = expressions.of_alarms(deployment.alarms())
     parts = [part for part in naming.stack_parts(deployment.environment) if part not in ("network", "database")]
     for part in parts:

@@ -1,1 +1,1 @@
-"""What SQS promises of a message group: its order, its lock, and for how long a consumer has it."""
+"""Promises of SQS about a message group: its order, its lock, and for how long a consumer has it."""

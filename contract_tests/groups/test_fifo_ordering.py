@@ -25,7 +25,7 @@ def test_messages_received_one_at_a_time_come_in_the_order_sent(resources: Resou
 
 @pytest.mark.promise("RCV-08")
 def test_one_receive_fills_up_from_one_group_before_the_next(resources: Resources) -> None:
-    """How many messages a receive brings, and which group comes first, AWS does not promise."""
+    """AWS does not promise how many messages a receive brings, nor which group comes first."""
     queue = resources.fifo_queue()
     queue.send_each("a1", group="g1")
     queue.send_each("b1", group="g2")

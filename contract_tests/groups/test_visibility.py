@@ -183,7 +183,7 @@ def test_an_extended_message_is_deleted_with_its_handle(resources: Resources) ->
 
 @pytest.mark.promise("VIS-29")
 def test_a_late_visibility_change_hides_nothing(resources: Resources) -> None:
-    """Whether it is refused or confirmed in vain, as on a standard queue [VIS-08], is recorded by nobody."""
+    """Nobody recorded whether it is refused or confirmed in vain, as on a standard queue [VIS-08]."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     late = queue.await_message(visibility=1)

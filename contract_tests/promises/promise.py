@@ -8,14 +8,14 @@ LOCALSTACK_TESTS = "LocalStack tests/aws/services/"
 
 
 class Promiser(StrEnum):
-    """Who keeps the promise."""
+    """The party that keeps a promise."""
 
     SERVICE = "SQS and SNS"
     STACK = "Sluice's stacks"
 
 
 class Grade(StrEnum):
-    """How strong the evidence is that AWS itself behaves so, the strongest first.
+    """Strength of the evidence that AWS itself behaves so, the strongest first.
 
     RECORDED: a response recorded from AWS, dated. ASSERTED: a test asserted it against AWS and recorded no response,
     dated. OLD: the same without a date. REPORTED: AWS output quoted by users. DOCUMENTED: AWS documentation only. OPEN:
@@ -32,7 +32,7 @@ class Grade(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Where a promise was read or seen. `date` is of the recording, or of the reading for documentation."""
+    """The source of a promise. `date` is of the recording, or of the reading for documentation."""
 
     grade: Grade
     source: str

@@ -1,1 +1,1 @@
-"""How the suite itself is proven: tests run again under faults, results as data, the suite on several emulators."""
+"""Proof of the suite itself: tests run again under faults, results as data, the suite on several emulators."""

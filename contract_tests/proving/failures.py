@@ -1,4 +1,4 @@
-"""How a failure is reported: in one line with its promise and its reason, as an expected failure is."""
+"""Report a failure in one line with its promise and its reason, as an expected failure is reported."""
 
 from collections.abc import Iterable
 from typing import Any

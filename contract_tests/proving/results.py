@@ -44,7 +44,7 @@ _VARYING = (
 
 
 class PromiseStatus(StrEnum):
-    """What is known of a promise on a target."""
+    """The result for a promise on a target."""
 
     DEVIATES = "deviates"
     UNKNOWN = "unknown"

@@ -1,4 +1,4 @@
-"""How refusals are named: the codes a handler has to know."""
+"""Codes of refusals that a handler has to know."""
 
 import pytest
 

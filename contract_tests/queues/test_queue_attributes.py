@@ -1,4 +1,4 @@
-"""What a queue is made with, what it reports, what it refuses to become, and its tags."""
+"""Attributes of a queue: those it is made with, those it reports, the changes it refuses; and its tags."""
 
 import itertools
 import json

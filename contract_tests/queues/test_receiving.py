@@ -1,4 +1,4 @@
-"""What a receive brings, what it says of a message, and how long it waits."""
+"""Receives: the messages they bring, the attributes they return, and the time they wait."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

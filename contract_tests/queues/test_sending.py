@@ -1,4 +1,4 @@
-"""What a FIFO queue or topic refuses, and how it says so."""
+"""Refusals of a FIFO queue or topic, and their words."""
 
 import string
 

@@ -1,4 +1,4 @@
-"""What the target `aws` needs besides clients: an account, a consent to what a run costs, and patience.
+"""Needs of the target `aws` besides clients: an account, a consent to what a run costs, and patience.
 
 Nothing here has met AWS itself: `docs/contract-tests.md` lists what was tried and what was not.
 """
@@ -35,7 +35,7 @@ _SECONDS_PER_TEST = 60  # two tests in five change attributes; the rest takes se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteEstimate:
-    """What a run on AWS takes at most.
+    """The most that a run on AWS takes.
 
     Args:
         tests: how many are run.

@@ -1,4 +1,4 @@
-"""What a contract test runs against.
+"""Bindings of the contract tests to their targets.
 
 A binding says how to get clients and what the target can do; tests know no target.
 """

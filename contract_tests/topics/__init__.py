@@ -1,1 +1,1 @@
-"""What SNS promises of a FIFO topic and its subscriptions, a file for each area."""
+"""Promises of SNS about a FIFO topic and its subscriptions, a file for each area."""

@@ -1,4 +1,4 @@
-"""What a filter policy lets through, and which policies are refused.
+"""Filter policies: the messages they let through, and the policies that are refused.
 
 The texts AWS answers to a malformed policy end with a second line, in which its JSON parser says where it was; the
 first lines are compared. AWS takes up to 15 minutes to apply a new policy.

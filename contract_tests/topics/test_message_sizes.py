@@ -1,4 +1,4 @@
-"""What counts towards the size of a message on its way through a topic into a queue."""
+"""Size of a message on its way through a topic into a queue, and the parts that count towards it."""
 
 import json
 

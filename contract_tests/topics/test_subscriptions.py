@@ -1,4 +1,4 @@
-"""What may be subscribed to a FIFO topic, and where a message goes that cannot be delivered."""
+"""Subscriptions that a FIFO topic takes, and the place of a message that cannot be delivered."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What a FIFO topic is made of, and what cannot be changed about it."""
+"""Attributes of a FIFO topic, and those that cannot be changed."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a FIFO topic accepts, what it refuses, and how it says so."""
+"""Publishes that a FIFO topic accepts, those it refuses, and the words of its refusals."""
 
 import pytest
 
