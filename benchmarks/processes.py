@@ -1,4 +1,4 @@
-"""What a process and all it started use, from /proc."""
+"""Processor time and memory of a process and all it started, from /proc."""
 
 import os
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What was measured, as JSON in benchmarks/results/: the pages of docs/ are made of it, their prose is written by hand.
+"""Results as JSON in benchmarks/results/: the pages of docs/ are made of them, their prose is written by hand.
 
 A table is one file; its name stands between the markers of its place in docs/benchmarks.md. `python -m tools.generate`
 writes the pages.
@@ -47,7 +47,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """What one benchmark found: tables by the name of their place in the page, plots by the name of their file."""
+    """Results of one benchmark: tables by the name of their place in the page, plots by the name of their file."""
 
     tables: Mapping[str, Table]
     plots: Mapping[str, str]

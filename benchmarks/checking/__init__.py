@@ -1,1 +1,1 @@
-"""How fast the checker judges a large history, beside DuckDB."""
+"""Benchmarks of the checker: its speed on a large history, beside DuckDB."""

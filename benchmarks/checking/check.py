@@ -45,7 +45,7 @@ _CORES = os.cpu_count() or 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Took:
-    """What one engine needed for one step, in every round, with all processes it started."""
+    """The time that one engine needed for one step, in every round, with all processes it started."""
 
     seconds: Measurement
     processor_seconds: Measurement

@@ -60,7 +60,7 @@ type _Columns = dict[str, pa.Array | pa.Scalar]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistorySummary:
-    """What was written: how many events, and the names of the groups that were broken."""
+    """The number of events that were written, and the names of the groups that were broken."""
 
     events: int
     bad_groups: frozenset[str]

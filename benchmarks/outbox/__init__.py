@@ -1,1 +1,1 @@
-"""What the outbox costs those who write to it, and how far one relay takes it."""
+"""Benchmarks of the outbox: its cost for those who write to it, and the rate of one relay."""

@@ -1,4 +1,4 @@
-"""What relay and producers pay as more messages wait, and as more of what was sent is kept.
+"""Measure the cost for relay and producers as more messages wait, and as more sent messages are kept.
 
 `SLUICE_BENCH_LARGE=1` adds ten million messages of each kind.
 """

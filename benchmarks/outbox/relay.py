@@ -1,4 +1,4 @@
-"""How many messages a second one relay takes to the topic, by how many groups have something waiting."""
+"""Measure the messages a second that one relay takes to the topic, by how many groups have something waiting."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -45,7 +45,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _CallCosts:
-    """What the measured calls took, all rounds together. Processor time is that of this process."""
+    """Costs of the measured calls, all rounds together. Processor time is that of this process."""
 
     calls: int = 0
     messages: int = 0

@@ -1,4 +1,4 @@
-"""What a message leaves on the disk of Postgres: its row with all indexes, and the write-ahead log of its life."""
+"""Measure a message on the disk of Postgres: its row with all indexes, and the write-ahead log of its life."""
 
 from collections.abc import Mapping
 from functools import partial

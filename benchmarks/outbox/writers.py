@@ -1,4 +1,4 @@
-"""What the outbox costs those who write to it: transactions a second against plain inserts of the same rows."""
+"""Measure the cost of writing to the outbox: transactions a second against plain inserts of the same rows."""
 
 import multiprocessing
 import random

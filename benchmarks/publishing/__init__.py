@@ -1,1 +1,1 @@
-"""What a message costs the load test to publish, beside other clients."""
+"""Benchmarks of publishing: the cost of a message for the load test, beside other clients."""

@@ -1,4 +1,4 @@
-"""What a call to AWS costs the processor: the light client beside boto3.
+"""Measure the processor time of a call to AWS: the light client beside boto3.
 
 One thread calls a server on the loopback that answers at once; what is counted is this process alone.
 """

@@ -1,4 +1,4 @@
-"""What others publish with, each in a process of its own: `competitors.py boto3 sqs URL CALLS`.
+"""Publishing clients of others, each in a process of its own: `competitors.py boto3 sqs URL CALLS`.
 
 Runs in .venv-benchmarks, which has no Sluice: this file imports none of it. Each sends calls of ten messages of 1 KiB,
 many at a time, looks at every answer, and records nothing. Prints messages, seconds and processor seconds as JSON.

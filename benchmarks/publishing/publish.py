@@ -1,4 +1,4 @@
-"""What a message costs to publish: the load test's publishers against clients that only send.
+"""Measure the cost of publishing a message: the load test's publishers against clients that only send.
 
 Everybody sends calls of ten messages of 1 KiB to one process on the loopback that answers at once. Ours is the whole
 pipeline: the plan in Spark, the exchange by group, pacing, signing, sending, and two rows of history for each message.
@@ -40,7 +40,7 @@ _SHARES = (0.5, 0.9, 0.99)
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """Who sends where how."""
+    """One measured combination: the client and its kind, the service it sends to, and whether over TLS."""
 
     kind: str
     client: str

@@ -1,4 +1,4 @@
-"""What more publish tasks bring, each of which is offered the same.
+"""Measure the gain from more publish tasks, each of which is offered the same.
 
 They are measured at a rate that leaves cores free: two cores cannot show more of tasks that go as fast as they can.
 """
@@ -22,7 +22,7 @@ _FEW_MESSAGES = 100
 
 
 class ScalingPoint(NamedTuple):
-    """What so many publishers do: messages a second, microseconds of processor time a message, and seconds late."""
+    """Figures of some publishers: messages a second, microseconds of processor time a message, and seconds late."""
 
     rate: Measurement
     cost: Measurement

@@ -1,1 +1,1 @@
-"""What a worker costs, and what it does on a queue that keeps no order."""
+"""Benchmarks of a worker: its cost, and its behaviour on a queue that keeps no order."""

@@ -1,4 +1,4 @@
-"""What a worker costs over a plain receive and delete, by lanes; and how many calls a message takes, at what price."""
+"""Measure a worker's cost over a plain receive and delete, by lanes; and a message's calls, with their price."""
 
 import random
 import resource
@@ -61,7 +61,7 @@ class _Cell:
 
 @dataclass(slots=True)
 class _MessageCosts:
-    """What the measured messages cost this process, all rounds together."""
+    """Costs of the measured messages for this process, all rounds together."""
 
     messages: float = 0
     cpu_seconds: float = 0

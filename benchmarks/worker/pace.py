@@ -1,4 +1,4 @@
-"""What workers do in a second, by processes, beside others; what a message costs in an inbox of ten million groups."""
+"""Measure workers' rates, by processes, beside others; and a message's cost in an inbox of ten million groups."""
 
 import json
 import random

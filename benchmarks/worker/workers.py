@@ -19,7 +19,7 @@ CONSUMER = "benchmark"
 
 
 class Counts:
-    """What a worker, or whatever is compared with one, has counted since it began.
+    """Counts of a worker, or of the program it is compared with, since it began.
 
     Args:
         tally: that it counts with.
