@@ -1,4 +1,4 @@
-"""What the emulator can be: LocalStack, or LocalEmu, which descends from it and is started and asked in the same way.
+"""Engines of the emulator: LocalStack, or LocalEmu, which descends from it and is started and asked in the same way.
 
 `SLUICE_EMULATOR` chooses one; which is the default, and until when, is decision 19.
 """

@@ -1,4 +1,4 @@
-"""What a rate of messages needs, for docs/capacity.md: figures of benchmarks/results, AWS's quotas and its prices.
+"""Needs of a rate of messages, for docs/capacity.md: figures of benchmarks/results, AWS's quotas and its prices.
 
 Each row says whether its figure was measured, computed from measured ones, or is documented by AWS.
 """

@@ -1,4 +1,4 @@
-"""What every environment costs a month, idle and under load, and the prices it is made of."""
+"""Costs of every environment a month, idle and under load, and the prices they are made of."""
 
 from collections.abc import Iterator
 

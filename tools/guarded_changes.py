@@ -1,4 +1,4 @@
-"""What a deployment refuses: each change of a declaration, synthesized before and after, and judged by the guard.
+"""Changes that a deployment refuses: each is synthesized before and after, and judged by the guard.
 
 Only the stacks that a change concerns are made. The resource schemas that the guard brings along are of the types that
 are met here, as cfn-lint has them.

@@ -1,4 +1,4 @@
-"""What `make site` does with the pages of docs/: a hook of MkDocs (`mkdocs.yml`).
+"""A hook of MkDocs (`mkdocs.yml`): `make site` applies it to the pages of docs/.
 
 It adds a page of the API reference for each package that a user imports from, with the names in its `__all__` and no
 others: what is not listed there is private. A link that leads out of docs/ stays as text, since the site has no such

@@ -1,4 +1,4 @@
-"""How the API reference knows the arguments of a class of the declaration: an extension of griffe (`mkdocs.yml`).
+"""An extension of griffe (`mkdocs.yml`): it tells the API reference the arguments of a class of the declaration.
 
 griffe reads sources and imports nothing, so it does not know that `declaration_class` makes a dataclass.
 """

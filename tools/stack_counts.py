@@ -1,4 +1,4 @@
-"""How many resources of each type every environment has, counted in its synthesized templates."""
+"""Count the resources of each type in every environment, in its synthesized templates."""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Whether the rows and the outbox tell the same story. What the relay has forgotten (`--keep`) cannot be checked."""
+"""Compare the rows with the outbox. Messages that the relay has forgotten (`--keep`) cannot be checked."""
 
 from collections import defaultdict
 from typing import Any

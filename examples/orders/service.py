@@ -1,4 +1,4 @@
-"""What a shop does with its orders: each changes rows and says so in the same transaction, which the caller commits."""
+"""A shop and its orders: each change writes rows and an event in the same transaction, which the caller commits."""
 
 from sqlalchemy.orm import Session
 

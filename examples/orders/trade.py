@@ -17,7 +17,7 @@ _ENDING_SHARE = 0.1  # of what happens to an open order
 
 @dataclass(slots=True)
 class TradeCounts:
-    """What was done.
+    """Counts of the changes that were tried.
 
     Args:
         committed: type of change to how many were committed.

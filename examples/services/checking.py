@@ -1,4 +1,4 @@
-"""Whether the services have done what the orders' events say: each effect once, in order, nothing left out."""
+"""Compare the services with the orders' events: each effect once, in order, nothing left out."""
 
 from collections import defaultdict
 

@@ -1,4 +1,4 @@
-"""What the services keep."""
+"""Tables of the services."""
 
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -8,7 +8,7 @@ class Base(DeclarativeBase):
 
 
 class Invoice(Base):
-    """What an order costs by now. Its version is that of the last change billing knows."""
+    """The current price of an order. Its version is that of the last change billing knows."""
 
     __tablename__ = "billing_invoices"
 

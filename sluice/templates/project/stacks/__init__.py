@@ -1,1 +1,1 @@
-"""What this project deploys: `stage` composes the library's stacks. Stacks of your own go here."""
+"""The stacks that this project deploys: `stage` composes the library's stacks. Stacks of your own go here."""
