@@ -73,7 +73,7 @@ def choose_kinds(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a run is like.
+    """The settings of a run.
 
     Args:
         seed: of faults and commits.
@@ -190,7 +190,7 @@ def environment(settings: Settings) -> Environment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What became of a run.
+    """The report on a finished run.
 
     Args:
         judgement: of the judge.

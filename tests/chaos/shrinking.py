@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkResult[F, M]:
-    """What is left.
+    """The faults and messages that shrinking left.
 
     Args:
         faults: none can be left out without it being right again, unless the tries were used up.

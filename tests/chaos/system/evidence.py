@@ -30,7 +30,7 @@ _PROGRESS = text(
 
 
 class Progress:
-    """How far a run is: events committed, messages not sent, messages set aside, and events done by consumer."""
+    """The progress of a run: events committed, messages not sent, messages set aside, and events done by consumer."""
 
     def __init__(self, row: tuple[int, int, int, Mapping[str, int]]) -> None:
         self.committed, self.unsent, self.parked, self.done = row

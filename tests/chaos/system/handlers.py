@@ -1,4 +1,4 @@
-"""What all consumers of a run do with an event: write its effect, and suffer from it where it is poison."""
+"""The handler of all consumers of a run: it writes the event's effect, and misbehaves if the event is poison."""
 
 import os
 

@@ -29,7 +29,7 @@ _ROLLED_BACK_SHARE, _TWO_SHARE, _SAVEPOINT_SHARE = 0.1, 0.1, 0.05
 
 
 class TransactionState(StrEnum):
-    """What a producer knows of a transaction."""
+    """The state of a transaction, as far as its producer knows it."""
 
     BEGUN = "begun"
     COMMITTED = "committed"
@@ -38,7 +38,7 @@ class TransactionState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """What one commit holds.
+    """The content of one commit.
 
     Args:
         groups: of its events, in order.
@@ -53,7 +53,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What a producer is to do.
+    """The task of a producer's process.
 
     Args:
         name: of the producer.

@@ -17,7 +17,7 @@ _OWN = "-c statement_timeout=0 -c default_transaction_read_only=off -c sluice_ch
 
 
 class WorldFault(StrEnum):
-    """What the world may do, besides the faults of a load test."""
+    """The faults of the world around a run, besides those of a load test."""
 
     SETTING = "setting"
     CROWD = "crowd"

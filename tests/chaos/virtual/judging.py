@@ -1,4 +1,4 @@
-"""What is wrong with a virtual run: by its database, and by its history."""
+"""The checks of a virtual run's database and history: each finds violations."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -23,7 +23,7 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of its own is made there; SQL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What came of a run.
+    """The result of a run.
 
     Args:
         violations: what is wrong, as sentences; none is VALID, or unknown where it came to no end.

@@ -1,4 +1,4 @@
-"""Who works in a virtual run: the product, and four that do without a part of it, which must be found INVALID."""
+"""The variants of a virtual run: the product, and four that lack a part of it, which must be found INVALID."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress

@@ -126,7 +126,7 @@ def _instead(name: str) -> AwsRefusal:
 
 @dataclass(slots=True)
 class Evidence:
-    """What a run left behind.
+    """The evidence that a run left behind.
 
     Args:
         committed: number and group of each event in the order of their commits.
@@ -428,7 +428,7 @@ class VirtualRun(World):
 
 
 class Deleting(WorkerHooks):
-    """What a worker has handed over to be deleted, and what it then takes for deleted."""
+    """The messages that a worker has handed over to be deleted, and those that it then takes for deleted."""
 
     def __init__(self, run: VirtualRun) -> None:
         self._run = run
