@@ -1,4 +1,4 @@
-"""What a chaos run does to a line happens to whoever uses it, and a short run is valid."""
+"""A line does to its calls what it is told, and a short chaos run is valid unless its handlers are broken."""
 
 import contextlib
 import subprocess

@@ -1,4 +1,4 @@
-"""What fails with real processes is found by a real run, and written down as a profile after a few more."""
+"""A run with real processes finds a broken worker or relay, and shrinks the failure to a profile that can be run."""
 
 from pathlib import Path
 
@@ -46,7 +46,7 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
 
 @pytest.mark.slow  # a minute; the short chaos run has these faults, too
 def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
-    """Whoever leads meets each of them; a lease of a killed leader runs out first."""
+    """Each fault strikes both relays, and so the leader; the lease of a killed leader runs out first."""
     faults = [
         _fault(kind, relay, at_seconds, at_seconds + lasting)
         for kind, at_seconds, lasting in (

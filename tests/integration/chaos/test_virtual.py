@@ -45,7 +45,7 @@ def test_a_product_without_one_part_is_found_invalid_and_shrunk(
 
 
 def test_a_schedule_has_what_a_virtual_run_can_do_and_nothing_else() -> None:
-    """What it cannot do would strike nobody, and take the place of a fault that does."""
+    """A fault that a virtual run cannot do would strike nobody, and take the place of a fault that does."""
     drawn = {fault.kind.value for seed in range(1, 20) for fault in story(seed).faults}
 
     assert drawn == {

@@ -1,4 +1,4 @@
-"""What the programs answer to a wrong declaration, a strange value or Ctrl-C: a line and an exit code, no traceback."""
+"""The programs answer a wrong declaration, a strange value or Ctrl-C with a line and an exit code, no traceback."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What the operators' commands print of groups, reasons and payloads: text a reader knows again, and no more."""
+"""The operators' commands print groups, reasons and payloads as text that a reader knows again, and no more."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What `--results` says of targets that are down, die, throttle, lack an action or are none; and of peers that fail."""
+"""`--results` calls a promise unknown unless the target meant its answer; a peer that fails says why."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What a contract run prints of an endpoint that stops answering before the first promise."""
+"""A contract run prints one line a promise for an endpoint that stops answering before the first promise."""
 
 import json
 import os
@@ -74,7 +74,7 @@ def test_a_dead_endpoint_takes_one_line_a_promise_and_no_traceback(dying: str) -
 
 
 def test_a_baseline_of_an_endpoint_that_keeps_nothing_is_kept(dying: str, tmp_path: Path) -> None:
-    """What was unknown before is unknown again: nothing has changed."""
+    """A promise that was unknown before is unknown again: nothing has changed."""
     keys = {"AWS_ACCESS_KEY_ID": "id", "AWS_SECRET_ACCESS_KEY": "key", "AWS_DEFAULT_REGION": "us-east-1"}
     promises = {promise: {"status": "unknown"} for promise in ("GRP-01", "SLU-01")}
     (tmp_path / "results.json").write_text(json.dumps({"promises": promises}), encoding="utf-8")

@@ -80,7 +80,7 @@ def blocks(guide: str) -> list[Block]:
 
 
 class Reader:
-    """Who follows a guide, in a folder and with a database of their own.
+    """A reader who follows a guide, in a folder and with a database of their own.
 
     Args:
         folder: where the commands run.

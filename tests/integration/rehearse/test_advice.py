@@ -1,4 +1,4 @@
-"""What limits a consumer, and which change of its declaration helps."""
+"""Advice names the limit of a consumer, and the change of its declaration that helps."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What decisions 5, 6 and 10 say of the scaling expression, on the rehearsal's simulation.
+"""The scaling expression behaves as decisions 5, 6 and 10 say, on the rehearsal's simulation.
 
 Metrics come as late as in the usual variant: those of SQS two minutes, the count of tasks one; a task starts in one.
 """
@@ -340,7 +340,7 @@ def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
 
 
 def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latency() -> None:
-    """What a service with min_tasks 0 must accept, 1,200 s, holds for the latest metrics and a start of two minutes."""
+    """A service with min_tasks 0 must accept 1,200 s; they hold for the latest metrics and a start of two minutes."""
     late = replace(VARIANTS[0], lag_minutes=15)
 
     result = _run(_hourly(), replace(PATIENT, start_seconds=120), min_tasks=0, variant=late)

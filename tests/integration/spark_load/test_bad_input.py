@@ -1,4 +1,4 @@
-"""What a user can get wrong once queues are deployed: one line, an exit code, no traceback, no verdict."""
+"""A user's mistake after queues are deployed is one line and an exit code, without traceback or verdict."""
 
 import os
 import signal

@@ -69,7 +69,7 @@ def _events(folder: Path) -> Iterator[dict[str, Any]]:
 def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
-    """Where a move task brings back what it took, nothing is allowed and every rule about dead letters is put to test.
+    """A move task brings back what it took, so nothing is allowed, and every rule about dead letters is tested.
 
     The same record without its move tasks is INVALID: dead letters came back, and nothing brought them (F13).
 

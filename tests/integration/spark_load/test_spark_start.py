@@ -48,7 +48,7 @@ def _work(folder: Path, **others: str) -> str:
 
 @pytest.mark.slow  # a Spark of its own
 def test_a_bare_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
-    """Whatever the file system of the cluster is that HADOOP_CONF_DIR tells of."""
+    """The path is local, whichever file system HADOOP_CONF_DIR names for the cluster."""
     (tmp_path / "core-site.xml").write_text(
         "<configuration><property><name>fs.defaultFS</name><value>hdfs://namenode.invalid:8020</value></property>"
         "</configuration>",

@@ -1,4 +1,4 @@
-"""What holds for any environment that may be declared."""
+"""Every environment that may be declared keeps all invariants."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the deployed dashboard shows, asked of LocalStack's CloudWatch after real traffic.
+"""No graph of a queue on the deployed dashboard is empty after real traffic, by LocalStack's CloudWatch.
 
 LocalStack keeps no dashboard: its body comes from the deployed template. It reports metrics of SQS only, and of these
 not the three in `_SILENT`; AWS's lists of all others are in `tests/support/templates/documented_metrics.py`. It

@@ -1,4 +1,4 @@
-"""What the deployment of `local` says where it cannot begin."""
+"""The deployment of `local` says what is missing when it cannot begin."""
 
 import subprocess
 

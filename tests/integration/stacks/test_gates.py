@@ -1,4 +1,4 @@
-"""What stands between a mistake and a deployment: cdk-nag at every synth, cfn-lint, and the app's exit code."""
+"""A mistake stops before a deployment: at cdk-nag in every synth, at cfn-lint, or at the app's exit code."""
 
 import functools
 import json

@@ -1,4 +1,4 @@
-"""What the Dockerfile puts into the image is enough to run it, and fits what the stacks say of it."""
+"""The Dockerfile puts enough into the image to run it, and the image fits what the stacks say of it."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def test_a_task_is_unhealthy_until_its_process_gives_a_sign(image: Path, package
 
 @pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "pyspark"])
 def test_the_image_holds_no_more(package: str, image: Path, packages: Path) -> None:
-    """What only tests and deployments need stays outside."""
+    """Packages that only tests and deployments need stay outside."""
     ran = python(["-c", f"import {package}"], image, packages)
 
     assert f"ModuleNotFoundError: No module named '{package}'" in ran.stderr
@@ -147,7 +147,7 @@ def test_s6_signals_reach_python() -> None:
 
 
 def test_nothing_else_is_sent_to_the_builder() -> None:
-    """What .dockerignore lets through is what the Dockerfile copies, so no secret lying about gets in."""
+    """The builder gets only the files that the Dockerfile copies, so no secret lying about gets in."""
     ignored = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 
     copied = re.findall(r"^COPY (\S+) \S+$", DOCKERFILE, re.MULTILINE)

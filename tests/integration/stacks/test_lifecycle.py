@@ -1,4 +1,4 @@
-"""What `cdk` does to a deployed environment: create, leave alone, update under load, destroy; on a real LocalStack."""
+"""`cdk` creates an environment, leaves it alone, updates it under load and destroys it, on a real LocalStack."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""How outbox and inbox connect to a Postgres: over TLS where the secret does not say otherwise, and never for ever."""
+"""Outbox and inbox connect to a Postgres over TLS unless the secret says otherwise, and never wait for ever."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What SQLite promises only when it is opened right."""
+"""SQLite lets transactions wait and keeps commits through a power cut only when it is opened right (X2, X3)."""
 
 import sqlite3
 from collections.abc import Iterator

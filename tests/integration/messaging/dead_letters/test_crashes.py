@@ -64,7 +64,7 @@ def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
 def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
     dead_letter_project: DeadLetterProject, database: Engine, tmp_path: Path, failpoint: str
 ) -> None:
-    """What it replaces is there or replaced, or both; again with the same data makes one message of it (D4)."""
+    """The old message is there, or its replacement, or both; the same data again makes one message of it (D4)."""
     dead_letter_project.dead_letter(*DATABASES)
     data = tmp_path / "right.json"
     data.write_text('{"n": "right"}', encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What operators do to an inbox: each act by what the inbox does next, and by its audit; on both databases."""
+"""Each act of operators on an inbox changes what the inbox does next, and is audited; on both databases."""
 
 import json
 from typing import Any

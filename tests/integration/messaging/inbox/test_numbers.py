@@ -1,4 +1,4 @@
-"""What a number means, and what is written down about it."""
+"""The inbox decides by a message's number, and records numbers that are missing, dead or given up."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -124,7 +124,7 @@ def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(e
 
 
 def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engine) -> None:
-    """Whoever forgets waits for its row, and looks again: or what is set aside behind it would be lost."""
+    """Forgetting waits for the group's row and looks again; else the messages set aside behind it would be lost."""
     harness = InboxHarness(on_postgres, parks_gaps=True)
     harness.bring(1, 2)
     harness.clock.sleep(200)
@@ -327,7 +327,7 @@ def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile
 
 
 def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
-    """Whoever tries again, because the answer to the first try was lost, finds what he wanted."""
+    """A second try, made because the answer to the first was lost, finds the death recorded once."""
     harness = InboxHarness(engine)
     harness.bring(1)
 

@@ -1,4 +1,4 @@
-"""What is set aside, until when, and in which order it is taken up again."""
+"""A parked group sets its messages aside, waits as long as declared, and takes them up again in order."""
 
 from typing import Any
 
@@ -473,7 +473,7 @@ def test_due_is_what_can_be_begun(
 def test_no_group_is_parked_for_ever(
     in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
-    """Where nothing is waited for without end, and nothing held, time alone empties and unparks every group."""
+    """Time alone empties and unparks every group where nothing is waited for without end, and nothing held."""
     harness = InboxHarness(in_memory, **policy)
     until_us = START_US if state["awaits_until_us"] is None else state["awaits_until_us"]
     _set(in_memory, state | {"awaits_until_us": until_us}, [(*row[:2], False, row[3]) for row in rows], skipped)

@@ -271,7 +271,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
 def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:
-    """What is old is forgotten at another time, and everything else is published."""
+    """The relay forgets old rows at another time, and publishes everything else."""
     world = World(postgres)
     world.commit("a")
     work(world.relay())

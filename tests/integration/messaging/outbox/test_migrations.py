@@ -225,7 +225,7 @@ def test_tables_of_no_version_are_refused_in_one_line_and_left_as_they_are(
 
 @pytest.mark.parametrize("versioned", [tables.versioned, inbox_tables.versioned], ids=["outbox", "inbox"])
 def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versioned: VersionedTables) -> None:
-    """Whoever changes a table without a step to it, or another way than its step does, is stopped here."""
+    """A table that is changed without a step, or in another way than its step does, fails here."""
     _make_first_tables(empty)
 
     assert list(migrations.upgrade(empty, versioned)) == list(range(1, versioned.version + 1))
@@ -313,7 +313,7 @@ def _documented_sql(name: str) -> str:
 
 
 def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: Engine) -> None:
-    """What the guide says mends them: the later counter stays, and everybody knows its epoch."""
+    """The guide's statements mend the tables: the later counter stays, and everybody knows its epoch."""
     _commit(old_engine)
     _insert_unseen_by(
         old_engine,
@@ -445,7 +445,7 @@ def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engin
 def test_a_step_waits_for_a_writer_and_no_longer_than_its_lock_timeout(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
-    """Whoever comes after it would wait with it. What it had begun is taken back, and a later try succeeds."""
+    """A waiting step makes others wait behind it. Its beginnings are taken back, and a later try succeeds."""
     monkeypatch.setattr(migrations, "_LOCK_SECONDS", 1)
     if is_recorded:
         _upgrade(postgres, 1)

@@ -1,4 +1,4 @@
-"""What operators do to an outbox: each act by its invariant and its audit; and what the command line refuses."""
+"""Each act of operators on an outbox keeps its invariant and is audited; the command line refuses wrong calls."""
 
 import json
 from collections.abc import Iterator

@@ -80,7 +80,7 @@ def test_many_tasks_start_at_once_and_one_of_them_was_killed(dsn: str, tmp_path:
 def test_a_database_with_a_url_needs_no_declaration(
     run: Run, dsn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever takes the outbox into a service of their own has none."""
+    """A team that takes the outbox into a service of its own has no declaration."""
     monkeypatch.chdir(tmp_path)
     for name in ("SLUICE_DSN", "SLUICE_DECLARATION"):
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""What a producer's session promises: an event is committed with what else the session does, or not at all."""
+"""A producer's session commits an event with everything else that the session does, or not at all."""
 
 import json
 from collections.abc import Callable, Iterator

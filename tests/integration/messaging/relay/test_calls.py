@@ -162,7 +162,7 @@ def test_an_exception_in_a_call_ends_the_relay(engine: Engine) -> None:
 
 
 def test_a_relay_that_closes_before_a_call_has_ended_keeps_its_lease(engine: Engine, gate: _Gate) -> None:
-    """What is still on its way might arrive behind what the next leader publishes; the lease runs out by itself."""
+    """A call still on its way might arrive behind the next leader's publishes; the lease runs out by itself."""
     clock = VirtualClock()
     on_its_way: list[Head] = []
 

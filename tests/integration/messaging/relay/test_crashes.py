@@ -218,7 +218,7 @@ def _lose_answers(line: TcpProxy) -> Callable[[], None]:
 def test_an_unanswered_message_is_sent_again_under_its_id(
     shop: ShopHarness, line: TcpProxy, harm: Callable[[TcpProxy], Callable[[], None]]
 ) -> None:
-    """Whether it arrived or not: P10."""
+    """The relay sends the message again, no matter whether it arrived: P10."""
     shop.trade(20, seed=1)
     mend = harm(line)
     with shop.relay(endpoint_url=line.url) as relay:

@@ -1,4 +1,4 @@
-"""Who leads: one at a time, by the database's clock, and a token that a relay cannot outlive (P13, P18)."""
+"""One relay leads at a time, by the database's clock, and a stale token changes nothing (P13, P18)."""
 
 import time
 from concurrent.futures import ThreadPoolExecutor

@@ -370,7 +370,7 @@ def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) ->
 
 
 def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
-    """What it had taken before and not published, another has published meanwhile."""
+    """Another relay has meanwhile published the message that the first had taken and not published."""
     groups = [f"g{number:02}" for number in range(11)]
     world.commit(*groups)
     relay = world.relay()

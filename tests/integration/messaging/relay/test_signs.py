@@ -1,4 +1,4 @@
-"""What a relay's loop shows while it runs, and what it writes when it ends."""
+"""A relay's loop gives signs of life and metrics while it runs, and writes its last counts when it ends."""
 
 import socket
 from pathlib import Path

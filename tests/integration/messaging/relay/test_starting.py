@@ -1,4 +1,4 @@
-"""How a relay begins and ends: what it looks at before it leads, what it says of itself, and what it leaves behind."""
+"""A relay looks at its topic and database before it leads, says what it does, and gives its lease back at the end."""
 
 import re
 import signal

@@ -111,7 +111,7 @@ def test_x1_a_consumers_link_is_the_producers_span(traced_process: TracedProcess
 
 
 def test_x1_ten_attributes_and_their_link_arrive(traced_process: TracedProcess, botocore_spans: None) -> None:
-    """Where the instrumentation finds no room for its own, and warns, the link is there all the same."""
+    """The link is there even if the instrumentation finds no room for its own attributes, and warns."""
     nine = {f"a{number}": "1" for number in range(9)}
     with in_memory_world() as world:
         with traced_process.tracer.start_as_current_span("place order") as producing:

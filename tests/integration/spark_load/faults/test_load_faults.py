@@ -1,4 +1,4 @@
-"""What breaks during a load test: the verdict says so, what was recorded is kept, and a broken run goes on."""
+"""The verdict tells of everything that broke a load test, the record is kept, and a broken run goes on."""
 
 import itertools
 import json
@@ -234,7 +234,7 @@ def _writer_of(journal: Path) -> int:
 def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path, task: str
 ) -> None:
-    """What it had received and could not write down any more comes again; nothing of it is called lost or doubled.
+    """Messages that the task received and could not write down come again; none is called lost or doubled.
 
     Its journal counts: without it the run is unknown, and still nothing is called lost.
     """
@@ -270,7 +270,7 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
 def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on_and_ends_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path, operation: str, *, is_done: bool
 ) -> None:
-    """What it held comes again, and what was deleted for it does not: that is neither lost nor doubled."""
+    """Messages that the consumer held come again, and deleted ones do not: neither is called lost or doubled."""
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
     doomed: list[str] = []  # the consumer's queue, once it is to die
     held: list[str] = []  # what it received or deleted in its last call

@@ -1,4 +1,4 @@
-"""What breaks while a task publishes: each refusal, each wait and each write that fails is on record."""
+"""A publishing task puts each refusal, each wait and each write that fails on record."""
 
 import itertools
 import threading

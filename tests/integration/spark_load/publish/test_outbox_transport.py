@@ -95,7 +95,7 @@ def publishing(tmp_path: Path) -> Iterator[Publishing]:
 
 
 def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Publishing) -> None:
-    """What is committed are the very bodies that the history knows, with their numbers."""
+    """The committed rows hold the very bodies that the history knows, with their numbers."""
     call = publishing.call((4, 0), (5, 1), (7, 0))
 
     publishing.transport.send([call])

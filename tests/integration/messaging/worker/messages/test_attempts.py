@@ -1,4 +1,4 @@
-"""What costs a message an attempt: a failure that may be its own, and none that is the database's.
+"""A failure that may be the message's own costs it an attempt, and a failure of the database costs none.
 
 The errors are the databases' own: Postgres raises each SQLSTATE at the place that a test says, and what can be brought
 about is: locks, timeouts, limits, files without room.

@@ -1,4 +1,4 @@
-"""Whatever a handler does: no message is ever gone without its effect, a dead letter, or a parked row."""
+"""No message is ever gone without its effect, a dead letter, or a parked row, whatever its handler does."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""What a handler may say, what becomes of its message, and what a database that is away does to it."""
+"""A message ends as its handler says, and a database that is away for a while uses up no attempt."""
 
 import secrets
 import sqlite3

@@ -88,7 +88,7 @@ def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_p
 
 
 def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) -> None:
-    """What a handler asks besides its own database is its own affair: it is not waited for as if nobody could work."""
+    """An error of another database is the message's own failure: it is not waited for as if nobody could work."""
     world = World(engine)
     world.send("a", "b")
     elsewhere: Any = OperationalError("SELECT", {}, RuntimeError("connection refused by another database"))

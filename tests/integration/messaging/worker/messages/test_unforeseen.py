@@ -1,4 +1,4 @@
-"""What a handler or a database does that nobody asked for, and what it must not cost."""
+"""An unforeseen failure of a handler or a database takes no message with it, and holds up no other group."""
 
 import pytest
 from sqlalchemy import Engine, text

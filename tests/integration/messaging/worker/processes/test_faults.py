@@ -145,7 +145,7 @@ def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_serve
 def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
     worker_fleet: WorkerFleet, line: TcpProxy, seconds: int
 ) -> None:
-    """What was done and could not be deleted comes again, and is only deleted: W6, W13."""
+    """Messages that were done and could not be deleted come again, and are only deleted: W6, W13."""
     gate, clock = worker_fleet.gate("gate"), SystemClock()
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
     with worker_fleet.worker("--endpoint-url", line.url) as worker:

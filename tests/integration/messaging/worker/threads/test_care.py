@@ -1,4 +1,4 @@
-"""What a worker sees to besides its messages: metrics, and an inbox that does not grow for ever."""
+"""A worker writes its metrics once a minute, and keeps its inbox from growing for ever."""
 
 import pytest
 from sqlalchemy import event, insert, select

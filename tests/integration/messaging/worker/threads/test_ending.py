@@ -1,4 +1,4 @@
-"""How a worker with its threads ends: in time, whatever its handler and its database do (S2, S3)."""
+"""A worker with its threads ends in time, whatever its handler and its database do (S2, S3)."""
 
 import threading
 from dataclasses import replace
@@ -54,7 +54,7 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
 
 
 def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(on_file: Engine) -> None:
-    """What becomes of the commit is open; its message is given back, and the inbox knows it if it came through."""
+    """The outcome of the commit is open; its message is given back, and the inbox knows it if it came through."""
     world = World(on_file)
     world.send("a")
     hands = world.worker(poll_seconds=0)

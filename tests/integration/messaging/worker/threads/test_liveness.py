@@ -180,7 +180,7 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
 def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: Path, *, is_busy: bool) -> None:
-    """What each thread promised is counted: how soon a busy machine lets it keep that is not the worker's doing."""
+    """Each thread's promises are counted: how soon a busy machine lets it keep them is not the worker's doing."""
     world = World(on_file)
     checked = CheckedWorker(world, path, promising())
     liveness = checked.signs.liveness
@@ -209,7 +209,7 @@ def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: P
 
 
 def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) -> None:
-    """What hangs is among what is logged; what else a busy machine keeps waiting is not the worker's doing."""
+    """The part that hangs is logged; other parts that a busy machine keeps waiting are not the worker's doing."""
     world = World(on_file)
     world.send("a")
     checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))

@@ -1,4 +1,4 @@
-"""How a lane asks for messages, and how often anything is asked (W13, X5 to X7, S1, S3)."""
+"""A lane repeats a lost receive with its attempt id, and every call has its bounds (W13, X5 to X7, S1, S3)."""
 
 from typing import Any
 
@@ -174,7 +174,7 @@ def test_s1_what_comes_after_the_end_was_asked_for_is_worked_on(world: World) ->
 
 
 def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
-    """What ends the handlers does not end a release that has to be tried again."""
+    """The end of the handlers does not end a release that has to be tried again."""
     world.send("a")
     world.says["a", 1] = [Retry(0)]
     worker = world.worker()
