@@ -1,4 +1,4 @@
-"""What if not? Of every rule of dead letters, redrive policies and move tasks."""
+"""Mutants of every rule of dead letters, redrive policies and move tasks."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
 import json

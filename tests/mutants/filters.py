@@ -1,4 +1,4 @@
-"""What if not? Of every operator and every refusal of filter policies."""
+"""Mutants of every operator and every refusal of filter policies."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
 import json

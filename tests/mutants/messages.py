@@ -1,4 +1,4 @@
-"""What if not? Of every rule of sending and receiving messages."""
+"""Mutants of every rule of sending and receiving messages."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
 import re

@@ -1,4 +1,4 @@
-"""What if not? Of every rule of a queue: its attributes, its groups, its window, visibility, counters and tags."""
+"""Mutants of every rule of a queue: its attributes, its groups, its window, visibility, counters and tags."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What if not? Of every rule of topics, subscriptions, publishes and deliveries."""
+"""Mutants of every rule of topics, subscriptions, publishes and deliveries."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
 import copy

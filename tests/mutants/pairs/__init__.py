@@ -1,4 +1,4 @@
-"""What if a rule did not hold where another one had acted? A table of rules by circumstances, each cell a mutant.
+"""Mutants of pairs: a table of rules by circumstances, each cell a rule that does not hold in a circumstance.
 
 A rule can be held well by itself and be broken for messages that were redriven, delayed or delivered by a topic. So
 every row is a rule of the model, every column a circumstance that another rule brings about, and a cell is the model
