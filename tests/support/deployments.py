@@ -1,4 +1,4 @@
-"""Where a load test would run, for tests that reach nobody."""
+"""The deployment of a load test, for tests that reach nobody."""
 
 from spark_load.runtime.deployment import LoadDeployment
 

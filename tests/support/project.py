@@ -1,4 +1,4 @@
-"""Where the checkout is, and what belongs to it."""
+"""The folder of the checkout, and the modules that belong to it."""
 
 from collections.abc import Iterator
 from pathlib import Path

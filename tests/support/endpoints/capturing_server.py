@@ -21,7 +21,7 @@ class CapturedRequest(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """What to answer; status 0 closes the connection without a word. With `chunk_bytes` it comes in such chunks.
+    """The answer to send; status 0 closes the connection without a word. With `chunk_bytes` it comes in such chunks.
 
     With `missing_bytes` the connection ends that much before the answer does.
     """

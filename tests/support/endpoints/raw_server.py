@@ -14,7 +14,7 @@ _SECONDS_MAX = 300  # of a connection that its client keeps
 
 
 class End(Enum):
-    """What becomes of a connection after its bytes were sent."""
+    """The fate of a connection after its bytes were sent."""
 
     KEPT = "kept"
     CLOSED = "closed"

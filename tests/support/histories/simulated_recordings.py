@@ -37,7 +37,7 @@ _DRAINED_SHARE, _ROUNDS_MAX, _QUIET_ROUNDS = 0.5, 12, 1
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """What of a life is recorded.
+    """The part of a life that is recorded.
 
     Args:
         late_steps: how many steps are over when the recorder is attached.
@@ -394,7 +394,7 @@ def _work_off(life: Life) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedLife:
-    """What is on disk, what a user says of it, and which queues each topic sent to."""
+    """A recording on disk, a user's description of it, and the queues that each topic sent to."""
 
     part: Part
     folder: Path

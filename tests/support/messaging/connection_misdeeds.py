@@ -1,4 +1,4 @@
-"""What a handler can do to connection, session, thread and process, for the next message to find: a table to extend.
+"""Misdeeds of a handler to connection, session, thread and process, for the next message to find: a table to extend.
 
 Drawn from https://www.psycopg.org/psycopg3/docs/api/connections.html, https://www.sqlite.org/pragma.html,
 https://www.postgresql.org/docs/18/sql-discard.html, https://www.postgresql.org/docs/18/runtime-config-client.html,
@@ -50,7 +50,7 @@ class Leftover(NamedTuple):
 
 
 class KeptThings:
-    """What misdeeds keep, and threads they start; `end` waits for them."""
+    """The things that misdeeds keep, and the threads that they start; `end` waits for them."""
 
     kept: ClassVar[list[Any]] = []
     threads: ClassVar[list[threading.Thread]] = []

@@ -1,4 +1,4 @@
-"""What goes wrong between a process and AWS: calls that meet faults, and processes that die between two steps."""
+"""Failures between a process and AWS: calls that meet faults, and processes that die between two steps."""
 # ruff: noqa: ARG002 (hooks are called by keyword)
 
 import copy
@@ -40,7 +40,7 @@ def failing_at(step: str, count: int = 1) -> Failpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """What one call meets.
+    """The fault that one call meets.
 
     Args:
         operation: of the call, as boto3 names it; empty is any.

@@ -1,4 +1,4 @@
-"""What handlers do that they must not, each after its effect was written: a test chooses how the handler ends then."""
+"""Misdeeds of handlers, each done after the effect was written: a test chooses how the handler ends then."""
 
 import asyncio
 import os

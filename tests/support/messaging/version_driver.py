@@ -26,7 +26,7 @@ _PARTS = (tables.versioned, inbox_tables.versioned)
 
 
 class Version:
-    """What one version does when it is told."""
+    """One version of the product, which acts when it is told."""
 
     def __init__(self, dsn: str) -> None:
         self._engine = engines.engine(dsn)

@@ -91,7 +91,7 @@ class Line(FaultyCalls):
 
 
 class TopicLine(FaultyCalls):
-    """What is between a relay and SNS.
+    """The line between a relay and SNS.
 
     `poisoned` are groups whose presence gets any call refused as a whole. `requests` is what calls held; `arrived` is
     what of it is in the topic, `unanswered` what of that nobody was told of.

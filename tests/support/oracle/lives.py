@@ -1,4 +1,4 @@
-"""What the oracle says of a whole recording, group by group, beside the verdict on it.
+"""The oracle judges a whole recording, group by group, beside the verdict on it.
 
 It knows more than the checker: that there was nothing before the recording, and which queues each topic reached. So it
 may call impossible what the checker has to leave open, but never what is VALID.

@@ -1,4 +1,4 @@
-"""What SQS FIFO queues behind one SNS topic may do with one message group, the environment's freedom included.
+"""A model of SQS FIFO queues behind one SNS topic, for one message group, the environment's freedom included.
 
 Written from AWS's documents alone; it shares no code with the checker. A message is in a queue from its publish on, or
 from any later instant (SNS delivers at once and says not by when). A message stays hidden at least for its visibility
@@ -67,7 +67,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What a receive brought, as far as it can be repeated.
+    """The messages that a receive brought, as far as it can be repeated.
 
     Args:
         id: the attempt id; None of a receive nobody saw the answer of: it may be any.

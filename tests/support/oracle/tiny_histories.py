@@ -25,7 +25,7 @@ _CALL_SECONDS = (0.0, 0.004, 0.004, 0.5)
 
 @dataclass(kw_only=True)
 class _Life:
-    """What happened so far, and where it happened.
+    """A life so far: its events, and the queues where they happened.
 
     Args:
         is_full: whether there are attempt ids, move tasks, and deletes from DLQs.

@@ -1,6 +1,6 @@
-"""What a combination of options could break: `problems` says in a sentence each what does not hold.
+"""The invariants that a combination of options could break: `problems` has a sentence for each that is broken.
 
-What no option changes is compared whole in tests/unit/constructs, or is a rule of cdk-nag.
+A part that no option changes is compared whole in tests/unit/constructs, or is a rule of cdk-nag.
 """
 
 from collections.abc import Iterator

@@ -26,7 +26,7 @@ type Written = tuple[str, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What one transaction does: writes elsewhere perhaps, then to the outbox, then ends.
+    """The plan of one transaction: it may write elsewhere first, then writes to the outbox, then ends.
 
     Args:
         groups: of the events it writes, in this order.

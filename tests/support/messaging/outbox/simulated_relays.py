@@ -1,4 +1,4 @@
-"""What relays of a test do besides: steps, waits, calls in any order; and relays that are broken.
+"""Relays for tests: their steps, waits and calls in any order, and relays that are broken.
 
 The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
 """
