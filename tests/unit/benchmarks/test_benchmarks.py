@@ -44,7 +44,7 @@ def _answer_from_sink(request: Any, **_: object) -> AWSResponse:
 
 
 def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the relay's own publisher sends is answered, in the query protocol, with a message id for each entry."""
+    """The entries that the relay's own publisher sends are answered, in the query protocol, with a message id each."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     sns = publisher.client("http://127.0.0.1:9", "eu-central-1", kind=BOTO3)

@@ -1,4 +1,4 @@
-"""What plots make of labels that are longer than most."""
+"""A plot holds its longest label and its longest bar."""
 
 import re
 

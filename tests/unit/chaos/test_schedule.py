@@ -33,7 +33,7 @@ def test_an_impossible_schedule_is_refused_in_one_line() -> None:
 
 
 def test_a_commits_events_follow_from_seed_producer_and_number(tmp_path: Path) -> None:
-    """Whatever was done to the producer before."""
+    """A commit has the same events, whatever was done to the producer before."""
     task = Task(
         name="producer-0",
         seed=1,

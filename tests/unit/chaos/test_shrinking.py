@@ -1,4 +1,4 @@
-"""What fails is cut down to the least that still fails."""
+"""Shrinking cuts a failing run down to the least that still fails."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def test_a_failure_without_faults_shrinks_to_nothing() -> None:
 
 
 def test_with_few_tries_it_is_said_that_more_may_be_left_out() -> None:
-    """What is returned has failed all the same."""
+    """The faults and messages that are returned have failed all the same."""
 
     def fails(faults: Sequence[int], messages: Sequence[int]) -> bool:
         return {3, 17} <= set(faults)

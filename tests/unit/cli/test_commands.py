@@ -1,4 +1,4 @@
-"""How the command line is written: one module prints, every number has bounds, options fit what they are given to."""
+"""One module of the command line prints, every number has bounds, options fit what they are given to."""
 
 import ast
 import inspect
@@ -77,7 +77,7 @@ def _printing(source: str) -> Iterator[str]:
 
 
 def test_only_one_module_prints() -> None:
-    """What passes by it would be markup, or a terminal's control characters."""
+    """Text that passes by this module would be markup, or a terminal's control characters."""
     printing = {module.name for module in MODULES if any(_printing(module.read_text(encoding="utf-8")))}
 
     assert printing == {PRINTS}

@@ -1,4 +1,4 @@
-"""What every command ends with: the same mistake, the same code, whichever command is told."""
+"""The same mistake ends every command with the same code."""
 
 import errno
 import os

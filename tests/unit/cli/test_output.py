@@ -1,4 +1,4 @@
-"""What is printed: whatever the values hold, lines of printable text that still say it."""
+"""Printed values are lines of printable text that still say the value, whatever it holds."""
 
 import io
 import json

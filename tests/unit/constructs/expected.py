@@ -1,4 +1,4 @@
-"""What the tests of several constructs expect to find."""
+"""Values that the tests of several constructs expect to find."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a change of the declaration changes, and what it leaves alone."""
+"""A change of the declaration changes the resources that it is about, and leaves the others alone."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -60,7 +60,7 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(
 def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
     stacks: Mapping[str, Stacks], edited_stacks: Edited
 ) -> None:
-    """What they add is in stacks of their own, each deployed after what it is made of and after its own queues."""
+    """The added resources are in stacks of their own, each deployed after its parts and after its own queues."""
     before, after = _resources(stacks["full"]), _resources(edited_stacks[BESIDE])
     parts = ["network", "database", "messaging", "consumers", "observability"]
     beside = [f"{part}-more" for part in parts[2:]]
@@ -90,7 +90,7 @@ def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, S
 
 @pytest.mark.parametrize("name", ["local", "staging", "full"])
 def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stacks], name: str) -> None:
-    """What another stack imports cannot be deleted: keys, network, database; so a consumer goes in one deployment."""
+    """Stacks export only keys, network and database, which stay, so a consumer goes in one deployment."""
     exports = {
         export.partition(":")[2]
         for export in _exports(stacks[name])

@@ -26,7 +26,7 @@ def _of(found: list[Resource], kind: str) -> list[Resource]:
 def test_alarms_endpoints_keys_and_dashboards_are_as_many_as_are_paid_for(
     name: str, stacks: Mapping[str, Stacks], edited_stacks: Mapping[str, Stacks]
 ) -> None:
-    """What somebody else looks after has no resource in a template, and no cost in the bill."""
+    """A resource that somebody else looks after is in no template, and costs nothing in the bill."""
     environment, found = EVERY[name], resources(edited_stacks[name] if name in EDITED else stacks[name])
     made = bill(environment, IDLE).lines
     alarms = [alarm.properties for alarm in _of(found, "AWS::CloudWatch::Alarm")]

@@ -1,4 +1,4 @@
-"""What passes the endpoints of a new network: every call of a task or a producer that takes one, and no other."""
+"""The endpoints of a new network pass every call of a task or a producer that takes one, and no other."""
 
 import re
 from collections.abc import Iterator, Mapping

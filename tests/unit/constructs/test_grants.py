@@ -1,4 +1,4 @@
-"""What a fan-out hands to a stack of somebody's own: topic, queues, grants with their keys, a metric."""
+"""A fan-out hands a stack of somebody's own its topic and queues, grants with their keys, and a metric."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who may send, publish and decrypt: every policy of the messaging stack, whole, and its keys."""
+"""The messaging stack's policies and keys, compared whole, say who may send, publish and decrypt."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is deleted and what stays, in which order the stacks are deployed, and whose a resource is."""
+"""Resources go or stay as declared, stacks are deployed in an order that works, and tags say whose a resource is."""
 
 from collections.abc import Mapping
 

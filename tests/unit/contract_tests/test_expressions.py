@@ -1,4 +1,4 @@
-"""What the contract STK-07 asks of deployed expressions, and what it finds wrong where nothing computes them."""
+"""The contract STK-07 reads deployed expressions, and finds faults in them where nothing computes them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How a failed contract test is reported."""
+"""A failed contract test is reported in one line, with its promise and its reason."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -111,7 +111,7 @@ def test_a_wrong_grade_or_date_is_noticed(grade: Grade, date: str) -> None:
 
 
 def test_no_verdict_rests_on_an_error_code_that_nobody_saw() -> None:
-    """Where AWS's answer is only documented or inferred, a test may ask for a refusal, not for its code or text."""
+    """A test may ask for a refusal, not for its code or text, where AWS's answer is only documented or inferred."""
     tests = _tests()
     assert set(tests) == set(PROMISES)
 
@@ -157,7 +157,7 @@ def test_deviations_name_what_exists() -> None:
 
 
 def test_every_fact_is_a_promise_or_has_a_reason_why_not() -> None:
-    """What was collected about AWS is not dropped silently; and a reason does not outlive its fact or its cause."""
+    """A fact about AWS is not dropped silently, and a reason does not outlive its fact or its cause."""
     facts = {f"{area}-{number}" for area, numbers in _NUMBERS.items() for number in numbers.split()}
     left_out = untested_evidence()
 

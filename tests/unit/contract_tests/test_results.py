@@ -1,4 +1,4 @@
-"""What becomes of a promise when its test ends so or so."""
+"""A test tells of its promise only when its end rests on the service's answers."""
 
 import json
 from pathlib import Path

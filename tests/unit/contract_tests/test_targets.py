@@ -1,4 +1,4 @@
-"""What a target says it can do, and what it costs to run on AWS, without AWS."""
+"""A target says what it can do, and what a run on AWS costs, without AWS."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a public class or function is called with: a wrong type is refused where it is given, in one line."""
+"""A public class or function refuses an argument of a wrong type where it is given, in one line."""
 
 import ast
 from typing import Any, cast

@@ -1,4 +1,4 @@
-"""How long a refusal is: a line that can be read, whatever was declared."""
+"""A refusal is a line that can be read, whatever was declared."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a task's stack writes is what its worker reads: the same values, checked again."""
+"""A worker reads the values that its task's stack wrote, and checks them again."""
 
 import json
 from dataclasses import fields, replace

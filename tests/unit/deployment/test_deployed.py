@@ -1,4 +1,4 @@
-"""What an account says of the stacks that import an export; LocalStack knows none."""
+"""An account names the stacks that import an export; LocalStack knows none."""
 
 from collections.abc import Iterator
 

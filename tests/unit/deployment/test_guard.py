@@ -1,4 +1,4 @@
-"""What the guard of deployments finds in a change of templates; each rule with what it must leave alone."""
+"""The guard of deployments finds each harm in a change of templates, and leaves harmless changes alone."""
 
 from typing import Any
 

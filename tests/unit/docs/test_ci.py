@@ -1,4 +1,4 @@
-"""What is documented runs: each target of the Makefile, and each command of a guide, in `.ci/run` or every night."""
+"""Documented commands run: each target of the Makefile, and each command of a guide, in `.ci/run` or every night."""
 
 import re
 from collections.abc import Iterator

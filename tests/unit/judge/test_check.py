@@ -1,4 +1,4 @@
-"""What `check` is given: which queues there are, and where the history is."""
+"""`check` takes its queues and its history as they are given, and refuses what cannot be right."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What the consumers of a recording did that is theirs to mend: a service that keeps its promises is no excuse."""
+"""The verdict names what a recording's consumers have to mend: a service that keeps its promises is no excuse."""
 
 from collections.abc import Callable
 from dataclasses import replace

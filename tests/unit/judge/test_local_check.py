@@ -438,7 +438,7 @@ def _run(*arguments: object) -> Result:
 
 
 class _CommandResult(NamedTuple):
-    """How a command ended."""
+    """The result of a command."""
 
     exit_code: int
     out: str

@@ -1,4 +1,4 @@
-"""What stands behind the suspects: texts as hashes, numbers as text, measures joined of parts, events counted."""
+"""Screening hashes texts, compares numbers as text, joins measures of parts, and counts events."""
 
 import math
 import random

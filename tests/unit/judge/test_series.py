@@ -1,4 +1,4 @@
-"""What the report's charts show: bins of time, ranks of groups, timelines; of any history as small."""
+"""The report's charts show bins of time, ranks of groups and timelines, equally small for any history."""
 
 import json
 from dataclasses import replace

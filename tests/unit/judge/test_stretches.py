@@ -1,4 +1,4 @@
-"""What is needed of a suspect group: the checker finds in it what it finds in the whole group."""
+"""The checker finds in the needed events of a suspect group what it finds in the whole group."""
 
 import os
 import random

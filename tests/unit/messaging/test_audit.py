@@ -1,4 +1,4 @@
-"""Who acts on an outbox or an inbox says why."""
+"""An act on an outbox or an inbox needs a reason."""
 
 from collections.abc import Callable
 from functools import partial

@@ -1,4 +1,4 @@
-"""How long a relay waits before it tries again."""
+"""A relay's delay before it tries again doubles up to its cap, and chance chooses below it."""
 
 import math
 import random

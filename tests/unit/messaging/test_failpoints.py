@@ -1,4 +1,4 @@
-"""Where a test lets a process die: nowhere, unless it says so."""
+"""A process dies only at the place where a test arms it to."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What charts make of values that are easily lost: lone ones, and labels of points side by side."""
+"""Charts show values that are easily lost: lone ones, and labels of points side by side."""
 
 import itertools
 import math

@@ -183,7 +183,7 @@ def test_a_frame_that_is_missing_or_doubled_or_elsewhere_is_refused(tmp_path: Pa
 
 
 def test_a_write_that_found_no_room_leaves_no_part_of_itself(tmp_path: Path) -> None:
-    """What is written when there is room again stands behind a whole frame."""
+    """Rows that are written when there is room again stand behind a whole frame."""
     journal = Journal(tmp_path, "j", common=COMMON)
     journal.add(kind="probe", visible_count=1)
     journal.flush()

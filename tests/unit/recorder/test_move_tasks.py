@@ -1,4 +1,4 @@
-"""What the recorder writes of move tasks, and what the checker makes of a dead letter that comes back."""
+"""The recorder writes down move tasks, and the checker takes a dead letter that one brings back as lawful."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -511,7 +511,7 @@ with record(shop.clients, Path(sys.argv[1]), clock=shop.simulator.clock):
 
 
 def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path: Path) -> None:
-    """Who opened the recording is their parent; a child that calls `os._exit` is as one that was killed."""
+    """Their parent opened the recording; a child that calls `os._exit` is as one that was killed."""
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     subprocess.run([sys.executable, "-c", _CHILDREN, str(tmp_path)], check=True, env=environment, timeout=60)
 

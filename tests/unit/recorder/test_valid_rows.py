@@ -1,4 +1,4 @@
-"""What no recorder writes is refused with file, row and field."""
+"""A row that no recorder writes is refused with file, row and field."""
 
 import re
 from dataclasses import asdict

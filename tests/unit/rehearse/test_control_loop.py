@@ -1,4 +1,4 @@
-"""What alarms and Application Auto Scaling do, by AWS's own tables and sentences; the module names their pages."""
+"""Alarms and Application Auto Scaling act by AWS's own tables and sentences; the module names their pages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -217,7 +217,7 @@ def test_without_data_target_tracking_does_nothing_and_soon_forgets() -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_a_metric_that_is_late_scales_all_the_same(variant: Variant) -> None:
-    """Whatever the variant, out and in, on a metric that is not filled: the alarms look at least as far back."""
+    """Every variant scales out and in on a metric that is not filled: the alarms look at least as far back."""
     late = [None] * variant.lag_minutes
     loop = ControlLoop(ScaledService(name="s", min_tasks=1, max_tasks=9, policies=(_tracking(),)), variant)
     steps = ControlLoop(ScaledService(name="s", min_tasks=1, max_tasks=9, policies=(_stepping((0, None, 1)),)), variant)

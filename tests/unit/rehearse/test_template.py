@@ -1,4 +1,4 @@
-"""What scales a service is read out of templates: ours, those of CDK's own pattern, and others written by hand."""
+"""The scaling of a service is read out of templates: ours, those of CDK's own pattern, and others written by hand."""
 
 import copy
 import functools
@@ -411,7 +411,7 @@ def _split() -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 
 def test_stacks_of_a_folder_are_read_together(tmp_path: Path) -> None:
-    """What a stack imports is what another one exports, also below the folder; alone, only that it imports is known."""
+    """A stack's import is another one's export, also below the folder; alone, only that it imports is known."""
     queues, workers = _split()
     for path, template in (("Queues.template.json", queues), ("assembly-Shop/Workers.template.json", workers)):
         (tmp_path / path).parent.mkdir(exist_ok=True)

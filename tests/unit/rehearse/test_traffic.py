@@ -1,4 +1,4 @@
-"""What is sent: rates, shares, seeds, and recordings; the kinds of traffic, by what the most tasks can do."""
+"""Traffic keeps its rates, shares, seeds and recordings; its kinds are sized by what the most tasks can do."""
 
 import numpy as np
 import pytest

@@ -331,7 +331,7 @@ def test_the_queue_may_be_given() -> None:
     ],
 )
 def test_parameters_are_read_as_the_aws_cli_and_cloudformation_write_them(text: str, tmp_path: Path) -> None:
-    """What the command line says of one counts more."""
+    """The command line's value of a parameter counts more than the file's."""
     file = tmp_path / "parameters.json"
     file.write_text(text, encoding="utf-8")
 
@@ -376,7 +376,7 @@ def test_other_bytes_are_refused_in_a_line(tmp_path: Path) -> None:
 
 
 def test_a_folder_of_yaml_is_read_together(tmp_path: Path) -> None:
-    """What is no template is no part of it."""
+    """Files that are no templates are left out."""
     (tmp_path / "queues").mkdir()
     for name in ("workers.yaml", "queues/jobs.template"):
         (tmp_path / name).write_text(json.dumps(_backlog(), indent=1), encoding="utf-8")

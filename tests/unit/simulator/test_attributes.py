@@ -1,4 +1,4 @@
-"""What the model says of attributes: of queues, of subscriptions and of messages.
+"""The model treats attributes of queues, subscriptions and messages as AWS does.
 
 Recorded: LocalStack tests/aws/services/sqs/test_sqs.py and sns/test_sns.py, dates at each test.
 """

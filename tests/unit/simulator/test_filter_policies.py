@@ -107,7 +107,7 @@ def test_an_array_that_is_no_json_matches_nothing() -> None:
 
 
 def test_an_empty_policy_lets_everything_through() -> None:
-    """How AWS's guide takes a policy away again; without one SNS does not look at the message."""
+    """AWS's guide removes a policy in this way; without a policy SNS does not look at the message."""
     assert filter_policy.accepts_attributes({}, {})
     assert filter_policy.accepts_body({}, "no JSON")
 

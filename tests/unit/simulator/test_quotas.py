@@ -1,4 +1,4 @@
-"""What holds at 120,000 messages, tried with three: the model reads the numbers when it needs them.
+"""The limits at 120,000 messages hold, tried with three: the model reads the numbers when it needs them.
 
 AWS: avoid-backlog-with-the-same-message-group-id, API_ReceiveMessage (read 2026-11-23).
 """

@@ -1,4 +1,4 @@
-"""What the model's topics make of a publish."""
+"""The model's topics deliver, refuse or ignore the parts of a publish as SNS does."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What vl-convert draws of a chart is the same however often: charts that many tests have are drawn once a worker."""
+"""Charts that many tests have are drawn once a worker: vl-convert draws the same however often it is asked."""
 
 import functools
 

@@ -1,4 +1,4 @@
-"""Where an environment may stand: in its own region and account, once, in several regions, in anybody's VPC."""
+"""An environment may stand in its own region and account, once, in several regions, in anybody's VPC."""
 
 from dataclasses import replace
 

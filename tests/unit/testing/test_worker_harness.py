@@ -195,7 +195,7 @@ def test_with_park_the_group_waits_until_the_poison_is_back(parking: WorkerHarne
 
 
 def test_a_worker_that_dies_with_what_was_parked_leaves_one_effect_of_each(parking: WorkerHarness) -> None:
-    """What is set aside is handled in a transaction of its own, in which a worker may die, too."""
+    """A parked message is handled in a transaction of its own, in which a worker may die, too."""
     for data in ("a", "b", "c"):
         parking.publish("order.placed", "g", data)
     parking.run()
@@ -409,7 +409,7 @@ def test_a_handler_that_commits_by_itself_has_no_effect(worker_harness: Make) ->
 
 
 def test_topics_of_others_are_left_alone(harness: WorkerHarness) -> None:
-    """What a handler publishes elsewhere stays in the outbox, and `run` ends."""
+    """An event that a handler publishes elsewhere stays in the outbox, and `run` ends."""
     with harness.session() as session:
         Outbox("elsewhere.fifo").add(session, Event(type="a", group="g", data=1))
         session.commit()

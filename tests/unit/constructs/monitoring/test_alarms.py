@@ -1,4 +1,4 @@
-"""What tells operators that something is wrong."""
+"""Alarms tell operators that something is wrong, and what to do."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Where operators look."""
+"""The dashboard shows operators every queue and every service."""
 
 import json
 from typing import Any

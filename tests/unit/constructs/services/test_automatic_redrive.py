@@ -1,4 +1,4 @@
-"""What brings dead letters back by itself: an alarm, a rule on it, a schedule, and a task that may do no more."""
+"""An alarm, a rule on it and a schedule bring dead letters back, by a task that may do no more."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whether a Dockerfile copies a file into its image: what its text tells, and what it leaves open."""
+"""The text of a Dockerfile tells whether it copies a file into its image, or leaves it open."""
 
 from pathlib import PurePosixPath
 

@@ -154,7 +154,7 @@ def test_handlers_that_the_image_would_not_hold_are_refused(files: tuple[Path, s
 def test_handlers_outside_the_folder_of_the_image_are_refused(
     files: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where Python finds them here no builder looks. What is installed may be installed there, too."""
+    """A builder does not look where Python finds them here. An installed module may be installed in the image, too."""
     _write(tmp_path / "elsewhere" / "their_handlers.py", "")
     monkeypatch.syspath_prepend(tmp_path / "elsewhere")
 

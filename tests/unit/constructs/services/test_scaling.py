@@ -1,4 +1,4 @@
-"""How services are scaled: what the policy measures, its target and bounds, and how a service wakes from zero."""
+"""A service scales by the metrics, target and bounds of its policy, and wakes from zero by one task."""
 
 import re
 from collections.abc import Mapping

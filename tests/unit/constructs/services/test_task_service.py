@@ -460,7 +460,7 @@ def test_tasks_log_in_to_somebody_elses_database_as_users_of_its_own(
 def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """What a role allows stands in its own policy; nothing managed by AWS is attached."""
+    """The permissions of a role stand in its own policy; nothing managed by AWS is attached."""
     roles = {
         name: role for name, role in of_kind(declared_resources, ROLE).items() if name.startswith("ConsumersConsumer")
     }

@@ -201,7 +201,7 @@ CASES: Mapping[str, _BeginningCase] = {
 
 
 def test_a_count_above_the_receives_on_record_may_be_of_another_consumer() -> None:
-    """Where a load test has all of them on record, it is a violation."""
+    """A load test has every consumer on record, so there it is a violation."""
     events = [publish_event(0, 0), receive_event("billing", 0, 40, receive_count=4)]
 
     found = check_group(events, _WHOLE, _NOTHING_AROUND)
@@ -308,7 +308,7 @@ def test_a_lost_message_under_a_shared_id_is_unknown_unless_it_was_answered_as_a
 
 
 def test_an_id_is_of_one_queue_alone() -> None:
-    """What was sent to another queue under the same id is another message; what a topic sends may be in both."""
+    """A message sent to another queue under the same id is another one; a topic's message may be in both."""
     number: dict[str, Any] = {"sns_sequence_number": None, "queue": "billing"}
     mine = [
         publish_event(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),

@@ -80,7 +80,7 @@ def test_each_anomaly_is_found_once_and_nothing_else(anomaly: str) -> None:
 
 @pytest.mark.parametrize("anomaly", CASES)
 def test_a_near_miss_shows_nothing(anomaly: str) -> None:
-    """What is nearly the same, and lawful or not certain, is no violation."""
+    """A near miss that is lawful or not certain is no violation."""
     case = CASES[anomaly]
 
     found = check_group(case.near_miss, case.near_expectation or case.expectation, case.near_around or case.around)

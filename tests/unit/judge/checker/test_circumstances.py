@@ -1,6 +1,6 @@
-"""What mutes a rule, and that nothing else does: each anomaly is found whatever else happened elsewhere.
+"""A circumstance mutes only the rules that it has to: each anomaly is found whatever else happened elsewhere.
 
-What mutes a rule has to concern the message, its queue and its time. Of every circumstance there is one that does, with
+A circumstance that mutes has to concern the message, its queue and its time. Of each there is one that does, with
 all the rules it may mute, and one that does not, under which each of these rules still has to speak.
 """
 

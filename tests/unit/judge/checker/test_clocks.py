@@ -1,4 +1,4 @@
-"""How far clocks are apart, and what a group's history proves meanwhile."""
+"""The checker bounds how far clocks are apart, and proves of a group only what these bounds allow."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -53,7 +53,7 @@ def _traits(history: TinyHistory) -> set[str]:
 
 @_KINDS
 def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
-    """What a random life never does, the comparison below says nothing of."""
+    """The comparison below says nothing of events that a random life never has."""
     found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
 
     outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in Outcome}
@@ -89,7 +89,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
 
 
 def test_purges_and_a_dlq_of_two_queues_are_judged_as_the_oracle_does() -> None:
-    """What a purge explains is no violation, and what came long after it is one."""
+    """A purge excuses what it explains, and nothing that came long after it."""
     impossible, missed = 0, set()
     for seed in range(_PURGED):
         lawful = honest(seed, is_purged=True)

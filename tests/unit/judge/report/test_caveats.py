@@ -1,4 +1,4 @@
-"""What a verdict does not say, said beside it: wherever it is read, and in the line a shell prints last."""
+"""The caveats of a verdict stand beside it wherever it is read, and in the line that a shell prints last."""
 
 import json
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
 
 
 def test_a_recording_without_acknowledged_publishes_says_so() -> None:
-    """What was never published cannot be missed."""
+    """A message that was never published cannot be missed."""
     verdict = finished_runs.valid()
     counts = {"A1": 0, "A2": 0, "A3": 0, "E1": 0}
     properties = tuple(replace(prop, opportunities=counts.get(prop.anomaly, 640)) for prop in verdict.properties)

@@ -1,4 +1,4 @@
-"""What is told of a verdict: JUnit, the page, and two runs side by side, from verdicts made by hand."""
+"""A verdict is told as JUnit, as a page and beside another run; the verdicts are made by hand."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a run's folder says of the run, read back: damaged, it is refused with the field and what is there."""
+"""A run's folder is read back as written; a damaged one is refused with the field and what is there."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What automatic redrive does with a message, by what is recorded of it; without a database."""
+"""Automatic redrive decides about a message by what is recorded of it; without a database."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a number means to a consumer: every case, by hand."""
+"""A consumer decides about a message by its number and what is written down of it: every case, by hand."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a publisher makes of answers that SNS should not give."""
+"""A publisher tries messages again if SNS gives an answer that it should not give."""
 
 import socket
 import ssl
@@ -49,7 +49,7 @@ def test_an_entry_the_answer_does_not_name_is_tried_again(answer: dict[str, Any]
     ids=lambda error: type(error).__name__,
 )
 def test_a_call_that_ends_without_an_answer_is_tried_again(error: Exception) -> None:
-    """Whatever it ends with: nothing is wrong with the messages, and the relay goes on."""
+    """Nothing is wrong with the messages, whatever the call ends with, and the relay goes on."""
     sns = boto3.client("sns", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106
 
     def fail(**_: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a relay goes about it: what is refused, before anything else is done."""
+"""Settings of a relay outside their bounds are refused before anything else is done."""
 
 import math
 from typing import Any
@@ -52,7 +52,7 @@ def test_a_backoff_of_more_than_a_day_is_refused(value: float) -> None:
 
 @pytest.mark.parametrize("keep_sent_seconds", [100, 101])
 def test_the_outbox_keeps_messages_shorter_than_inboxes_remember(keep_sent_seconds: float) -> None:
-    """What is sent again later would be handled again."""
+    """A message that the outbox sends again after inboxes forgot its group would be handled again."""
     RelaySettings(keep_sent_seconds=99, keep_groups_seconds=100)
     with pytest.raises(
         ConfigError, match=r"^RelaySettings.keep_sent_seconds is 10\d, allowed is 0 or more, less than 100 seconds: "

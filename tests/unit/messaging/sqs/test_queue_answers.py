@@ -1,4 +1,4 @@
-"""What a queue makes of answers that SQS should not give."""
+"""A queue skips nulls in SQS's answers, and tells of another server's answer in one line."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What a part promises, what is overdue, and the file that shows it."""
+"""A part promises its next sign of life, is overdue when the promise has passed, and a file shows it."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What a handler changes in its process is as before when no handler runs; what others change stays."""
+"""A handler's changes to its process are undone when no handler runs; changes by others stay."""
 
 import os
 import stat

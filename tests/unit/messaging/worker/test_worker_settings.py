@@ -1,4 +1,4 @@
-"""How a worker goes about it: what is declared, and what is refused."""
+"""A worker follows its declared settings, and impossible ones are refused."""
 
 from dataclasses import replace
 

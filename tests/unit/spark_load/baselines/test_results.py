@@ -1,4 +1,4 @@
-"""What is kept of a run, written and read back."""
+"""The results of a run are kept, and read back as they were written."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""How a command ends when something else ends before it."""
+"""A command keeps its verdict and its reason when something else ends before it."""
 
 import json
 from dataclasses import replace

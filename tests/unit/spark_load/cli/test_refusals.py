@@ -1,4 +1,4 @@
-"""What a user can get wrong at the load test's command line: one line, an exit code, no traceback, no verdict."""
+"""A user's mistake at the load test's command line is one line and an exit code, no traceback, no verdict."""
 
 import os
 import shlex

@@ -1,4 +1,4 @@
-"""What is shown of a run while it runs: from progress made by hand, by a clock that stands still until it is told."""
+"""A running load test shows its progress: made by hand here, by a clock that stands still until it is told."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What raw consumers and the readers of dead letters do, on the simulator: time passes only when they wait."""
+"""Raw consumers and readers of dead letters do their work on the simulator: time passes only when they wait."""
 
 import json
 from collections.abc import Iterator
@@ -257,7 +257,7 @@ def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(consumer
 
 
 def test_an_attempt_id_is_used_twice_and_not_three_times(consumer: _SimulatedConsumer) -> None:
-    """What the second answer held may have been somebody else's by the time of a third."""
+    """The messages of the second answer may have been somebody else's by the time of a third."""
     consumer.simulator.loses = ["ReceiveMessage", "ReceiveMessage"]
 
     consumer.consume(3)

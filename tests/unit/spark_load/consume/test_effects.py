@@ -1,4 +1,4 @@
-"""What only the database knows goes into the history, and what they contradict each other in is said."""
+"""Effects that only the database knows go into the history, and contradictions between the two are named."""
 
 from collections import Counter
 from pathlib import Path

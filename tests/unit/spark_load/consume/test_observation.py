@@ -1,4 +1,4 @@
-"""What is seen of scaled workers, and how it is put beside what the simulation predicts."""
+"""Scaled workers are observed, and put beside what the simulation predicts."""
 
 from typing import Any
 

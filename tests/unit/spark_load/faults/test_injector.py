@@ -229,7 +229,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -> None:
-    """Where consumers begin later, the workers would take the empty file for theirs, and miss their tables."""
+    """Workers would take the empty file for theirs if consumers begin later, and miss their tables."""
     held = DatabaseLocks({"billing": tmp_path / "inbox.db"})
 
     assert not held.hold("billing")

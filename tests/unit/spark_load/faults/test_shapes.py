@@ -114,7 +114,7 @@ def test_a_publisher_is_not_frozen_for_longer_than_what_it_sent_is_remembered() 
 
 @pytest.mark.parametrize(("pause_seconds", "is_refused"), [(0, True), (59, True), (60, False)])
 def test_freezes_of_a_publisher_with_little_time_between_are_one(pause_seconds: int, *, is_refused: bool) -> None:
-    """What was not answered before the first may not have been sent again when the second begins."""
+    """Messages not answered before the first freeze may not have been sent again when the second begins."""
     instants = [(1, 121), (121 + pause_seconds, 243 + pause_seconds)]
     given = [
         {"kind": "freeze", "target": "publish-0", "at_seconds": at_seconds, "until_seconds": until_seconds}

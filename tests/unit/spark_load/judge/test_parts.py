@@ -118,7 +118,7 @@ def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path
 
 
 def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -> None:
-    """Whatever is told of a message needs all of its receives in one part."""
+    """Every statement about a message needs all of its receives in one part."""
     receives = [receive_event("billing", 0, 40_000 * count, receive_count=count) for count in range(1, 7)]
     history = InMemory(table_of([publish_event(0, 0), *receives[:2], *receives[3:]]))
 

@@ -1,4 +1,4 @@
-"""What a replay is held against: the recorded instants and shares."""
+"""A replay is compared with the recorded instants and shares."""
 
 from pathlib import Path
 from typing import Any

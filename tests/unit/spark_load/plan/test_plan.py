@@ -260,7 +260,7 @@ def test_a_batch_takes_arrow_and_gives_arrow() -> None:
 
 
 def test_a_plan_travels_light() -> None:
-    """What it has computed does not go with it to the tasks: a payload pool, and the shares of 100,000 groups."""
+    """A plan keeps what it has computed from the tasks: a payload pool, and the shares of 100,000 groups."""
     plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
     plan.batch(np.arange(10))
     plan.payloads(np.arange(1))

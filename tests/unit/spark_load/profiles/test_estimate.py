@@ -1,4 +1,4 @@
-"""What a profile will take, worked out by hand; and what is said where it cannot work."""
+"""The estimate of a profile is the one worked out by hand, and says so if the profile cannot work."""
 
 import json
 import re

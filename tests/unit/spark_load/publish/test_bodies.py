@@ -1,4 +1,4 @@
-"""What the load test hands to the real worker is what an outbox would have made."""
+"""The load test hands the real worker what an outbox would have made."""
 
 from dataclasses import replace
 

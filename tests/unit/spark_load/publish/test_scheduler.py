@@ -18,7 +18,7 @@ type _Message = tuple[int, int, int]
 
 
 class _Model:
-    """What `GroupScheduler` says of itself, done plainly."""
+    """A plain implementation of what `GroupScheduler` says of itself."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[_Message]] = {group: [] for group in range(_GROUPS)}

@@ -1,4 +1,4 @@
-"""What the databases know after a run with faults, where there are any of its own."""
+"""A run with faults is compared with its databases, if there are any of its own."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a resumed run needs to know of the attempt before it, where no Spark is needed to tell."""
+"""A resumed run learns what it needs of the attempt before it; no Spark is needed to tell."""
 
 import json
 import os
@@ -110,7 +110,7 @@ def test_a_resumed_run_publishes_everything_but_expired_messages(tmp_path: Path)
 
 
 def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_path: Path) -> None:
-    """What it will send is sorted by then; Spark begins to when it is asked."""
+    """The rows to send are sorted by then; Spark begins to sort them when it is asked."""
     run = replace(_resume(tmp_path), begin_by_us={1: 0})
     clock = VirtualClock()
     requests = []
@@ -215,7 +215,7 @@ def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
 def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_not(
     recorded: dict[str, dict[int, bool]], attempts: int, unfinished: list[str]
 ) -> None:
-    """What a recorder wrote before it died is whole but for its last receive; what is not there is not known."""
+    """The journal of a dead recorder is whole but for its last receive; nothing is known of a missing journal."""
     recorders = {"publish-0": None, "consume-0": "q"}
     facts = RunFacts(expectation=EXPECTATION, target="endpoint", recorders=recorders, attempts=attempts)
 
@@ -223,7 +223,7 @@ def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_n
 
 
 def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_nobody_did() -> None:
-    """What was under way when its driver died ended with it, and is in no history."""
+    """A fault that was under way when its driver died ended with the driver, and is in no history."""
     begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
     stored = [
         ScheduledFault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)

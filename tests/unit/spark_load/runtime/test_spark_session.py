@@ -54,7 +54,7 @@ def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> N
     ],
 )
 def test_an_exception_of_spark_becomes_our_error(monkeypatch: pytest.MonkeyPatch, raised: Exception, why: str) -> None:
-    """Whatever a command does in a session; and a session that has ended already is no second error."""
+    """A command may do anything in the session; and a session that has ended already is no second error."""
     session = SimpleNamespace(stop=Mock(side_effect=ConnectionRefusedError()))
     monkeypatch.setattr(spark_session, "_start", lambda *_: session)
 

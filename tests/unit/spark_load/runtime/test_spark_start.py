@@ -1,4 +1,4 @@
-"""What others have set for Spark: refused before Java starts; and why Java did not start, by what it printed."""
+"""Wrong settings for Spark are refused before Java starts; Java's output tells why it did not start."""
 
 from pathlib import Path
 
