@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: exponential backoff with jitter.
+"""Delays before the next attempt: exponential backoff with jitter.
 
 What failed together must not return together, hence the jitter:
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/ (read 2026-11-21).

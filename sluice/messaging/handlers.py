@@ -86,7 +86,7 @@ class MessageHold(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a handler may want to know besides the event.
+    """The context of an event: what a handler may want to know besides the event.
 
     Args:
         consumer: name of the consumer.

@@ -1,4 +1,4 @@
-"""How the core calls whoever looks on: it knows no metric, no span and no recorder.
+"""Calls from the core to whoever looks on: it knows no metric, no span and no recorder.
 
 What a hook raises is logged, and costs no message anything.
 """

@@ -1,4 +1,4 @@
-"""Who makes progress: each part of a process promises when its next sign of life comes, and a file tells of it.
+"""Progress of a process: each part promises when its next sign of life comes, and a file tells of it.
 
 A part is a thread, by its name: `lane-0`, `drainer`, `heartbeat`. A part that waits or works within its bounds is never
 overdue, whatever fails: a database or a queue that is away is no reason to start the process again.

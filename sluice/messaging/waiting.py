@@ -1,4 +1,4 @@
-"""How a relay or a worker waits: for the next look, or for the end.
+"""Waits of a relay or a worker: for the next look, or for the end.
 
 A signal ends every wait at once.
 """

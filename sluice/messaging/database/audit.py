@@ -1,4 +1,4 @@
-"""What operators did to an outbox or an inbox, and why: every act and its row here are one transaction."""
+"""The audit of operators' acts on an outbox or an inbox, and their reasons: an act and its row are one transaction."""
 
 import json
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Who acts, and why.
+    """Somebody who acts, with a reason.
 
     Args:
         clock: for tests; None means the database's own.

@@ -1,4 +1,4 @@
-"""How a connection of outbox and inbox is opened, how long it waits, and how it comes back to its pool.
+"""Connections of outbox and inbox: how one is opened, how long it waits, and how it comes back to its pool.
 
 This is the one place that decides what a handler finds on its connection: what a new one has. A connection that a
 handler had comes back as if it were new, or not at all.

@@ -1,4 +1,4 @@
-"""What an error of the database says: whether the same may succeed later, and whether a handler's own query may be why.
+"""Kinds of database errors: whether the same may succeed later, and whether a handler's own query may be why.
 
 Postgres says so by its SQLSTATE, SQLite by its result code, which has a SQLSTATE here. A text decides nothing: it is in
 the server's language.

@@ -48,7 +48,7 @@ versions = Table(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What makes one version of the tables of the version before.
+    """A migration step: it makes one version of the tables out of the version before.
 
     Args:
         statements: SQL that both kinds of database take.

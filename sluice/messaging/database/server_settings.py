@@ -1,4 +1,4 @@
-"""What a database and a role may be set to: what would break a promise is overridden, or refused in one line.
+"""Settings of a database and a role: one that would break a promise is overridden, or refused in one line.
 
 Somebody else sets up the database. A setting that takes a commit back after a crash is overridden inside each
 transaction that has to last (`DURABLE`); what cannot be overridden is refused (`require`). All other settings were

@@ -22,7 +22,7 @@ _PROBE_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """What was decided about a message, and where its group was then: it is marked once its handler has returned.
+    """A decision about a message, and where its group was then: it is marked once its handler has returned.
 
     Args:
         position: where its group is before it.

@@ -13,7 +13,7 @@ from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, 
 
 
 class SequenceGaps:
-    """What is written down about one consumer's numbers. Whoever writes has locked the row of the group.
+    """The records of one consumer's numbers. Whoever writes has locked the row of the group.
 
     Args:
         records_gaps: False where a hole is lawful: then its row is closed from the beginning.

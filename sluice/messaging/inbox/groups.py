@@ -1,4 +1,4 @@
-"""Where a consumer is in each group: one row per group, locked by whoever works on the group.
+"""A consumer's position in each group: one row per group, locked by whoever works on the group.
 
 What the parts of the inbox share: what a consumer declares, a message as it arrived, and the rows of its groups.
 """
@@ -22,7 +22,7 @@ from sluice.messaging.inbox.tables import consumers, groups
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What a consumer's inbox does about missing numbers.
+    """The policy of a consumer's inbox for missing numbers.
 
     Args:
         consumer: name of the consumer: whose inbox it is, where several share a database.
@@ -83,7 +83,7 @@ class DecodedMessage:
 
 
 class LockedGroup(NamedTuple):
-    """Where a consumer is in a group whose row is locked, the instant, and Postgres's id of the transaction."""
+    """A consumer's position in a group whose row is locked, the instant, and Postgres's id of the transaction."""
 
     position: Position
     now_us: int

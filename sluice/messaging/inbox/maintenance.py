@@ -1,4 +1,4 @@
-"""What an inbox holds, and what of it is forgotten: its retention."""
+"""The contents of an inbox, counted, and its retention: what of it is forgotten."""
 
 from typing import Any
 

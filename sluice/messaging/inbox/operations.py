@@ -27,7 +27,7 @@ _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxOperator(Operator):
-    """Who acts on which consumer's inbox, and why.
+    """Somebody who acts on one consumer's inbox, with a reason.
 
     Raises:
         DeadLetterError: by each act on a number: it is not there, or in another state.

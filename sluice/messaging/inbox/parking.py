@@ -1,4 +1,4 @@
-"""What is set aside: messages behind one that is dead or missing, until it is back, and taken up again in order.
+"""Messages set aside behind one that is dead or missing, until it is back, and taken up again in order.
 
 They are in the database, in no queue any more. `due` says in which groups something can be done; `begin_attempt` counts
 an attempt, `next_parked` takes the message up, and what became of it is written by `mark_parked` or `retry_parked`.
@@ -57,7 +57,7 @@ class ParkedMessage:
 
 
 class Parking:
-    """What one consumer has set aside.
+    """The messages that one consumer has set aside.
 
     Args:
         clock: for tests; None means the database's own.

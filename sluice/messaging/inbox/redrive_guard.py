@@ -1,4 +1,4 @@
-"""What automatic redrive may bring back: the guard, in the inbox's database.
+"""The guard of automatic redrive, in the inbox's database: it decides what may be brought back.
 
 A message comes back without an operator only if its worker recorded that its attempts were used up. What a handler or
 the inbox refused, what cannot be read, and what died without a record (it may kill its worker) is poison, and stays. So
@@ -38,7 +38,7 @@ _BROUGHT_BACK, _OFF, _ON = "automatic-redrive", "automatic-off", "automatic-on"
 
 
 class RedriveVerdict(StrEnum):
-    """What automatic redrive does with a message, and why."""
+    """A verdict of automatic redrive on a message, and the reason."""
 
     BRING_BACK = "its attempts were used up"
     TOO_FRESH = "its attempts were used up a short time ago"
@@ -49,7 +49,7 @@ class RedriveVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What the audit has of one message.
+    """The audit's record of one message.
 
     Args:
         times: how often it was brought back by itself.
@@ -68,7 +68,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """What the inbox has recorded about a message's number.
+    """The inbox's record of a message's number.
 
     Args:
         state: dead or redriven; any other is a number that somebody has dealt with.
@@ -96,7 +96,7 @@ def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOperator(Operator):
-    """Who switches a consumer's automatic redrive, and why: an operator, or a run of it."""
+    """Somebody who switches a consumer's automatic redrive, with a reason: an operator, or a run of it."""
 
     consumer: str
 

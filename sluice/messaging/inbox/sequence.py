@@ -1,4 +1,4 @@
-"""What a numbered message means to a consumer that is somewhere in its group: pure, without a database.
+"""The meaning of a numbered message to a consumer that is somewhere in its group: pure, without a database.
 
 A producer's numbers are 1, 2, 3 … in each group and epoch, so a consumer can tell a repeat from news and see a hole,
 also in front of the first message it sees. Where it has been is one row per group; numbers that did not simply come and
@@ -12,7 +12,7 @@ from sluice.messaging.inbox.tables import DEAD, GAP, SKIPPED
 
 
 class State(StrEnum):
-    """What a message is, by its number."""
+    """The state of a message, by its number."""
 
     CONTIGUOUS = "contiguous"
     DUPLICATE = "duplicate"
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 class Action(StrEnum):
-    """What is done with it: hand it to the handler, drop it, set it aside, refuse it, or let it die on."""
+    """The action on a message: hand it to the handler, drop it, set it aside, refuse it, or let it die on."""
 
     HANDLE = "handle"
     DROP = "drop"
@@ -52,7 +52,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """How far a consumer is in a group.
+    """The position of a consumer in a group.
 
     Args:
         epoch: of the numbers; 0 before the first message.
@@ -78,7 +78,7 @@ class Position:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NumberRecord:
-    """What is written down about a number.
+    """The record of a number.
 
     Args:
         state: gap, filled, dead, redriven or skipped.
@@ -95,7 +95,7 @@ class NumberRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a message is, and what is done with it."""
+    """The decision about a message: its state, and what is done with it."""
 
     state: State
     action: Action

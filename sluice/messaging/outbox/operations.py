@@ -1,4 +1,4 @@
-"""What operators do to an outbox. Each is done to one message, for a reason, and written down with it.
+"""Acts of operators on an outbox. Each is done to one message, for a reason, and written down with it.
 
 A message goes from pending to sent, or to quarantined when SNS refuses it for good; then its group waits. After the
 cause is mended `unquarantine` lets it be tried again. `skip` gives it up: a tombstone with its number is published in
@@ -36,7 +36,7 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxOperator(Operator):
-    """Who acts on which topic's outbox, and why.
+    """Somebody who acts on one topic's outbox, with a reason.
 
     Raises:
         OutboxError: by each act on a message: it is not there, or in another state.

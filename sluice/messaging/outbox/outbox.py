@@ -111,7 +111,7 @@ def channel(topic: str) -> str:
 
 
 class Outbox:
-    """Where a producer puts what has to be published to one topic. Any number of threads may share one.
+    """The outbox of one topic: a producer adds what has to be published. Any number of threads may share one.
 
     Args:
         topic: name of the topic (`sluice.declaration.naming.topic_name`).

@@ -1,4 +1,4 @@
-"""What a session has added to outboxes: it is numbered last in the transaction of the session's rows, or refused.
+"""Events that a session adds to outboxes: numbered last in the transaction of the session's rows, or refused.
 
 A session's rows may go over several connections, its transaction may belong to somebody else, and a connection can be
 committed without its session. So the connections that a session begins are known from its events, and while an event
@@ -65,7 +65,7 @@ class _PendingEvent:
 
 
 class Unit:
-    """What a session's transaction has added and not yet numbered, to whatever outboxes, and what it has begun."""
+    """The events a session's transaction has added and not yet numbered, to any outboxes, and what it has begun."""
 
     def __init__(self) -> None:
         self._added: list[_PendingEvent] = []

@@ -137,7 +137,7 @@ type PublishOutcome = PublishSuccess | PublishRetry | PublishRefusal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How far the topic is behind the commits: how long the oldest waits, and how many, each up to COUNTED_MAX."""
+    """The topic's lag behind the commits: how long the oldest waits, and how many, each up to COUNTED_MAX."""
 
     seconds: float
     pending_count: int

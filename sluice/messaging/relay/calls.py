@@ -23,7 +23,7 @@ class RelayPublish(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a call: an outcome for each head, or None where each of them has to be tried alone."""
+    """The answer to a call: an outcome for each head, or None where each of them has to be tried alone."""
 
     heads: Sequence[Head]
     outcomes: Sequence[PublishOutcome] | None

@@ -1,4 +1,4 @@
-"""How a relay waits on Postgres: until a producer's commit says that there is something to publish."""
+"""A relay's wait on Postgres, until a producer's commit says that there is something to publish."""
 
 import select
 

@@ -1,4 +1,4 @@
-"""What a relay calls as it goes: the place of metrics and recorders, and of whatever a program adds.
+"""Hooks of a relay: the place of metrics and recorders, and of whatever a program adds.
 
 A hook is called on the relay's thread. What it raises is logged and changes nothing.
 """

@@ -31,7 +31,7 @@ _IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """What the row says: who leads, until when by the database's clock, and how long its lease is."""
+    """The lease as its row says: who leads, until when by the database's clock, and how long the lease is."""
 
     owner: str
     token: int

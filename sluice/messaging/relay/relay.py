@@ -64,7 +64,7 @@ _FORGET_TIMES_MAX = 100
 
 @declaration_class
 class RelaySettings:
-    """How a relay goes about it.
+    """The settings of a relay.
 
     Args:
         poll_seconds: longest rest between two looks when nothing is due, before jitter; a third of the lease at most.

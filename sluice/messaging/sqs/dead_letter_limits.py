@@ -1,4 +1,4 @@
-"""What bounds work on a DLQ: numbers the command line shows before it loads what does the work."""
+"""Limits of the work on a DLQ: numbers the command line shows before it loads what does the work."""
 
 HOLD_SECONDS = 120
 """How long what was received stays hidden when nobody gives it back, because the process died."""

@@ -1,4 +1,4 @@
-"""How fast something is done: no faster than asked, without a burst at the start, and without drift."""
+"""A limit to the rate of something: no faster than asked, without a burst at the start, and without drift."""
 
 from sluice.clock import Clock
 

@@ -57,7 +57,7 @@ class Selection(Protocol):
 
 
 class RedriveSender(Protocol):
-    """Where they are brought back to: `Destination`, or what looks at each message before that sends it."""
+    """A sender of dead letters: `Destination`, or one that looks at each before `Destination` sends it."""
 
     def send(self, dead_letter: StoredDeadLetter, /, *, deduplication_id: str) -> str:
         """Send a copy and return its SQS message id.
@@ -99,7 +99,7 @@ class Choice:
 
 @dataclass(slots=True)
 class RedriveResult:
-    """What a run did.
+    """The result of a run.
 
     Args:
         moved: place of each message that was brought back: (group, number; None of what is not an envelope).

@@ -49,7 +49,7 @@ _HOST = re.compile(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com")
 
 
 class Options(TypedDict, total=False):
-    """What a worker may be given besides; see `assemble_worker`."""
+    """Optional parts of a worker; see `assemble_worker`."""
 
     renewals: Queue | None
     stop: Stop | None

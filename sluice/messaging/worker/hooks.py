@@ -1,4 +1,4 @@
-"""What a worker calls as it goes: the place of metrics, spans and recorders, and of whatever a program adds.
+"""Hooks of a worker: the place of metrics, spans and recorders, and of whatever a program adds.
 
 A hook is called on the thread that works on the message, `not_deleted` on one that deletes, and may be called by
 several at once. What it raises is logged and changes nothing: the message is handled, deleted or tried again all the
@@ -36,7 +36,7 @@ class SettledMessage:
 
 
 class Gauges(Protocol):
-    """What a worker tells of itself when it is asked."""
+    """The numbers a worker tells of itself when it is asked."""
 
     def inbox_counts(self) -> Mapping[str, int]:
         """Return how much is set aside, held and open; asks the database."""

@@ -1,4 +1,4 @@
-"""What a worker looks at before it takes its first message: whether the live queue is the one that was declared.
+"""Checks before a worker takes its first message: the live queue must be the declared one.
 
 A worker counts on the declaration: how long a message stays with it, which attempt is the last, how long the inbox has
 to remember. A queue somebody changed by hand, or that was not deployed since the declaration changed, breaks that

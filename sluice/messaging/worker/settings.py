@@ -1,4 +1,4 @@
-"""How a worker goes about it: its lanes and its end, and how each message is worked on."""
+"""Settings of a worker: its lanes and its end, and how each message is worked on."""
 
 from dataclasses import field
 from math import inf
@@ -20,7 +20,7 @@ def _is_duration(seconds: float) -> bool:
 
 @declaration_class
 class ProcessorSettings:
-    """How messages are worked on.
+    """The settings of the work on messages.
 
     Args:
         max_attempts: receives before the queue moves a message to the DLQ: its maxReceiveCount.
@@ -55,7 +55,7 @@ class ProcessorSettings:
 
 @declaration_class
 class WorkerSettings:
-    """How a worker goes about it.
+    """The settings of a worker.
 
     Args:
         drain_seconds: what lanes have to finish after SIGTERM.

@@ -44,7 +44,7 @@ _LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """What a worker is put together from.
+    """The parts a worker is put together from.
 
     `shutdown` lets no commit begin any more; `signs` takes the signs of life of all its threads, and `alive` is where
     they are shown; None is nowhere.

@@ -1,4 +1,4 @@
-"""What handlers share with their whole process: it is as before once no handler runs.
+"""State that handlers share with their whole process: it is as before once no handler runs.
 
 A process has one working directory, one environment, one locale. A handler may change them while it runs; what it
 leaves changed, the next message would find. Other lanes' handlers see it meanwhile, and one that changes something for

@@ -1,4 +1,4 @@
-"""What is done with one received message, from receive to delete.
+"""The processing of one received message, from receive to delete.
 
     received ─► decoded ─► one transaction: inbox, handler, what it adds to an outbox ─► committed ─► deleted
 
