@@ -1,4 +1,4 @@
-"""What is declared: typed values that refuse in one line what cannot be right, and what follows from them, as names do.
+"""Typed declarations: values that refuse in one line what cannot be right, and what follows from them, as names do.
 
 Nothing here calls AWS or imports a project's `environments.py` by name: `load_declaration` reads it, for the rim alone.
 """

@@ -40,7 +40,7 @@ class Comparison(Enum):
 
 
 class MissingData(Enum):
-    """What a minute without data is to an alarm, as CloudWatch says it."""
+    """An alarm's treatment of a minute without data, in CloudWatch's words."""
 
     NOT_BREACHING = "notBreaching"
     IGNORE = "ignore"

@@ -1,4 +1,4 @@
-"""What a public class or function is called with: an argument of a wrong type is refused in one line.
+"""The check of arguments of public classes and functions: one of a wrong type is refused in one line.
 
 Of a name in place of an environment Python would complain far below, of an attribute that a text does not have.
 """

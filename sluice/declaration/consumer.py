@@ -26,7 +26,7 @@ _RETENTION = (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SEC
 
 
 class _Pace(TypedDict):
-    """What a task gets done, as the scaling expressions take it."""
+    """A task's pace, as the scaling expressions take it."""
 
     lanes: int
     processing_seconds: float

@@ -189,7 +189,7 @@ class Environment:
 
     @property
     def has_relay(self) -> bool:
-        """Whether a relay publishes what is in this environment's outbox."""
+        """Return whether a relay publishes what is in this environment's outbox."""
         return self.relay and self.database is not None
 
     def __post_init__(self) -> None:

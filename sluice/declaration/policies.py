@@ -28,7 +28,7 @@ _THIS = "*"  # in a key's policy: this key
 
 
 class Grant(NamedTuple):
-    """What somebody else has to allow, so that the environment works, or may do because it allows it.
+    """A grant that somebody else has to make, so that the environment works, or may make because it allows that.
 
     Args:
         owner: twelve digits, whose part it is.

@@ -1,4 +1,4 @@
-"""How a declared value is checked: names and types of its fields, then each field's rule, then its relations.
+"""Checks of a declared value: names and types of its fields, then each field's rule, then its relations.
 
 Python's dataclasses check none of it. Pydantic would, and takes a quarter of a second to import: a command answers
 `--help` in less than a tenth, and workers would need it in their image.
@@ -23,7 +23,7 @@ _NAME_CHARACTERS_MAX = 300
 
 
 class Rule(NamedTuple):
-    """What a field's values have to meet, and the words for it."""
+    """A condition that a field's values have to meet, and the words for it."""
 
     is_met: Callable[[Any], object]
     allowed: str

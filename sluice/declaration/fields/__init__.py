@@ -1,1 +1,1 @@
-"""What fields of an environment or a consumer hold: databases, networks, images, existing queues, filters."""
+"""Types of the fields of an environment or a consumer: databases, networks, images, existing queues, filters."""

@@ -1,4 +1,4 @@
-"""Whether and how far a consumer's dead letters are brought back without an operator."""
+"""The declaration of automatic redrive: how far dead letters of a consumer are brought back without an operator."""
 
 from sluice.declaration.validation import between, declaration_class, satisfying
 from sluice.limits import ALARM_SECONDS_MAX

@@ -38,7 +38,7 @@ _OF_TYPE = "a condition that a type can meet: each event has one, of letters, di
 
 
 class FilterFault(NamedTuple):
-    """What is wrong with a filter policy: where in it, the value seen, the values allowed."""
+    """A fault of a filter policy: the place in it, the value seen, the values allowed."""
 
     where: str
     seen: object

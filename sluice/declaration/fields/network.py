@@ -1,4 +1,4 @@
-"""Where the tasks run: a VPC of the environment's own, or somebody else's."""
+"""The network of the tasks: a VPC of the environment's own, or somebody else's."""
 
 import ipaddress
 import re

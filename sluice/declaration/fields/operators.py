@@ -1,4 +1,4 @@
-"""Who hears the alarms of an environment."""
+"""Recipients of the alarms of an environment."""
 
 from sluice.declaration.validation import declaration_class, matching
 

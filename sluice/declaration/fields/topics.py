@@ -45,7 +45,7 @@ class Topic:
 
     @property
     def has_other_producers(self) -> bool:
-        """Whether others may publish to it than relays, and send attributes of any type."""
+        """Return whether others than relays may publish to it, and send attributes of any type."""
         return bool(self.producer_accounts)
 
 
@@ -71,7 +71,7 @@ class ExistingTopic:
 
     @property
     def has_other_producers(self) -> bool:
-        """Whether others may publish to it than relays, and send attributes of any type."""
+        """Return whether others than relays may publish to it, and send attributes of any type."""
         return True
 
     @property
