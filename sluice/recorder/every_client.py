@@ -66,7 +66,7 @@ def _attach(client: Any) -> None:
 
 
 class _RecordedClient:
-    """What becomes the first base of each client's class: a client that was made is recorded."""
+    """The class that becomes the first base of each client's class: it records a client that was made."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

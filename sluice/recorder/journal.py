@@ -1,4 +1,4 @@
-"""Where events go first: a file per process attempt, flushed before the call that would hide them.
+"""Journals take events first: a file per process attempt, flushed before the call that would hide them.
 
 Who has few events adds them one by one; who has thousands a second adds them in columns, which costs a tenth.
 

@@ -27,7 +27,7 @@ class _StartedTask:
 
 
 class RecordedMoveTasks:
-    """What is known of the tasks of each DLQ, by its ARN."""
+    """The known move tasks of each DLQ, by its ARN."""
 
     def __init__(self) -> None:
         self._started: dict[str, _StartedTask] = {}

@@ -57,7 +57,7 @@ _OWN_HEADERS = wire.OF_A_CONNECTION | _OF_A_SIGNATURE
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What a request says: its service and operation, and its parameters; None where they cannot be read."""
+    """A call as its request says: service and operation, and its parameters; None where they cannot be read."""
 
     service: str
     operation: str

@@ -41,7 +41,7 @@ def host_name() -> str:
 
 
 class Writes(Protocol):
-    """What a recorder writes to: a `sluice.recorder.journal.Journal`, or what stands for one."""
+    """The target of a recorder's events: a `sluice.recorder.journal.Journal`, or what stands for one."""
 
     @property
     def path(self) -> Path:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class Recording:
-    """What `record` returns: a context manager, or something to close.
+    """The result of `record`: a context manager, or something to close.
 
     Closing says that everything was written down. A recording that was not closed is a history a check calls unknown:
     its process was killed, or forgot.

@@ -1,4 +1,4 @@
-"""What the calls of boto3 clients say as events: the rows a recorder writes, from parameters and answers."""
+"""Events of the calls of boto3 clients: the rows a recorder writes, from parameters and answers."""
 
 import hashlib
 import json
@@ -232,7 +232,7 @@ def entries_by_id(entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Mapp
 
 
 class _Operation:
-    """What an operation says before its call, when it was answered, and when it was refused or never answered."""
+    """The rows of an operation: before its call, when it was answered, and when it was refused or never answered."""
 
     is_flushed = True
     """Whether its rows from before a call are safe from the death of this process before the call leaves."""

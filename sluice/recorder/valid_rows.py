@@ -1,4 +1,4 @@
-"""What a row of a history may say: the rest is damage, or not of a recorder, and is refused by its field."""
+"""The check of a history's rows: one that is damaged, or not of a recorder, is refused by its field."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

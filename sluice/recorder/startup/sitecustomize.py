@@ -1,4 +1,4 @@
-"""What Python imports first in a program under `sluice record`: the recording begins, then any other sitecustomize.
+"""Python imports this first in a program under `sluice record`: the recording begins, then any other sitecustomize.
 
 Whatever Python the program runs on reads this file, so it uses nothing new before the version is known.
 """
