@@ -1,4 +1,4 @@
-"""What all batches of SQS have in common: what refuses them whole, and that entries do not touch each other."""
+"""Rules that all batches of SQS share: what refuses them whole, and that entries do not touch each other."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What an operation of SQS or SNS is given and answers, in AWS's own shape and spelling."""
+"""An operation of SQS or SNS: what it is given and answers, in AWS's own shape and spelling."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any

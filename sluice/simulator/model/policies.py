@@ -14,7 +14,7 @@ from typing import Any
 
 
 class PolicyDecision(Enum):
-    """What a policy says: an explicit deny wins over an allow; NOT_STATED leaves it to the caller's own permissions."""
+    """A policy's decision: an explicit deny wins over an allow; NOT_STATED leaves it to the caller's permissions."""
 
     ALLOW = "allow"
     DENY = "deny"

@@ -24,7 +24,7 @@ class _RememberedMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What a receive with a ReceiveRequestAttemptId brought: message ids and handles."""
+    """The result of a receive with a ReceiveRequestAttemptId: message ids and handles."""
 
     handed_out: tuple[tuple[str, str], ...]
     received_at: float

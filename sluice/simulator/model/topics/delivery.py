@@ -1,4 +1,4 @@
-"""How a topic's copies get into queues: to whom, in which envelope, and whether the queue's policy lets them in."""
+"""Delivery of a topic's copies to queues: to whom, in which envelope, and whether the queue's policy lets them in."""
 
 import json
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What may be published, and what SNS says about the rest."""
+"""The rules of publishing: what is accepted, and what SNS says about the rest."""
 
 import json
 import re

@@ -48,7 +48,7 @@ BOOLEANS = ("FifoTopic", "ContentBasedDeduplication", "RawMessageDelivery")  # a
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """What a publish returned."""
+    """The result of a publish."""
 
     message_id: str
     sequence_number: str | None
@@ -57,7 +57,7 @@ class PublishResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedMessage:
-    """What an archive keeps of a publish: what was given, what was answered, and its deduplication id."""
+    """An archive's record of a publish: what was given, what was answered, and its deduplication id."""
 
     entry: Mapping[str, Any]
     published: PublishResult
