@@ -1,4 +1,4 @@
-"""What every act of an operator has: who acts, a dry run, and one transaction."""
+"""Shared parts of an operator's acts: the actor, a dry run, and one transaction."""
 
 import getpass
 import os

@@ -90,7 +90,7 @@ log_level_option = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOptions:
-    """How a process that runs until it is stopped tells of itself.
+    """Options of a process that runs until it is stopped: how it reports on itself, and its client.
 
     Args:
         is_measured: it writes metrics to standard output.

@@ -1,4 +1,4 @@
-"""Where a command acts: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
+"""Targets of a command: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

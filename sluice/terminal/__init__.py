@@ -1,1 +1,1 @@
-"""What every command line shares: printing, values, exit codes, groups of commands. It knows nothing of messages."""
+"""Shared parts of all command lines: printing, values, exit codes, groups of commands. None knows of messages."""

@@ -1,4 +1,4 @@
-"""Where the library logs: structlog, as the program that runs it has configured it.
+"""The library's logger: structlog, as the program that runs it has configured it.
 
 A line that cannot be written is lost, and nothing else: a worker's lane, or a relay, must not end because somebody's
 disk is full, or because their standard output is closed.

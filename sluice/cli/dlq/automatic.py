@@ -1,4 +1,4 @@
-"""How dead letters are brought back by a task, within declared bounds; and who switches that on and off."""
+"""Automatic redrive: a task brings dead letters back, within declared bounds; an operator switches it on and off."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ _FAILED = {LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 @dataclass(slots=True)
 class _GuardedRun:
-    """What the guard lets a run bring back, of what died before an instant; None is whenever. And where it is sent."""
+    """A run that sends to a destination what the guard lets it, of what died before an instant; None is whenever."""
 
     guard: RedriveGuard
     destination: Destination

@@ -1,4 +1,4 @@
-"""How dead letters and SQS's move tasks are shown."""
+"""Listings of dead letters and of SQS's move tasks."""
 
 import json
 import sys

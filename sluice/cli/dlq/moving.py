@@ -1,4 +1,4 @@
-"""How dead letters are brought back, by this process or by a move task of SQS."""
+"""Redrive by a command: this process, or a move task of SQS, brings dead letters back."""
 
 import os
 import sys

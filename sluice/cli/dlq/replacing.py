@@ -1,4 +1,4 @@
-"""How one dead letter is brought back with another body, or deleted."""
+"""Acts on one dead letter: bring it back with another body, or delete it."""
 
 import json
 import os

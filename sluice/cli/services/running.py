@@ -1,4 +1,4 @@
-"""What the long-running commands share: their log, their metrics, their signs of life, their history."""
+"""Shared parts of the long-running commands: their log, their metrics, their signs of life, their history."""
 
 import gc
 import os
