@@ -1,4 +1,4 @@
-"""What tests of your own handlers need: SQS and SNS simulated, and a worker that a test drives through failures.
+"""Tools for tests of your own handlers: SQS and SNS simulated, and a worker that a test drives through failures.
 
 pytest finds the fixtures `simulated_aws` and `worker_harness` by itself (`plugin`). It loads this file in every run, so
 nothing is imported here before it is used.

@@ -1,4 +1,4 @@
-"""What a test wants to know of a consumer's inbox: what is set aside, until when, and why a message is dead."""
+"""A test's view of a consumer's inbox: what is set aside, until when, and why a message is dead."""
 
 from sqlalchemy import Engine, func, select
 

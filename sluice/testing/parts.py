@@ -1,4 +1,4 @@
-"""What the harness gives a worker in place of its own: a queue that remembers, hooks that write down, a wait."""
+"""Parts that the harness gives a worker in place of its own: a queue that remembers, hooks that write down, a wait."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""What a load test runs in processes of its own, beside the parts of the product: handlers, and a producer.
+"""Parts of a load test that run in processes of their own, beside the product's: handlers, and a producer.
 
 `spark_load` names these modules and imports none of them, because a judge shares no code with what it judges.
 """

@@ -1,4 +1,4 @@
-"""What the workers of a load test with faults do with a message: write one row for it, which the judge counts.
+"""Handlers of a load test's workers under faults: they write one row for each message, which the judge counts.
 
 `sluice load run --consumer worker --faults chaos` starts `sluice worker` with these handlers. The table is the load
 test's own; nothing in it refuses a repeat.

@@ -1,4 +1,4 @@
-"""What the workers of a load test do with a message: it has been in the inbox, and that is all.
+"""Handlers of a load test's workers: a message has been in the inbox, and that is all.
 
 `sluice load run --consumer worker` starts `sluice worker` with these handlers.
 """
