@@ -46,7 +46,7 @@ _LOCALSTACK = "000000000000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseAccess:
-    """What it takes to get into a database: as the user of a part, or as the owner with its secret.
+    """The access to a database: as the user of a part, or as the owner with its secret.
 
     Args:
         secret_arn: of the secret with user and password.

@@ -1,4 +1,4 @@
-"""What the endpoints of a new network let through: what tasks and producers do with what is declared, and no more.
+"""Endpoint policies of a new network: they allow what tasks and producers do with what is declared, and no more.
 
 A policy of an endpoint gives nobody a right; it takes those that do not belong to this environment. So credentials that
 do not belong here, or a right given by mistake, reach no other queue, topic, repository or secret from this network.

@@ -333,7 +333,7 @@ class Fanout(Construct):
 
 
 class Producers(Construct):
-    """What the role of a service needs, as managed policies: to publish by itself, or to write to the outbox.
+    """Managed policies for the role of a service: to publish by itself, or to write to the outbox.
 
     The second is there with a database, and lets nobody publish: that is the relay's part.
     """

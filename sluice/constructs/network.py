@@ -1,4 +1,4 @@
-"""Where tasks run: private subnets without a way to the internet, or somebody else's VPC."""
+"""The network of the tasks: private subnets without a way to the internet, or somebody else's VPC."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def closed_group(scope: Construct, id_: str, vpc: ec2.IVpc, description: str) ->
 
 
 class Network(Construct):
-    """Where the tasks run: a VPC and subnets, new or existing, security groups of tasks and producers, the logs' key.
+    """The tasks' network: a VPC and subnets, new or existing, security groups of tasks and producers, the logs' key.
 
     Producers have one where there is a database: what joins it reaches database, Secrets Manager and other endpoints.
 

@@ -1,4 +1,4 @@
-"""Where an environment's constructs stand: in its account and region, once, and some consumers' beside."""
+"""The place of an environment's constructs: its account and region, once, and stacks beside for some consumers."""
 
 import aws_cdk as cdk
 from constructs import Construct

@@ -1,4 +1,4 @@
-"""What every stack needs alike: what becomes of a stateful resource, and keys."""
+"""Shared parts of all stacks: the removal policy of stateful resources, and keys."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_kms as kms

@@ -1,1 +1,1 @@
-"""What operators see and hear: metrics, alarms and the dashboard."""
+"""Monitoring for operators: metrics, alarms and the dashboard."""

@@ -18,7 +18,7 @@ from sluice.declaration.arguments import check_argument_types
 
 
 class OperatorTopic(Construct):
-    """Where alarms go: an existing topic, or one of the environment's own with whoever is subscribed to it.
+    """The topic that alarms go to: an existing one, or the environment's own with whoever is subscribed to it.
 
     A standard topic: CloudWatch does not publish to FIFO topics.
 

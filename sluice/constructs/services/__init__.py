@@ -1,1 +1,1 @@
-"""What runs as Fargate tasks: workers, relays and automatic redrive, with their images, scaling and schema."""
+"""Fargate tasks: workers, relays and automatic redrive, with their images, scaling and schema."""

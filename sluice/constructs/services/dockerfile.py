@@ -1,4 +1,4 @@
-"""What a Dockerfile copies into its image, as far as its text tells.
+"""The files that a Dockerfile copies into its image, as far as its text tells.
 
 Read are COPY and ADD of the last stage and of the stages that it begins with, in both forms, with continuations,
 wildcards and here-documents; FROM may name an ARG that has a default. What comes from another stage, from elsewhere or

@@ -1,4 +1,4 @@
-"""What tasks run: the image built of the project's Dockerfile when it is deployed, or one that is declared.
+"""The image that tasks run: built of the project's Dockerfile when it is deployed, or a declared one.
 
 A built image is an asset of the CDK's. Synthesizing reads and hashes the files it is built of, and starts no Docker;
 `cdk deploy` builds it and pushes it to the repository that `cdk bootstrap` made in the account and region, unless an

@@ -50,7 +50,7 @@ _SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """Where the tasks of an environment run, and what they share.
+    """The place where the tasks of an environment run, and what they share.
 
     Args:
         environment: what is declared.
