@@ -1,4 +1,4 @@
-"""What `cdk synth` wrote: the stacks of one environment, in the order in which they are deployed.
+"""The output of `cdk synth`: the stacks of one environment, in the order in which they are deployed.
 
 Reference: https://docs.aws.amazon.com/cdk/api/v2/docs/cloud-assembly-schema-readme.html (read 2026-11-26).
 """

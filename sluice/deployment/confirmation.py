@@ -1,4 +1,4 @@
-"""Who changes an account: whose credentials these are, and whether the environment's name was typed."""
+"""Confirmation of a change to an account: whose credentials these are, and that the environment's name was typed."""
 
 import os
 import sys

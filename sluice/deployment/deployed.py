@@ -1,4 +1,4 @@
-"""What an account has of an environment's stacks, and what CloudFormation says that it is going to do.
+"""An environment's stacks in an account, and what CloudFormation says that it is going to do to them.
 
 It reads with the lookup role of `cdk bootstrap`, as the cdk command does, or with the caller's credentials where those
 may not take it.

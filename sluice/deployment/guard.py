@@ -54,7 +54,7 @@ _NAMES = ("QueueName", "TopicName", "DBClusterIdentifier", "DBInstanceIdentifier
 
 
 class HarmKind(Enum):
-    """How a change harms a resource."""
+    """The harm that a change does to a resource."""
 
     REMOVE = "removed"
     REPLACE = "replaced"
