@@ -1,4 +1,4 @@
-"""How clients of AWS are configured: each with its timeouts, and tried once unless something else is said.
+"""The configuration of AWS's clients: each with its timeouts, and tried once unless something else is said.
 
 AWS's own default is to retry by itself, which a caller that counts attempts cannot see.
 """

@@ -107,7 +107,7 @@ def _is_instrumented() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """What a boto3 client's `meta` says of it, without `events`: nothing of the hot calls is told there."""
+    """A boto3 client's `meta`, without `events`: the hot calls announce nothing there."""
 
     service_model: Any
     region_name: str
@@ -116,7 +116,7 @@ class Meta:
 
 
 class _LightClient:
-    """What the clients of both services have in common.
+    """The common base of the clients of both services.
 
     Args:
         client: of boto3, to the same place.

@@ -35,7 +35,7 @@ _NO_BODY = (204, 304)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where requests go and how. `tls` is None for plain HTTP; timeouts in seconds, None waits without end.
+    """A target of requests, with timeouts in seconds (None waits without end). `tls` is None for plain HTTP.
 
     What resolves the host's name has bounds of its own, and each of its addresses is tried for `connect_seconds`.
     """
@@ -159,7 +159,7 @@ class Response(NamedTuple):
 
 
 class _Head(NamedTuple):
-    """What comes before a body. `length` is None where the end of the connection ends it."""
+    """The part of a response before its body. `length` is None where the end of the connection ends the body."""
 
     status: int
     headers: dict[str, str]

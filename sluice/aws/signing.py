@@ -21,7 +21,7 @@ class SigningKeys(NamedTuple):
 
 
 class _SigningContext(NamedTuple):
-    """What is the same for all requests of a second with the same keys."""
+    """The parts of a signature that all requests of a second with the same keys share."""
 
     second: int
     keys: SigningKeys
