@@ -1,1 +1,1 @@
-"""What every page that Sluice draws is made of: base, style, charts as inline SVG, and numbers with their units."""
+"""Parts of every page that Sluice draws: base, style, charts as inline SVG, and numbers with their units."""

@@ -51,7 +51,7 @@ _CONFIG: dict[str, Any] = {
 
 
 class _Rows(alt.InlineData):
-    """What a chart shows: never changed, so no copy of a chart copies it, and it is not looked through for errors."""
+    """The rows of a chart: never changed, so no copy of a chart copies them, and they are not checked for errors."""
 
     _class_is_valid_at_instantiation = False
 
@@ -92,7 +92,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Axis:
-    """What an axis says.
+    """An axis of a chart.
 
     Args:
         title: with the unit.

@@ -1,4 +1,4 @@
-"""What every page is made of: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
+"""Parts of every page, which is one file of HTML and inline SVG, asks the network for nothing and needs no script."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
