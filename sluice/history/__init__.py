@@ -1,4 +1,4 @@
-"""What was recorded of a run: events, and what can be told from them alone.
+"""The recorded history of a run: events, and what can be told from them alone.
 
 Pure values: nothing here reads a file or calls AWS; journals and Parquet are read elsewhere.
 """

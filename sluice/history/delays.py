@@ -1,4 +1,4 @@
-"""Where the time between a commit and a consumer goes: three delays, each measured by itself.
+"""Delays between a commit and a consumer: there are three, each measured by itself.
 
 A sum hides its cause. A long outbox wait is the relay's (it polls seldom, is behind, or does not run); a long API time
 is the network's or SNS's; a long receive wait is the consumers' (too few, or the group is blocked).

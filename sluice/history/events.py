@@ -30,7 +30,7 @@ END_TYPE = "sluice.end"
 
 
 class Kind(StrEnum):
-    """What an event tells. `opened` and `closed` frame a journal; the rest happened to messages, queues or the run."""
+    """The kind of an event. `opened` and `closed` frame a journal; the rest happened to messages, queues or the run."""
 
     OPENED = "opened"
     CLOSED = "closed"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 
 
 class Outcome(StrEnum):
-    """Whether a call had its effect."""
+    """The outcome of a call: whether it had its effect."""
 
     OK = "ok"
     FAIL = "fail"
