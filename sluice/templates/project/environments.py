@@ -1,4 +1,4 @@
-"""What is deployed where. Stacks, names, alarms, load test and contracts follow from it.
+"""The environments and what is deployed in each. Stacks, names, alarms, load test and contracts follow from them.
 
 Every field: python -c "import sluice.declaration as d; help(d.Environment), help(d.Consumer)"
 """

@@ -1,1 +1,1 @@
-"""What project-name does."""
+"""The code of project-name."""

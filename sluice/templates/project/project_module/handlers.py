@@ -9,7 +9,7 @@ class Base(DeclarativeBase):
 
 
 class Invoice(Base):
-    """What an order costs."""
+    """The invoice of an order."""
 
     __tablename__ = "invoices"
 
