@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What time-dependent code is given instead of the `time` module."""
+    """The source of time that time-dependent code is given instead of the `time` module."""
 
     def now_us(self) -> int:
         """Return the instant in microseconds since the epoch, UTC."""

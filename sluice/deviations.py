@@ -1,4 +1,4 @@
-"""Where a target is known not to keep a promise, or to show an anomaly, and why: one table for contracts and judge.
+"""Known deviations of targets, a promise not kept or an anomaly shown, and why: one table for contracts and judge.
 
 A contract test of a listed promise must fail on that target (a strict expected failure): the day it passes, the entry
 is out of date and the run says so. A listed anomaly does not make a verdict INVALID on that target; the verdict names

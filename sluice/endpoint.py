@@ -1,4 +1,4 @@
-"""What counts as an endpoint URL, told once for every command line."""
+"""The check of an endpoint URL, the same for every command line."""
 
 import ipaddress
 import re

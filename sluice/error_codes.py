@@ -1,4 +1,4 @@
-"""What the error codes of AWS mean for whoever calls again: one reading for publishers, relays, tests and the judge."""
+"""The meaning of AWS's error codes for a caller who calls again: one for publishers, relays, tests and the judge."""
 
 CREDENTIALS_REFUSED = (
     "InvalidClientTokenId",

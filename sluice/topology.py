@@ -21,7 +21,7 @@ _HIGH_THROUGHPUT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """What was made; queue URLs by name of the consumer.
+    """The resources that were made; queue URLs by name of the consumer.
 
     Args:
         topic_arn: of the first topic.

@@ -1,4 +1,4 @@
-"""What an environment costs a month, line by line, for a number of messages of one size that come at an even rate.
+"""The monthly bill of an environment, line by line, for a number of messages of one size that come at an even rate.
 
 Tasks follow from Little's law: a message occupies a lane for `processing_seconds`, so a consumer needs its messages a
 second times that many lanes, between `min_tasks` and `max_tasks` tasks of them. Every consumer gets every message of

@@ -1,4 +1,4 @@
-"""What every saboteur is made of: the hook into a client, and hooks that serve for many."""
+"""Parts of every saboteur: the hook into a client, and hooks that serve for many."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
