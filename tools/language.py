@@ -34,6 +34,7 @@ LIMITS = {
     "participle functions": 2,
     "participle classes": 0,
     "empty docstrings": 0,
+    "docstrings that begin with a question word": 0,
     "tests named test_what": 0,
     "public names with two definitions": 0,
     "names in back-quotes that are nowhere": 0,
@@ -56,6 +57,7 @@ _NO_NOUN = re.compile(
 _QUOTED = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([^`]*\))?`")
 _OF_OTHERS = {"ddmin", "greenlet", "last_insert_rowid"}  # an algorithm, a package, a function of SQLite
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
+_QUESTION = re.compile(r"(how|so long|what|whatever|where|whether|who|whoever)\b", re.IGNORECASE)
 _OWN_PATH = "tools/language.py"  # which quotes names as they should not be
 _BYTES_MAX = 400_000
 _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
@@ -95,10 +97,8 @@ def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, lis
     listed: set[str] = set()
     for path, text in files.items():
         tree = ast.parse(text)
-        for definition in _definitions(tree):
-            place = f"{path}:{definition.lineno}: {definition.name}"
-            for kind in _faults(definition):
-                found[kind].append(place)
+        for kind, place in _places(path, tree):
+            found[kind].append(place)
         if path.startswith(_PRODUCT):
             for top in tree.body:
                 if isinstance(top, ast.ClassDef | ast.FunctionDef) and _is_importable(top):
@@ -195,10 +195,19 @@ def main(arguments: list[str]) -> int:
     return int(any(len(places) > LIMITS[kind] for kind, places in found.items()))
 
 
+def _places(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield each fault of a file, with its place."""
+    for kind in _docstring_faults(ast.get_docstring(tree) or "A module may have none."):
+        yield kind, f"{path}:1"
+    for definition in _definitions(tree):
+        for kind in _faults(definition):
+            yield kind, f"{path}:{definition.lineno}: {definition.name}"
+
+
 def _faults(definition: Definition) -> Iterator[str]:
     docstring = ast.get_docstring(definition)
-    if docstring is not None and is_empty(docstring):
-        yield "empty docstrings"
+    if docstring is not None:
+        yield from _docstring_faults(docstring)
     if isinstance(definition, ast.ClassDef):
         if is_participle_class(definition.name):
             yield "participle classes"
@@ -206,6 +215,13 @@ def _faults(definition: Definition) -> Iterator[str]:
         yield "tests named test_what"
     elif is_participle_function(definition.name):
         yield "participle functions"
+
+
+def _docstring_faults(docstring: str) -> Iterator[str]:
+    if is_empty(docstring):
+        yield "empty docstrings"
+    if _QUESTION.match(docstring):
+        yield "docstrings that begin with a question word"
 
 
 def _is_importable(definition: Definition) -> bool:

@@ -33,14 +33,14 @@ class _Pace(TypedDict):
 
 
 class Poison(Enum):
-    """What becomes of a group whose message is dead-lettered: go on without it, or keep the rest until it is back."""
+    """The fate of a group whose message is dead-lettered: it goes on without it, or the rest waits until it is back."""
 
     SKIP = "skip"
     PARK = "park"
 
 
 class Gaps(Enum):
-    """What a worker does when a number of a group is missing: record it, wait for a while, or wait for an operator."""
+    """A worker's answer to a missing number of a group: record it, wait for a while, or wait for an operator."""
 
     RECORD = "record"
     WAIT = "wait"

@@ -43,14 +43,14 @@ def _is_migration(seen: str | tuple[str, ...]) -> bool:
 
 
 class Removal(Enum):
-    """What `cdk destroy` does to topics, queues and keys: delete them, or leave them and their messages."""
+    """The effect of `cdk destroy` on topics, queues and keys: it deletes them, or leaves them and their messages."""
 
     DESTROY = "destroy"
     RETAIN = "retain"
 
 
 class Encryption(Enum):
-    """Who holds the keys at rest: SQS (free; the topic is not encrypted with a key), or KMS keys of the account."""
+    """The holder of the keys at rest: SQS (free; the topic is not encrypted with a key), or the account's KMS."""
 
     SQS_MANAGED = "sqs-managed"
     CMK = "cmk"

@@ -31,7 +31,7 @@ class DatabaseRole(Enum):
 
 
 class DatabaseUsers(Enum):
-    """Who tasks and producers are in the environment's database."""
+    """The users that tasks and producers are in the environment's database."""
 
     ROLES = "roles"
     EITHER = "either"

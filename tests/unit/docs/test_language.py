@@ -30,6 +30,8 @@ def test_a_file_that_keeps_the_rules_is_clean() -> None:
         ("def moved_from(): ...", "participle functions"),
         ("class HoldLost: ...", "participle classes"),
         ('def f():\n    """A1."""', "empty docstrings"),
+        ('"""What becomes of a message."""', "docstrings that begin with a question word"),
+        ('def f():\n    """Who reads it."""', "docstrings that begin with a question word"),
         ("def test_what_is_lost_is_found(): ...", "tests named test_what"),
         ('def f():\n    """Call `databases.is_locked`."""', "names in back-quotes that are nowhere"),
         ('"""See `gone_function(now)`."""', "names in back-quotes that are nowhere"),
