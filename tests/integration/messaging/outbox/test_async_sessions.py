@@ -83,7 +83,7 @@ async def _place(session: Any, number: int) -> None:
     OUTBOX.add(session, Event(type="placed", group="g", data=number))
 
 
-@pytest.mark.parametrize("ending", diagonal(2, ENDINGS))
+@pytest.mark.parametrize("ending", diagonal(4, ENDINGS))
 def test_rows_and_events_of_asyncio_live_or_die_together_or_the_program_gets_an_error(
     world: World, ending: str
 ) -> None:
