@@ -69,7 +69,7 @@ class _MessageCosts:
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what a worker does beside a plain loop: on a queue at hand, on one 10 ms away, and on LocalStack."""
+    """Compare workers with plain loops: on a local queue, on a queue 10 ms away, and on LocalStack."""
     spent: dict[_Cell, _MessageCosts] = {}
     listed = {
         _Cell(what, lanes, delay_seconds): url
@@ -98,7 +98,7 @@ def _kinds(urls: Mapping[str, str]) -> dict[str, str]:
 
 
 def _rate(cell: _Cell, url: str, spent: _MessageCosts) -> float:
-    """Return messages a second of lanes that always find one, in a queue that nobody else has taken any from."""
+    """Return the messages a second of lanes that always find a message, in a queue of their own."""
     assert cell.delay_seconds is not None
     with sink.running(cell.delay_seconds) as endpoint:
         return _rate_of(cell, url, endpoint, spent)
@@ -143,7 +143,7 @@ def _drain(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
 
 
 class _CallCounter:
-    """A client whose calls are counted by name. A listener of its events would leave them to botocore."""
+    """A client that counts its calls by name. With an event listener the calls would go through botocore instead."""
 
     def __init__(self, sqs: Any, calls: Counter[str]) -> None:
         self._sqs, self._calls = sqs, calls
@@ -197,7 +197,7 @@ def engine_with_inbox(url: str) -> Iterator[Engine]:
 
 @contextmanager
 def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
-    """Yield the count of threads that receive and delete, and do nothing else."""
+    """Run threads that only receive and delete; yield the count of their messages."""
     tally, has_ended = WorkerTally(), threading.Event()
 
     def loop() -> None:
@@ -325,7 +325,7 @@ def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> Table:
 
 
 def _polls_table() -> Table:
-    """Return what empty polls add: a lane nothing comes for asks again when its long poll is over."""
+    """Return the price of empty polls: a lane without messages polls again when its long poll ends."""
     lanes = Consumer(name="benchmark").lanes
     rows = []
     for rate in _RATES_PER_SECOND:

@@ -35,7 +35,7 @@ _NOTHING = {f"ApproximateNumberOfMessages{name}": "0" for name in ("", "NotVisib
 
 
 def _with_history(queue: QueueUnderTest) -> QueueUnderTest:
-    """Let a queue be purged and changed, and return it."""
+    """Return the queue after a send, a purge and a change of its attributes."""
     queue.send("before", id="before")
     queue.purge()
     queue.set_attributes(VisibilityTimeout="31")
@@ -43,14 +43,14 @@ def _with_history(queue: QueueUnderTest) -> QueueUnderTest:
 
 
 def _send_in_a_batch(queue: QueueUnderTest, body: str) -> str:
-    """Send a message in a batch, with attributes and by its content; return its message id."""
+    """Send a message in a batch, with attributes and content-based deduplication; return its message id."""
     sent = queue.send_batch(entry(body, MessageDeduplicationId=None, MessageAttributes=_ATTRIBUTES))
     (answered,) = sent["Successful"]
     return str(answered["MessageId"])
 
 
 def _publish(topic: TopicUnderTest, body: str) -> None:
-    """Publish a message in a batch, with attributes and by its content."""
+    """Publish a message in a batch, with attributes and content-based deduplication."""
     topic.publish_batch({"Message": body, "MessageDeduplicationId": None, "MessageAttributes": _ATTRIBUTES})
 
 
@@ -242,7 +242,7 @@ def test_a_purge_removes_every_message_however_it_came_and_is_held(resources: Re
 
 
 def _hold(queue: QueueUnderTest, group: str, seconds: int) -> None:
-    """Receive until the message of a group comes, hide it for so long, and give the others back."""
+    """Receive until the message of a group comes, hide it for that time, and release the others."""
 
     def take() -> bool:
         taken = queue.await_batch(most=10, visibility=60)

@@ -19,12 +19,12 @@ _GRACE_SECONDS = 0.02
 
 
 def shorten_grace(target: binding.Target) -> None:
-    """Let polls of the simulator wait for other threads more briefly: a hundred times the suite is much of that."""
+    """Shorten the real time that a poll of the simulator waits for other threads: the suite runs a hundred times."""
     _simulator(target).grace_seconds = _GRACE_SECONDS
 
 
 def forget(given: dict[str, Any]) -> None:
-    """Empty the simulator: what it is made of is then what the rules are now, and no run meets another's queues."""
+    """Empty the simulator, so that it follows the rules as they are now, and no run finds another's queues."""
     _simulator(given["resources"].target).reset()
 
 
@@ -53,7 +53,7 @@ def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractC
 
 
 def promises_by_name(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
-    """Return, of what the reports have as a property of that kind, name -> how -> promises."""
+    """Return the promises in the reports' properties of a kind, by the name of what was broken and by status."""
     found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in names}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", "") == "call":

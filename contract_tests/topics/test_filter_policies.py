@@ -95,7 +95,7 @@ def test_a_filter_policy_can_ask_for_a_range(resources: Resources) -> None:
 
 
 @pytest.mark.promise("SNS-74")
-def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources: Resources) -> None:
+def test_a_filter_policy_can_match_prefix_suffix_and_anything_but(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     policy = {"type": [{"prefix": "order-"}], "file": [{"suffix": ".json"}], "state": [{"anything-but": ["lost"]}]}
     topic.subscribe(queue, FilterPolicy=json.dumps(policy))
@@ -110,7 +110,7 @@ def test_a_filter_policy_can_ask_for_the_start_the_end_or_anything_but(resources
 
 
 @pytest.mark.promise("SNS-109")
-def test_a_filter_policy_can_ask_for_any_case_a_network_or_no_prefix(resources: Resources) -> None:
+def test_a_filter_policy_can_match_any_case_a_network_or_all_but_a_prefix(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     policy = {
         "game": [{"equals-ignore-case": "tennis"}],
@@ -310,7 +310,7 @@ def test_a_filter_policy_of_attributes_cannot_be_nested(resources: Resources) ->
 
 
 @pytest.mark.promise("SNS-82")
-def test_the_scope_of_a_filter_policy_is_one_of_two(resources: Resources) -> None:
+def test_an_unknown_filter_policy_scope_is_refused(resources: Resources) -> None:
     topic = resources.fifo_topic()
     subscription = topic.subscribe(resources.fifo_queue())
 

@@ -29,7 +29,7 @@ _to_json = json.JSONEncoder().encode  # as json.dumps, which botocore uses
 
 
 class Unusual(Exception):
-    """Raised for what only botocore knows how to treat."""
+    """Raised for a request or an answer that only botocore can treat."""
 
 
 type Encode = Callable[[Any], Any]
@@ -38,7 +38,7 @@ type Decode = Callable[[Any], Any]
 
 
 def request_body(operation: Any) -> Callable[[Mapping[str, Any]], bytes]:
-    """Return what makes an operation's parameters the body of its request; both raise Unusual."""
+    """Return a function from an operation's parameters to the body of its request; both may raise Unusual."""
     if operation.service_model.resolved_protocol == "json":
         encode = _json_structure(operation.input_shape)
         return lambda params: _to_json(encode(params)).encode("ascii")
@@ -54,7 +54,7 @@ def request_body(operation: Any) -> Callable[[Mapping[str, Any]], bytes]:
 
 
 def request_headers(operation: Any) -> tuple[tuple[str, str], ...]:
-    """Return the headers of every request of an operation that are its protocol's, lower case."""
+    """Return the headers that the protocol prescribes for every request of an operation, in lower case."""
     model = operation.service_model
     if model.resolved_protocol == "query":
         return (("content-type", "application/x-www-form-urlencoded; charset=utf-8"),)
@@ -69,9 +69,9 @@ def request_headers(operation: Any) -> tuple[tuple[str, str], ...]:
 
 
 def answer(operation: Any) -> Callable[[bytes, Mapping[str, str]], dict[str, Any]]:
-    """Return what makes the body and headers of an answer of 200 what boto3 returns; both raise Unusual.
+    """Return a function from body and headers of an answer with status 200 to boto3's result; both may raise Unusual.
 
-    What it returns raises ResponseParserError of what is no JSON, where there has to be some.
+    The function raises ResponseParserError for a body that should be JSON and is not.
     """
     parse = _json_answer if operation.service_model.resolved_protocol == "json" else _xml_answer
     parsed = parse(operation)
@@ -146,7 +146,7 @@ def _same(value: Any) -> Any:
 
 
 def _xml_answer(operation: Any) -> _Parsed:
-    """Return what reads lists of entries of plain fields; all other XML is botocore's matter, also what is escaped."""
+    """Return a parser of lists whose entries have plain fields; other XML, also with escapes, is left to botocore."""
     shape = operation.output_shape
     for its in shape.members.values():
         if its.type_name != "list" or its.member.type_name != "structure" or its.member.serialization.get("name"):
@@ -184,7 +184,7 @@ def _xml_answer(operation: Any) -> _Parsed:
 
 
 def _xml_entries(shape: Any) -> Callable[[str], tuple[list[dict[str, Any]], int]]:
-    """Return what reads the entries of a list, which have the same fields in the same order, and counts their tags."""
+    """Return a parser of a list whose entries all have the same fields in one order; it also counts their tags."""
     entry = shape.member
     members = {its.serialization.get("name", name): (name, its) for name, its in entry.members.items()}
     kinds = {its.type_name for _, its in members.values()}

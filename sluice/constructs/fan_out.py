@@ -243,7 +243,7 @@ class Fanout(Construct):
         return self.dead_letter_queue(consumer).metric_approximate_number_of_messages_visible(**most)
 
     def grant_publish(self, grantee: iam.IGrantable, topic: str | None = None) -> iam.Grant:
-        """Let somebody publish to a topic, and use its key. With an outbox nobody but the relay needs it.
+        """Allow a grantee to publish to a topic and to use its key. With an outbox only the relay needs this.
 
         Args:
             grantee: who.
@@ -257,7 +257,7 @@ class Fanout(Construct):
         return _grant(grantee, arn, ["sns:Publish"], key_arn, policies.USE_KEY)
 
     def grant_consume(self, grantee: iam.IGrantable, consumer: str) -> iam.Grant:
-        """Let somebody do with a consumer's queue what a worker does: receive, extend, delete; and use its key.
+        """Allow a grantee to receive, extend and delete messages of a consumer's queue, and to use its key.
 
         Args:
             grantee: who.

@@ -223,7 +223,7 @@ def _require_region(environment: Environment, value: Any, *names: str, kind: str
 
 
 def _check_region_and_consumers(environment: Environment) -> None:
-    # All others have two letters, one word and a number.
+    # Regions of other partitions begin with cn-, or have another word, as us-gov-west-1 and us-iso-east-1.
     require(
         environment,
         re.fullmatch(r"(?!cn-)[a-z]{2}-[a-z]+-[0-9]", environment.region),

@@ -1,6 +1,6 @@
-"""A history in parts, each of whole message groups: what is said of each part, and what that adds up to.
+"""A history in parts, each of whole message groups, and the tables that a judge computes over all parts.
 
-Whoever judges hands over a function of one part, the *partial*. A history in memory is one part. On Spark each bucket
+The judge passes in a function of one part, the *partial*. A history in memory is one part. On Spark each bucket
 is one, and the same partial runs in its tasks (`spark_load.judge.parts`).
 """
 
@@ -14,9 +14,9 @@ from sluice.judge.reading.parquet_files import RowSelection
 from sluice.judge.tally import add_up
 
 type Partial = Callable[[Iterable[Events]], Sequence[pa.Table]]
-"""Is given the events of one part, some at a time; returns as many tables for every part, also for one without events.
+"""A function of the events of one part, given in batches. It returns the same number of tables for every part.
 
-It and what it is bound to are pickled, to run in tasks of Spark.
+A part without events is no exception. The function and what it is bound to are pickled, to run in tasks of Spark.
 """
 
 
@@ -24,15 +24,15 @@ class History(Protocol):
     """A history of settled events, in parts."""
 
     def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
-        """Return the tables that the partial made of each part, those of all parts one below the other.
+        """Return the tables of the partial, each with the rows of all parts.
 
-        Without `rows` the partial is given all events, hashes in place of texts that are only compared.
+        Without `rows` the partial is given all events, with hashes in place of texts that are only compared.
         """
 
     def tally(self, partial: Partial) -> pa.Table:
-        """Return the sums of the tables of TALLY that the partial made of all events, whole groups in each part.
+        """Return the partial's tables of the schema TALLY, added up over all parts.
 
-        Of each place at least the values that PERCENTILES and the largest are.
+        For each place the result has at least the largest value and those at PERCENTILES.
         """
 
 
@@ -48,6 +48,6 @@ class InMemory:
         return list(partial([self._events if rows is None else Events(rows.take(self.table))]))
 
     def tally(self, partial: Partial) -> pa.Table:
-        """Return the sums of the table of `tally.TALLY` that the partial makes of the history."""
+        """Return the partial's table of the schema TALLY, added up."""
         (found,) = self.look(partial)
         return add_up(found)

@@ -1,6 +1,6 @@
 """Text in log lines: bounded everywhere, and printable where a terminal shows it.
 
-What a handler raised, or a database answered, may have ten megabytes, or be the escape sequences of a terminal.
+The text of an exception or a database may have ten megabytes, or hold the escape sequences of a terminal.
 """
 
 from collections.abc import Callable, Mapping, MutableMapping
@@ -12,17 +12,17 @@ import structlog
 from sluice.terminal.printable import printable, text_of
 
 CHARACTERS_MAX = 20_000
-"""Of one text of a line."""
+"""The longest text of a line; a longer one loses its middle."""
 _DEPTH_MAX = 4
 _ITEMS_MAX = 100
 _EXCEPTION = "exception"
-"""Where structlog puts a traceback, the one text that has lines of its own."""
+"""The key under which structlog puts a traceback, the only text of several lines."""
 
 type Line = MutableMapping[str, Any]
 
 
 def with_traceback(logger: Any, name: str, line: Line) -> Line:
-    """Render the exception of a line; one that is made so that no traceback of it can be is named."""
+    """Add the traceback of a line's exception; an exception whose traceback cannot be rendered is only named."""
     found = line.get("exc_info")
     try:
         return structlog.processors.format_exc_info(logger, name, line)
@@ -51,7 +51,7 @@ def make_printable(_: Any, __: str, line: Line) -> Line:
 
 @dataclass(frozen=True, slots=True)
 class _EscapedText:
-    """Text with escapes, which structlog would escape again where it were a string."""
+    """Escaped text, in a class of its own because structlog would escape a `str` again."""
 
     text: str
 
@@ -68,7 +68,7 @@ def _printable(text: str) -> str | _EscapedText:
 
 
 def _cut(text: str) -> str:
-    """Leave out the middle: a traceback begins with where, and ends with what."""
+    """Leave out the middle: a traceback begins with the place and ends with the exception."""
     if len(text) <= CHARACTERS_MAX:
         return text
     left_out = f" … ({len(text)} characters, the middle is left out) … "
@@ -77,7 +77,7 @@ def _cut(text: str) -> str:
 
 
 def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any:
-    """Return a value whose texts are changed; what is not JSON becomes text, as the renderer would make it."""
+    """Return a value with all its texts changed; a value that is not JSON becomes the text the renderer would print."""
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:

@@ -44,7 +44,7 @@ _PARTITIONS_MAX = 10_000
 _PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
 _BLOCK_SCHEMA = "number int, block binary"
 _BLOCK = pa.schema({"number": pa.int32(), "block": pa.binary()})
-"""Of a table, in bytes: the number of the partial's table, or of the partition it is for."""
+"""Schema of a serialized table, with its number among the partial's tables, or that of its partition."""
 
 
 class HistoryOnSpark:
@@ -54,7 +54,7 @@ class HistoryOnSpark:
         self._spark, self._folder = spark, folder
 
     def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
-        """Return the tables that the partial made of each part, those of all parts one below the other."""
+        """Return the tables of the partial, each with the rows of all parts."""
 
         def blocks(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             for number, table in enumerate(partial(part)):
@@ -66,7 +66,7 @@ class HistoryOnSpark:
         return [pa.concat_tables(tables) for tables in found.values()]
 
     def tally(self, partial: Partial) -> pa.Table:
-        """Return the sums of the tables of TALLY that the partial made of each part, as `shorten` leaves them."""
+        """Return the partial's tables of the schema TALLY, added up over all parts and shortened by `shorten`."""
 
         def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             (found,) = partial(part)
@@ -132,17 +132,22 @@ def _events_of(found: Sequence[Piece], rows: RowSelection | None, bucket_count: 
 
 
 def _require_bucket(events: Events, found: Sequence[Piece], bucket_count: int) -> None:
-    """Refuse a file that says of its groups what is not so, or has one of another bucket: it would split them."""
-    if not _has_strays(events, found[0].bucket, bucket_count):
+    """Refuse a file with a group of another bucket than it says: the group would be split between parts."""
+    if not _has_groups_of_other_buckets(events, found[0].bucket, bucket_count):
         return
-    path = next(piece.path for piece in found for of in read([piece]) if _has_strays(of, found[0].bucket, bucket_count))
+    path = next(
+        piece.path
+        for piece in found
+        for of in read([piece])
+        if _has_groups_of_other_buckets(of, found[0].bucket, bucket_count)
+    )
     raise HistoryError(
         f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
         " of, or write it again without what it says of sluice.buckets"
     )
 
 
-def _has_strays(events: Events, bucket: int, bucket_count: int) -> bool:
+def _has_groups_of_other_buckets(events: Events, bucket: int, bucket_count: int) -> bool:
     group = events.hashes("message_group_id")
     return bool(((group % np.uint64(bucket_count) != np.uint64(bucket)) & (group != 0)).any())
 

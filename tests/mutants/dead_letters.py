@@ -27,7 +27,7 @@ def _first_policy(self: SimulatedQueue) -> Any:
 
 
 def _dead_at_once(self: Sqs, now: float) -> None:
-    """Move what had all its receives as soon as it is visible, without waiting for a receive."""
+    """Move a message to the DLQ when its last visibility timeout ends, without waiting for another receive."""
     _SETTLE(self, now)
     for source in list(self.queues.values()):
         target = self.queues.get(source.dead_letter_arn() or "")
@@ -37,23 +37,23 @@ def _dead_at_once(self: Sqs, now: float) -> None:
                 target.take_dead_letter(held, now, source_arn=source.arn)
 
 
-def _change_copy(**changed: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
-    """Return a dead-lettering whose copy differs."""
+def _dead_letter_with(**changes: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
+    """Return a `take_dead_letter` that changes these fields of the copy in the DLQ."""
 
     def take(self: FifoQueue, dead: QueuedMessage, now: float, *, source_arn: str) -> None:
         _DEAD_LETTER(self, dead, now, source_arn=source_arn)
-        for name, value in changed.items():
+        for name, value in changes.items():
             setattr(self.messages[dead.id], name, value(dead, now))
 
     return take
 
 
-def _changing_redrive(**changed: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
-    """Return a redrive whose message differs."""
+def _redrive_with(**changes: Callable[[QueuedMessage, float], Any]) -> Callable[..., None]:
+    """Return a `take_redriven` that changes these fields of the redriven message."""
 
     def take(self: SimulatedQueue, moved: QueuedMessage, now: float, *, id_: str) -> None:
         _REDRIVEN(self, moved, now, id_=id_)
-        for name, value in changed.items():
+        for name, value in changes.items():
             if id_ in self.messages:
                 setattr(self.messages[id_], name, value(moved, now))
 
@@ -129,10 +129,10 @@ MUTANTS = (
     # Dead-lettering.
     Mutant("dead-without-receive", "a message dies without another receive", Sqs, "settle", _dead_at_once),
     Mutant("first-redrive-policy", "a changed maxReceiveCount has no effect", SimulatedQueue, "redrive_policy", _first_policy),
-    Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _change_copy(body=lambda dead, _now: dead.body.upper())),
-    Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _change_copy(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
-    Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _change_copy(visible_at=lambda _dead, now: now + 3_600)),
-    Mutant("dlq-old-retention", "a FIFO DLQ continues the retention", FifoQueue, "take_dead_letter", _change_copy(retained_from=lambda dead, _now: dead.retained_from)),
+    Mutant("dlq-loses-body", "the DLQ copy is another text", FifoQueue, "take_dead_letter", _dead_letter_with(body=lambda dead, _now: dead.body.upper())),
+    Mutant("dlq-loses-trace", "the DLQ copy has no trace header", FifoQueue, "take_dead_letter", _dead_letter_with(trace_header=lambda *_: "Root=1-00000000-000000000000000000000000")),
+    Mutant("dlq-hides", "the DLQ copy is invisible at first", FifoQueue, "take_dead_letter", _dead_letter_with(visible_at=lambda _dead, now: now + 3_600)),
+    Mutant("dlq-old-retention", "a FIFO DLQ continues the retention", FifoQueue, "take_dead_letter", _dead_letter_with(retained_from=lambda dead, _now: dead.retained_from)),
     # Redrive policies.
     Mutant("by-queue-allows-all", "byQueue allows every queue", settings, "_allows", lambda policy, *, source: policy is None or "denyAll" not in policy or source == ""),
     Mutant("deny-all-allows", "denyAll denies nobody", settings, "_allows", after(settings, "_allows", lambda result, policy, **_: result or "denyAll" in (policy or ""))),
@@ -143,12 +143,12 @@ MUTANTS = (
     Mutant("moves-behind-in-flight", "a move task takes what is behind a message in flight", FifoQueue, "receivable", SimulatedQueue.receivable),
     Mutant("moves-one-only", "a move task moves one message", SimulatedMoveTasks, "_movable", _moves_one_only),
     Mutant("moves-to-one-source", "without destination everything goes to the first one's source", SimulatedMoveTasks, "_movable", _to_first_source),
-    Mutant("redrive-loses-attributes", "a redriven message has no attributes", SimulatedQueue, "take_redriven", _changing_redrive(attributes=lambda *_: {})),
-    Mutant("redrive-loses-body", "a redriven message is another text", SimulatedQueue, "take_redriven", _changing_redrive(body=lambda moved, _now: moved.body.upper())),
-    Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", SimulatedQueue, "take_redriven", _changing_redrive(sent_at=lambda moved, _now: moved.sent_at)),
-    Mutant("redrive-keeps-retention", "a redriven message continues its retention", SimulatedQueue, "take_redriven", _changing_redrive(retained_from=lambda moved, _now: moved.retained_from)),
+    Mutant("redrive-loses-attributes", "a redriven message has no attributes", SimulatedQueue, "take_redriven", _redrive_with(attributes=lambda *_: {})),
+    Mutant("redrive-loses-body", "a redriven message is another text", SimulatedQueue, "take_redriven", _redrive_with(body=lambda moved, _now: moved.body.upper())),
+    Mutant("redrive-keeps-sent", "a redriven message keeps its time of sending", SimulatedQueue, "take_redriven", _redrive_with(sent_at=lambda moved, _now: moved.sent_at)),
+    Mutant("redrive-keeps-retention", "a redriven message continues its retention", SimulatedQueue, "take_redriven", _redrive_with(retained_from=lambda moved, _now: moved.retained_from)),
     Mutant("redrive-keeps-message-id", "a redriven message keeps its message id", SimulatedQueue, "take_redriven", lambda self, moved, now, *, id_: _REDRIVEN(self, moved, now, id_=moved.id)),  # noqa: ARG005
-    Mutant("redrive-hidden", "a redriven message is invisible at first", SimulatedQueue, "take_redriven", _changing_redrive(visible_at=lambda _moved, now: now + 3_600)),
+    Mutant("redrive-hidden", "a redriven message is invisible at first", SimulatedQueue, "take_redriven", _redrive_with(visible_at=lambda _moved, now: now + 3_600)),
     # What a move task answers.
     Mutant("two-tasks", "a DLQ may have two tasks at a time", SimulatedMoveTasks, "start", _beside_another),
     Mutant("rate-ignored", "a rate has no effect", *_STEP, after(*_STEP, _at_any_rate)),

@@ -61,22 +61,26 @@ def _lose_second_dead_letter(self: FifoQueue, dead: QueuedMessage, now: float, *
         _DEAD_LETTER_MOVE(self, dead, now, source_arn=source_arn)
 
 
-def _dead_letter_as(**changed: Callable[[QueuedMessage], Any]) -> Callable[..., None]:
-    def record_dead(self: FifoQueue, dead: QueuedMessage, now: float, *, source_arn: str) -> None:
+def _dead_letter_made_of(**changes: Callable[[QueuedMessage], Any]) -> Callable[..., None]:
+    """Return a `take_dead_letter` that is given a message with these fields changed."""
+
+    def take(self: FifoQueue, dead: QueuedMessage, now: float, *, source_arn: str) -> None:
         _DEAD_LETTER_MOVE(
-            self, replace(dead, **{name: value(dead) for name, value in changed.items()}), now, source_arn=source_arn
+            self, replace(dead, **{name: value(dead) for name, value in changes.items()}), now, source_arn=source_arn
         )
 
-    return record_dead
+    return take
 
 
-def _after_burial(**changed: Any) -> Callable[..., None]:
-    def record_dead(self: FifoQueue, dead: QueuedMessage, now: float, *, source_arn: str) -> None:
+def _dead_letter_with(**changes: Any) -> Callable[..., None]:
+    """Return a `take_dead_letter` that changes these fields of the copy in the DLQ."""
+
+    def take(self: FifoQueue, dead: QueuedMessage, now: float, *, source_arn: str) -> None:
         _DEAD_LETTER_MOVE(self, dead, now, source_arn=source_arn)
-        for name, value in changed.items():
+        for name, value in changes.items():
             setattr(self.messages[dead.id], name, value(dead) if callable(value) else value)
 
-    return record_dead
+    return take
 
 
 def _hold_back_for_any(self: FifoQueue, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
@@ -392,7 +396,7 @@ MUTANTS = (
     Mutant("any-topic-attribute", "topic attributes are not read", sns, "check_attribute", nothing, "GAP-41"),
     Mutant("topic-size-fixed", "a topic's MaximumMessageSize has no effect", SimulatedTopic, "bytes_max", returning(262_144), "GAP-42"),
     Mutant("subscriptions-not-counted", "SubscriptionsConfirmed is always 0", Sns, "_get_topic_attributes", after(Sns, "_get_topic_attributes", lambda result, *_: {"Attributes": result["Attributes"] | {"SubscriptionsConfirmed": "0"}}), "GAP-43"),
-    Mutant("dlq-keeps-time", "a FIFO DLQ keeps the time of sending", FifoQueue, "take_dead_letter", _after_burial(sent_at=lambda dead: dead.sent_at), "GAP-46"),
+    Mutant("dlq-keeps-time", "a FIFO DLQ keeps the time of sending", FifoQueue, "take_dead_letter", _dead_letter_with(sent_at=lambda dead: dead.sent_at), "GAP-46"),
     Mutant("any-name", "queue names may have any character", settings, "check_name", nothing, "GAP-48"),
     # Groups and order.
     Mutant("groups-do-not-block", "whatever is visible is delivered", FifoQueue, "deliverable", _whatever_is_visible),
@@ -429,11 +433,11 @@ MUTANTS = (
     Mutant("one-receive-more", "a message gets one receive more than allowed", SimulatedQueue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here - 1))),
     Mutant("one-receive-less", "a message gets one receive less than allowed", SimulatedQueue, "is_exhausted", lambda self, held: _EXHAUSTED(self, replace(held, receives_here=held.receives_here + 1))),
     Mutant("never-dead", "nothing is dead-lettered", SimulatedQueue, "is_exhausted", returning(value=False)),
-    Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _dead_letter_as(id=lambda dead: "new-" + dead.id)),
-    Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _dead_letter_as(group=lambda _dead: "dead")),
-    Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _dead_letter_as(attributes=lambda _dead: {})),
-    Mutant("dlq-counts-anew", "the DLQ copy's receive count begins again", FifoQueue, "take_dead_letter", _dead_letter_as(receives=lambda _dead: 0)),
-    Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _after_burial(source_arn=None)),
+    Mutant("dlq-new-message-id", "the DLQ copy has a new message id", FifoQueue, "take_dead_letter", _dead_letter_made_of(id=lambda dead: "new-" + dead.id)),
+    Mutant("dlq-one-group", "the DLQ puts everything into one group", FifoQueue, "take_dead_letter", _dead_letter_made_of(group=lambda _dead: "dead")),
+    Mutant("dlq-loses-attributes", "the DLQ copy has no message attributes", FifoQueue, "take_dead_letter", _dead_letter_made_of(attributes=lambda _dead: {})),
+    Mutant("dlq-counts-anew", "the DLQ copy's receive count begins again", FifoQueue, "take_dead_letter", _dead_letter_made_of(receives=lambda _dead: 0)),
+    Mutant("dlq-forgets-source", "the DLQ copy does not say where it came from", FifoQueue, "take_dead_letter", _dead_letter_with(source_arn=None)),
     Mutant("moves-youngest-first", "a move task takes the youngest first", SimulatedMoveTasks, "_movable", lambda _self, source, now: [held for held in reversed(source.in_order()) if held.is_visible(now)]),
     Mutant("redrive-loses-group", "a redriven message changes its group", SimulatedQueue, "take_redriven", _redrive_changed(group="redriven")),
     Mutant("any-move-source", "anything can be moved from", SimulatedMoveTasks, "_check_source", nothing),

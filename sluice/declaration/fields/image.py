@@ -1,4 +1,4 @@
-"""Container images: which can be deployed and gone back to, whose registry they are pulled from, what they run on."""
+"""Container images: the names that can be deployed and rolled back to, their registries and their processors."""
 
 import re
 from enum import Enum
@@ -29,9 +29,9 @@ class Image(NamedTuple):
 
 
 def image_of(image: str) -> Image | None:
-    """Return the parts of an image's name; None where it has neither tag nor digest, or is no name.
+    """Return the parts of an image's name; None if it has neither tag nor digest, or is no image's name.
 
-    Of a tag and a digest the digest is the version: it alone decides what is pulled.
+    Where there are a tag and a digest, the digest is the version: it alone decides what is pulled.
     """
     found = _IMAGE.fullmatch(image)
     version = found and (found["digest"] or found["tag"])
@@ -39,7 +39,7 @@ def image_of(image: str) -> Image | None:
 
 
 def check_image(value: Any) -> None:
-    """Refuse a declared value whose `image` cannot be deployed, or not be gone back to."""
+    """Refuse a declared value whose `image` cannot be deployed or rolled back to."""
     image: str | None = value.image
     require(
         value,

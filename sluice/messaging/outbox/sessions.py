@@ -178,10 +178,10 @@ class Unit:
             )
 
     def _connection(self, session: Session) -> Connection:
-        """Return the connection to which the session's rows went; where it has none, the one that it would begin.
+        """Return the connection to which the session wrote its rows; without rows, the one it would write them to.
 
         Raises:
-            OutboxError: rows went over several, or there is no database.
+            OutboxError: rows were written through several connections, or there is no database.
         """
         try:
             default = session.get_bind(clause=_INSERT)
@@ -190,7 +190,7 @@ class Unit:
         except Exception:
             if not self._begun:
                 raise
-            default = None  # whatever a routing of somebody's own does without a class
+            default = None  # a custom `get_bind` may raise anything where it is given no class
         for connection in self._begun if len(self._begun) == 1 else ():
             if default in (None, connection, connection.engine):
                 return connection

@@ -13,11 +13,12 @@ from sluice.messaging.worker.processing.message_lease import EXTENDED_MAX, Heart
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promises:
-    """Within how many seconds the parts of a worker give their next sign of life; by default they promise nothing.
+    """The seconds within which each part of a worker gives its next sign of life; by default nothing is promised.
 
     Args:
-        polling: a lane that receives, or rests after it could not.
-        working: a lane or a drainer that works on a message, or waits for the database; or who deletes.
+        polling: of a lane that receives, or rests after a failed receive.
+        working: of a lane or a drainer that works on a message or waits for the database, and of the deleter.
+        beating: of the heartbeat.
     """
 
     polling: float = inf
@@ -28,20 +29,20 @@ class Promises:
     def of_worker(
         cls, *, lanes: int, rest_seconds_max: float, timeout_seconds: int, handler_seconds_max: float
     ) -> "Promises":
-        """Return what follows from a worker's settings.
+        """Return the promises that a worker with these settings can keep.
 
         Args:
-            lanes: how many messages it holds at most.
-            rest_seconds_max: of a lane after a failed poll.
+            lanes: the most messages it holds at a time.
+            rest_seconds_max: the longest rest of a lane after a failed poll.
             timeout_seconds: visibility timeout of the queue.
-            handler_seconds_max: deadline of a handler; a database's answer is not waited for longer either.
+            handler_seconds_max: deadline of a handler, and the longest wait for an answer of the database.
         """
         answer_seconds = Heartbeat.answer_seconds(timeout_seconds)
         calls_max = ceil(lanes / EXTENDED_MAX)
         return cls(
             # The poll itself, and the rest after one that failed.
             polling=CALL_SECONDS_MAX + rest_seconds_max + SLACK_SECONDS,
-            # Past the deadline by a quarter of the timeout the worker ends by itself; before it the message is ended.
+            # A quarter of the timeout after the deadline the worker ends by itself; until then the message may go on.
             working=handler_seconds_max + timeout_seconds / 4 + SETTLE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
             # One call for every ten messages, one after the other; the interval is a second at most.
             beating=1 + calls_max * (min(sdk.CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,

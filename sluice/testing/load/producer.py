@@ -19,7 +19,7 @@ from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 
 _AGAIN_SECONDS = 0.2
-_TRIES_MAX = 600  # of two minutes at least: a lock that another holds ends before
+_TRIES_MAX = 600  # two minutes at least, longer than anybody else holds a lock
 
 
 @click.command()
@@ -35,10 +35,10 @@ def main(dsn: str, topic: str, event_bytes_max: int) -> None:
 
 
 def commit(engine: Engine, outbox: Outbox, envelopes: Sequence[Envelope]) -> None:
-    """Commit the events of envelopes, with the numbers that the envelopes have; try again while the database is held.
+    """Commit the events of envelopes with the envelopes' numbers; retry while the database is locked or away.
 
     Raises:
-        DBAPIError: the database does not answer for minutes, or will not do it.
+        DBAPIError: no try succeeded for minutes, or the database refuses the statement.
     """
     clock = SystemClock()
     for tries_left in reversed(range(_TRIES_MAX)):

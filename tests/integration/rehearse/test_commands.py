@@ -221,7 +221,7 @@ def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
     assert len(row) == 5
 
 
-def test_a_damaged_recording_is_no_wrong_usage(run: Run) -> None:
+def test_a_damaged_recording_ends_with_the_code_for_unknown(run: Run) -> None:
     (Path("hollow") / "a.arrows").write_bytes(b"nonsense")
 
     code, out, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "hollow")

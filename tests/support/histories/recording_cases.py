@@ -1,4 +1,4 @@
-"""Recordings of every kind, small: whichever engine reads one, what it says of it is the same."""
+"""Small recordings of every kind, on which all engines must reach the same verdict."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -148,7 +148,7 @@ def _record_sales(folder: Path, saboteur: str | None = None) -> None:
         shop.trade(count=3)
 
 
-def _journal(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
+def _case_of(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
     return RecordingCase(make=lambda folder: write_journal(folder, events), **case)
 
 
@@ -174,24 +174,24 @@ _GROUPLESS = [e if e.kind == Kind.PUBLISHED else replace(e, message_group_id=Non
 _FROM_NOWHERE = without(sane(), kind=Kind.PUBLISHED.value, idx=2)
 CASES: Mapping[str, RecordingCase] = {
     "sane": RecordingCase(make=lambda folder: write_journal(folder, sane(), one_group_in=4)),
-    "of queues nobody named": _journal(sane(), queues={}),
-    "reordered": _journal(ANOMALIES["C1"].events),
-    "missing its last message": _journal(without(sane(), queue="billing", idx=2), queues={}),
+    "of queues nobody named": _case_of(sane(), queues={}),
+    "reordered": _case_of(ANOMALIES["C1"].events),
+    "missing its last message": _case_of(without(sane(), queue="billing", idx=2), queues={}),
     "torn": RecordingCase(make=lambda folder: _write_until(folder, -_TORN_BYTES)),
     "cut in its head": RecordingCase(make=lambda folder: _write_until(folder, 100)),
     "no journal": RecordingCase(make=_write_flipped),
-    "of nothing": _journal([]),
-    "of no consumer": _journal([publish_event(0, 0)], queues={}),
-    "of no producer": _journal([receive_event("billing", 0, 9)]),
-    "without groups": _journal(_GROUPLESS),
-    "with a message from nowhere": _journal(_FROM_NOWHERE),
-    "with a message of another producer": _journal(_FROM_NOWHERE, has_other_producers=True),
-    "with a move between receives": _journal([*sane(), move_from(110)]),
-    "with a move during a receive": _journal([*sane(), move_from(122)]),
+    "of nothing": _case_of([]),
+    "of no consumer": _case_of([publish_event(0, 0)], queues={}),
+    "of no producer": _case_of([receive_event("billing", 0, 9)]),
+    "without groups": _case_of(_GROUPLESS),
+    "with a message from nowhere": _case_of(_FROM_NOWHERE),
+    "with a message of another producer": _case_of(_FROM_NOWHERE, has_other_producers=True),
+    "with a move between receives": _case_of([*sane(), move_from(110)]),
+    "with a move during a receive": _case_of([*sane(), move_from(122)]),
     "of several clocks": _parquet(_by_several_clocks()),
     "of several clocks, one of them alone": _parquet(in_group(by_two_clocks(full(), ahead_us=3_600_000_000), "apart")),
     "of two recorders": RecordingCase(make=_write_two_journals),
-    "every anomaly, recorded": _journal(anomalies()),
+    "every anomaly, recorded": _case_of(anomalies()),
     "every anomaly, planned": _parquet(anomalies()),
     "every near miss": RecordingCase(make=lambda folder: write_parquet(folder, near_misses(), row_group_size=40)),
     "in buckets": RecordingCase(make=lambda folder: _write_buckets(folder, many_groups())),

@@ -129,7 +129,8 @@ class ShopHarness:
         got: dict[str, list[str]] = defaultdict(list)
         sqs = boto3.client("sqs", endpoint_url=self.emulated.endpoint_url, region_name="us-east-1")
 
-        def has_received_all() -> bool:
+        def receive_and_delete() -> bool:
+            """Receive and delete once; return whether every group has ended and nothing came."""
             messages = sqs.receive_message(
                 QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages", [])
@@ -142,7 +143,7 @@ class ShopHarness:
 
         with Journal(self.history, f"consume-{QUEUE}", common=common) as journal:
             Recorder(journal, names={self._url: QUEUE}).attach(sqs)
-            eventually(has_received_all, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
+            eventually(receive_and_delete, timeout_seconds=PATIENCE_SECONDS, describe=f"{open_groups} to end")
         return dict(got)
 
     def events(self) -> list[history.HistoryEvent]:

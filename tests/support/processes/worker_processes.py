@@ -110,13 +110,14 @@ class WorkerFleet:
             self.sqs.delete_queue(QueueUrl=url)
 
     def publish(self, groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> None:
-        """Publish what each group's handlers are told, in order; of None the number is used, and nothing comes."""
+        """Publish the data for each group's handlers, in order; None takes a number and publishes nothing."""
         for turn in range(max(map(len, groups.values()))):
             self._publish(
                 [Event(type="deed", group=group, data=data[turn]) for group, data in groups.items() if turn < len(data)]
             )
 
-    def publish_what_is_missing(self) -> None:
+    def publish_missing(self) -> None:
+        """Publish the messages whose numbers `publish` has left out."""
         missing, self._missing = self._missing, []
         self._send([replace(envelope, event=replace(envelope.event, data={})) for envelope in missing])
 

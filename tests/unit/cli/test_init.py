@@ -216,7 +216,7 @@ def test_an_invalid_name_is_refused(run: Run, tmp_path: Path, name: str) -> None
 
 
 @pytest.mark.parametrize("name", ["class", "json", "boto3", "sluice", "spark-load", "tests", "app", "stacks"])
-def test_a_name_that_python_would_find_elsewhere_is_refused(run: Run, tmp_path: Path, name: str) -> None:
+def test_a_name_of_an_existing_module_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     code, printed = run(name)
 
     assert (code, printed) == (

@@ -76,8 +76,8 @@ def test_every_target_of_the_makefile_runs_in_ci_or_every_night() -> None:
     assert {"test", "demo", "test-pages", "unit", "proofs", "localstack-tests", "slow"} <= run
 
 
-def _reason_fails(reason: str, commands: str) -> bool:
-    """Return whether a command is run nowhere, and its reason is none that counts."""
+def _is_left_out(reason: str, commands: str) -> bool:
+    """Return whether commands run neither in a named test nor every night, and the reason is not in `_NEEDS`."""
     if reason.startswith(_NEEDS) or all((PROJECT / path).exists() for path in _paths(reason)):
         return False
     lines = [line.partition(" #")[0].strip() for line in commands.replace("\\\n", "").splitlines()]
@@ -88,7 +88,7 @@ def _reason_fails(reason: str, commands: str) -> bool:
 
 
 def _paths(reason: str) -> list[str]:
-    """Return the tests and scripts that a reason names; one that is nowhere where it names none."""
+    """Return the tests and scripts that a reason names; where it names none, a path that does not exist."""
     return re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|sh)\b", reason) or ["no such test"]
 
 
@@ -103,7 +103,7 @@ def test_every_command_of_a_guide_is_run_or_says_why_not() -> None:
         (guide, reason, inside)
         for guide, marks, inside in blocks
         for reason in _NOT_RUN.findall(marks)
-        if _reason_fails(reason, inside)
+        if _is_left_out(reason, inside)
     ]
     assert len(blocks) > 50
     assert unmarked == []

@@ -210,7 +210,7 @@ def test_a_page_that_lacks_a_part_is_refused() -> None:
         generate.fill("<!-- generated: one -->\n<!-- end of one -->\n", {"one": "1", "two": "2"})
 
 
-def test_only_what_stands_between_markers_is_written() -> None:
+def test_filling_a_page_replaces_only_text_between_markers() -> None:
     """Prose before, between and after stays as it is; what stood between markers goes."""
     page = "# A\n<!-- generated: one -->\nold\n<!-- end of one -->\nB\n"
 

@@ -337,7 +337,7 @@ def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: s
 
 @SETTINGS
 @given(body=st.text() | st.recursive(st.none() | st.booleans() | st.floats() | st.text(), st.lists).map(json.dumps))
-def test_no_body_is_an_error_of_another_kind(body: str) -> None:
+def test_every_malformed_body_raises_an_envelope_error(body: str) -> None:
     with pytest.raises(EnvelopeError):
         decode(body)
 

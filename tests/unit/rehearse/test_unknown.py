@@ -51,7 +51,7 @@ def _watched_queue(service: ScaledService) -> str:
     return metric.dimensions["QueueName"]
 
 
-def test_services_of_one_name_are_called_after_their_stacks_and_have_the_policies_of_their_own(tmp_path: Path) -> None:
+def test_services_with_the_same_name_are_named_by_stack_and_keep_their_own_policies(tmp_path: Path) -> None:
     """Three stages in one `cdk.out` have the same logical ids; only the tasks of Dev may protect themselves."""
     for stage in ("Dev", "Prod", "Staging"):
         template = _backlog()
@@ -72,7 +72,7 @@ def test_services_of_one_name_are_called_after_their_stacks_and_have_the_policie
     }
 
 
-def test_stacks_whose_files_have_one_name_are_called_by_their_paths() -> None:
+def test_stacks_with_the_same_file_name_are_named_by_their_paths() -> None:
     names = ("a/t.yaml", "b/t.yaml")
 
     services = read_services(_backlog(), _backlog(), names=names)

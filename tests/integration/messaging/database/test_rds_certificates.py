@@ -32,7 +32,7 @@ def _subject(certificate: dict[str, Any]) -> dict[str, str]:
 
 
 def _expiring(clock: Clock) -> list[str]:
-    """Return the names of those that do not hold for two years more."""
+    """Return the names of the certificates that expire within two years."""
     until = clock.now_us() / 1_000_000 + _NOTICE_SECONDS
     return [
         _subject(certificate)["commonName"]
@@ -47,7 +47,7 @@ def test_the_file_is_the_one_that_was_compared() -> None:
     )
 
 
-def test_each_is_a_root_of_rds_and_each_region_has_three() -> None:
+def test_each_certificate_is_a_root_of_rds_and_each_region_has_three() -> None:
     subjects = [_subject(certificate) for certificate in _certificates()]
     names = [_NAME.fullmatch(subject["commonName"]) for subject in subjects]
 
@@ -61,7 +61,7 @@ def test_each_is_a_root_of_rds_and_each_region_has_three() -> None:
     assert {regions.count(region) for region in regions} == {3}
 
 
-def test_none_expires_within_two_years() -> None:
+def test_no_certificate_expires_within_two_years() -> None:
     assert _expiring(SystemClock()) == []
     assert len(_expiring(VirtualClock(start_us=2_900_000_000_000_000))) == 27  # in 2061, the RSA2048 ones
 

@@ -282,8 +282,8 @@ def test_where_publishes_may_be_missing_there_are_no_phantoms() -> None:
     )
 
 
-def test_after_a_move_task_what_nobody_saw_in_the_dlq_is_unknown() -> None:
-    """A redriven message lawfully is a new one, behind newer ones; nobody looked whether this one was dead."""
+def test_a_message_not_seen_in_the_dlq_is_unknown_after_a_move_task() -> None:
+    """A redriven message may lawfully come again, behind newer ones; nobody looked whether this one was dead."""
     moved = QueueContext(
         moves=(Move(source="billing-dlq", destination="billing", began_at_us=180_000, ended_at_us=190_000),)
     )

@@ -30,7 +30,7 @@ _CHANGES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-def test_a_variable_is_as_it_was_before_the_handler_and_not_as_it_was_before_that(change: str) -> None:
+def test_a_variable_is_restored_to_its_value_just_before_the_handler(change: str) -> None:
     state = ProcessState()
     with state.handling():
         pass
@@ -61,13 +61,13 @@ def test_a_variable_that_another_thread_is_about_to_set_is_seen(monkeypatch: pyt
     assert os.environ[_NAME] == "a"
 
 
-def test_the_file_mask_is_as_before_though_a_handler_closed_what_shows_it(tmp_path: Path) -> None:
+def test_the_file_mask_is_restored_after_a_handler_closed_proc_status(tmp_path: Path) -> None:
     state = ProcessState()
     before = os.umask(0o027)
     try:
         with state.handling():
             os.umask(0)
-            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (a path is none of the test)
+            for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (the test is not about paths)
                 if os.path.realpath(f"/proc/self/fd/{name}").endswith("/status"):
                     os.close(int(name))
 
@@ -88,7 +88,7 @@ def test_a_system_that_shows_no_file_mask_costs_no_descriptors(tmp_path: Path, m
     monkeypatch.setattr(os, "open", open_another)
     state = ProcessState()
     with state.handling():  # a descriptor of the real one may be open by now
-        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (a path is none of the test)
+        for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (the test is not about paths)
             if os.path.realpath(f"/proc/self/fd/{name}").endswith("/status"):
                 os.close(int(name))
     before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208

@@ -121,8 +121,8 @@ def test_poison_is_a_file_while_it_lasts(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "poison").iterdir()] == ["audit"]
 
 
-def test_a_fault_that_met_nobody_is_written_down_as_not_done() -> None:
-    """No process, nobody on the line, and no database: it must not count as exercised."""
+def test_a_fault_without_a_target_is_written_down_as_not_done() -> None:
+    """Without a process, a connection or a database to harm, a fault must not count as exercised."""
     faults = (
         _fault(FaultKind.KILL, "billing-0", 0.0, 0.0),
         _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.1),
@@ -212,7 +212,7 @@ def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:
 
 
 def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
-    """Until it is released, which may be done twice."""
+    """The lock lasts until its release, which may come twice."""
     file = tmp_path / "inbox.db"
     with closing(sqlite3.connect(file, timeout=0)) as other:
         other.execute("CREATE TABLE t (n INTEGER)")
@@ -286,7 +286,7 @@ def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes
 def test_a_restart_lasts_until_its_command_has_ended_and_nothing_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
-    """One that failed is one that met nobody."""
+    """A command that failed restarted nothing, so its fault is not done."""
     go = tmp_path / "go"
     os.mkfifo(go)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {go}; $word")
@@ -300,9 +300,7 @@ def test_a_restart_lasts_until_its_command_has_ended_and_nothing_waits_for_it(
     assert written == [(kill, True), (restart, word == "true")]
 
 
-def test_a_restart_that_is_due_while_another_is_under_way_meets_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restart_that_is_due_during_another_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One took longer than planned: there is one command at a time, and the faults behind it are done."""
     go, log = tmp_path / "go", tmp_path / "log"
     os.mkfifo(go)

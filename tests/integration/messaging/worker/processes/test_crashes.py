@@ -62,7 +62,7 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet
 
     fixed.touch()
     worker_fleet.redrive()
-    worker_fleet.publish_what_is_missing()
+    worker_fleet.publish_missing()
     worker_fleet.end_groups()
     for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
         _kill_before(worker_fleet, failpoint)

@@ -56,7 +56,7 @@ def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_wo
     assert ("a", 2) not in world.effects()
 
 
-def test_how_many_were_overdue_is_counted(on_postgres: Engine) -> None:
+def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
     world = _consumer_with_parked(on_postgres, "a")
     world.settings = replace(world.settings, hold_seconds_max=1.0)
     recorded = RecordedMetrics()
@@ -129,8 +129,8 @@ def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
     assert ("b", 2) not in world.effects()
 
 
-def test_an_attempt_that_is_not_made_does_not_count(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The database was busy, or another worker had the group, between its count and the handler."""
+def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After the attempt was counted the database was busy, or another worker had the group."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     busy: Any = OperationalError("SELECT", {}, Exception("database is locked"))
@@ -146,7 +146,7 @@ def test_an_attempt_that_is_not_made_does_not_count(engine: Engine, monkeypatch:
 
 
 def test_a_database_that_only_reads_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failover, say: the inbox cannot be written, though it can be read; as on a lane, nobody tried."""
+    """As after a failover the inbox can be read but not written, so no handler is called, as on a lane."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     read_only: Any = OperationalError("UPDATE", {}, Exception("database is locked"))
@@ -160,7 +160,7 @@ def test_a_database_that_only_reads_uses_up_no_attempt(engine: Engine, monkeypat
     assert [call.attempt for call in world.calls] == [1]
 
 
-def test_who_was_overtaken_takes_up_no_other_message(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """While it was away another worker finished its message; the next of the group waits for its backoff, uncounted."""
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
@@ -186,7 +186,7 @@ def _raising(error: Exception) -> Any:
     return act
 
 
-def test_those_with_fewest_attempts_are_due_first(engine: Engine) -> None:
+def test_groups_with_fewest_attempts_are_due_first(engine: Engine) -> None:
     """A group whose handler hangs, and takes its worker along, does not come first again."""
     world = World(engine, policy=PARKS)
     world.park("a", "b")
@@ -197,10 +197,10 @@ def test_those_with_fewest_attempts_are_due_first(engine: Engine) -> None:
     assert world.inbox.due(engine) == ["b", "a"]
 
 
-def test_an_attempt_that_cannot_be_taken_back_is_taken_back_later(
+def test_an_attempt_is_taken_back_later_if_the_disk_is_full(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A disk that is full lets no handler write, and not that either."""
+    """On a full disk neither the handler nor the drainer, which takes the attempt back, can write."""
     world = World(on_postgres, policy=PARKS)
     worker = world.park("a")
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731
