@@ -36,19 +36,19 @@ _RAISED_CHARACTERS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """It is done."""
+    """The message was handled: commit the effect and delete the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Not now: roll back, and bring it again. On its last attempt it goes to the DLQ instead.
+    """The message cannot be handled now: roll back and receive it again; after the last attempt it goes to the DLQ.
 
     Args:
         delay_seconds: from now; None leaves it to the worker's backoff.
         reason: for log and inbox.
 
     Raises:
-        FieldError: a delay no queue knows.
+        FieldError: the delay is negative, or longer than the longest visibility timeout.
     """
 
     delay_seconds: float | None = None
@@ -62,7 +62,7 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Never, as it is: roll back, and let it go to the DLQ.
+    """The message can never be handled as it is: roll back and let it go to the DLQ.
 
     Args:
         reason: for whoever looks at it at three in the morning.
@@ -75,13 +75,13 @@ type Outcome = Ack | Retry | Reject
 
 
 class MessageHold(Protocol):
-    """Tells whether a message is still the worker's."""
+    """The message lease as a handler sees it: whether the message is still the worker's, and for how long."""
 
     def check(self) -> None:
-        """Raise HoldLostError when it may be somebody else's."""
+        """Raise HoldLostError if another consumer may hold the message."""
 
     def remaining_seconds(self) -> float:
-        """Return how long it certainly still is."""
+        """Return for how long the message is certainly still the worker's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
     """Mark a function as the handler of events of these types; `*` is every type without one of its own.
 
     Raises:
-        ConfigError: no type is named, or something that is none, or a type of Sluice's own.
+        ConfigError: no type is named, or one that is no type of an event, or is reserved for Sluice.
     """
     wrong = [type_ for type_ in types if not isinstance(type_, str) or not type_]
     if wrong or not types:
@@ -138,7 +138,7 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
 
 
 class Handlers:
-    """The handlers of one consumer, which passes over what is not for it.
+    """The handlers of one consumer, which passes over events that are not for it.
 
     Args:
         by_type: handler by type, `*` for every type without one of its own.
@@ -159,10 +159,10 @@ class Handlers:
             )
 
     def of_consumer(self, consumer: Consumer, environment: Environment | None = None) -> "Handlers":
-        """Return the same for a consumer as it is declared, and where an environment is given, beside the others.
+        """Return these handlers with the types of a declared consumer and, given an environment, of the others.
 
         Raises:
-            ConfigError: one of them is for a type that is not the consumer's.
+            ConfigError: a handler is for a type that is not the consumer's.
         """
         return Handlers(self._by_type, types=consumer.types, elsewhere=_types_of_others(consumer, environment))
 
@@ -177,10 +177,10 @@ class Handlers:
 
     @classmethod
     def of_function(cls, function: Handler) -> "Handlers":
-        """Return one function as the handlers: of the types it is marked with, or of every type.
+        """Return one function as the handler of the types it is marked with, or of every type.
 
         Raises:
-            ConfigError: it yields, and nothing would ever run it.
+            ConfigError: the function is a generator, whose body a call does not run.
         """
         if not hasattr(function, _MARK):
             function = handler(ANY)(function)
@@ -212,7 +212,7 @@ class Handlers:
         return cls.of(module)
 
     def find(self, type_: str) -> Handler | None:
-        """Return the handler of that type of event, None when there is none; Sluice's own types are done by nothing."""
+        """Return the handler of that type of event, or None; for types to pass over, one that does nothing."""
         if type_.startswith(RESERVED) or self.passes_over(type_):
             return _nothing
         return self._by_type.get(type_, self._by_type.get(ANY))
@@ -303,7 +303,7 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
 
 
 def _can_be_called(function: object) -> bool:
-    """Return whether it takes a session, an event and a context; where Python does not know, it may."""
+    """Return whether a function takes a session, an event and a context; True if Python cannot tell."""
     try:
         inspect.signature(function).bind(None, None, None)  # type: ignore[arg-type]
     except TypeError:

@@ -104,7 +104,7 @@ class _Message:
 
 
 class ConsumerTask:
-    """One consumer of one queue. A stranger's messages are left to whoever waits for them."""
+    """One consumer of one queue. Messages of another run are left in the queue."""
 
     def __init__(self, context: TaskContext, run: LoadRun, queue: str) -> None:
         self._context, self._run, self._url = context, run, run.deployment.queue_urls[queue]
@@ -130,7 +130,7 @@ class ConsumerTask:
     def consume(self) -> TaskProgress:
         """Receive, handle and delete until the driver says that it is done, or far too long has passed.
 
-        Which phase a message is of its publisher says: a poll begun in the warm-up may bring the load's first one.
+        The publisher says to which phase a message belongs: a poll begun in the warm-up may return one of the load.
         """
         coordinator, profile = self._context.coordinator, self._run.plan.profile
         coordinator.report(self._progress, now=True)
@@ -207,7 +207,7 @@ class ConsumerTask:
         self._delete(handled)
 
     def _try(self, message: _Message) -> SimulatedOutcome:
-        """Work on a message for its time, and write its effect down if it has one."""
+        """Work on a message for its handler's time; record it if it was handled."""
         plan = self._run.plan
         begun_at_us = self._context.clock.now_us()
         done = simulated_outcome(
@@ -232,7 +232,7 @@ class ConsumerTask:
         return done
 
     def _delete(self, messages: Sequence[_Message]) -> None:
-        """Delete what was handled; what cannot be deleted comes again."""
+        """Delete the handled messages; one that cannot be deleted is received again."""
         left = list(messages)
         for _ in range(_DELETE_TRIES):
             if not left:
@@ -264,11 +264,11 @@ def _message(fields: dict[str, Any]) -> _Message | None:
     )
 
 
-_GROUPS_MAX = 100_000  # remembered; beyond it the order of no further group is looked at
+_GROUPS_MAX = 100_000  # groups that are remembered; the order of further ones is not checked
 
 
 class LiveChecks:
-    """Counts suspicious receives into a consumer's progress, for whoever watches a run; never for its verdict.
+    """Counts suspicious receives into a consumer's progress, to be shown during a run, and never for its verdict.
 
     A consumer sees its own receives only, and judges nothing: a message that comes again may be lawful, one that seems
     to fall back behind another may be the generator's doing. The judge has the whole history. Messages of another run

@@ -108,7 +108,7 @@ class HistoryOnSpark:
 
 
 def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
-    """Return pieces as rows, each in the partition that is its task."""
+    """Return pieces as rows, each in the partition of its task."""
     rows = [(task, *astuple(piece)) for task, piece in tasks]
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
@@ -153,7 +153,7 @@ def _has_groups_of_other_buckets(events: Events, bucket: int, bucket_count: int)
 
 
 def _shares(events: Events, partition_count: int, *, is_whole: bool) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each partition's events; unless `is_whole` without columns that say nothing: they would be carried, too."""
+    """Yield each partition's events; unless `is_whole`, without empty columns, which would be shuffled too."""
     of_partition, table = bucket_of(events, partition_count), events.table
     if not is_whole:
         table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
@@ -198,7 +198,7 @@ def open_recording(spark: SparkSession, root: Path) -> Iterator[JudgeEngine]:
 
 
 def _require_undamaged(spark: SparkSession, folder: Path) -> None:
-    """Refuse what somebody else made and is damaged, in tasks; of what is made of journals every row was looked at."""
+    """Refuse damaged Parquet files that others made, by reading them in tasks; files made here need no check."""
 
     def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in _read_pieces(batches):

@@ -84,17 +84,17 @@ class Arrivals:
         return int(np.diff(self.offset_us, prepend=0).max())
 
     def offsets_us(self, speed: float) -> Any:
-        """Return when each message comes at another speed."""
+        """Return the offsets of all messages at another speed."""
         return np.rint(self.offset_us / speed).astype(np.int64)
 
 
 def payload_bytes(body_bytes: Any) -> Any:
-    """Return the payloads' sizes: what bodies have besides their frames, as much as a message may have."""
+    """Return the payloads' sizes: those of the bodies without their frames, at most what a message may have."""
     return np.clip(body_bytes - FRAME_BYTES, 0, PAYLOAD_BYTES_MAX)
 
 
 def rank_arrivals(instants_us: Any, groups: Any, body_bytes: Any) -> Arrivals:
-    """Return arrivals of messages in any order, their groups (numbers from 0) by rank; of as many who came first."""
+    """Return the arrivals in order, their groups ranked from 0 by count, then by first arrival."""
     order = np.argsort(instants_us, kind="stable")
     instants, in_order = instants_us[order], groups[order]
     _, first, codes, counts = np.unique(in_order, return_index=True, return_inverse=True, return_counts=True)
@@ -126,7 +126,7 @@ def read(path: Path) -> tuple[Arrivals, str]:
     """Return the arrivals in a file, and its SHA-256.
 
     Raises:
-        ConfigError: there is none, it is too large, or it is none that `write` wrote.
+        ConfigError: the file is missing, too large, or not one that `write` wrote.
     """
     try:
         content = path.read_bytes()

@@ -57,7 +57,7 @@ class _PendingEvent:
     place: int
 
     def is_within(self, ended: SessionTransaction) -> bool:
-        """Return whether the transaction is that one or was inside of it, committed into it perhaps."""
+        """Return whether the event was added in the ended transaction or in one nested in it."""
         session_transaction = self.transaction
         while session_transaction is not None and session_transaction is not ended:
             session_transaction = session_transaction.parent
@@ -65,7 +65,7 @@ class _PendingEvent:
 
 
 class Unit:
-    """The events a session's transaction has added and not yet numbered, to any outboxes, and what it has begun."""
+    """The events that a session's transaction has added and not yet numbered, and the connections it has begun."""
 
     def __init__(self) -> None:
         self._added: list[_PendingEvent] = []
@@ -109,10 +109,10 @@ class Unit:
             self._watch(connection)
 
     def begin(self, connection: Connection) -> None:
-        """Note a connection that the session has begun.
+        """Note a connection on which the session has begun a transaction.
 
         Raises:
-            OutboxError: it commits each statement by itself, or comes after the numbers were given elsewhere.
+            OutboxError: the connection commits each statement by itself, or the events are already numbered on another.
         """
         if connection in self._begun:
             return
@@ -134,7 +134,7 @@ class Unit:
         """Note whether the driver is in a transaction.
 
         Raises:
-            OutboxError: it was, and somebody has ended it.
+            OutboxError: somebody else has ended the transaction.
         """
         match _is_open(connection):
             case True:
@@ -147,7 +147,7 @@ class Unit:
                 )
 
     def number(self, session: Session) -> None:
-        """Write what was added."""
+        """Number the added events and write them to the outbox."""
         self._has_tried = True
         if not self._added:
             self._is_committing = True
@@ -211,7 +211,7 @@ class Unit:
         return session.connection(bind_arguments={"clause": _INSERT})
 
     def _has_written(self, connection: Connection) -> bool:
-        """Return whether the transaction has changed anything; of an unknown database that it may have."""
+        """Return whether the transaction has changed anything; True for a database that cannot tell."""
         if _is_sqlite(connection):
             return bool(_driver(connection).total_changes != self._begun[connection])
         if connection.dialect.name != "postgresql":
@@ -222,7 +222,7 @@ class Unit:
         """Refuse a commit around an open savepoint: its events would be lost.
 
         Raises:
-            OutboxError: it is the second time.
+            OutboxError: the same savepoint was open at the commit before.
         """
         if self._added and savepoint is self._kept:
             raise OutboxError(
@@ -232,7 +232,7 @@ class Unit:
         self._kept = savepoint
 
     def forget(self, rolled_back: SessionTransaction) -> None:
-        """Forget what was added in a transaction of the session."""
+        """Forget the events that were added in a transaction that is rolled back."""
         self._added = [added for added in self._added if not added.is_within(rolled_back)]
 
     def expunge(self) -> None:
@@ -240,9 +240,9 @@ class Unit:
         self._expunged = self._count
 
     def note_savepoint(self, connection: Connection, act: str, name: str) -> None:
-        """Forget what was added since a savepoint to which a connection is rolled back.
+        """Note a savepoint; at a rollback to it forget the events that were added since.
 
-        One that is unknown is older than all that was added.
+        An unknown savepoint is older than every added event.
         """
         names = self._savepoints.setdefault(connection, [])
         if act == "SAVEPOINT":
@@ -256,14 +256,14 @@ class Unit:
             names.append((name, since))
 
     def lose(self) -> None:
-        """Note that rows of the session are gone, or committed, without it."""
+        """Note that somebody else rolled back or committed rows of the session."""
         self._is_lost = True
 
     def require_numbered(self) -> None:
-        """Raise where an event would stay behind.
+        """Refuse a commit that would leave an event out.
 
         Raises:
-            OutboxError: it would.
+            OutboxError: an event has no number yet.
         """
         if self._added:
             raise OutboxError(
@@ -295,7 +295,7 @@ _left: WeakKeyDictionary[Connection, list[Unit]] = (
 
 
 def unit_of(session: Session) -> Unit:
-    """Return what the session's transaction has added."""
+    """Return the session's unit, made at the first call."""
     if _UNIT not in session.info:
         session.info[_UNIT] = Unit()
     unit = session.info[_UNIT]
@@ -311,7 +311,7 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 @hooks.listens_for(Session, "before_commit")
 def _before_commit(session: Session) -> None:
-    """Write what was added: after everything else of the transaction, so that the counters are its last locks."""
+    """Write the added events after everything else of the transaction, so that the counters are its last locks."""
     unit, savepoint = unit_of(session), session.get_nested_transaction()
     if savepoint is not None:
         unit.keep(savepoint)
@@ -444,7 +444,7 @@ def _is_open(connection: Connection) -> bool | None:
 
 
 def _is_sqlite(connection: Connection) -> bool:
-    """Return whether the driver is `sqlite3`, or aiosqlite, which has what is asked here of it as well."""
+    """Return whether the driver is `sqlite3`, or aiosqlite, which has the same attributes as far as used here."""
     return connection.dialect.name == "sqlite"
 
 

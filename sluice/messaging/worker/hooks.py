@@ -36,13 +36,13 @@ class SettledMessage:
 
 
 class Gauges(Protocol):
-    """The numbers a worker tells of itself when it is asked."""
+    """Numbers that a worker reads when a hook asks for them."""
 
     def inbox_counts(self) -> Mapping[str, int]:
-        """Return how much is set aside, held and open; asks the database."""
+        """Return how many messages the inbox has parked, held and open; this queries the database."""
 
     def stuck_count(self) -> int:
-        """Return how many of its parts are overdue with their sign of life."""
+        """Return how many threads of the worker are overdue with their sign of life."""
 
 
 class WorkerHooks:
@@ -51,39 +51,39 @@ class WorkerHooks:
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
         """Return the block in which an event is handled and its effect committed.
 
-        What the block gives is called with the outcome; an exception passes through it where the message was lost.
+        The block's value is called with the outcome. If the message was lost, an exception passes through the block.
         """
         return _NOTHING
 
     def before_acknowledge(self, settled: SettledMessage) -> None:
-        """Called when the effect of a message is committed, or nothing has to be, and before it is deleted."""
+        """Called before a message is deleted, when its effect is committed or there is nothing to commit."""
 
     def after_drain(self, envelope: Envelope) -> None:
-        """Called when the effect of a message that was set aside is committed."""
+        """Called when the effect of a parked message is committed."""
 
     def after_passing_over(self, envelope: Envelope) -> None:
-        """Called when an event of a type that is not the consumer's was marked as handled, without a call."""
+        """Called when an event of a type that is not the consumer's was marked as handled without calling a handler."""
 
     def before_retry(self, envelope: Envelope, reason: str) -> None:
-        """Called when a message was not handled, and before it is given back for another attempt."""
+        """Called before a message that was not handled is released for another attempt."""
 
     def dead_lettered(self, envelope: Envelope | None, reason: str) -> None:
-        """Called when a message is written down as dead, or held for an operator where it was set aside.
+        """Called when a message is recorded as dead, or a parked one as held for an operator.
 
-        The queue moves it to the DLQ afterwards. None is one that cannot be read.
+        The queue moves a dead message to the DLQ afterwards. The envelope is None if it cannot be read.
         """
 
     def after_loss(self, message: ReceivedMessage, reason: str) -> None:
-        """Called when a message may be somebody else's; nothing was committed."""
+        """Called when another consumer may hold the message; nothing was committed."""
 
     def not_deleted(self, message: ReceivedMessage) -> None:
-        """Called when a message could not be deleted: it comes again."""
+        """Called when a message could not be deleted; it will be received again."""
 
     def overdue(self, count: int) -> None:
-        """Called when so many handlers were given up and have not ended: the worker ends."""
+        """Called before the worker ends because `count` handlers are past their deadline and have not ended."""
 
     def tick(self, gauges: Gauges) -> None:
-        """Called every second by a thread that is there for nothing urgent."""
+        """Called every second, by a thread that does nothing urgent."""
 
     def after_end(self) -> None:
         """Called last, when no message is worked on any more."""

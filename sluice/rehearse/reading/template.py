@@ -98,7 +98,7 @@ def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateRes
 
 
 def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str]:
-    """Yield a sentence for each thing that CloudFormation makes resources of, and that stands in no template.
+    """Yield a sentence for each transform or module whose resources stand in no template.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/transform-section-structure.html (read
     2026-11-27).
@@ -190,7 +190,7 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
 def _other_queues(
     definition: TaskDefinition, metrics: Sequence[MetricSource], queue: QueueSettings | None
 ) -> Iterator[str]:
-    """Yield a sentence where the tasks may receive from other queues besides, or metrics of one's own are of others."""
+    """Yield a sentence if the tasks may also receive from other queues, or custom metrics name other queues."""
     own = [metric.dimensions.get("QueueName") for metric in metrics if metric.namespace != "AWS/SQS"]
     names = [*definition.allowed_queues, *(name for name in own if name in definition.known_queues)]
     others = dict.fromkeys(str(name) for name in names if queue is not None and name != queue.name)
@@ -199,7 +199,7 @@ def _other_queues(
 
 
 def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: TemplateResource | None) -> Iterator[str]:
-    """Yield a sentence for each thing that no template tells and that its metrics depend on."""
+    """Yield a sentence for each assumption that the metrics depend on and no template settles."""
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
     if is_needed and _insights(cluster) is None:
         yield f"whether cluster {name} has Container Insights, which is taken for on"
@@ -208,7 +208,7 @@ def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: TemplateRe
 
 
 def _insights(cluster: TemplateResource | None) -> bool | None:
-    """Return whether a cluster has Container Insights; None where its template does not say, as the account decides."""
+    """Return whether a cluster has Container Insights; None if its template leaves it to the account."""
     for setting in () if cluster is None else cluster.properties.parts("ClusterSettings"):
         if setting.get("Name") == "containerInsights" and not is_unknown(setting.get("Value")):
             return setting.choice("Value", ["enabled", "enhanced", "disabled"]) != "disabled"
@@ -216,7 +216,7 @@ def _insights(cluster: TemplateResource | None) -> bool | None:
 
 
 def _desired_count(service: TemplateResource | None) -> int | None:
-    """Return the tasks that a service's template sets; None where it sets none, or it is not known how many."""
+    """Return the number of tasks that a service's template sets; None if it sets none, or an unknown number."""
     properties = None if service is None else service.properties
     if properties is None or properties.get("DesiredCount") is None or is_unknown(properties.get("DesiredCount")):
         return None
@@ -224,7 +224,7 @@ def _desired_count(service: TemplateResource | None) -> int | None:
 
 
 def _as_it_may_be(service: ScaledService) -> ScaledService:
-    """Return the service with what is not known of what it watches taken for granted, and said."""
+    """Return the service with assumptions in place of unknown names that it watches, each listed in `assumed`."""
     queue, assumed = service.queue, [*service.assumed]
     if queue is not None and not queue.is_in_template and is_unknown(queue.name) and queue.name.endswith(">"):
         assumed.append(

@@ -108,7 +108,7 @@ def test_data_that_cannot_be_sent_replaces_nothing(inbox_with_held: InboxHarness
     assert _audit_rows(inbox_with_held) == []
 
 
-def test_skip_gives_up_what_is_held(inbox_with_held: InboxHarness) -> None:
+def test_skip_gives_up_a_held_message(inbox_with_held: InboxHarness) -> None:
     inbox_with_held.skip(3)
 
     with inbox_with_held.engine.connect() as connection:
@@ -121,7 +121,7 @@ def test_skip_gives_up_what_is_held(inbox_with_held: InboxHarness) -> None:
     assert json.loads(_audit_rows(inbox_with_held)[0]["detail"])["body"] == decoded_message(3).body
 
 
-def test_skip_gives_up_what_a_parked_group_waits_for(parking: InboxHarness) -> None:
+def test_skip_gives_up_the_dead_message_a_parked_group_waits_for(parking: InboxHarness) -> None:
     parking.bring(1)
     assert parking.record_dead(2)
     parking.bring(3)
@@ -133,8 +133,8 @@ def test_skip_gives_up_what_a_parked_group_waits_for(parking: InboxHarness) -> N
     assert parking.bring(2, 4) == [DROP, HANDLE]
 
 
-def test_skip_gives_up_what_came_from_nowhere(parking: InboxHarness) -> None:
-    """A number that is missing has no row while its group waits for it: one is made."""
+def test_skip_gives_up_numbers_that_never_came(parking: InboxHarness) -> None:
+    """A missing number has no row while its group waits for it, so `skip` makes one."""
     parking.bring(1, 4)
 
     parking.skip(2)
@@ -177,7 +177,7 @@ def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking
     assert parking.drain() == [5]
 
 
-def test_after_a_restore_one_act_gives_up_all_that_does_not_come_again(parking: InboxHarness) -> None:
+def test_skip_before_gives_up_all_missing_numbers_after_a_restore(parking: InboxHarness) -> None:
     """The inbox was restored to 1 of each group; what it handled since is gone, and later messages are in the queue."""
     for group in ("a", "b", "dead"):
         assert parking.bring(1, group=group) == [HANDLE]
@@ -210,7 +210,7 @@ def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness)
     assert recording.bring(2) == [DROP]
 
 
-def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> None:
+def test_a_tombstone_after_a_skip_is_dropped(parking: InboxHarness) -> None:
     parking.bring(1, 3)
     parking.skip(2)
 
@@ -234,7 +234,7 @@ def test_a_tombstone_after_a_skip_is_one_number_still(parking: InboxHarness) -> 
         (InboxOperator.skip, "z", 1, "nothing of group 'z' has come to billing"),
     ],
 )
-def test_an_act_on_a_number_that_is_not_so_is_refused(
+def test_an_act_that_does_not_fit_its_number_is_refused(
     inbox_with_held: InboxHarness, act: Any, group: str, seq: int, message: str
 ) -> None:
     before = inbox_with_held.number_records()
@@ -251,7 +251,7 @@ def test_an_act_on_a_number_that_is_not_so_is_refused(
     )
 
 
-def test_a_number_is_given_up_once(inbox_with_held: InboxHarness) -> None:
+def test_a_second_skip_of_a_number_is_refused(inbox_with_held: InboxHarness) -> None:
     inbox_with_held.skip(3)
 
     with pytest.raises(DeadLetterError, match="number 3 of group 'a' of billing is given up already"):
@@ -259,7 +259,7 @@ def test_a_number_is_given_up_once(inbox_with_held: InboxHarness) -> None:
 
 
 def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(recording: InboxHarness) -> None:
-    """It may yet come by itself; only the next can be given up in advance."""
+    """The number may yet come by itself; only the next one can be given up in advance."""
     recording.bring(1)
 
     with pytest.raises(DeadLetterError, match=r"is not due yet, .* or the next, which is 2"):
@@ -325,6 +325,6 @@ def test_lowering_the_baseline_calls_no_handled_message_missing(late: InboxHarne
     ],
 )
 def test_a_baseline_is_only_lowered(late: InboxHarness, group: str, seq: int, message: str) -> None:
-    """To raise it would be to give numbers up, which is `skip`'s."""
+    """Raising the baseline would give numbers up, and only `skip` may do that."""
     with pytest.raises(DeadLetterError, match=message):
         _lower_baseline(late, seq, group)
