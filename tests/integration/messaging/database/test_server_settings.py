@@ -65,7 +65,7 @@ REFUSED = {
     "exit_on_error=on": f"exit_on_error is on, allowed is off: it ends a connection at every lost race; {_RESET}",
     "default_transaction_read_only=on": "default_transaction_read_only is on, allowed is off: nothing can be written;"
     f" {_RESET}, or start again once it is over",
-    "statement_timeout=20": "statement_timeout is 20 ms, allowed is 0 or at least 1000 ms: a transaction would seldom"
+    "statement_timeout=900": "statement_timeout is 900 ms, allowed is 0 or at least 1000 ms: a transaction would seldom"
     f" end; {_RESET}",
     "transaction_timeout=999": "transaction_timeout is 999 ms, allowed is 0 or at least 1000 ms: a transaction would"
     f" seldom end; {_RESET}",
@@ -326,14 +326,14 @@ def test_relay_and_worker_do_not_start_on_such_a_database(
 def test_a_check_names_everything_that_is_wrong(
     server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _set(owner, "zero_damaged_pages=on statement_timeout=20")
+    _set(owner, "zero_damaged_pages=on statement_timeout=900")
     url = make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False)
 
     with command_line(monkeypatch, capsys) as run:
         code, printed, error = run("outbox", "check", "--env", "local", "--dsn", url)
 
     assert (code, error) == (1, "")
-    assert printed.splitlines() == [REFUSED["statement_timeout=20"], REFUSED["zero_damaged_pages=on"]]
+    assert printed.splitlines() == [REFUSED["statement_timeout=900"], REFUSED["zero_damaged_pages=on"]]
 
 
 def test_a_check_names_a_collation_that_has_changed_since_the_indexes_were_made(

@@ -219,6 +219,7 @@ class RelaysOfSeveralCalls(Relays):
     build = staticmethod(_with_several_calls)
 
 
+@pytest.mark.slow  # each relay has one call in make test
 def test_nor_with_several_calls_that_arrive_in_any_order() -> None:
     run_machine(RelaysOfSeveralCalls, in_memory_world, max_examples=40, stateful_step_count=40)
 
