@@ -34,7 +34,7 @@ def console_messages() -> list[str]:
 def page(browser: Any, console_messages: list[str]) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1400, "height": 900})
     page = context.new_page()
-    page.set_default_timeout(10_000)
+    page.set_default_timeout(60_000)  # the demo runs beside
     page.on("console", lambda message: console_messages.append(f"console: {message.text}"))
     page.on("pageerror", lambda error: console_messages.append(f"error: {error}"))
     page.on("request", lambda request: console_messages.append(f"request: {request.url}"))
