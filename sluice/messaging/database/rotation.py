@@ -206,11 +206,8 @@ class _Source:
                     raise
                 connection = _open(dialect, url, named)
             except psycopg.OperationalError as last:
-                if not engines.is_refused(last) or not self._may_be_rotating():
-                    raise
-                raise engines.RefusedForNow(
-                    f"the database refuses the credentials for now ({engines.refusal(last)})"
-                ) from last
+                self._require_no_rotation(last)
+                raise
         self._refused_since = None
         return connection
 
@@ -233,13 +230,20 @@ class _Source:
                     raise
                 connection = await _open_async(url)
             except psycopg.OperationalError as last:
-                if not engines.is_refused(last) or not self._may_be_rotating():
-                    raise
-                raise engines.RefusedForNow(
-                    f"the database refuses the credentials for now ({engines.refusal(last)})"
-                ) from last
+                self._require_no_rotation(last)
+                raise
         self._refused_since = None
         return connection
+
+    def _require_no_rotation(self, error: psycopg.OperationalError) -> None:
+        """Raise where the database refuses the credentials and a rotation may be under way.
+
+        Raises:
+            RefusedForNow: it may.
+        """
+        if engines.is_refused(error) and self._may_be_rotating():
+            reason = engines.refusal(error)
+            raise engines.RefusedForNow(f"the database refuses the credentials for now ({reason})") from error
 
     def _turn_seconds(self) -> float:
         """Return how long it is until this connection's turn."""
