@@ -162,7 +162,7 @@ class Operation(Term):
             if left is right or is_scalar(self.left) or is_scalar(self.right):
                 return None
             left, right = left or 0.0, right or 0.0
-        return _real(lambda: _OPERATORS[self.operator](left, right))
+        return _real(_OPERATORS[self.operator], left, right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +215,7 @@ class Function(Term):
         if value is None:
             return None
         if (each := _OF_EACH_VALUE.get(self.name)) is not None:
-            return _real(lambda: each(value))
+            return _real(each, value)
         if self.name == "RUNNING_SUM":
             return math.fsum(_without_none(self.term.value_at(series, past) for past in range(minute + 1)))
         before = self.term.last_known(series, minute - 1)
@@ -284,6 +284,15 @@ def is_scalar(term: Term) -> bool:
     return isinstance(term, Period) or all(map(is_scalar, term.terms()))
 
 
+def reads_later_points(term: Term) -> bool:
+    """Return whether a term's value in a minute may depend on data points of later minutes."""
+    if (isinstance(term, Fill) and term.filling == "LINEAR") or (
+        isinstance(term, Function) and term.name in STATISTICS
+    ):
+        return True
+    return any(map(reads_later_points, term.terms()))
+
+
 def metric_ids(term: Term) -> tuple[str, ...]:
     """Return the id of every metric the term is made of, once, in the order they are first named."""
     ids = (term.id,) if isinstance(term, Metric) else ()
@@ -316,10 +325,10 @@ def _between(before: tuple[int, float], after: tuple[int, float], minute: int) -
     return before[1] + share * (after[1] - before[1])
 
 
-def _real(result: Callable[[], float]) -> float | None:
-    """Return the result as a number; None where there is none, which drops the data point."""
+def _real(function: Callable[..., float], *values: float) -> float | None:
+    """Return a function's result as a number; None where there is none, which drops the data point."""
     try:
-        value = float(result())
+        value = float(function(*values))
     except (ArithmeticError, ValueError):
         return None
     return value if math.isfinite(value) else None

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from sluice.declaration.metric_math import Series
+from sluice.declaration.metric_math import Series, reads_later_points
 from sluice.rehearse.model.policies import (
     MetricExpression,
     MetricSource,
@@ -124,12 +124,40 @@ class ScalingDecision:
     because: str | None = None
 
 
-def values_before(watched: MetricExpression, known: Known, minute: int, count: int, period_seconds: int = 60) -> Series:
-    """Return what an expression was in the last periods that are over, as far as it is known now."""
-    minutes = max(1, period_seconds // MINUTE_SECONDS)
-    series = {id_: by_period(known(metric), metric.statistic, minutes) for id_, metric in watched.metrics.items()}
-    last = (minute + 1) // minutes - 1
-    return [watched.term.value_at(series, idx) for idx in range(max(0, last - count + 1), last + 1)]
+class WatchedValues:
+    """What an expression was, period by period.
+
+    Args:
+        watched: the expression.
+        period_seconds: of one value.
+    """
+
+    def __init__(self, watched: MetricExpression, period_seconds: int = MINUTE_SECONDS) -> None:
+        self._watched = watched
+        self._minutes = max(1, period_seconds // MINUTE_SECONDS)
+        self._has_final = self._minutes == 1 and not reads_later_points(watched.term)
+        self._final: dict[int, float | None] = {}
+
+    def before(self, minute: int, count: int, known: Known) -> Series:
+        """Return the values of the last `count` periods that are over, as far as they are known now."""
+        series = {
+            id_: by_period(known(metric), metric.statistic, self._minutes)
+            for id_, metric in self._watched.metrics.items()
+        }
+        last = (minute + 1) // self._minutes - 1
+        # What comes late is the end of a series: no report changes a value where each series has a later data point.
+        final = min(map(_newest_idx, series.values()), default=-1) if self._has_final else -1
+        values = []
+        for idx in range(max(0, last - count + 1), last + 1):
+            value = self._final[idx] if idx in self._final else self._watched.term.value_at(series, idx)
+            if idx <= final:
+                self._final[idx] = value
+            values.append(value)
+        return values
+
+
+def _newest_idx(series: Series) -> int:
+    return next((idx for idx in range(len(series) - 1, -1, -1) if series[idx] is not None), -1)
 
 
 def by_period(series: Series, statistic: str, minutes: int) -> Series:
@@ -154,13 +182,8 @@ def alarm_state(
     alarm: SimulatedAlarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
 ) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
-    return _state(alarm, _points(alarm, known, minute, further_back), before)
-
-
-def _points(alarm: SimulatedAlarm, known: Known, minute: int, further_back: int) -> Series:
-    """Return the data points that an alarm looks at."""
-    count = alarm.evaluation_periods + further_back
-    return values_before(alarm.watched, known, minute, count, alarm.period_seconds)
+    values = WatchedValues(alarm.watched, alarm.period_seconds)
+    return _state(alarm, values.before(minute, alarm.evaluation_periods + further_back, known), before)
 
 
 def _state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> AlarmState:
@@ -230,6 +253,7 @@ class _Tracking:
         self.name = policy.name
         self.cooldowns = _Cooldowns(policy.scale_out_cooldown_seconds, policy.scale_in_cooldown_seconds)
         self._policy, self._further_back = policy, variant.further_back
+        self._values = WatchedValues(policy.watched)
         self._high = SimulatedAlarm(
             name="AlarmHigh",
             watched=policy.watched,
@@ -250,7 +274,7 @@ class _Tracking:
     def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
         """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
         longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
-        points = values_before(self._policy.watched, known, minute, longest)
+        points = self._values.before(minute, longest, known)
         value = _newest(points)
         if value is None:
             return None
@@ -282,12 +306,13 @@ class _Stepping:
         self.name = policy.name
         self.cooldowns = _Cooldowns(policy.cooldown_seconds, policy.cooldown_seconds)
         self._policy, self._further_back = policy, variant.further_back
+        self._values = WatchedValues(policy.alarm.watched, policy.alarm.period_seconds)
         self._state = AlarmState.INSUFFICIENT_DATA
 
     def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
         """Return what its step makes of the tasks there are, while its alarm lasts."""
         alarm = self._policy.alarm
-        points = _points(alarm, known, minute, self._further_back)
+        points = self._values.before(minute, alarm.evaluation_periods + self._further_back, known)
         self._state, value = _state(alarm, points, self._state), _newest(points)
         if self._state is not AlarmState.ALARM or value is None:
             return None
@@ -339,12 +364,12 @@ class ControlLoop:
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
     def decide(self, minute: int, desired: int, known: Known) -> ScalingDecision:
-        """Return how many tasks are to run after a minute.
+        """Return how many tasks are to run after a minute; the minutes come in their order.
 
         Args:
             minute: which has just ended, counted from 0.
             desired: how many are to run until now.
-            known: what is known of each metric now.
+            known: what is known of each metric now: what was known before, and more at its end.
         """
         tracked = [(each, each.propose_tasks(minute, desired, known)) for each in self._tracking]
         stepped = [(each, each.propose_tasks(minute, desired, known)) for each in self._stepping]

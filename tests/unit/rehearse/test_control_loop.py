@@ -219,12 +219,14 @@ def test_without_data_target_tracking_does_nothing_and_soon_forgets() -> None:
 def test_a_metric_that_is_late_scales_all_the_same(variant: Variant) -> None:
     """Every variant scales out and in on a metric that is not filled: the alarms look at least as far back."""
     late = [None] * variant.lag_minutes
-    loop = ControlLoop(ScaledService(name="s", min_tasks=1, max_tasks=9, policies=(_tracking(),)), variant)
-    steps = ControlLoop(ScaledService(name="s", min_tasks=1, max_tasks=9, policies=(_stepping((0, None, 1)),)), variant)
+    policies = (_tracking(), _stepping((0, None, 1)))
+    services = [ScaledService(name="s", min_tasks=1, max_tasks=9, policies=(policy,)) for policy in policies]
 
-    assert loop.decide(39, 4, lambda _: [*[20.0] * (40 - len(late)), *late]).desired == 8
-    assert loop.decide(39, 4, lambda _: [*[1.0] * (40 - len(late)), *late]).desired == 1
-    assert steps.decide(39, 4, lambda _: [*[200.0] * (40 - len(late)), *late]).desired == 5
+    def decide(service: ScaledService, value: float) -> int:
+        return ControlLoop(service, variant).decide(39, 4, lambda _: [*[value] * (40 - len(late)), *late]).desired
+
+    assert [decide(services[0], value) for value in (20.0, 1.0)] == [8, 1]
+    assert decide(services[1], 200.0) == 5
 
 
 def test_from_zero_target_tracking_adds_one_task_at_its_first_point() -> None:
@@ -314,9 +316,10 @@ def test_it_stays_within_its_bounds() -> None:
 def test_a_decision_names_its_policy() -> None:
     policies = (_tracking(name="first"), _tracking(name="second"))
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=99, policies=policies), AT_ONCE)
+    known = {"first": [20, 10], "second": [30, 10]}
 
-    assert loop.decide(0, 4, _known_series({"first": [20], "second": [30]}, 0)).because == "second"
-    assert loop.decide(0, 4, _known_series({"first": [10], "second": [10]}, 0)).because is None
+    assert loop.decide(0, 4, _known_series(known, 0)).because == "second"
+    assert loop.decide(1, 4, _known_series(known, 1)).because is None
 
 
 _PERCENT = [(0, 10, 0), (10, 20, 10), (20, None, 30)]

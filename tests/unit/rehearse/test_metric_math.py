@@ -27,6 +27,8 @@ from sluice.declaration.metric_math import (
     metric_ids,
 )
 from sluice.errors import ConfigError
+from sluice.rehearse.model.control_loop import WatchedValues
+from sluice.rehearse.model.policies import MetricExpression, MetricSource
 from sluice.rehearse.reading.expressions import parse
 from tests.support.declaration import ENVIRONMENTS
 
@@ -259,6 +261,23 @@ def test_a_term_has_a_value_or_none_whatever_the_metrics_are(term: Term, data: s
     assert set(metric_ids(term)) == _metrics_of(term)
     assert all(result is None or abs(result) < float("inf") for result in results)
     assert not is_scalar(term) or len(set(results)) == 1
+
+
+@settings(deadline=None, database=None, print_blob=True)
+@given(term=_TERMS, data=st.data())
+def test_watched_values_are_those_of_the_whole_expression_each_minute(term: Term, data: st.DataObject) -> None:
+    """What is kept from earlier minutes was final; each metric comes late by a number of minutes of its own."""
+    ids = metric_ids(term)
+    reported = {id_: data.draw(st.lists(st.none() | st.floats(-9, 9), min_size=6, max_size=6)) for id_ in ids}
+    late = {id_: data.draw(st.integers(0, 3)) for id_ in ids}
+    metrics = {id_: MetricSource(namespace="any", name=id_, dimensions={}, statistic="Average") for id_ in ids}
+    values = WatchedValues(MetricExpression(term=term, metrics=metrics, text=term.text()))
+
+    for minute in range(6):
+        known = {id_: [*reported[id_][: max(0, minute + 1 - late[id_])], *[None] * late[id_]] for id_ in ids}
+        known = {id_: series[: minute + 1] for id_, series in known.items()}
+        expected = [term.value_at(known, past) for past in range(max(0, minute - 3), minute + 1)]
+        assert values.before(minute, 4, lambda metric, known=known: known[metric.name]) == expected  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
