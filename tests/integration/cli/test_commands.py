@@ -81,8 +81,14 @@ def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None
     ("module", "reason"),
     [
         (None, "and there is no such module; put it on the Python path, or correct Consumer.handlers"),
-        ("", "has no handlers, allowed is one or more functions under @handler(type)"),
-        ("1 / 0\n", "and importing that module raised ZeroDivisionError: division by zero; fix the module"),
+        pytest.param(
+            "", "has no handlers, allowed is one or more functions under @handler(type)", marks=pytest.mark.slow
+        ),
+        pytest.param(
+            "1 / 0\n",
+            "and importing that module raised ZeroDivisionError: division by zero; fix the module",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module: str | None, reason: str) -> None:

@@ -233,6 +233,7 @@ def test_recorder_leaves_a_journal(install: Callable[[str], Installation], endpo
     require_all_modules(recorder, EXTRAS["recorder"])
 
 
+@pytest.mark.slow  # numba compiles anew in an environment of its own
 def test_checker_judges_a_recording(install: Callable[[str], Installation], endpoint: fake_aws.Endpoint) -> None:
     """It is VALID, and there is no Spark, no Java and no boto3: another environment recorded it."""
     recorder, checker = install("recorder"), install("checker")
@@ -255,6 +256,7 @@ def test_the_wheel_has_the_three_packages_and_nothing_that_tests_sluice_itself(w
     assert [name for name in names if "mutant" in name] == []
 
 
+@pytest.mark.slow  # they run from somebody's own pytest, too
 def test_contracts_hold_for_the_simulator(install: Callable[[str], Installation]) -> None:
     """The core promises pass without a declaration, and under no pytest settings of the folder's own.
 

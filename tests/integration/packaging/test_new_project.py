@@ -87,6 +87,7 @@ def test_a_project_of_an_earlier_version_is_synthesized_to_the_same_templates(pr
     assert "a project owns its stage: write stacks/stage.py as `sluice init` does" in ended.stderr
 
 
+@pytest.mark.slow  # the app of this checkout refuses it, too
 def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, tmp_path: Path) -> None:
     text_ = (project / "environments.py").read_text(encoding="utf-8")
     declared = tmp_path / "environments.py"
@@ -120,6 +121,7 @@ def _files(project: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.slow  # one more environment
 def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
     project: Path, environment: Path, next_wheel: Path
 ) -> None:
@@ -148,6 +150,7 @@ def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> N
     assert [tuple(row) for row in found] == [("order-1", 1250)]
 
 
+@pytest.mark.slow  # the demo runs them against what this checkout deploys
 def test_the_contracts_hold_where_a_project_is_deployed(project: Path, endpoint: str) -> None:
     printed = run_to_end("make", "contracts", endpoint, "SELECT=-k 'blocking or fan_out'", cwd=project).stdout
 

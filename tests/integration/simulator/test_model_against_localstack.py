@@ -529,7 +529,7 @@ def test_model_and_localstack_answer_alike(localstack_sqs: Any, programs: int) -
 @pytest.mark.parametrize(
     "name",
     [
-        "delete-forgets",
+        pytest.param("delete-forgets", marks=pytest.mark.slow),
         *(
             pytest.param(name, marks=pytest.mark.deep)
             for name in (

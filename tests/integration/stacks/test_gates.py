@@ -76,6 +76,7 @@ def _acknowledgements(stacks: Stacks) -> list[tuple[str, str, str]]:
     ]
 
 
+@pytest.mark.slow  # a minute; cfn-lint reads the same templates
 def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
     """Both rule packs, every environment; nor do the rules of the CDK itself."""
     checked = cdk.App(context=CONTEXT, outdir=str(tmp_path))

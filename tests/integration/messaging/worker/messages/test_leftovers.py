@@ -155,7 +155,7 @@ def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = Fa
     assert seen == {name: expected[name] for name in seen}
 
 
-@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(SQLITE)))
+@pytest.mark.parametrize("misdeed", diagonal(6, connection_misdeeds.misdeeds_on(SQLITE)))
 def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_sqlite, misdeed)
 
@@ -176,18 +176,18 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
     engine.dispose()
 
 
-@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_on(POSTGRES)))
+@pytest.mark.parametrize("misdeed", diagonal(6, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed)
 
 
-@pytest.mark.parametrize("misdeed", diagonal(2, connection_misdeeds.misdeeds_of_threads(SQLITE)))
+@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     """It changed the connection while that was in its pool, and nobody holds it any more."""
     _assert_as_without(on_sqlite, misdeed, is_early=True)
 
 
-@pytest.mark.parametrize("misdeed", diagonal(2, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
+@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed, is_early=True)
 

@@ -71,14 +71,14 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
         assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(6, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(12, MISDEEDS, ENDINGS))
 def test_a_message_whose_handler_always_misbehaves_is_done_once_or_dead_with_a_reason(
     on_file: Engine, faulty_worker: str, ending: str
 ) -> None:
     _always_misbehaves(on_file, faulty_worker, ending)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(12, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(24, MISDEEDS, ENDINGS))
 def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
     _always_misbehaves(on_postgres, faulty_worker, ending)
 
@@ -86,7 +86,7 @@ def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str
 @pytest.mark.parametrize(
     ("faulty_worker", "ending"),
     # a child would write as well
-    diagonal(3, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
+    diagonal(6, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
 )
 def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, faulty_worker: str, ending: str) -> None:
     """A commit before the effect is none of the message: it would count as handled, and have no effect."""
@@ -143,7 +143,7 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
         _assert_accounted_for(world)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(2, MISDEEDS, ["Ack", "CustomError"]))
+@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(4, MISDEEDS, ["Ack", "CustomError"]))
 def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_reason(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:

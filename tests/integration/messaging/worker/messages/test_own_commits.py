@@ -88,7 +88,7 @@ WAYS: dict[str, dict[str, Way]] = {
         "a block": _executes("DO 'BEGIN COMMIT; END'"),
     },
 }
-_CASES = [case for database, ways in WAYS.items() for case in diagonal(2, [database], ways, ["returns", "raises"])]
+_CASES = [case for database, ways in WAYS.items() for case in diagonal(4, [database], ways, ["returns", "raises"])]
 
 
 def _handler(way: Way, ending: str) -> Any:
