@@ -35,8 +35,14 @@ def keys() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(keys: None) -> Iterator[SparkSession]:
-    """Yield a Spark session with room for the tiny profile; what a fault ends in it may be run again."""
-    with spark_session.running(_SLOTS, preload=driver.TASK_MODULES, again_max=4) as running:
+    """Yield a Spark session with room for the tiny profile; what a fault ends in it may be run again.
+
+    Its Java compiles once and does not optimize: no test runs long enough to be repaid for that.
+    """
+    with ExitStack() as stack:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+            running = stack.enter_context(spark_session.running(_SLOTS, preload=driver.TASK_MODULES, again_max=4))
         yield running
 
 
