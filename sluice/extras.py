@@ -12,6 +12,7 @@ _WORKER = ("boto3", "botocore", "psycopg", "sqlalchemy", "structlog")
 _CHECKER = ("altair", "numpy", "pandas", "pyarrow", "pydantic", "vl_convert", "yaml")
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "worker": _WORKER,
+    "events": (*_WORKER, "pydantic"),
     "recorder": ("boto3", "botocore", "numpy", "pyarrow"),
     "checker": _CHECKER,
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),

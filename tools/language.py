@@ -225,9 +225,13 @@ def _docstring_faults(docstring: str) -> Iterator[str]:
 
 
 def _is_importable(definition: Definition) -> bool:
-    """Return whether a name is there to be imported: a command is reached by its command line, a fixture by pytest."""
+    """Return whether a name is there to be imported: a command is reached by its command line, a fixture by pytest.
+
+    An overload is a signature of the definition behind it.
+    """
     decorators = " ".join(map(ast.unparse, definition.decorator_list))
-    return not definition.name.startswith("_") and "click.command" not in decorators and "fixture" not in decorators
+    others = ("click.command", "fixture", "overload")
+    return not definition.name.startswith("_") and not any(other in decorators for other in others)
 
 
 def _definitions(tree: ast.AST) -> Iterable[Definition]:

@@ -37,6 +37,7 @@ COMMANDS = {
     "delays": Lazy("sluice.cli.record:delays", "Show where the time went in a recorded history.", "recorder"),
     "dlq": Lazy("sluice.cli.dlq.commands:dlq", "Look at dead letters, mend them, bring them back."),
     "env": Lazy("sluice.cli.env:env", "List the declared environments, their names, and what they cost.", "rehearse"),
+    "events": Lazy("sluice.cli.events.commands:events", "Compare what producers send and consumers read.", "events"),
     "inbox": Lazy("sluice.cli.inbox:inbox", "Look after a consumer's inbox."),
     "init": Lazy("sluice.cli.init:init", "Write a new project: a consumer, its tests, its stacks."),
     "load": Lazy("spark_load.cli.commands:load", "Load-test a deployed environment.", "load"),

@@ -1,7 +1,8 @@
 """The runtime of producers and consumers: outbox, relay, worker, inbox.
 
 A producer needs `Outbox` and `Event`, and on AWS `database_engine` or `async_database_engine`; a consumer `handler` and
-what a handler gets and returns; everything else is behind `sluice`.
+what a handler gets and returns; both `event_type` and `event_of` where events are typed; everything else is behind
+`sluice`.
 
 Each name is imported when it is first used: `sluice --help` passes here too, and needs no SQLAlchemy.
 """
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from sluice.messaging.database.rotation import async_database_engine, database_engine
     from sluice.messaging.envelope import Event
     from sluice.messaging.errors import PermanentError, TransientError
+    from sluice.messaging.event_types import event_of, event_type
     from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry, handler
     from sluice.messaging.outbox.outbox import Outbox
 else:
@@ -24,6 +26,7 @@ else:
             "database.rotation": ("async_database_engine", "database_engine"),
             "envelope": ("Event",),
             "errors": ("PermanentError", "TransientError"),
+            "event_types": ("event_of", "event_type"),
             "handlers": ("Ack", "Context", "Outcome", "Reject", "Retry", "handler"),
             "outbox.outbox": ("Outbox",),
         },
@@ -41,5 +44,7 @@ __all__ = [
     "TransientError",
     "async_database_engine",
     "database_engine",
+    "event_of",
+    "event_type",
     "handler",
 ]

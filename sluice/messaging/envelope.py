@@ -4,10 +4,10 @@ The body is one JSON object, because raw delivery hides everything SNS knows. Wh
 
     {"sluice": 1, "id": …, "type": …, "group": …, "seq": …, "epoch": …, "at": …, "trace": {…}, "hash": …, "data": …}
 
-`seq` counts 1, 2, 3 … in its group without a hole. `epoch` says when this counting began, in seconds since 1970: a
-group that was forgotten, or whose database was restored, counts anew under a later one. After a restore it goes on from
-what the database remembers, and `first` says from where. AWS's own SequenceNumber orders but has holes, so it shows no
-loss.
+`version`, of the data, stands behind the type unless it is 1. `seq` counts 1, 2, 3 … in its group without a hole.
+`epoch` says when this counting began, in seconds since 1970: a group that was forgotten, or whose database was
+restored, counts anew under a later one. After a restore it goes on from what the database remembers, and `first` says
+from where. AWS's own SequenceNumber orders but has holes, so it shows no loss.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ RESERVED = "sluice."
 """How the types of Sluice's own events begin; consumers count them, and no handler gets them."""
 TOMBSTONE = f"{RESERVED}tombstone"
 """The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
+_DATA_VERSION_MAX = 999_999
 _SEQ_MAX = 2**63 - 2  # of a database's largest number, so that there is a next one
 # Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
 # an instant for `null`.
@@ -65,6 +66,7 @@ class Event:
         type: what happened, e.g. `order.placed`; also sent as the message attribute `type`, for filter policies.
         group: message group, within which order is kept: usually the id of the thing it happened to.
         data: anything JSON can say.
+        version: of the data's shape, from 1; `event_of` takes it from the class of the data.
         attributes: further message attributes, text by name, for filter policies; at most nine.
         id: unique among all events for ever; the deduplication id of its message.
         at: when it happened, aware; None means when it is committed.
@@ -78,6 +80,7 @@ class Event:
     type: str
     group: str
     data: Any
+    version: int = 1
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     at: datetime | None = None
@@ -85,9 +88,8 @@ class Event:
     _is_own: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _require(_matches(_TYPE, self.type), "type", self.type, "1 to 256 letters, digits and . _ -")
-        is_theirs = self._is_own or not self.type.startswith(RESERVED)
-        _require(is_theirs, "type", self.type, f"one that does not begin with {RESERVED!r}, as Sluice's own do")
+        check_type(self.type, is_own=self._is_own)
+        check_version(self.version)
         for name, seen in (("group", self.group), ("id", self.id)):
             _require(_matches(_IDENTIFIER, seen), name, seen, "1 to 128 ASCII letters, digits and punctuation")
         is_in_order = self.at is None or _is_instant(self.at)
@@ -111,7 +113,8 @@ class Event:
 
         Between them is `7,"epoch":1767225600,"first":5,"at":"2026-01-01T00:00:00+00:00"`, `first` unless it is 1.
         """
-        front = {"sluice": VERSION, "id": self.id, "type": self.type, "group": self.group}
+        version = {} if self.version == 1 else {"version": self.version}
+        front = {"sluice": VERSION, "id": self.id, "type": self.type, **version, "group": self.group}
         trace = {"trace": dict(self.trace)} if self.trace else {}
         back = {**trace, "hash": self.content_hash, "data": self.data}
         return f'{_as_json(front)[:-1]},"seq":', f",{_as_json(back)[1:]}"
@@ -222,6 +225,7 @@ def decode(body: str) -> Envelope:
         type=fields["type"],
         group=fields["group"],
         data=fields["data"],
+        version=fields.get("version", 1),
         id=fields["id"],
         at=_instant(fields.get("at")),
         trace=fields.get("trace", {}),
@@ -229,6 +233,27 @@ def decode(body: str) -> Envelope:
     hashed = event.content_hash
     _require(fields["hash"] == hashed, "hash", fields["hash"], f"{hashed}, which is that of type and data")
     return Envelope(event=event, seq=fields["seq"], epoch=fields["epoch"], first=first)
+
+
+def check_type(type_: object, *, is_own: bool = False) -> None:
+    """Refuse what is no type of an event.
+
+    Raises:
+        EnvelopeError: it is none, or one of Sluice's own.
+    """
+    _require(_matches(_TYPE, type_), "type", type_, "1 to 256 letters, digits and . _ -")
+    is_theirs = is_own or not str(type_).startswith(RESERVED)
+    _require(is_theirs, "type", type_, f"one that does not begin with {RESERVED!r}, as Sluice's own do")
+
+
+def check_version(version: object) -> None:
+    """Refuse what is no version of an event's data.
+
+    Raises:
+        EnvelopeError: it is none.
+    """
+    is_met = type(version) is int and 1 <= version <= _DATA_VERSION_MAX  # True == 1
+    _require(is_met, "version", version, f"a whole number of 1 to {_DATA_VERSION_MAX}")
 
 
 def attributes_bytes(attributes: Mapping[str, str]) -> int:

@@ -9,14 +9,18 @@ What a handler writes through `session`, the inbox's mark that the message was h
 there are committed together or not at all. It neither commits nor rolls back. It may be called again for the same
 message, after a rollback: what it does elsewhere has to bear that. An `async def` handler runs on an event loop of its
 lane, with the same session, transaction and deadline.
+
+Under `@handler(OrderPlaced)`, a class of `event_types`, it gets the data as that class, and the event is
+`context.event`. Data that the class refuses is rejected before the handler is called.
 """
 
 import importlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from types import ModuleType
-from typing import Protocol
+from typing import Any, Protocol, overload
 
 from sqlalchemy.orm import Session
 
@@ -25,12 +29,14 @@ from sluice.declaration import Consumer, Environment
 from sluice.declaration.validation import is_a, require
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import RESERVED, Event
+from sluice.messaging.errors import EnvelopeError, PermanentError
 from sluice.terminal import output
 from sluice.terminal.printable import printable
 
 ANY = "*"
 """The type of a handler for every event that has no handler of its own."""
 _MARK = "__sluice_types__"
+"""Of a function: the types it is the handler of, each with the class that it reads, or None."""
 _RAISED_CHARACTERS_MAX = 500
 
 
@@ -89,6 +95,7 @@ class Context:
     """The context of an event: what a handler may want to know besides the event.
 
     Args:
+        event: what happened; the same that a handler of untyped events gets.
         consumer: name of the consumer.
         seq: place of the event in its group.
         epoch: of the producer's numbers.
@@ -99,6 +106,7 @@ class Context:
         hold: long work asks it now and then: `context.hold.check()` ends a handler whose work could not be committed.
     """
 
+    event: Event
     consumer: str
     seq: int
     epoch: int
@@ -113,17 +121,27 @@ type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome |
 """Returning nothing means Ack. An exception means Retry, a PermanentError Reject. It may be `async def`."""
 
 
-def handler(*types: str) -> Callable[[Handler], Handler]:
+type TypedHandler[D] = Callable[[Session, D, Context], Outcome | Awaitable[Outcome | None] | None]
+"""The same, of data as the class that it reads."""
+
+
+@overload
+def handler(*types: str) -> Callable[[Handler], Handler]: ...
+@overload
+def handler[D](*types: type[D]) -> Callable[[TypedHandler[D]], TypedHandler[D]]: ...
+def handler(*types: Any) -> Callable[[Any], Any]:
     """Mark a function as the handler of events of these types; `*` is every type without one of its own.
+
+    Args:
+        types: types of events, or classes under `@event_type`.
 
     Raises:
         ConfigError: no type is named, or one that is no type of an event, or is reserved for Sluice.
     """
-    wrong = [type_ for type_ in types if not isinstance(type_, str) or not type_]
-    if wrong or not types:
-        given = printable(repr(wrong[0])) if wrong else "()"
-        raise ConfigError(f'handler is given {given}, allowed are types of events: @handler("order.placed")')
-    reserved = next((type_ for type_ in types if type_.startswith(RESERVED)), None)
+    read = dict(map(_type_and_model, types))
+    if not read:
+        raise ConfigError('handler is given (), allowed are types of events: @handler("order.placed")')
+    reserved = next((type_ for type_ in read if type_.startswith(RESERVED)), None)
     if reserved is not None:
         raise ConfigError(
             f"handler is given {printable(repr(reserved))}, allowed are types that do not begin with {RESERVED!r}:"
@@ -131,10 +149,23 @@ def handler(*types: str) -> Callable[[Handler], Handler]:
         )
 
     def mark(function: Handler) -> Handler:
-        setattr(function, _MARK, types)
+        setattr(function, _MARK, read)
         return function
 
     return mark
+
+
+def _type_and_model(given: object) -> tuple[str, type | None]:
+    """Return a type of event, and the class that its handler reads."""
+    if isinstance(given, str) and given:
+        return given, None
+    if not isinstance(given, type):
+        raise ConfigError(
+            f'handler is given {printable(repr(given))}, allowed are types of events: @handler("order.placed")'
+        )
+    from sluice.messaging.event_types import event_type_of  # noqa: PLC0415 (pydantic, where a class is read)
+
+    return event_type_of(given).type_, given
 
 
 class Handlers:
@@ -176,7 +207,7 @@ class Handlers:
         return cls(_by_type(module.__name__, vars(module).values()))
 
     @classmethod
-    def of_function(cls, function: Handler) -> "Handlers":
+    def of_function(cls, function: Handler | TypedHandler[Any]) -> "Handlers":
         """Return one function as the handler of the types it is marked with, or of every type.
 
         Raises:
@@ -224,6 +255,11 @@ class Handlers:
         if self._types is not None:
             return type_ not in self._types
         return type_ in self._elsewhere and not self._by_type.keys() & {type_, ANY}
+
+    def model_of(self, type_: str) -> type | None:
+        """Return the class as which events of a type are read; None where their handler gets them as they are."""
+        models: Mapping[str, type | None] = getattr(self.find(type_), _MARK, {})
+        return models.get(type_)
 
     @property
     def names(self) -> frozenset[str]:
@@ -299,7 +335,30 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
                 raise ConfigError(f"module {name} has two handlers for {type_!r}, allowed is one; merge them")
     if not found:
         raise ConfigError(f"module {name} has no handlers, allowed is one or more functions under @handler(type)")
-    return found
+    return {type_: _with_data_read(function, getattr(function, _MARK)[type_]) for type_, function in found.items()}
+
+
+def _with_data_read(function: Handler, model: type | None) -> Handler:
+    """Return a handler that gets the data as a class; the same one where there is none.
+
+    Raises:
+        ConfigError: nothing can be read as the class.
+    """
+    if model is None:
+        return function
+    from sluice.messaging import event_types  # noqa: PLC0415 (as above)
+
+    event_types.require_readable(model)
+
+    @wraps(function)
+    def read_and_handle(session: Session, event: Event, context: Context) -> Outcome | Awaitable[Outcome | None] | None:
+        try:
+            data: Any = event_types.read(model, event)
+        except EnvelopeError as error:
+            raise PermanentError(str(error)) from error
+        return function(session, data, context)
+
+    return inspect.markcoroutinefunction(read_and_handle) if inspect.iscoroutinefunction(function) else read_and_handle
 
 
 def _can_be_called(function: object) -> bool:

@@ -28,7 +28,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import EnvelopeError
-from sluice.messaging.handlers import Ack, Handler, Handlers
+from sluice.messaging.handlers import Ack, Handler, Handlers, TypedHandler
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import Policy
@@ -50,7 +50,7 @@ _STEPS_MAX = 10_000
 _BEFORE_COMMIT = ("before_commit", "before_drain_commit")
 _AFTER_COMMIT = ("after_commit", "after_drain_commit")
 
-type HandlersLike = str | ModuleType | Handlers | Handler
+type HandlersLike = str | ModuleType | Handlers | Handler | TypedHandler[Any]
 """Name of a module with handlers, the module, handlers, or one function; unmarked it handles every type."""
 
 

@@ -224,6 +224,7 @@ class Drainer:
 
     def _context(self, message: ParkedMessage, lease: DrainLease) -> Context:
         return Context(
+            event=message.envelope.event,
             consumer=self._settings.consumer,
             seq=message.envelope.seq,
             epoch=message.envelope.epoch,

@@ -45,6 +45,7 @@ ACCOUNT = "000000000000"
 DECLARED: Mapping[str | None, Mapping[str, Any]] = {
     None: {},
     "billing parks": {"poison": Poison.PARK, "gaps": Gaps.HALT},
+    "billing reads classes": {"handlers": "bills", "types": ("order.placed",)},
 }
 _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"<!-- (run|ends|not run|file|given)(?:: (.+))? -->")
@@ -208,6 +209,7 @@ def reader(localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[Re
         ("producers.md", ()),
         ("consumers.md", ()),
         ("fastapi.md", ()),
+        ("typed-events.md", ()),
         pytest.param("load.md", (), marks=pytest.mark.slow),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),

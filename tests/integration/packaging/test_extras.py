@@ -160,6 +160,7 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(
         "conformance": "contracts",
         "contracts --target simulator": "contracts",
         "delays .": "recorder",
+        "events check --sends shop": "events",
         "dlq ls": "worker",
         "inbox check": "worker",
         "load plan smoke": "load",

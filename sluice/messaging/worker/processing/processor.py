@@ -207,6 +207,7 @@ class MessageProcessor:
 
     def _context(self, lease: MessageLease, arrived: DecodedMessage, decision: Decision) -> Context:
         return Context(
+            event=arrived.envelope.event,
             consumer=self._settings.consumer,
             seq=arrived.envelope.seq,
             epoch=arrived.envelope.epoch,

@@ -34,7 +34,9 @@ class RecordedSpans:
         return 60
 
 
+PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
 CONTEXT = Context(
+    event=PLACED,
     consumer="billing",
     seq=3,
     epoch=1,
@@ -44,7 +46,6 @@ CONTEXT = Context(
     attributes={},
     hold=RecordedSpans(),
 )
-PLACED = Event(type="order.placed", group="order-7", data={}, id="e1")
 
 
 class TracedProcess:
