@@ -18,7 +18,7 @@ from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
 from benchmarks.outbox import growth, relay, storage, writers
 from benchmarks.publishing import client, publish
-from benchmarks.report import Section, Table
+from benchmarks.report import ResultTable, Section
 from benchmarks.rounds import Measurement
 from benchmarks.worker import lanes, pace
 from sluice.clock import SystemClock
@@ -81,7 +81,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
                 sep="\n",
                 flush=True,
             )
-        report.write(Section(tables={"machine": Table(note=_machine(urls[POSTGRES], rounds))}, plots={}))
+        report.write(Section(tables={"machine": ResultTable(note=_machine(urls[POSTGRES], rounds))}, plots={}))
 
 
 def _run_facts(rounds: int, load: float) -> str:

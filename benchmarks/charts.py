@@ -24,7 +24,7 @@ _STYLE = """
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ResultBar:
     """A bar: what it is of, which series it belongs to, how long it is, and how that is written."""
 
     label: str
@@ -42,7 +42,7 @@ class Line:
     is_joined: bool = True
 
 
-def bars(title: str, unit: str, series: Sequence[str], given: Sequence[Bar]) -> str:
+def bars(title: str, unit: str, series: Sequence[str], given: Sequence[ResultBar]) -> str:
     """Return horizontal bars on one linear axis from 0, in the order given."""
     most = max(bar.value for bar in given)
     left = max(_LEFT, 24 + _CHARACTER * max(len(bar.label) for bar in given))

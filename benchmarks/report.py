@@ -14,7 +14,7 @@ _PLOTS = RESULTS.parents[1] / "docs" / "plots"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class ResultTable:
     """A table of results, each cell as it is shown.
 
     Args:
@@ -49,13 +49,13 @@ class Table:
 class Section:
     """Results of one benchmark: tables by the name of their place in the page, plots by the name of their file."""
 
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ResultTable]
     plots: Mapping[str, str]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns: int) -> Table:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns: int) -> ResultTable:
     """Return a table; all columns after the first `text_columns` hold numbers."""
-    return Table(head=head, rows=[[str(cell) for cell in row] for row in rows], text_columns=text_columns)
+    return ResultTable(head=head, rows=[[str(cell) for cell in row] for row in rows], text_columns=text_columns)
 
 
 def write(section: Section, *, measured: str = "") -> None:
@@ -66,9 +66,12 @@ def write(section: Section, *, measured: str = "") -> None:
         (_PLOTS / f"{name}.svg").write_text(drawn, encoding="utf-8")
 
 
-def read_tables() -> dict[str, Table]:
+def read_tables() -> dict[str, ResultTable]:
     """Return the tables that are kept, by name."""
-    return {path.stem: Table(**json.loads(path.read_text(encoding="utf-8"))) for path in sorted(RESULTS.glob("*.json"))}
+    return {
+        path.stem: ResultTable(**json.loads(path.read_text(encoding="utf-8")))
+        for path in sorted(RESULTS.glob("*.json"))
+    }
 
 
 def _dump(value: object) -> str:

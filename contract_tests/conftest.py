@@ -18,7 +18,7 @@ import pytest
 
 from contract_tests import options
 from contract_tests.byo_queues import ByoQueueResources, ByoQueues
-from contract_tests.deployment.deployed import DeployedEnvironment, require
+from contract_tests.deployment.environment import DeployedEnvironment, require
 from contract_tests.promises import CORE, PROMISES, Promiser
 from contract_tests.proving import breaking, failures, relevance, results
 from contract_tests.resources import Resources

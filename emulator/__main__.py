@@ -34,7 +34,7 @@ _log_option = click.option(
 )
 
 
-def _start(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Running]:
+def _start(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Emulator]:
     if endpoint_url is None:
         return localstack.running(port=port, log=log)
     if port is not None:

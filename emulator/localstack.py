@@ -28,7 +28,7 @@ _SERVICES = ("sns", "sqs", "cloudformation")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class Emulator:
     """A LocalStack that answers.
 
     Args:
@@ -59,7 +59,7 @@ class Running:
         } | modified
 
 
-def with_endpoint(running: Running) -> dict[str, str]:
+def with_endpoint(running: Emulator) -> dict[str, str]:
     """Return this process's environment with every AWS client pointed at `running`.
 
     Nothing of the caller's own AWS_* is left, and no file of profiles is read: an AWS_PROFILE, or an endpoint for one
@@ -72,7 +72,7 @@ def _without_aws() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LOCALSTACK_"))}
 
 
-def attach(endpoint_url: str) -> Running:
+def attach(endpoint_url: str) -> Emulator:
     """Return a LocalStack somebody else started.
 
     Raises:
@@ -86,7 +86,7 @@ def attach(endpoint_url: str) -> Running:
         raise EndpointError(
             f"LocalStack at {endpoint_url} does not offer {', '.join(missing)}; start one with: make emulator"
         )
-    return Running(endpoint_url=endpoint_url, log=None)
+    return Emulator(endpoint_url=endpoint_url, log=None)
 
 
 def _unavailable(reported: Mapping[str, object]) -> list[str]:
@@ -189,7 +189,7 @@ def _make_root(engine: Engine) -> Path:
 @contextlib.contextmanager
 def running(
     *, port: int | None = None, log: Path, python: Path | None = None, engine: Engine | None = None
-) -> Iterator[Running]:
+) -> Iterator[Emulator]:
     """Start LocalStack, or what SLUICE_EMULATOR names, and stop it again when the block ends, however it ends.
 
     A dying process takes its LocalStack with it (see `emulator.supervisor`).
@@ -222,7 +222,7 @@ def running(
         )
         with process:
             await_ready(process, lambda: _answers(url, log), name=engine.title, timeout_seconds=_READY_SECONDS, log=log)
-            yield Running(endpoint_url=url, log=log, engine=engine, process=process)
+            yield Emulator(endpoint_url=url, log=log, engine=engine, process=process)
 
 
 def _answers(url: str, log: Path) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from sluice.declaration import loading
 
-os.environ[loading.VARIABLE] = str(Path(__file__).parent / "support" / "declared" / "environments.py")
+os.environ[loading.VARIABLE] = str(Path(__file__).parent / "support" / "declarations" / "environments.py")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 

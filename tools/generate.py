@@ -14,8 +14,8 @@ from benchmarks import report
 from contract_tests.proving import conformance_page
 from sluice.declaration import DatabaseRole
 from sluice.messaging.database import roles
-from tools import alarm_table, capacity, cost_table, declared_fields, guarded_changes, promises_page, stack_counts
-from tools.declared_fields import ENVIRONMENTS
+from tools.pages import alarm_table, capacity, cost_table, declared_fields, guarded_changes, promises_page, stack_counts
+from tools.pages.declared_fields import ENVIRONMENTS
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

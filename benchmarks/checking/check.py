@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import charts, locked
+from benchmarks import charts, competitor_environment
 from benchmarks.checking import histories
 from benchmarks.processes import resident_bytes
 from benchmarks.report import Section, table
@@ -61,7 +61,7 @@ class Took:
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Measure sizes with and without broken groups; return tables and plots."""
-    locked.install()
+    competitor_environment.install()
     rows: list[Sequence[object]] = []
     points: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     is_large = bool(os.environ.get(LARGE))
@@ -97,7 +97,8 @@ def _judge(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int,
         took, memory[step] = _ours(folder, "measured" if size < _LARGE_SIZE else "warm-up", [step], rounds)
         found |= took
     plain = str(folder / "measured" / histories.PLAIN)
-    took, memory["duckdb"] = _run([locked.PYTHON, "benchmarks/checking/in_duckdb.py", plain, str(rounds + 1)])
+    duckdb_checks = [competitor_environment.PYTHON, "benchmarks/checking/duckdb_checks.py"]
+    took, memory["duckdb"] = _run([*duckdb_checks, plain, str(rounds + 1)])
     shutil.rmtree(folder / "measured")
     return made.events, found | took, memory
 
@@ -124,7 +125,7 @@ def _rows(
 def _ours(folder: Path, warm_up: str, steps: Sequence[str], rounds: int) -> tuple[dict[str, Took], int]:
     """Judge a history, after it or a small one to warm up, as DuckDB does."""
     folders = [str(folder / name) for name in (warm_up, "measured")]
-    return _run([sys.executable, "-m", "benchmarks.checking.in_spark", *folders, *steps, str(rounds)])
+    return _run([sys.executable, "-m", "benchmarks.checking.spark_checks", *folders, *steps, str(rounds)])
 
 
 def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:

@@ -11,7 +11,7 @@ from multiprocessing.synchronize import Barrier
 from sqlalchemy import Connection, Engine, create_engine, insert, text
 
 from benchmarks import databases
-from benchmarks.charts import Bar, bars
+from benchmarks.charts import ResultBar, bars
 from benchmarks.databases import POSTGRES, SQLITE, TOPIC
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measurement, interleave
@@ -155,7 +155,7 @@ def _section(found: Mapping[_Cell, Measurement]) -> Section:
         )
         who = f"{cell.writers} writer{'s' * (cell.writers > 1)}"
         drawn.append(
-            Bar(f"{cell.name}, {who}", int(cell.database == POSTGRES), rate.median, f"{rate.median:,.0f}"),
+            ResultBar(f"{cell.name}, {who}", int(cell.database == POSTGRES), rate.median, f"{rate.median:,.0f}"),
         )
     head = ("database", "writers", "what", "transactions/s", "noise", "to plain inserts", "to without notify")
     plot = bars("What writers commit", "transactions/s of one event each", (SQLITE, POSTGRES), drawn)

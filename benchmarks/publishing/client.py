@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks import sink
 from benchmarks.publishing.certificates import certificate
-from benchmarks.report import Section, Table, table
+from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
 from sluice import sdk
 from sluice.aws.client import BOTO3, LIGHT, LightSns, LightSqs, open_client
@@ -105,7 +105,7 @@ def _microseconds(call: Callable[[], Any], count: int) -> float:
     return 1e6 * (time.process_time() - began) / count
 
 
-def _table(found: Mapping[tuple[str, str, str], Measurement]) -> Table:
+def _table(found: Mapping[tuple[str, str, str], Measurement]) -> ResultTable:
     rows = []
     for (name, wire, who), light in found.items():
         if who == "light":

@@ -18,11 +18,11 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 
-from benchmarks import locked, sink
-from benchmarks.charts import Bar, bars
+from benchmarks import competitor_environment, sink
+from benchmarks.charts import ResultBar, bars
 from benchmarks.publishing.certificates import certificate
 from benchmarks.publishing.scaling import Publish, ScalingPoint, measure_scaling, publishers, scaling_table
-from benchmarks.report import Section, Table, table
+from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
 from sluice.history.delays import percentile
 
@@ -59,7 +59,7 @@ _SERIES = [_SPARK, _ALONE, _THEIRS]
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
     """Measure messages a processor second, what more tasks bring, and how true recorded latencies are."""
-    locked.install()
+    competitor_environment.install()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         pair = certificate(Path(folder))
         os.environ["AWS_CA_BUNDLE"] = str(pair[0])
@@ -99,7 +99,7 @@ def _ours(publish_with: Publish, transport: str, service: str, url: str, message
 
 
 def _theirs(client: str, service: str, url: str) -> float:
-    command = [locked.PYTHON, str(_HERE / "competitors.py"), client, service, url]
+    command = [competitor_environment.PYTHON, str(_HERE / "competitors.py"), client, service, url]
     ended = subprocess.run([*command, str(_CALLS[client])], check=True, stdout=subprocess.PIPE, text=True)
     took = json.loads(ended.stdout.splitlines()[-1])
     return float(took["messages"] / took["processor_seconds"])
@@ -118,7 +118,7 @@ def _section(
     )
 
 
-def _costs(found: Mapping[_Cell, Measurement]) -> Table:
+def _costs(found: Mapping[_Cell, Measurement]) -> ResultTable:
     rows = []
     for cell, rate in sorted(found.items(), key=_row_order):
         peer = found[_Cell(_THEIRS, "boto3", cell.service, cell.is_tls)]
@@ -136,7 +136,7 @@ def _row_order(cell: tuple[_Cell, Measurement]) -> tuple[str, bool, float]:
 def _plot(found: Mapping[_Cell, Measurement]) -> str:
     series = ["Sluice in Spark", "its publisher alone", "clients that only send"]
     drawn = [
-        Bar(
+        ResultBar(
             f"{cell.client}, {cell.service.upper()}{' over TLS' * cell.is_tls}",
             _SERIES.index(cell.kind),
             rate.median,
@@ -147,7 +147,7 @@ def _plot(found: Mapping[_Cell, Measurement]) -> str:
     return bars("What a message costs", "messages a processor second", series, drawn)
 
 
-def _accuracy(latencies_us: list[int]) -> Table:
+def _accuracy(latencies_us: list[int]) -> ResultTable:
     rows = [
         (
             f"p{share * 100:g}",

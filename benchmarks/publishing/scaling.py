@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
-from benchmarks.report import Table, table
+from benchmarks.report import ResultTable, table
 from benchmarks.rounds import Measurement, interleave
 from sluice.history.delays import percentile
 
@@ -31,8 +31,8 @@ class ScalingPoint(NamedTuple):
 
 @contextmanager
 def publishers(*options: str) -> Iterator[Publish]:
-    """Yield what does one job, in a process of its own; options are those of `in_spark`."""
-    command = [sys.executable, "-m", "benchmarks.publishing.in_spark", *options]
+    """Yield what does one job, in a process of its own; options are those of `spark_publishers`."""
+    command = [sys.executable, "-m", "benchmarks.publishing.spark_publishers", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -80,7 +80,7 @@ def measure_scaling(
     }
 
 
-def scaling_table(per_second: int, scaled: Mapping[int, ScalingPoint]) -> Table:
+def scaling_table(per_second: int, scaled: Mapping[int, ScalingPoint]) -> ResultTable:
     """Return the table of what was measured of so many tasks."""
     rows = [
         (

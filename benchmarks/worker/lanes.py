@@ -16,8 +16,8 @@ import boto3
 from sqlalchemy import Engine
 
 from benchmarks import databases, sink
-from benchmarks.charts import Bar, bars
-from benchmarks.report import Section, Table, table
+from benchmarks.charts import ResultBar, bars
+from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
 from benchmarks.worker.workers import Counts, working
 from emulator import localstack
@@ -247,7 +247,7 @@ def _section(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageC
         "polls": _polls_table(),
     }
     drawn = [
-        Bar(
+        ResultBar(
             f"{cell.what}, {cell.lanes} lane{'s' * (cell.lanes > 1)}",
             int(cell.what != PLAIN),
             rate.median,
@@ -260,7 +260,7 @@ def _section(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageC
     return Section(tables=tables, plots={"lanes": bars(title, unit, (PLAIN, "worker"), drawn)})
 
 
-def _lanes_table(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageCosts]) -> Table:
+def _lanes_table(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageCosts]) -> ResultTable:
     rows = []
     for cell, rate in found.items():
         assert cell.delay_seconds is not None
@@ -286,7 +286,7 @@ def _cpu_milliseconds(spent: _MessageCosts) -> float:
     return 1_000 * spent.cpu_seconds / spent.messages
 
 
-def _localstack_table(found: Mapping[_Cell, Measurement]) -> Table:
+def _localstack_table(found: Mapping[_Cell, Measurement]) -> ResultTable:
     rows = [
         (
             *(cell.what, cell.lanes, f"{rate.median:,.0f}", rate.noise, f"{1_000 * cell.lanes / rate.median:.1f}"),
@@ -298,7 +298,7 @@ def _localstack_table(found: Mapping[_Cell, Measurement]) -> Table:
     return table(head, rows, text_columns=1)
 
 
-def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> Table:
+def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> ResultTable:
     """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
     worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
     messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)
@@ -324,7 +324,7 @@ def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> Table:
     return table(head, rows, text_columns=0)
 
 
-def _polls_table() -> Table:
+def _polls_table() -> ResultTable:
     """Return the price of empty polls: a lane without messages polls again when its long poll ends."""
     lanes = Consumer(name="benchmark").lanes
     rows = []

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import boto3
 from sqlalchemy import Engine, text
 
-from benchmarks import databases, locked, sink
+from benchmarks import competitor_environment, databases, sink
 from benchmarks.charts import Line, lines
 from benchmarks.databases import POSTGRES
-from benchmarks.report import Section, Table, table
+from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
 from benchmarks.worker.lanes import REGION, cpu_seconds, engine_with_inbox, looping
 from benchmarks.worker.workers import CONSUMER, inbox_of
@@ -51,7 +51,7 @@ class _WorkResult(NamedTuple):
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
     url, cells = urls[POSTGRES], dict[str, Callable[[], _WorkResult]]()
-    locked.install()
+    competitor_environment.install()
     with sink.running(_DELAY_SECONDS) as endpoint:
         cells[_PLAIN] = partial(_plain, endpoint)
         for processes in (1, 2):
@@ -115,7 +115,7 @@ def _workers(url: str, processes: int) -> _WorkResult:
         return _WorkResult(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
-def _start(url: str, rounds: int) -> Table:
+def _start(url: str, rounds: int) -> ResultTable:
     """Return the table of what passes from the start of a command to its end, or to a worker's first message."""
     spent: dict[str, list[float]] = {"sluice --help": [], "sluice worker, to its first handler": []}
     cells = {
@@ -169,12 +169,12 @@ def _first(url: str) -> Callable[[list[float]], float]:
 
 
 def _celery(endpoint: str) -> _WorkResult:
-    command = [locked.PYTHON, str(_HERE / "with_celery.py"), endpoint, str(_LANES), str(_SECONDS)]
+    command = [competitor_environment.PYTHON, str(_HERE / "celery_workers.py"), endpoint, str(_LANES), str(_SECONDS)]
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
     return _WorkResult(*json.loads(shown.splitlines()[-1]))  # behind its banner
 
 
-def _growth(url: str, rounds: int) -> tuple[Table, str]:
+def _growth(url: str, rounds: int) -> tuple[ResultTable, str]:
     """Return table and plot of a message's cost, by the groups that the inbox remembers."""
     rows, points, first_seconds = [], list[tuple[float, float, str]](), 0.0
     with databases.fresh(url, inbox_tables.metadata) as engine:

@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from contract_tests.deployment import expressions
-from contract_tests.deployment.deployed import DeployedEnvironment
+from contract_tests.deployment.environment import DeployedEnvironment
 from contract_tests.resources import NotArrangedError, QueueUnderTest, Resources, TopicUnderTest, bodies
 from contract_tests.targets.binding import Target
 from sluice.clock import NotReachedError, eventually
 from sluice.declaration import Encryption, ExistingTopic, Removal, naming
 from sluice.declaration import Topic as DeclaredTopic
 from sluice.declaration.alarms import Alarm, Hearer, alarms
-from sluice.declaration.watched import Expression, WatchedMetric
+from sluice.declaration.watched_metrics import Expression, WatchedMetric
 from sluice.limits import FIFO_SUFFIX, MESSAGE_BYTES_MAX
 from sluice.simulator.model.policies import PolicyDecision, PolicyRequest, decide
 

@@ -86,7 +86,7 @@ def _start(column: Column, log: Path) -> Iterator[list[str]]:
 
 def _environment(column: Column) -> dict[str, str]:
     """Return an environment with keys no emulator checks, and nothing of the caller's AWS_*."""
-    running = localstack.Running(endpoint_url="", log=_WORK if column.note == _WINDOW else None)
+    running = localstack.Emulator(endpoint_url="", log=_WORK if column.note == _WINDOW else None)
     given = localstack.with_endpoint(running)
     return {name: value for name, value in given.items() if "ENDPOINT" not in name and name != "PYTEST_ADDOPTS"}
 

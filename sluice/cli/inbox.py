@@ -12,7 +12,7 @@ from sluice.terminal.groups import CommandGroup
 from sluice.terminal.values import SEQ
 
 if TYPE_CHECKING:
-    from sluice.cli.place import ConsumerTarget
+    from sluice.cli.targets import ConsumerTarget
 
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
 
@@ -27,24 +27,24 @@ def inbox() -> None:
 
 @inbox.command()
 @consumer_options
-def check(place: "ConsumerTarget") -> None:
+def check(target: "ConsumerTarget") -> None:
     """Compare the database's tables with what this version needs; exit code 1 and a line each where they differ."""
-    from sluice.cli.upgrading import report_drift
+    from sluice.cli.schema.upgrading import report_drift
     from sluice.messaging.inbox import tables
 
-    report_drift(place.engine, tables.metadata)
+    report_drift(target.engine, tables.metadata)
 
 
 @inbox.command()
 @json_option
 @consumer_options
-def status(place: "ConsumerTarget", as_json: bool) -> None:
+def status(target: "ConsumerTarget", as_json: bool) -> None:
     """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
     from sluice.messaging.inbox import maintenance
 
-    counted = maintenance.counts(place.engine, place.consumer.name)
+    counted = maintenance.counts(target.engine, target.consumer.name)
     if as_json:
-        output.as_json({"consumer": place.consumer.name, **counted})
+        output.as_json({"consumer": target.consumer.name, **counted})
         return
     output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
 
@@ -54,13 +54,13 @@ def status(place: "ConsumerTarget", as_json: bool) -> None:
 @limit_option(100_000, default=50)
 @json_option
 @consumer_options
-def ls(place: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) -> None:
+def ls(target: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) -> None:
     """List groups: where each begins for this consumer (its baseline), and how far it is."""
     from sluice.messaging.database import engines
     from sluice.messaging.inbox import operations
 
-    name = place.consumer.name
-    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
+    name = target.consumer.name
+    with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
         found, count = operations.listed_groups(connection, name, group_id=group_id, most=most)
     if as_json:
         output.as_json({"consumer": name, "count": count, "groups": found})
@@ -85,7 +85,7 @@ def ls(place: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) 
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audit_options
 @consumer_options
-def lower_baseline(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
+def lower_baseline(target: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Expect the numbers of a group from SEQ on: those before its baseline are missing until they come.
 
     For a consumer that joined late, if a group's baseline is too high. A message from before the baseline is handled
@@ -93,6 +93,6 @@ def lower_baseline(place: "ConsumerTarget", group_id: str, seq: int, reason: str
     """
     from sluice.messaging.inbox.operations import InboxOperator
 
-    operator = InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=target.consumer.name, actor=actor(), reason=reason)
     do = partial(operator.lower_baseline, group_id=group_id, seq=seq)
-    act(place.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)
+    act(target.engine, f"expect the numbers of group {group_id} from {seq} on", do, confirmed=confirmed)

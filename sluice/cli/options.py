@@ -36,7 +36,7 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
         @declaration_option
         @wraps(command)
         def run_in_environment(environment_name: str, declaration: Path | None, **given: Any) -> None:
-            from sluice.cli.undeclared import environment_of
+            from sluice.cli.undeclared_resources import environment_of
             from sluice.declaration import load_task_declaration
 
             environment = None if declaration is not None else environment_of(environment_name, given)
@@ -202,10 +202,10 @@ def database_options(command: Command) -> Command:
     @dsn_option("The outbox's database, e.g. sqlite:///outbox.db")
     @wraps(command)
     def run_on_outbox(environment: Any, topic: str | None, dsn: str | None, **given: Any) -> None:
-        from sluice.cli import place
+        from sluice.cli import targets
 
-        with place.outbox_target(environment, dsn, topic) as found:
-            command(place=found, **given)
+        with targets.outbox_target(environment, dsn, topic) as found:
+            command(target=found, **given)
 
     return run_on_outbox
 
@@ -213,7 +213,7 @@ def database_options(command: Command) -> Command:
 def consumer_options(command: Command) -> Command:
     """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerTarget`.
 
-    A database is opened where one is named. A command that needs one asks the place for its `engine`.
+    A database is opened where one is named. A command that needs one asks the target for its `engine`.
     """
 
     @environment_option("Declared environment whose consumer is meant.")
@@ -230,9 +230,9 @@ def consumer_options(command: Command) -> Command:
     def run_on_consumer(
         environment: Any, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, **given: Any
     ) -> None:
-        from sluice.cli import place
+        from sluice.cli import targets
 
-        with place.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
-            command(place=found, **given)
+        with targets.consumer_target(environment, consumer_name, dsn, endpoint_url) as found:
+            command(target=found, **given)
 
     return run_on_consumer

@@ -1,6 +1,6 @@
 """Moved: a project has its stage in `stacks/stage.py`, and the stacks are in `sluice.stacks`."""
 
-from sluice.moved import forward_names
+from sluice.old_names import forward_names
 
 __getattr__ = forward_names(
     __name__,

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
-from sluice.declaration import backlog, metrics, naming, watched
+from sluice.declaration import backlog, metrics, naming, watched_metrics
 from sluice.declaration.consumer import Consumer, Gaps
 from sluice.declaration.environment import Environment
 from sluice.declaration.fields.database import NewDatabase
 from sluice.declaration.fields.topics import RELAY_TASKS, ExistingTopic, Topic
+from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10
@@ -75,7 +76,7 @@ class Alarm:
     environment: Environment
     subject: str
     condition: str
-    watches: watched.WatchedMetric | watched.Expression
+    watches: WatchedMetric | Expression
     threshold: float = 1
     bound: str | None = None
     comparison: Comparison = Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -97,9 +98,9 @@ class Alarm:
         return self.minutes if self.of_minutes is None else self.of_minutes
 
     @property
-    def metrics(self) -> tuple[watched.WatchedMetric, ...]:
+    def metrics(self) -> tuple[WatchedMetric, ...]:
         """Return the metrics it reads, each of which is paid for."""
-        return tuple(self.watches.metrics.values()) if isinstance(self.watches, watched.Expression) else (self.watches,)
+        return tuple(self.watches.metrics.values()) if isinstance(self.watches, Expression) else (self.watches,)
 
 
 def alarms(environment: Environment) -> tuple[Alarm, ...]:
@@ -134,14 +135,14 @@ def _of_database(environment: Environment) -> Iterator[Alarm]:
     )
     yield alarm(
         condition="full",
-        watches=watched.database_metric(environment, "ACUUtilization"),
+        watches=watched_metrics.database_metric(environment, "ACUUtilization"),
         threshold=_ACUS_PERCENT,
         description=f"The database has used more than {_ACUS_PERCENT} % of max_acus for {_DATABASE_MINUTES} minutes."
         " Raise max_acus, or find what takes so much.",
     )
     yield alarm(
         condition="connections",
-        watches=watched.database_metric(environment, "DatabaseConnections"),
+        watches=watched_metrics.database_metric(environment, "DatabaseConnections"),
         threshold=int(database.connections_max * _CONNECTIONS_SHARE),
         bound="0.8 of what `max_acus` allow",
         description=f"More than {_CONNECTIONS_SHARE:.0%} of the {database.connections_max} connections are open that"
@@ -149,7 +150,7 @@ def _of_database(environment: Environment) -> Iterator[Alarm]:
     )
     yield alarm(
         condition="wraparound",
-        watches=watched.database_metric(environment, "MaximumUsedTransactionIDs"),
+        watches=watched_metrics.database_metric(environment, "MaximumUsedTransactionIDs"),
         threshold=_TRANSACTION_IDS_MAX,
         description="Half of the transaction ids are used that Postgres has before it refuses to write. Find what keeps"
         " vacuum: a transaction, a prepared transaction or a replication slot that is old.",
@@ -178,13 +179,13 @@ def _of_topic(environment: Environment, topic: Topic) -> Iterator[Alarm]:
     )
     yield alarm(
         condition="failed",
-        watches=watched.topic_metric(name, "NumberOfNotificationsFailed"),
+        watches=watched_metrics.topic_metric(name, "NumberOfNotificationsFailed"),
         description="SNS could not deliver to a queue. See which undelivered DLQ fills, then its queue's policy and"
         " key.",
     )
     yield alarm(
         condition="lost",
-        watches=watched.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
+        watches=watched_metrics.topic_metric(name, "NumberOfNotificationsFailedToRedriveToDlq"),
         description="Messages are lost: SNS could neither deliver them nor put them into the undelivered DLQ."
         " Publish them again; consumers that had them need an inbox.",
     )
@@ -195,7 +196,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
     alarm = partial(Alarm, environment=environment, subject=subject)
     yield alarm(
         condition="lagging",
-        watches=watched.outbox_metric(environment, topic, metrics.OUTBOX_LAG),
+        watches=watched_metrics.outbox_metric(environment, topic, metrics.OUTBOX_LAG),
         threshold=environment.outbox_lag_seconds,
         bound="`outbox_lag_seconds`",
         comparison=Comparison.GREATER_THAN_THRESHOLD,
@@ -208,14 +209,14 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
     )
     yield alarm(
         condition="quarantined",
-        watches=watched.outbox_metric(environment, topic, metrics.OUTBOX_QUARANTINED),
+        watches=watched_metrics.outbox_metric(environment, topic, metrics.OUTBOX_QUARANTINED),
         missing=MissingData.NOT_BREACHING,  # without a relay `lagging` rings
         description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
         " outbox ls`, mend what refuses it, then unquarantine or skip it.",
     )
     yield alarm(
         condition="alone",
-        watches=watched.running_tasks(environment, subject),
+        watches=watched_metrics.running_tasks(environment, subject),
         threshold=RELAY_TASKS,
         comparison=Comparison.LESS_THAN_THRESHOLD,
         minutes=_ALONE_MINUTES,
@@ -229,12 +230,12 @@ def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
     alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     yield alarm(
         condition="dead-letters",
-        watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
+        watches=watched_metrics.queue_content(naming.dead_letter_queue_name(environment, consumer)),
         description=f"A message failed {consumer.max_attempts} times. Inspect it, fix the cause, redrive it.",
     )
     yield alarm(
         condition="undelivered",
-        watches=watched.queue_content(naming.undelivered_queue_name(environment, consumer)),
+        watches=watched_metrics.queue_content(naming.undelivered_queue_name(environment, consumer)),
         description="SNS could not deliver a message to the queue: its policy or its key is wrong. Fix it, then send"
         " these messages to that queue.",
     )
@@ -242,7 +243,7 @@ def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
 
 def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
     alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
-    age = watched.inputs(environment, consumer)[backlog.AGE]
+    age = watched_metrics.inputs(environment, consumer)[backlog.AGE]
     yield alarm(
         condition="late",
         watches=age,
@@ -265,7 +266,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
     if consumer.fifo:
         yield alarm(
             condition="stuck",
-            watches=watched.consumer_expression(
+            watches=watched_metrics.consumer_expression(
                 consumer.group_stuck, environment, consumer, label="late while lanes are idle"
             ),
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
@@ -275,7 +276,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
         )
     yield alarm(
         condition="pinned",
-        watches=watched.consumer_expression(
+        watches=watched_metrics.consumer_expression(
             consumer.capacity_pinned, environment, consumer, label="behind with all tasks at work"
         ),
         minutes=_PINNED_MINUTES,
@@ -290,7 +291,7 @@ def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
         minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 * (consumer.gaps is Gaps.WAIT)
         yield alarm(
             condition="parked",
-            watches=watched.inbox_metric(environment, consumer, metrics.PARKED_GROUPS),
+            watches=watched_metrics.inbox_metric(environment, consumer, metrics.PARKED_GROUPS),
             minutes=minutes,
             duration=f"{_PARKED_MINUTES} min; with `Gaps.WAIT` `gap_wait_seconds` more",
             description=f"A group has been parked for {minutes} minutes: a message is missing, dead or held, and what"
@@ -299,7 +300,7 @@ def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
     if consumer.automatic_redrive is not None:
         yield alarm(
             condition="redrive-off",
-            watches=watched.inbox_metric(environment, consumer, metrics.REDRIVE_OFF),
+            watches=watched_metrics.inbox_metric(environment, consumer, metrics.REDRIVE_OFF),
             description="Automatic redrive is off: a message that it brought back died again, a run died, or an"
             " operator switched it off. See `sluice dlq audit`, mend the cause, then `sluice dlq automatic-on`.",
         )
@@ -328,16 +329,16 @@ def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Ala
         missing=MissingData.NOT_BREACHING,  # an idle queue reports nothing
         hearer=Hearer.DEPLOYMENT,
     )
-    dead_letters = watched.queue_content(naming.dead_letter_queue_name(environment, consumer))
+    dead_letters = watched_metrics.queue_content(naming.dead_letter_queue_name(environment, consumer))
     yield alarm(
         condition="failing",
-        watches=watched.inbox_metric(environment, consumer, metrics.DEAD),
+        watches=watched_metrics.inbox_metric(environment, consumer, metrics.DEAD),
         of_minutes=_DEPLOYMENT_MINUTES,
         description="Workers give messages up. While a version is deployed, ECS takes it back.",
     )
     yield alarm(
         condition="dying",
-        watches=watched.Expression(
+        watches=Expression(
             text="DIFF(FILL(dead, REPEAT))",
             metrics={"dead": dead_letters},
             label="more dead letters than a minute before",
@@ -347,7 +348,7 @@ def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Ala
     )
     yield alarm(
         condition="delayed",
-        watches=watched.inputs(environment, consumer)[backlog.AGE],
+        watches=watched_metrics.inputs(environment, consumer)[backlog.AGE],
         threshold=consumer.acceptable_latency_seconds,
         bound="`acceptable_latency_seconds`",
         comparison=Comparison.GREATER_THAN_THRESHOLD,
@@ -363,7 +364,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
     if consumer.min_tasks > 0:
         yield alarm(
             condition="short",
-            watches=watched.running_tasks(environment, consumer.name),
+            watches=watched_metrics.running_tasks(environment, consumer.name),
             threshold=consumer.min_tasks,
             bound="`min_tasks`",
             comparison=Comparison.LESS_THAN_THRESHOLD,
@@ -375,7 +376,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
     if consumer.min_tasks == 0:
         yield alarm(
             condition="asleep",
-            watches=watched.consumer_expression(
+            watches=watched_metrics.consumer_expression(
                 backlog.work_without_workers(), environment, consumer, label="work without workers"
             ),
             missing=MissingData.NOT_BREACHING,  # an idle queue reports nothing
@@ -386,7 +387,7 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
     if redrive is not None:
         yield alarm(
             condition="redrive",
-            watches=watched.queue_content(naming.dead_letter_queue_name(environment, consumer)),
+            watches=watched_metrics.queue_content(naming.dead_letter_queue_name(environment, consumer)),
             minutes=redrive.quiet_minutes,
             duration="all of `quiet_seconds`",
             missing=MissingData.IGNORE,

@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from sluice.declaration.environment import Environment
 from sluice.declaration.validation import allowed_type, is_a, refuse, value_text
-from sluice.moved import forward_names
+from sluice.old_names import forward_names
 
 __getattr__ = forward_names(__name__, typed=f"{__name__}:check_argument_types")
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from sluice.declaration import Environment, Removal, naming
 from sluice.declaration.loading import VARIABLE
+from sluice.deployment.account import DeployedAccount
 from sluice.deployment.assembly import SynthesizedStack, read_assembly
-from sluice.deployment.deployed import DeployedAccount
 from sluice.deployment.guard import GuardFinding, Template, bundled_schemas, judge, judge_change_set
 from sluice.errors import ConfigError, EndpointError
 from sluice.terminal import output

@@ -11,7 +11,7 @@ MessagingError (sluice.errors)
 """
 
 from sluice.errors import MessagingError
-from sluice.moved import forward_names
+from sluice.old_names import forward_names
 
 __getattr__ = forward_names(__name__, HoldLost=f"{__name__}:HoldLostError", LeaseLost=f"{__name__}:LeaseLostError")
 

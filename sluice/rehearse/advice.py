@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from sluice import limits
 from sluice.declaration import Consumer, Environment
 from sluice.errors import ConfigError
-from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.declared_service import service_of, tasks_of
 from sluice.rehearse.model.simulation import SimulationResult, simulate
 from sluice.rehearse.model.traffic import Traffic
 

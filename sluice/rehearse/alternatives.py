@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
-from sluice.rehearse.declared import metric_expression
+from sluice.rehearse.declared_service import metric_expression
 from sluice.rehearse.model.policies import (
     MetricExpression,
     MetricSource,

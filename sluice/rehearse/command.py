@@ -15,10 +15,11 @@ from sluice.declaration import Consumer, Declaration, Environment, load_declarat
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.errors import ConfigError
 from sluice.judge.checker.verdict import EXIT_CROSSED
-from sluice.rehearse import shown
+from sluice.rehearse import report
 from sluice.rehearse.advice import Advice, advise
 from sluice.rehearse.alternatives import OWN_METRICS
-from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.declared_service import service_of, tasks_of
+from sluice.rehearse.experiment import Experiment
 from sluice.rehearse.mistakes import mistakes
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import Scenario, scenarios
@@ -28,7 +29,6 @@ from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.sources import read_parameters, synthesized_templates
 from sluice.rehearse.reading.template import read_services
 from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
-from sluice.rehearse.tried import Experiment
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable
@@ -205,14 +205,14 @@ def rehearse(
     for subject in subjects:
         _require_queue(subject.service)
         _require_known_metrics(subject.service, options.own)
-    with shown.progress() as watch:
+    with report.progress() as watch:
         done = [_rehearse(alike, options, watch) for alike in _group_alike(subjects, options)]
     if as_json:
-        by_name = {name: shown.as_json(rehearsal, name) for rehearsal in done for name in rehearsal.names}
+        by_name = {name: report.as_json(rehearsal, name) for rehearsal in done for name in rehearsal.names}
         output.as_json([by_name[subject.service.name] for subject in subjects])
     else:
         for rehearsal in done:
-            shown.terminal(rehearsal)
+            report.terminal(rehearsal)
     if page is not None:
         _draw(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
     if any(rehearsal.mistakes for rehearsal in done):

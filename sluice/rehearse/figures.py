@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, ChartLine, Point
 from sluice.pages.parts import Figure, draw_figure
-from sluice.rehearse import shown
+from sluice.rehearse import report
 from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.rehearsal import DEPLOYED, RehearsalRow
 
@@ -73,7 +73,8 @@ def over_time(row: RehearsalRow, *, name: str) -> list[Figure]:
         chart(
             "latency",
             "Latency",
-            f"The worst minute's p95 is {shown.seconds(most(p95))}, the oldest message {shown.seconds(most(oldest))}.",
+            f"The worst minute's p95 is {report.seconds(most(p95))},"
+            f" the oldest message {report.seconds(most(oldest))}.",
             [
                 line("oldest", thin_out(_divide(oldest, by)), "var(--lease)"),
                 line("p95", thin_out(_divide(p95, by)), "var(--s0)"),
@@ -128,7 +129,7 @@ def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | Non
             is_log=is_log,
             is_duration=True,
         ),
-        rule=(f"declared: {shown.seconds(declared)}", declared * 1_000),
+        rule=(f"declared: {report.seconds(declared)}", declared * 1_000),
         size=_LARGE,
     )
     kept = [row for row, p95 in measured if p95 <= declared and row.variant is USUAL]

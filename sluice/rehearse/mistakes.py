@@ -19,12 +19,21 @@ import numpy as np
 from sluice.declaration import backlog
 from sluice.declaration.backlog import SCALE_COOLDOWN_SECONDS
 from sluice.declaration.metric_math import Operation, Term, metric_ids
-from sluice.rehearse import declared
+from sluice.rehearse import declared_service
+from sluice.rehearse.experiment import (
+    IN_FLIGHT,
+    VISIBLE,
+    Experiment,
+    Mistake,
+    comparison,
+    on_its_own,
+    scales_in,
+    value_with,
+)
 from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.model.policies import MetricExpression, Policy, ScaledService, StepScaling, TargetTracking
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
-from sluice.rehearse.tried import IN_FLIGHT, VISIBLE, Experiment, Mistake, comparison, on_its_own, scales_in, value_with
 from sluice.rehearse.watching import WATCHING
 
 _WAKE_MINUTES = 60
@@ -138,7 +147,7 @@ def _on_busy_lanes(tried: Experiment) -> TargetTracking:
     """Return target tracking on the backlog and the lanes at work together."""
     tasks, service = tried.tasks, tried.service
     term = backlog.demand_per_task(tasks.target_backlog, lanes=tasks.lanes, processing_seconds=tasks.handler_seconds)
-    watched = declared.metric_expression(term, queue=service.queue_dimensions, service=service.dimensions)
+    watched = declared_service.metric_expression(term, queue=service.queue_dimensions, service=service.dimensions)
     return TargetTracking(name="busy lanes", watched=watched, target=tasks.target_backlog)
 
 
@@ -170,7 +179,7 @@ def _sees_work(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -
 def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
     work = Operation(backlog.fill_with_repeat(backlog.VISIBLE), "+", backlog.fill_with_repeat(backlog.IN_FLIGHT))
-    everything = declared.metric_expression(work, queue=service.queue_dimensions, service=service.dimensions)
+    everything = declared_service.metric_expression(work, queue=service.queue_dimensions, service=service.dimensions)
     return service.exchange(policy, policy.looking_at(everything))
 
 

@@ -6,10 +6,10 @@ from html import escape
 from pathlib import Path
 
 from sluice.pages.parts import figure_html, fill, list_items, pairs, rows_html
-from sluice.rehearse import figures, shown
+from sluice.rehearse import figures, report
+from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, RehearsalRow
-from sluice.rehearse.tried import Mistake
 from sluice.terminal.files import write_whole
 
 _TEMPLATE = Path(__file__).resolve().parent / "page.html"
@@ -59,12 +59,12 @@ def html(done: Sequence[Rehearsal], origin: Origin) -> str:
         "reasons": list_items(reason for made in done for reason in _reasons(made)),
         "services": "".join(_service(made, f"service-{idx}") for idx, made in enumerate(done)),
         "variants": _variants(compares=compares),
-        "left_out": list_items(shown.NOT_SIMULATED),
+        "left_out": list_items(report.NOT_SIMULATED),
         "origin": pairs(
             [("command", origin.command), ("template", origin.template), ("seed of all draws", str(origin.seed))]
         ),
         "points_max": str(figures.POINTS_MAX),
-        "reading": list_items(shown.READING),
+        "reading": list_items(report.READING),
     }
     return fill(_TEMPLATE, parts)
 
@@ -81,7 +81,7 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
     ]
     if words:
         return "invalid" if words[0] == "MISTAKES FOUND" else "crossed", ", ".join(words)
-    found = [shown.judgement(row) for made in done for row in made.deployed_rows]
+    found = [report.judgement(row) for made in done for row in made.deployed_rows]
     if "not drained" in found:
         return (
             "unknown",
@@ -93,16 +93,16 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
 def _reasons(made: Rehearsal) -> Iterable[str]:
     """Return what a service's verdict is, in one line, and each of its mistakes."""
     by_word = {
-        word: [row.scenario.name for row in made.deployed_rows if shown.judgement(row) == word] for word in _MARKS
+        word: [row.scenario.name for row in made.deployed_rows if report.judgement(row) == word] for word in _MARKS
     }
     verdicts = "; ".join(f"{word}: {', '.join(names)}" for word, names in by_word.items() if names)
     yield f"{made.service.name}: {verdicts}"
-    _, *reasons = shown.summary(made)
+    _, *reasons = report.summary(made)
     yield from (f"{made.service.name}: {sentence.strip()}" for sentence in reasons)
     yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
     yield from (f"{made.service.name}: not simulated: {sentence}" for sentence in made.service.not_simulated)
     yield from (
-        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in shown.together(made.mistakes)
+        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in report.together(made.mistakes)
     )
 
 
@@ -114,7 +114,7 @@ def _service(made: Rehearsal, anchor: str) -> str:
     return (
         f'<h2 id="{anchor}">{escape(", ".join(made.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'
-        f"{_mistakes(shown.together(made.mistakes))}{_table(made)}{_depends(made)}"
+        f"{_mistakes(report.together(made.mistakes))}{_table(made)}{_depends(made)}"
         + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed_rows))
     )
 
@@ -132,39 +132,39 @@ def _mistakes(found: Sequence[Mistake]) -> str:
 
 
 def _mark(row: RehearsalRow) -> str:
-    word = shown.judgement(row)
+    word = report.judgement(row)
     class_, sign = _MARKS[word]
     return f'<span class="mark {class_}">{sign} {word}</span>'
 
 
 def _table(made: Rehearsal) -> str:
     """Return the table of the terminal, the verdicts before the figures."""
-    split = len(shown.NAMES)
-    names, numbers = shown.COLUMNS[:split], shown.COLUMNS[split:]
+    split = len(report.NAMES)
+    names, numbers = report.COLUMNS[:split], report.COLUMNS[split:]
     body = "\n".join(f"<tr>{_cells(made, row)}</tr>" for row in made.rows)
     return f'<div class="scroll tried">{rows_html((*names, "", *numbers), body, numbers=numbers)}</div>'
 
 
 def _cells(made: Rehearsal, row: RehearsalRow) -> str:
-    cells, split = shown.cells(made, row), len(shown.NAMES)
+    cells, split = report.cells(made, row), len(report.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
     return f"{names}<td>{_mark(row)}</td>" + "".join(
         f'<td class="number" data-title="{escape(name)}">{escape(cell)}</td>'
-        for name, cell in zip(shown.COLUMNS[split:], cells[split:], strict=True)
+        for name, cell in zip(report.COLUMNS[split:], cells[split:], strict=True)
     )
 
 
 def _depends(made: Rehearsal) -> str:
     """Return with which answers that AWS does not give the verdict would be another one."""
-    usual = {row.scenario.name: shown.judgement(row) for row in made.deployed_rows}
+    usual = {row.scenario.name: report.judgement(row) for row in made.deployed_rows}
     others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
     if not others:
         return ""
-    found = [row for row in others if shown.judgement(row) != usual[row.scenario.name]]
+    found = [row for row in others if report.judgement(row) != usual[row.scenario.name]]
     if not found:
         return "<p>In every variant of what AWS does not document the verdicts are the same.</p>"
     lines = list_items(
-        f"{row.scenario.name}: {shown.judgement(row)} with {row.variant.name} ({row.variant.source})" for row in found
+        f"{row.scenario.name}: {report.judgement(row)} with {row.variant.name} ({row.variant.source})" for row in found
     )
     return f"<p>Verdicts that depend on what AWS does not document:</p><ul>{lines}</ul>"
 
@@ -188,13 +188,13 @@ def _advice(made: Rehearsal, scenario: str) -> str:
     """Return what limits a consumer on that traffic, and what helps; nothing where no declaration tells."""
     if scenario not in made.advice:
         return ""
-    lines = shown.advice_sentences(scenario, made.advice[scenario])
+    lines = report.advice_sentences(scenario, made.advice[scenario])
     return f"<ul>{list_items(line.strip().removeprefix(f'{scenario}: ') for line in lines)}</ul>"
 
 
 def _in_words(row: RehearsalRow) -> str:
-    p95 = shown.seconds(row.p95_seconds)
-    return f"p95 {p95}, declared {shown.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
+    p95 = report.seconds(row.p95_seconds)
+    return f"p95 {p95}, declared {report.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
 
 
 def _variants(*, compares: bool) -> str:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from sluice.declaration.metric_math import Term
 from sluice.rehearse.advice import Advice
 from sluice.rehearse.alternatives import OWN_METRICS, alternatives
+from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS, Variant
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import SimulationResult, simulate
-from sluice.rehearse.tried import Mistake
 
 LARGE = 20_000_000
 """Messages from which on only what is deployed is simulated, once: it takes minutes."""

@@ -6,11 +6,8 @@ from functools import partial
 
 from sluice.declaration import backlog
 from sluice.declaration.metric_math import Fill, Metric, Operation, Series, Term, map_term, metric_ids
-from sluice.rehearse import declared
-from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
-from sluice.rehearse.model.policies import MetricExpression, MetricSource, TargetTracking
-from sluice.rehearse.model.simulation import KnownMetrics
-from sluice.rehearse.tried import (
+from sluice.rehearse import declared_service
+from sluice.rehearse.experiment import (
     IN_FLIGHT,
     RUNNING,
     VISIBLE,
@@ -22,6 +19,9 @@ from sluice.rehearse.tried import (
     scales_in,
     value_with,
 )
+from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
+from sluice.rehearse.model.policies import MetricExpression, MetricSource, TargetTracking
+from sluice.rehearse.model.simulation import KnownMetrics
 
 
 def _sources(watched: MetricExpression, name: str) -> list[str]:
@@ -203,7 +203,7 @@ def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
         if few is None or few != more_tasks or (few == many and few == old):
             continue
         wanted = tasks.target_backlog
-        per_task = declared.metric_expression(
+        per_task = declared_service.metric_expression(
             backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions
         )
         repaired = service.exchange(policy, replace(policy, watched=per_task, target=wanted))

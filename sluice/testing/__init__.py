@@ -15,7 +15,7 @@ else:
 
     def __getattr__(name: str) -> object:
         from sluice.extras import facade  # noqa: PLC0415 (costs every pytest run otherwise)
-        from sluice.moved import forward_names  # noqa: PLC0415
+        from sluice.old_names import forward_names  # noqa: PLC0415
 
         modules = {
             "harness": ("DeadLetter", "WorkerHarness"),

@@ -117,7 +117,7 @@ def check(
         raise ConfigError(f"--engine is local, and {why}, which takes Spark; leave one of the two out")
     require_history(history)
     if is_run:
-        verdict = _with_spark(f"{history} is a run").check_run(
+        verdict = _spark_commands(f"{history} is a run").check_run(
             history, target, clock_bound_us=clock_bound_us, master=master, remote=remote
         )
     else:
@@ -154,7 +154,7 @@ def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) 
             return
         why = f"{folder} has more than {judging.EVENTS_MAX:,} events"
         output.line(f"{why}: it is judged with Spark (extra 'load'); --engine local judges it in memory", is_error=True)
-    with _with_spark(why).recording_opened(folder, master=master, remote=remote) as spark:
+    with _spark_commands(why).recording_opened(folder, master=master, remote=remote) as spark:
         yield spark
 
 
@@ -186,13 +186,13 @@ def _judge(
     return verdict
 
 
-def _with_spark(why: str) -> ModuleType:
+def _spark_commands(why: str) -> ModuleType:
     """Return what judges with Spark, or say how to install it."""
     try:
-        from spark_load.cli import with_spark  # noqa: PLC0415 (a second to load, and not installed everywhere)
+        from spark_load.cli import spark_commands  # noqa: PLC0415 (a second to load, and not installed everywhere)
     except ModuleNotFoundError as error:
         needed = None if error.name is None else missing(error.name, "load")
         if needed is None:
             raise
         raise ConfigError(f"{why}, which takes Spark: {needed}") from error
-    return with_spark
+    return spark_commands

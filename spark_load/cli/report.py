@@ -47,9 +47,9 @@ def report(folder: Path, output: Path | None) -> None:
                 f"{folder} is a recording, and what its page shows was not stored with its verdict; judge it again:"
                 f" sluice check {folder}"
             )
-        from spark_load.cli import with_spark  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
+        from spark_load.cli import spark_commands  # noqa: PLC0415 (Spark takes a second to load, and is rarely needed)
 
-        run_series = with_spark.series_again(folder, verdict)
+        run_series = spark_commands.series_again(folder, verdict)
     path = folder / run_report.PAGE_FILE if output is None else output
     run_report.write_page(verdict, run_series, path)
     click.echo(str(path))

@@ -24,9 +24,9 @@ from spark_load.cli.options import (
     shared_declaration,
 )
 from spark_load.cli.planning import require_confirmation
+from spark_load.cli.spark_commands import draw
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
-from spark_load.cli.with_spark import draw
 from spark_load.faults.shapes import again_max, require_possible
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile

@@ -39,7 +39,7 @@ from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
 from spark_load.run.phases import Watch, run_phases, slots
-from spark_load.run.stored import StoredRun, find_stored, store
+from spark_load.run.run_file import StoredRun, find_stored, store
 from spark_load.runtime.deployment import LoadDeployment
 from spark_load.runtime.task_context import LoadRun
 

@@ -30,7 +30,7 @@ from spark_load.faults.servers import Postgres
 from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
 from spark_load.faults.signals import send_signal
 from tests.chaos.system import evidence, producers, world_faults
-from tests.chaos.system.database import Database
+from tests.chaos.system.database import ChaosDatabase
 from tests.chaos.system.evidence import Progress
 from tests.chaos.system.world_faults import WorldFault
 from tests.support.processes.worker_processes import WorkerFleet
@@ -236,8 +236,8 @@ class Run:
     """
 
     settings: Settings
-    emulated: localstack.Running
-    database: Database
+    emulated: localstack.Emulator
+    database: ChaosDatabase
     folder: Path
     print_progress: Callable[[str], None]
     environment: Environment = field(init=False)

@@ -20,14 +20,14 @@ from spark_load.run import driver
 from spark_load.runtime import spark_session
 
 _SLOTS = 6
-_SHARED = pytest.StashKey[localstack.Running]()
+_SHARED = pytest.StashKey[localstack.Emulator]()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def keys() -> Iterator[None]:
     """Set keys LocalStack does not check, before any JVM starts: Spark's Python workers inherit its environment."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in localstack.Running(endpoint_url="", log=None).environment().items():
+        for name, value in localstack.Emulator(endpoint_url="", log=None).environment().items():
             if "ENDPOINT" not in name:
                 patch.setenv(name, value)
         yield
@@ -63,11 +63,11 @@ def pytest_configure_node(node: Any) -> None:
 @pytest.fixture(scope="session")
 def localstack_shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[localstack.Running]:
+) -> Iterator[localstack.Emulator]:
     """Yield a LocalStack that other tests use as well, those of other xdist workers at the same time."""
     shared = getattr(request.config, "workerinput", {}).get("localstack")
     if shared is not None:
-        yield localstack.Running(endpoint_url=shared[0], log=Path(shared[1]))
+        yield localstack.Emulator(endpoint_url=shared[0], log=Path(shared[1]))
         return
     with localstack.running(log=tmp_path_factory.mktemp("localstack") / "localstack.log") as running:
         yield running
@@ -76,7 +76,7 @@ def localstack_shared(
 @pytest.fixture(scope="session")
 def localstack_deployed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[localstack.Running]:
+) -> Iterator[localstack.Emulator]:
     """Yield a LocalStack to which the plain cdk CLI has deployed the local environment; AWS_* point at it."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running, pytest.MonkeyPatch.context() as patch:

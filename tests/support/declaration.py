@@ -4,6 +4,6 @@ from pathlib import Path
 
 from sluice.declaration import load_declaration
 
-FILE = Path(__file__).resolve().parent / "declared" / "environments.py"
+FILE = Path(__file__).resolve().parent / "declarations" / "environments.py"
 ENVIRONMENTS = load_declaration(FILE)
 environment = ENVIRONMENTS.environment

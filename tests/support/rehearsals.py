@@ -7,6 +7,7 @@ from html import unescape
 
 import numpy as np
 
+from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import MetricExpression, MetricSource, QueueSettings, ScaledService, TargetTracking
 from sluice.rehearse.model.queue_simulation import BIN_COUNT
@@ -15,7 +16,6 @@ from sluice.rehearse.model.simulation import SimulationResult, TaskWork
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal, RehearsalRow
-from sluice.rehearse.tried import Mistake
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
 SERVICE = ScaledService(

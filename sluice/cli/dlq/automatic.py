@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sluice.cli.acts import actor
-from sluice.cli.dlq.place import DlqTarget, stoppable
-from sluice.cli.place import ConsumerTarget
+from sluice.cli.dlq.target import DlqTarget, stoppable
+from sluice.cli.targets import ConsumerTarget
 from sluice.clock import Clock
 from sluice.declaration import AutomaticRedrive, Consumer, naming
 from sluice.errors import ConfigError
@@ -59,18 +59,18 @@ class _GuardedRun:
 
 def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
     """Bring back what the guard lets, print a line of JSON, and end with 1 where something is left to look at."""
-    declared = _automatic_redrive(dlq.place.consumer)
+    declared = _automatic_redrive(dlq.target.consumer)
     if dlq.is_undelivered:
         raise ConfigError(
             "--undelivered is given, allowed is the consumer's own DLQ: no inbox knows the other's messages"
         )
     failpoint = failpoints.from_environment(os.environ, failpoints.AUTOMATIC_REDRIVE)
     queue = dlq.open()
-    destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
+    destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     with stoppable() as (stop, clock):
         run = new_run(clock)
         before_us = None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000
-        guard = RedriveGuard(dlq.place.engine, dlq.place.consumer.name, declared, run=run, own_clock=clock)
+        guard = RedriveGuard(dlq.target.engine, dlq.target.consumer.name, declared, run=run, own_clock=clock)
         guard.begin()
         try:
             failpoint("after_begin")
@@ -118,7 +118,7 @@ def _bring_back(
     ).work()
 
 
-def operator(place: ConsumerTarget, reason: str) -> RedriveOperator:
+def operator(target: ConsumerTarget, reason: str) -> RedriveOperator:
     """Return who switches a consumer's automatic redrive on and off, where it is declared."""
-    _automatic_redrive(place.consumer)
-    return RedriveOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    _automatic_redrive(target.consumer)
+    return RedriveOperator(consumer=target.consumer.name, actor=actor(), reason=reason)

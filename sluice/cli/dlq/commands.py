@@ -24,8 +24,8 @@ from sluice.terminal.groups import CommandGroup
 from sluice.terminal.values import AGE, SEQ, NumberType, Whole
 
 if TYPE_CHECKING:
-    from sluice.cli.dlq.place import DlqTarget
-    from sluice.cli.place import ConsumerTarget
+    from sluice.cli.dlq.target import DlqTarget
+    from sluice.cli.targets import ConsumerTarget
     from sluice.messaging.inbox.operations import InboxOperator
 
 _CANARY_MAX = 1_000_000
@@ -35,7 +35,7 @@ _older_than_option = click.option(
 
 
 def dlq_options(command: Command) -> Command:
-    """Give a command the options of `consumer_options`, `--undelivered`, `--hold`, `--force`: place and DLQ."""
+    """Give a command the options of `consumer_options`, `--undelivered`, `--hold`, `--force`: target and DLQ."""
 
     @consumer_options
     @click.option(
@@ -56,10 +56,10 @@ def dlq_options(command: Command) -> Command:
         "--force", is_flag=True, help="Also when the DLQ has a DLQ itself, so that inspecting it can move messages."
     )
     @wraps(command)
-    def run_on_dlq(place: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
-        from sluice.cli.dlq.place import DlqTarget
+    def run_on_dlq(target: Any, undelivered: bool, hold_seconds: int, force: bool, **given: Any) -> None:
+        from sluice.cli.dlq.target import DlqTarget
 
-        dlq = DlqTarget(place=place, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
+        dlq = DlqTarget(target=target, is_undelivered=undelivered, hold_seconds=hold_seconds, is_forced=force)
         command(dlq=dlq, **given)
 
     return run_on_dlq
@@ -183,32 +183,32 @@ def automatic_redrive(dlq: "DlqTarget", older_than: int | None) -> None:
 @dlq.command("automatic-on")
 @audit_options
 @consumer_options
-def automatic_on(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
+def automatic_on(target: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive go on, after a message that was brought back died again, or after a run died.
 
     How often each message was brought back still counts.
     """
     from sluice.cli.dlq import automatic
 
-    described = f"switch automatic redrive of {place.consumer.name} on"
-    act(place.engine, described, automatic.operator(place, reason).switch_on, confirmed=confirmed)
+    described = f"switch automatic redrive of {target.consumer.name} on"
+    act(target.engine, described, automatic.operator(target, reason).switch_on, confirmed=confirmed)
 
 
 @dlq.command("automatic-off")
 @audit_options
 @consumer_options
-def automatic_off(place: "ConsumerTarget", reason: str, confirmed: bool) -> None:
+def automatic_off(target: "ConsumerTarget", reason: str, confirmed: bool) -> None:
     """Let automatic redrive bring nothing back until it is switched on. A run that has begun sends nothing more."""
     from sluice.cli.dlq import automatic
 
-    described = f"switch automatic redrive of {place.consumer.name} off"
-    act(place.engine, described, automatic.operator(place, reason).switch_off, confirmed=confirmed)
+    described = f"switch automatic redrive of {target.consumer.name} off"
+    act(target.engine, described, automatic.operator(target, reason).switch_off, confirmed=confirmed)
 
 
-def _operator(place: "ConsumerTarget", reason: str) -> "InboxOperator":
+def _operator(target: "ConsumerTarget", reason: str) -> "InboxOperator":
     from sluice.messaging.inbox.operations import InboxOperator
 
-    return InboxOperator(consumer=place.consumer.name, actor=actor(), reason=reason)
+    return InboxOperator(consumer=target.consumer.name, actor=actor(), reason=reason)
 
 
 @dlq.command()
@@ -231,7 +231,7 @@ def replace(dlq: "DlqTarget", reason: str, **options: Any) -> None:
     """
     from sluice.cli.dlq import replacing
 
-    replacing.replace(dlq, _operator(dlq.place, reason), **options)
+    replacing.replace(dlq, _operator(dlq.target, reason), **options)
 
 
 @dlq.command("purge-one")
@@ -245,7 +245,7 @@ def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -
     """
     from sluice.cli.dlq import replacing
 
-    replacing.purge(dlq, _operator(dlq.place, reason), message_id, confirmed=confirmed)
+    replacing.purge(dlq, _operator(dlq.target, reason), message_id, confirmed=confirmed)
 
 
 @dlq.command()
@@ -253,10 +253,10 @@ def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -
 @click.argument("seq", metavar="SEQ", type=SEQ)
 @audit_options
 @consumer_options
-def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
+def retry(target: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
     """Try a held message again as it is: its attempts were used up while its group was parked."""
-    do = partial(_operator(place, reason).retry, group_id=group_id, seq=seq)
-    act(place.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
+    do = partial(_operator(target, reason).retry, group_id=group_id, seq=seq)
+    act(target.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
 
 
 @dlq.command()
@@ -272,7 +272,7 @@ def retry(place: "ConsumerTarget", group_id: str, seq: int, reason: str, confirm
 @audit_options
 @consumer_options
 def skip(
-    place: "ConsumerTarget",
+    target: "ConsumerTarget",
     group_id: str | None,
     seq: int | None,
     epoch: int | None,
@@ -289,16 +289,16 @@ def skip(
     For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
     --before-epoch is for an inbox that was restored to an earlier state: it leaves what is dead or held.
     """
-    operator = _operator(place, reason)
+    operator = _operator(target, reason)
     if before_epoch is None and group_id is not None and seq is not None:
         do = partial(operator.skip, group_id=group_id, seq=seq, epoch=epoch)
-        act(place.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
+        act(target.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
     elif before_epoch is None or seq is not None or epoch is not None:
         raise click.UsageError("give GROUP and SEQ, or --before-epoch without SEQ and --epoch")
     else:
         do_all = partial(operator.skip_before, epoch=before_epoch, group_id=group_id)
         described = f"give up what is missing in epochs before {before_epoch}"
-        count, waiting = act(place.engine, described, do_all, confirmed=confirmed)
+        count, waiting = act(target.engine, described, do_all, confirmed=confirmed)
         given_up = "given up" if confirmed else "to give up"
         output.line(f"{count} numbers {given_up}; {waiting} groups wait for a dead or held message, see `dlq ls`")
 
@@ -306,11 +306,11 @@ def skip(
 @dlq.command()
 @limit_option(100_000, default=50)
 @consumer_options
-def audit(place: "ConsumerTarget", most: int) -> None:
+def audit(target: "ConsumerTarget", most: int) -> None:
     """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
     from sluice.messaging.inbox import tables
 
-    print_acts(place.engine, tables.audit.c.consumer, place.consumer.name, most=most)
+    print_acts(target.engine, tables.audit.c.consumer, target.consumer.name, most=most)
 
 
 @dlq.command()

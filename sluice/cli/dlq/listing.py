@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Engine
 
 from sluice.cli.acts import instant_text, print_intent
-from sluice.cli.dlq.place import DlqTarget, queue_client, stoppable
-from sluice.cli.place import ConsumerTarget, consumer_of, inbox_database
+from sluice.cli.dlq.target import DlqTarget, queue_client, stoppable
+from sluice.cli.targets import ConsumerTarget, consumer_of, inbox_database
 from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
 from sluice.errors import EndpointError
@@ -114,7 +114,7 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         for dead_letter in dead_letters:
-            fields = _dead_letter_fields(dead_letter, **_inbox_facts(dlq.place, dead_letter))
+            fields = _dead_letter_fields(dead_letter, **_inbox_facts(dlq.target, dead_letter))
             groups.setdefault(dead_letter.message_group_id, []).append(fields)
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
@@ -131,13 +131,13 @@ def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
         sys.exit(PARTLY)
 
 
-def _inbox_facts(place: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
-    if place.database is None:
+def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
+    if target.database is None:
         return {"known": None, "is_done_with": None}
-    with engines.reading(place.database) as connection, engines.explaining_missing_tables():
+    with engines.reading(target.database) as connection, engines.explaining_missing_tables():
         return {
-            "known": operations.dead_letter_record(connection, place.consumer.name, dead_letter),
-            "is_done_with": operations.is_done_with(connection, place.consumer.name, dead_letter),
+            "known": operations.dead_letter_record(connection, target.consumer.name, dead_letter),
+            "is_done_with": operations.is_done_with(connection, target.consumer.name, dead_letter),
         }
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 
 from sluice import limits
-from sluice.cli.dlq.place import DlqTarget, stoppable
+from sluice.cli.dlq.target import DlqTarget, stoppable
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
@@ -75,7 +75,7 @@ def redrive(
 
 
 def _destination_name(dlq: DlqTarget, to: str | None) -> str:
-    name = naming.queue_name(dlq.place.environment, dlq.place.consumer) if to is None else to
+    name = naming.queue_name(dlq.target.environment, dlq.target.consumer) if to is None else to
     if name == dlq.name or not name.endswith(limits.FIFO_SUFFIX):
         raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
     return name

@@ -11,8 +11,8 @@ import click
 from sqlalchemy import Engine
 
 from sluice.cli.acts import act, print_intent
-from sluice.cli.dlq.place import DlqTarget
-from sluice.cli.place import ConsumerTarget
+from sluice.cli.dlq.target import DlqTarget
+from sluice.cli.targets import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
@@ -52,9 +52,9 @@ def replace(
     if (message_id, body) != (None, None) or group_id is None or seq is None or data is None:
         raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
     new_data = _json(data)
-    if _is_parked(dlq.place, group_id, seq):
+    if _is_parked(dlq.target, group_id, seq):
         act(
-            dlq.place.engine,
+            dlq.target.engine,
             f"replace message {seq} of group {group_id}, which is held, and have it tried again",
             partial(operator.replace, group_id=group_id, seq=seq, data=new_data),
             confirmed=confirmed,
@@ -79,9 +79,9 @@ def _json(data: TextIO) -> object:
         ) from error
 
 
-def _is_parked(place: ConsumerTarget, group_id: str, seq: int) -> bool:
-    with engines.reading(place.engine) as connection, engines.explaining_missing_tables():
-        return operations.parked_message(connection, place.consumer.name, group_id, seq) is not None
+def _is_parked(target: ConsumerTarget, group_id: str, seq: int) -> bool:
+    with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
+        return operations.parked_message(connection, target.consumer.name, group_id, seq) is not None
 
 
 def _by_message_id(message_id: str, body: str) -> _Selection:
@@ -108,13 +108,13 @@ def _by_group_and_number(group_id: str, seq: int, data: object) -> _Selection:
 
 
 def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Selection, *, confirmed: bool) -> None:
-    engine, failpoint = dlq.place.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
+    engine, failpoint = dlq.target.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
     queue = dlq.open()
-    destination = Destination(dlq.sqs(), naming.queue_name(dlq.place.environment, dlq.place.consumer))
+    destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
         body = wanted.body_of(dead_letter)
-        dead_letter_queue.check_size(dead_letter, body, dlq.place.environment.event_bytes_max)
+        dead_letter_queue.check_size(dead_letter, body, dlq.target.environment.event_bytes_max)
         if confirmed:
             _write_down(engine, operator, "replace", dead_letter)
             fresh = dead_letter_queue.replacing(dead_letter, body)
@@ -135,7 +135,7 @@ def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_lette
 
 def purge(dlq: DlqTarget, operator: InboxOperator, message_id: str, *, confirmed: bool) -> None:
     """Delete one message of the DLQ for good."""
-    engine = dlq.place.engine
+    engine = dlq.target.engine
     described, queue = f"message {message_id}", dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(

@@ -14,7 +14,7 @@ from sluice.cli.options import (
 from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
 if TYPE_CHECKING:
-    from sluice.cli.place import ConsumerTarget, DatabaseTarget
+    from sluice.cli.targets import ConsumerTarget, DatabaseTarget
 
 _KEEP_DAYS_MAX = 36_500
 

@@ -10,8 +10,8 @@ from sqlalchemy.exc import DBAPIError
 
 from sluice import sdk
 from sluice.cli.options import ProcessOptions
-from sluice.cli.place import DatabaseTarget
 from sluice.cli.services.running import log_to, measuring, recording
+from sluice.cli.targets import DatabaseTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, metrics, naming
 from sluice.endpoint import checked_url

@@ -6,8 +6,8 @@ from functools import partial
 from math import inf
 
 from sluice.cli.options import ProcessOptions
-from sluice.cli.place import ConsumerTarget
 from sluice.cli.services.running import await_database, collect_rarely, log_to, measuring, recording
+from sluice.cli.targets import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError

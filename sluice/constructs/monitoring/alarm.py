@@ -5,7 +5,7 @@ from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
 from sluice.declaration.alarms import Alarm
-from sluice.declaration.watched import Expression, WatchedMetric
+from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
 MINUTE = cdk.Duration.minutes(1)
 

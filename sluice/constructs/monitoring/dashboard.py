@@ -7,10 +7,19 @@ from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import MINUTE, to_cloudwatch
 from sluice.constructs.place import consumer_scope
-from sluice.declaration import Consumer, Environment, ExistingTopic, NewDatabase, Topic, backlog, naming, watched
+from sluice.declaration import (
+    Consumer,
+    Environment,
+    ExistingTopic,
+    NewDatabase,
+    Topic,
+    backlog,
+    naming,
+    watched_metrics,
+)
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
-from sluice.declaration.watched import Expression, WatchedMetric
+from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
 _WIDTH = 8
 
@@ -73,12 +82,12 @@ def _graph(
 def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidget]:
     name = naming.topic_name(environment, topic.name)
     return [
-        _graph("Published", [watched.topic_metric(name, "NumberOfMessagesPublished")]),
-        _graph("Delivered", [watched.topic_metric(name, "NumberOfNotificationsDelivered")]),
+        _graph("Published", [watched_metrics.topic_metric(name, "NumberOfMessagesPublished")]),
+        _graph("Delivered", [watched_metrics.topic_metric(name, "NumberOfNotificationsDelivered")]),
         _graph(
             "Not delivered",
             [
-                watched.topic_metric(name, f"NumberOfNotifications{ending}")
+                watched_metrics.topic_metric(name, f"NumberOfNotifications{ending}")
                 for ending in ("Failed", "RedrivenToDlq", "FailedToRedriveToDlq", "FilteredOut")
             ],
         ),
@@ -87,7 +96,7 @@ def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidge
 
 def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[cloudwatch.IWidget]:
     lag, pending, quarantined, published = (
-        watched.outbox_metric(environment, topic, name)
+        watched_metrics.outbox_metric(environment, topic, name)
         for name in (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
     )
     return [
@@ -99,21 +108,21 @@ def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[
 
 def _database_row(environment: Environment, database: NewDatabase) -> list[cloudwatch.IWidget]:
     return [
-        _graph("Used of max_acus, %", [watched.database_metric(environment, "ACUUtilization")]),
+        _graph("Used of max_acus, %", [watched_metrics.database_metric(environment, "ACUUtilization")]),
         _graph(
             "Connections to the database",
-            [watched.database_metric(environment, "DatabaseConnections")],
+            [watched_metrics.database_metric(environment, "DatabaseConnections")],
             line=("what max_acus allow", database.connections_max),
         ),
-        _graph("Transaction ids used", [watched.database_metric(environment, "MaximumUsedTransactionIDs")]),
+        _graph("Transaction ids used", [watched_metrics.database_metric(environment, "MaximumUsedTransactionIDs")]),
     ]
 
 
 def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
-    inputs = watched.inputs(environment, consumer)
+    inputs = watched_metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
     counts = [
-        watched.queue_metric(name, metric_name, "Sum")
+        watched_metrics.queue_metric(name, metric_name, "Sum")
         for metric_name in (
             "NumberOfMessagesSent",
             "NumberOfMessagesDeleted",
@@ -134,23 +143,27 @@ def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.
         _graph(
             "Messages, and dead letters",
             [inputs[backlog.VISIBLE], inputs[backlog.IN_FLIGHT]],
-            right=list(map(watched.queue_content, dead_letter_queues)),
+            right=list(map(watched_metrics.queue_content, dead_letter_queues)),
         ),
     ]
 
 
 def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
-    inputs = watched.inputs(environment, consumer)
+    inputs = watched_metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
-    groups = watched.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
-    per_task = watched.consumer_expression(backlog.backlog_per_task(), environment, consumer, label="backlog per task")
-    scaled_on = watched.consumer_expression(consumer.demand_per_task, environment, consumer, label="what scaling sees")
+    groups = watched_metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
+    per_task = watched_metrics.consumer_expression(
+        backlog.backlog_per_task(), environment, consumer, label="backlog per task"
+    )
+    scaled_on = watched_metrics.consumer_expression(
+        consumer.demand_per_task, environment, consumer, label="what scaling sees"
+    )
     drain = Expression(
         text="IF(deleted > sent, visible / (deleted - sent))",
         metrics={
             "visible": inputs[backlog.VISIBLE],
-            "sent": watched.queue_metric(name, "NumberOfMessagesSent", "Sum"),
-            "deleted": watched.queue_metric(name, "NumberOfMessagesDeleted", "Sum"),
+            "sent": watched_metrics.queue_metric(name, "NumberOfMessagesSent", "Sum"),
+            "deleted": watched_metrics.queue_metric(name, "NumberOfMessagesDeleted", "Sum"),
         },
         label="minutes to drain",
     )

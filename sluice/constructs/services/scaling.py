@@ -13,10 +13,11 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from sluice.constructs.monitoring.alarm import make_alarm
-from sluice.declaration import Consumer, Environment, backlog, naming, watched
+from sluice.declaration import Consumer, Environment, backlog, naming, watched_metrics
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metric_math import metric_ids
+from sluice.declaration.watched_metrics import WatchedMetric
 
 
 class BacklogScaling(Construct):
@@ -57,7 +58,7 @@ class BacklogScaling(Construct):
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
-        term, inputs = consumer.demand_per_task, watched.inputs(environment, consumer)
+        term, inputs = consumer.demand_per_task, watched_metrics.inputs(environment, consumer)
         autoscaling.CfnScalingPolicy(
             self,
             "BacklogPerTask",
@@ -109,7 +110,7 @@ def _service_linked_role(scope: Construct) -> str:
     )
 
 
-def _metric_stat(metric: watched.WatchedMetric) -> dict[str, object]:
+def _metric_stat(metric: WatchedMetric) -> dict[str, object]:
     return {
         "stat": metric.statistic,
         "metric": {

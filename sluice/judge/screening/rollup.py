@@ -10,7 +10,7 @@ import numpy as np
 
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import NONE, Columns, hash_numbers
-from sluice.judge.screening.compiled import compile_loop
+from sluice.judge.screening.compilation import compile_loop
 from sluice.judge.screening.encode import (
     DELETED,
     HANDLED,

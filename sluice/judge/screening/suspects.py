@@ -19,7 +19,7 @@ from sluice.judge.checker import Activity, Expectation
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US
 from sluice.judge.checker.rules.blocking import UNDERFILLED_MIN
 from sluice.judge.reading.columns import NONE, Columns, starts
-from sluice.judge.screening.compiled import compile_loop
+from sluice.judge.screening.compilation import compile_loop
 from sluice.judge.screening.encode import NO_IDX
 from sluice.judge.screening.rollup import is_known, queue_indexes
 

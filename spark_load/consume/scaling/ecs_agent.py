@@ -65,7 +65,7 @@ class EcsAgent:
         return 200, {"protection": {"ProtectionEnabled": is_wanted, "TaskArn": task, **expiry}}
 
     def _handler(agent) -> type[BaseHTTPRequestHandler]:  # noqa: N805 (its own `self` is the request's)
-        class Handler(BaseHTTPRequestHandler):
+        class AgentHandler(BaseHTTPRequestHandler):
             def do_PUT(self) -> None:
                 task = self.path.removesuffix(_STATE).removeprefix("/")
                 body = self.rfile.read(min(_BODY_BYTES_MAX, int(self.headers.get("Content-Length", 0))))
@@ -80,4 +80,4 @@ class EcsAgent:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (as it is called)
                 """Say nothing."""
 
-        return Handler
+        return AgentHandler

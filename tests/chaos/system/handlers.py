@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from sluice.messaging import Ack, Context, Event, Outcome, handler
 from sluice.testing.load import poison
 from tests.chaos.system import world_faults
-from tests.chaos.system.models import Effect
+from tests.chaos.system.models import EffectRow
 
 
 @handler("*")
@@ -22,9 +22,9 @@ def do(session: Session, event: Event, context: Context) -> Outcome:
     return Ack() if way is None else poison.suffer(session, way)
 
 
-def effect(event: Event, context: Context, *, is_doomed: bool) -> Effect:
+def effect(event: Event, context: Context, *, is_doomed: bool) -> EffectRow:
     """Return the row of an effect."""
-    return Effect(
+    return EffectRow(
         consumer=context.consumer,
         event_id=event.id,
         group_id=event.group,

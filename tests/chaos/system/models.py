@@ -22,7 +22,7 @@ class RecordedEvent(Base):
     payload: Mapped[str]
 
 
-class Effect(Base):
+class EffectRow(Base):
     """One effect of an event; a doomed one is written by an attempt that must not be committed."""
 
     __tablename__ = "chaos_effect"

@@ -9,17 +9,17 @@ from sluice.history.events import HistoryEvent, Kind, Outcome, settle
 from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.schedules import CONSUMER
-from tests.chaos.virtual.virtual_run import Evidence
+from tests.chaos.virtual.virtual_run import RunEvidence
 
 _NAMES = frozenset(column.name for column in fields(HistoryEvent))
 
 
-def violations(evidence: Evidence, *, queue: str) -> list[str]:
+def violations(evidence: RunEvidence, *, queue: str) -> list[str]:
     """Return what is wrong, as sentences: first what the database shows, then what the history does."""
     return [*of_database(evidence), *of_deletes(evidence), *of_history(evidence, queue=queue)]
 
 
-def of_database(evidence: Evidence) -> Iterator[str]:
+def of_database(evidence: RunEvidence) -> Iterator[str]:
     """Yield what is not done once and in the order of the commits, held against the rows of the producer."""
     counts = Counter[str]()
     committed, published = [], []
@@ -48,7 +48,7 @@ def of_database(evidence: Evidence) -> Iterator[str]:
     yield from map(str, databases.judge(rows, {CONSUMER: True}).violations)
 
 
-def of_deletes(evidence: Evidence) -> Iterator[str]:
+def of_deletes(evidence: RunEvidence) -> Iterator[str]:
     """Yield what a worker took for deleted and the queue brought again: nobody would have tried once more."""
     last = {
         row["sqs_message_id"]: position
@@ -60,7 +60,7 @@ def of_deletes(evidence: Evidence) -> Iterator[str]:
             yield f"message {sqs_message_id} was taken for deleted and came again"
 
 
-def of_history(evidence: Evidence, *, queue: str) -> Iterator[str]:
+def of_history(evidence: RunEvidence, *, queue: str) -> Iterator[str]:
     """Yield what the checker finds in what was published, received, handled and deleted.
 
     What is lost only the database tells: there are no end markers, and a worker that dies between its commit and its

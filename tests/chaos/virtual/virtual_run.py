@@ -125,7 +125,7 @@ def _instead(name: str) -> AwsRefusal:
 
 
 @dataclass(slots=True)
-class Evidence:
+class RunEvidence:
     """The evidence that a run left behind.
 
     Args:
@@ -330,7 +330,7 @@ class VirtualRun(World):
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> Evidence:
+    def run(self) -> RunEvidence:
         """Run it from its beginning to its end."""
         with ExitStack() as stack:
             stack.callback(async_handlers.close)
@@ -415,9 +415,9 @@ class VirtualRun(World):
         instants += [publish.at_seconds for publish in self._due[:1] if publish.at_seconds > self.now]
         return max(0.01, min(instants) - self.now)
 
-    def _evidence(self, unfinished: str | None) -> Evidence:
+    def _evidence(self, unfinished: str | None) -> RunEvidence:
         with self.calm.connect() as connection:
-            return Evidence(
+            return RunEvidence(
                 committed=_rows(connection, "committed"),
                 effects=_rows(connection, "effect"),
                 history=self._history.rows,

@@ -64,7 +64,7 @@ def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:
     assert {**lines.counts, "connections cut": 0} == {"answers lost": 1, "answers replaced": 2, "connections cut": 0}
 
 
-def test_a_short_run_is_valid(localstack_shared: localstack.Running, tmp_path: Path) -> None:
+def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: Path) -> None:
     """Every kind of fault once; everything committed is done once and in order for three consumers."""
     with database.running() as started:
         report = Run(_SETTINGS, localstack_shared, started, tmp_path, print).work()
@@ -79,7 +79,7 @@ def test_a_short_run_is_valid(localstack_shared: localstack.Running, tmp_path: P
 
 @pytest.mark.slow
 def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(
-    localstack_shared: localstack.Running, tmp_path: Path
+    localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     """The same seed; a run that cannot be found invalid proves nothing."""
     broken = replace(_SETTINGS, handlers="tests.chaos.system.broken_handlers", drain_seconds=30)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.cli.env_diff import differences
+from sluice.cli.env.diff import differences
 from sluice.cli.main import main
 from tests.support.declaration import ENVIRONMENTS
 

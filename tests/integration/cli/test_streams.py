@@ -25,7 +25,7 @@ from sluice.topology import deploy
 from tests.support.command_line import KEYS
 from tests.support.endpoints import fake_aws
 from tests.support.processes import worker_processes
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 
 TALKATIVE = "tests.support.processes.talkative_handlers"
 _forked = forking(__name__, "sluice.cli.services.relay", "sluice.cli.services.worker")

@@ -50,7 +50,7 @@ def _serving(answer: Callable[[str, str], Answer]) -> Iterator[str]:
     """Serve answers by action; None closes the connection, and every later one unanswered."""
     is_dead = threading.Event()
 
-    class Handler(BaseHTTPRequestHandler):
+    class EmulatorHandler(BaseHTTPRequestHandler):
         def _answer(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             action = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
@@ -70,7 +70,7 @@ def _serving(answer: Callable[[str, str], Answer]) -> Iterator[str]:
         def log_message(self, format: str, *args: object) -> None:
             """Say nothing."""
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    with ThreadingHTTPServer(("127.0.0.1", 0), EmulatorHandler) as server:
         url = f"http://127.0.0.1:{server.server_port}"
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -83,7 +83,7 @@ def _serving(answer: Callable[[str, str], Answer]) -> Iterator[str]:
 
 def _run(url: str, folder: Path, *tests: str, more: tuple[str, ...] = ()) -> tuple[int, dict[str, dict[str, Any]]]:
     """Run some promises against an endpoint; return the exit code and what the results say of each."""
-    environment = localstack.Running(endpoint_url="", log=None).environment()
+    environment = localstack.Emulator(endpoint_url="", log=None).environment()
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "SLUICE_"))}
     plain[loading.VARIABLE] = str(FILE)
     arguments = ["--endpoint-url", url, "--results", str(folder / "results.json"), *more]

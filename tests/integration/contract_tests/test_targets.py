@@ -21,18 +21,18 @@ _VOLATILE = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisib
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Emulator]:
     """Yield a LocalStack."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running:
         yield running
 
 
-def _client(running: localstack.Running, service: str) -> Any:
+def _client(running: localstack.Emulator, service: str) -> Any:
     return boto3.client(service, endpoint_url=running.endpoint_url, region_name="us-east-1")
 
 
-def _contracts(running: localstack.Running, *arguments: str) -> tuple[int, str]:
+def _contracts(running: localstack.Emulator, *arguments: str) -> tuple[int, str]:
     """Run pytest as a user would; return exit code and output."""
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "--quiet", "-p", "no:cacheprovider", *arguments],
@@ -57,7 +57,7 @@ def _attributes(sqs: Any, url: str) -> dict[str, str]:
 
 
 def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they_were(
-    running: localstack.Running,
+    running: localstack.Emulator,
 ) -> None:
     """The example of docs/contract-tests.md: queue, DLQ and topic exist before, and afterwards, empty and unchanged."""
     sqs, sns = _client(running, "sqs"), _client(running, "sns")
@@ -83,7 +83,7 @@ def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they
     assert [before[0][name] for name in _VOLATILE] == ["0", "0"]
 
 
-def test_a_queue_that_holds_messages_is_refused_and_not_touched(running: localstack.Running) -> None:
+def test_a_queue_that_holds_messages_is_refused_and_not_touched(running: localstack.Emulator) -> None:
     sqs = _client(running, "sqs")
     queue = _queue(sqs, "busy.fifo")
     sqs.send_message(QueueUrl=queue, MessageBody="theirs", MessageGroupId="g1", MessageDeduplicationId="m1")
@@ -99,7 +99,7 @@ def test_a_queue_that_holds_messages_is_refused_and_not_touched(running: localst
     assert theirs["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
-def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running) -> None:
+def test_a_topic_with_another_subscriber_is_refused(running: localstack.Emulator) -> None:
     sqs, sns = _client(running, "sqs"), _client(running, "sns")
     queue, other = _queue(sqs, "one.fifo"), _queue(sqs, "other.fifo")
     topic = sns.create_topic(Name="shared.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
@@ -114,7 +114,7 @@ def test_a_topic_with_another_subscriber_is_refused(running: localstack.Running)
     assert output.strip().endswith("others would get the messages of the tests")
 
 
-def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localstack.Running) -> None:
+def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localstack.Emulator) -> None:
     test = "contract_tests/groups/test_fifo_ordering.py::test_sequence_numbers_of_a_group_rise"
 
     code, output = _contracts(running, test, "--target", "aws", "--i-will-pay", "--endpoint-url", running.endpoint_url)
@@ -129,7 +129,7 @@ def test_the_binding_of_aws_says_what_it_takes_before_it_begins(running: localst
 
 
 def test_the_binding_of_aws_waits_for_changes_and_leaves_nothing(
-    running: localstack.Running, monkeypatch: pytest.MonkeyPatch
+    running: localstack.Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in running.environment().items():
         monkeypatch.setenv(name, value)

@@ -33,7 +33,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
 from tests.support.declaration import environment
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("local")  # the environment whose names they use
@@ -172,7 +172,7 @@ ENVIRONMENT_VARIABLES: Mapping[str, Callable[[Reader], None]] = {
 
 
 @pytest.fixture
-def reader(localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[Reader]:
+def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[Reader]:
     """Yield a reader who has the local environment's topic and what is billing's, as they are deployed."""
     (sqs, sns) = (
         boto3.client(service, endpoint_url=localstack_shared.endpoint_url, region_name=LOCAL.region)

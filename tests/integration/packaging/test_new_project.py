@@ -35,7 +35,7 @@ def project(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture(scope="module")
-def endpoint(project: Path, localstack_shared: localstack.Running) -> str:
+def endpoint(project: Path, localstack_shared: localstack.Emulator) -> str:
     """Return where the project is deployed."""
     run_to_end("make", "deploy-local", f"ENDPOINT={localstack_shared.endpoint_url}", cwd=project)
     return f"ENDPOINT={localstack_shared.endpoint_url}"

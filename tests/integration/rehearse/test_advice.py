@@ -7,7 +7,7 @@ import pytest
 
 from sluice.declaration import Consumer, Environment
 from sluice.rehearse.advice import advise, ceilings
-from sluice.rehearse.declared import service_of
+from sluice.rehearse.declared_service import service_of
 from sluice.rehearse.model.traffic import DrawnTraffic, constant
 from sluice.rehearse.reading.cloudformation import load_template
 from sluice.rehearse.reading.template import read_services

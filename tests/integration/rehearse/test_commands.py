@@ -12,10 +12,10 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.recorder import record
-from sluice.rehearse import shown
+from sluice.rehearse import report
 from tests.support import rehearsals
 from tests.support.command_line import Run, command_line
-from tests.support.histories.recorded_services import Shop
+from tests.support.histories.recorded_services import OrderService
 from tests.support.project import PROJECT
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
@@ -80,7 +80,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--template fine.yaml {work} --service other", "--service is 'other', allowed is one of Workers"),
         (
             f"--template {BACKLOG} {{work}}",
-            "looks at Shop/Workers/BacklogPerTask, which is not simulated; say what it is",
+            "looks at OrderService/Workers/BacklogPerTask, which is not simulated; say what it is",
         ),
         ("--template fine.yaml {work} --parameter Env", "--parameter is 'Env', allowed is NAME=VALUE"),
         ("--template fine.yaml {work} --parameter Env=dev", "--parameter names 'Env', which no template has; allowed"),
@@ -153,7 +153,7 @@ def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
 
 
 def test_a_queue_that_the_template_does_not_tell_can_be_named(run: Run) -> None:
-    metric = ("--metric", "Shop/Workers/BacklogPerTask=(visible + inflight) / running")
+    metric = ("--metric", "OrderService/Workers/BacklogPerTask=(visible + inflight) / running")
 
     code, text, printed = run(
         "rehearse", "--template", "untold.yaml", *WORK, *metric, "--traffic", "sparse", "--queue", "their", "--json"
@@ -258,7 +258,7 @@ def _rows(out: str) -> list[list[str]]:
 def test_json_is_the_table(run: Run) -> None:
     """Row for row: the same traffic, policy, figures and verdict; a metric of one's own is given."""
     work = ("--lanes", "1", "--handler-seconds", "1", "--latency", "30")
-    metric = ("--metric", "Shop/Workers/BacklogPerTask=visible / running")
+    metric = ("--metric", "OrderService/Workers/BacklogPerTask=visible / running")
     arguments = ("rehearse", "--template", str(BACKLOG), *work, *metric, "--profile", "mine.yaml")
 
     code, out, _ = run(*arguments)
@@ -282,7 +282,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["traffic"],
         f"{row['policy']}{variant}",
         f"{row['task_hours']:,.1f}",
-        *(shown.seconds(row[f"{name}_seconds"]) for name in ("p50", "p95", "p99", "oldest", "first_task")),
+        *(report.seconds(row[f"{name}_seconds"]) for name in ("p50", "p95", "p99", "oldest", "first_task")),
         str(row["flaps"]),
         f"{row['cut_short']:,}",
         f"{row['dead_lettered']:,}",
@@ -302,7 +302,7 @@ def test_the_same_seed_is_the_same_answer_and_another_is_not(run: Run) -> None:
 
 def test_a_recording_is_rehearsed(run: Run) -> None:
     """Twelve orders of three customers, handled in 0.12 s each; every variant and alternative besides."""
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, Path("tuesday"), clock=shop.simulator.clock):
         shop.trade()
 
@@ -318,7 +318,7 @@ def test_a_recording_is_rehearsed(run: Run) -> None:
 
 def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run) -> None:
     """240 orders in four minutes; at twice the speed in two."""
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, Path("tuesday"), clock=shop.simulator.clock):
         for number in range(240):
             shop.order(f"customer-{number % 7}", number)
@@ -376,5 +376,5 @@ def test_the_command_draws_the_page_of_what_it_prints(tmp_path: Path, capsys: py
     assert f"<h1>sluice {arguments} --page {page}</h1>" in text
     assert [row[5] for row in rehearsals.table(text)[1:]] == [f"{row['task_hours']:,.1f}" for row in service["rows"]]
     assert [row[8] for row in rehearsals.table(text)[1:]] == [
-        shown.seconds(row["p95_seconds"]) for row in service["rows"]
+        report.seconds(row["p95_seconds"]) for row in service["rows"]
     ]

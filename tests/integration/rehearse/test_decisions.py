@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sluice.declaration import Consumer, backlog
 from sluice.declaration.metric_math import Combination, Fill, Metric, Number, Term, map_term
-from sluice.rehearse.declared import service_of
+from sluice.rehearse.declared_service import service_of
 from sluice.rehearse.model.control_loop import VARIANTS, Variant
 from sluice.rehearse.model.policies import TargetTracking
 from sluice.rehearse.model.queue_simulation import Floats

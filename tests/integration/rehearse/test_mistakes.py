@@ -10,7 +10,8 @@ import pytest
 
 from sluice.declaration import Consumer, Environment, naming
 from sluice.rehearse.alternatives import OWN_METRICS
-from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.declared_service import service_of, tasks_of
+from sluice.rehearse.experiment import Experiment, Mistake
 from sluice.rehearse.mistakes import mistakes
 from sluice.rehearse.model.policies import MetricExpression, MetricSource, ScaledService, TargetTracking
 from sluice.rehearse.model.scenarios import scenarios
@@ -18,7 +19,6 @@ from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.template import read_services
-from sluice.rehearse.tried import Experiment, Mistake
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED

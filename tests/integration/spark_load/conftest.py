@@ -11,7 +11,7 @@ from tests.support.endpoints import fake_aws
 
 
 @pytest.fixture
-def empty(localstack_deployed: localstack.Running) -> deployment.LoadDeployment:
+def empty(localstack_deployed: localstack.Emulator) -> deployment.LoadDeployment:
     return loads.empty_queues(localstack_deployed)
 
 

@@ -42,7 +42,7 @@ def anomalies_that(verdict: Verdict, *holdings: PropertyState) -> set[str]:
     return {prop.anomaly for prop in verdict.properties if prop.holding in holdings}
 
 
-def empty_queues(deployed: localstack.Running) -> deployment.LoadDeployment:
+def empty_queues(deployed: localstack.Emulator) -> deployment.LoadDeployment:
     """Return the deployed local environment, its queues purged."""
     sqs = boto3.client("sqs", endpoint_url=deployed.endpoint_url)
     for url in sqs.list_queues(QueueNamePrefix="sluice-local")["QueueUrls"]:

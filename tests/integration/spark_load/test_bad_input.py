@@ -33,7 +33,7 @@ def _sluice(*arguments: str, **more: str) -> tuple[int, list[str]]:
     return ended.returncode, ended.stderr.strip().splitlines()
 
 
-def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: localstack.Running) -> None:
+def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: localstack.Emulator) -> None:
     url = localstack_deployed.endpoint_url
     ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", url)
 
@@ -44,7 +44,7 @@ def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: local
 
 
 @pytest.mark.usefixtures("empty")
-def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Running, tmp_path: Path) -> None:
+def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Emulator, tmp_path: Path) -> None:
     """A wrong JAVA_HOME: one line, and exit code 2, because 1 would say INVALID."""
     options = ["--endpoint-url", localstack_deployed.endpoint_url, "--runs-dir", str(tmp_path)]
 
@@ -59,7 +59,7 @@ def test_a_spark_that_does_not_start_is_named(localstack_deployed: localstack.Ru
 
 @pytest.mark.usefixtures("empty")
 def test_a_history_folder_that_cannot_be_written_is_named(
-    localstack_deployed: localstack.Running, tmp_path: Path
+    localstack_deployed: localstack.Emulator, tmp_path: Path
 ) -> None:
     in_the_way = tmp_path / "file"
     in_the_way.touch()
@@ -105,7 +105,7 @@ def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
 
 @pytest.mark.slow
 def test_an_interrupted_run_leaves_no_verdict_and_no_process(
-    localstack_deployed: localstack.Running, tmp_path: Path
+    localstack_deployed: localstack.Emulator, tmp_path: Path
 ) -> None:
     running = subprocess.Popen(
         [sys.executable, "-m", "sluice", "load", "run", "tiny", "--runs-dir", str(tmp_path)],

@@ -36,7 +36,7 @@ def _tiny(**changes: Any) -> profile.NamedProfile:
 
 @pytest.fixture(scope="module")
 def honest(
-    spark: SparkSession, localstack_deployed: localstack.Running, tmp_path_factory: pytest.TempPathFactory
+    spark: SparkSession, localstack_deployed: localstack.Emulator, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Verdict, Path]:
     """Return the verdict of a run nobody sabotages, and its folder, which is only read."""
     return run_load(spark, empty_queues(localstack_deployed), tmp_path_factory.mktemp("honest"), TINY)

@@ -18,7 +18,7 @@ from sluice.judge.checker.verdict import PropertyState, PropertyStatus
 from sluice.recorder.journal import Journal, read_journal
 from spark_load.profiles import profile
 from spark_load.run import driver
-from spark_load.run.stored import find_stored
+from spark_load.run.run_file import find_stored
 from spark_load.runtime import deployment
 from spark_load.runtime.coordinator import TaskProgress
 from tests.integration.spark_load.loads import LOCAL, anomalies_that, run_load

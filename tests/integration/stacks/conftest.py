@@ -8,7 +8,7 @@ from emulator import localstack
 
 
 @pytest.fixture(scope="module")
-def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Running]:
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[localstack.Emulator]:
     """Yield a LocalStack where nothing is deployed; AWS_* point at it."""
     with (
         localstack.running(log=tmp_path_factory.mktemp("empty") / "localstack.log") as running,

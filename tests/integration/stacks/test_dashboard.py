@@ -80,7 +80,7 @@ def _empty(metrics: list[NamedMetric]) -> set[NamedMetric]:
     return {metric for number, metric in enumerate(metrics) if not values[f"m{number}"]}
 
 
-def test_no_graph_of_a_queue_is_empty_after_traffic(localstack_deployed: localstack.Running) -> None:
+def test_no_graph_of_a_queue_is_empty_after_traffic(localstack_deployed: localstack.Emulator) -> None:
     """Every consumer's queue has worked, and has a dead letter; what LocalStack never reports is named above."""
     metrics = list(dict.fromkeys(_visible_metrics()))
     for body in ("handled", "dies"):

@@ -71,7 +71,7 @@ def _deploy(
 
 @pytest.mark.timeout(900)
 def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
-    empty: localstack.Running, tmp_path: Path, folder: Path
+    empty: localstack.Emulator, tmp_path: Path, folder: Path
 ) -> None:
     subprocess.run(
         ["cdk", "bootstrap", "--no-notices", "aws://000000000000/us-east-1"], cwd=tmp_path.parent, check=True

@@ -161,7 +161,7 @@ def _subscribe_from_another_account() -> Any:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_existing_resources_are_used_and_left_alone(empty: localstack.Running, tmp_path: Path) -> None:
+def test_existing_resources_are_used_and_left_alone(empty: localstack.Emulator, tmp_path: Path) -> None:
     """Every queue gets the messages of its topic and no others; update and destruction change nothing of theirs.
 
     All stacks are deployed. Topics and queues of our own have their keys; our relay publishes to their topic.

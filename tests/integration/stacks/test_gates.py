@@ -231,6 +231,6 @@ def test_the_app_refuses_an_environment_nobody_declared(
     assert (exited.value.code, printed.out) == (3, "")
     assert printed.err == (
         "app.py: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
-        " declare it in tests/support/declared/environments.py\n"
+        " declare it in tests/support/declarations/environments.py\n"
     )
     assert not list(tmp_path.glob("*"))

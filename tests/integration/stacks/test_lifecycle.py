@@ -111,7 +111,7 @@ def _drain(consumer: str, count: int) -> list[str]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(empty: localstack.Running) -> None:
+def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(empty: localstack.Emulator) -> None:
     """A second deployment changes nothing; an update keeps what is queued, in order; a destruction leaves nothing."""
     created = _change("deploy", "local")
     assert created.returncode == 0, created.stdout + created.stderr
@@ -145,7 +145,7 @@ def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(e
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localstack.Running) -> None:
+def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localstack.Emulator) -> None:
     """Staging's topic, queues, keys and alarms are live as declared."""
     bootstrapped = _run(PROJECT / "scripts" / "deploy-local.sh")
     assert bootstrapped.returncode == 0, bootstrapped.stdout + bootstrapped.stderr
@@ -168,7 +168,7 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
     assert "6 passed, 1 deselected" in ended.stdout
 
 
-def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Running) -> None:
+def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Emulator) -> None:
     """Without a terminal and without CONFIRM it is refused, after account, region and stacks were named."""
     refused = _change("deploy", "prod")
 
@@ -181,7 +181,7 @@ def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Running) 
     )
 
 
-def test_a_change_is_refused_when_another_environment_was_confirmed(empty: localstack.Running) -> None:
+def test_a_change_is_refused_when_another_environment_was_confirmed(empty: localstack.Emulator) -> None:
     """A CONFIRM left over from yesterday destroys nothing today."""
     refused = _change("destroy", "prod", CONFIRM="staging")
 
@@ -192,7 +192,7 @@ def test_a_change_is_refused_when_another_environment_was_confirmed(empty: local
 
 
 @pytest.mark.slow  # a deployment for one sentence
-def test_a_difference_is_shown_without_asking(empty: localstack.Running) -> None:
+def test_a_difference_is_shown_without_asking(empty: localstack.Emulator) -> None:
     """Nothing of dev is deployed, so everything is to be added; and nothing is."""
     shown = _change("diff", "dev")
 
@@ -221,5 +221,5 @@ def test_an_environment_nobody_declared_is_refused() -> None:
     assert refused.returncode == 3
     assert refused.stderr == (
         "deploy: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
-        " declare it in tests/support/declared/environments.py\n"
+        " declare it in tests/support/declarations/environments.py\n"
     )

@@ -5,7 +5,7 @@ from typing import Any
 
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker import Activity, Move, QueueContext
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import HistoryEvent, Kind
-from tests.support.histories.by_hand import EXPECTATION, Case, effect_event, only, publish_of, receive_of, sane
+from tests.support.histories.builders import EXPECTATION, Case, effect_event, only, publish_of, receive_of, sane
 
 _RECORDED = replace(EXPECTATION, effects_recorded=("billing",))
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.judge.checker import Loss, QueueContext
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     Case,

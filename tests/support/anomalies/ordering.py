@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from sluice.history.events import HistoryEvent, pad_sequence_number
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     QUEUES,
     WITHOUT_BILLING,

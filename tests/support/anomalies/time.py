@@ -5,7 +5,7 @@ from typing import Any
 
 from sluice.history.events import HistoryEvent, answer_detail
 from sluice.judge.checker import Activity, QueueContext
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,

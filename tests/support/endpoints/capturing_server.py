@@ -44,7 +44,7 @@ class Server:
 def capturing(reply: Callable[[CapturedRequest], Reply], *, certificate: Path | None = None) -> Iterator[Server]:
     """Yield a server; over TLS where it has a certificate, a file with its key too."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class CapturingHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self) -> None:
@@ -78,7 +78,7 @@ def capturing(reply: Callable[[CapturedRequest], Reply], *, certificate: Path | 
         daemon_threads = True
         request_queue_size = 128
 
-    with Listener(("127.0.0.1", 0), Handler) as listener:
+    with Listener(("127.0.0.1", 0), CapturingHandler) as listener:
         scheme = "http" if certificate is None else "https"
         if certificate is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -14,7 +14,7 @@ from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Property, Verdict, Violation
 from sluice.judge.folder.series_schema import Series
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, RUN, delete_event, publish_event, receive_event
+from tests.support.histories.builders import EXPECTATION, RUN, delete_event, publish_event, receive_event
 
 GROUPS = 12
 _PERCENTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from sluice.history.events import HistoryEvent, Kind, settle
-from tests.support.histories.by_hand import shift_event
+from tests.support.histories.builders import shift_event
 
 VALUES: Mapping[str, Sequence[Any]] = {
     "body_hash": ["other", None],

@@ -7,7 +7,7 @@ from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import JudgeEngine
 from sluice.judge.judge import PlannedMessages, RunFacts, judge
-from tests.support.histories.by_hand import EXPECTATION
+from tests.support.histories.builders import EXPECTATION
 
 STRICT = replace(
     EXPECTATION,

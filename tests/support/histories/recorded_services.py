@@ -49,7 +49,7 @@ def subscribe(sns: Any, sqs: Any, *, topic_arn: str, url: str, is_raw: bool) -> 
     sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn(sqs, url), Attributes=raw)
 
 
-class Shop:
+class OrderService:
     """An order service with a topic, a queue and a dead-letter queue: its bodies, its ids.
 
     Args:

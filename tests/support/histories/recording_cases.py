@@ -12,9 +12,9 @@ from sluice.judge.recording import RecordedQueue
 from sluice.recorder import record
 from sluice.saboteurs import sabotage
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import RUN, full, publish_event, receive_event, sane, shift_event, without
+from tests.support.histories.builders import RUN, full, publish_event, receive_event, sane, shift_event, without
 from tests.support.histories.mutations import VALUES, mutate
-from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
+from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, OrderService
 from tests.support.histories.recordings import KNOWN, by_two_clocks, in_group, table_of, write_journal, write_parquet
 
 _SHOP = {
@@ -141,7 +141,7 @@ def forward(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
 
 def _record_sales(folder: Path, saboteur: str | None = None) -> None:
     """Record somebody else's service on the simulator, also while it breaks a promise."""
-    shop = Shop()
+    shop = OrderService()
     if saboteur is not None:
         sabotage(shop.clients, saboteur, every=4)
     with record(shop.clients, folder, clock=shop.simulator.clock):

@@ -13,7 +13,7 @@ from sluice.judge.engine import JudgeEngine
 from sluice.judge.parts import InMemory
 from sluice.judge.recording import RecordedQueue
 from sluice.recorder.journal import SCHEMA, Journal
-from tests.support.histories.by_hand import QUEUES, RUN, shift_event
+from tests.support.histories.builders import QUEUES, RUN, shift_event
 
 KNOWN: Mapping[str, RecordedQueue] = {
     name: RecordedQueue(visibility_timeout_seconds=30, dead_letter_queue=f"{name}-dlq", max_receive_count=3)

@@ -59,7 +59,7 @@ _FAULTS = st.builds(
 )
 
 
-class Database:
+class FaultyDatabase:
     """Takes an in-memory database away for a few statements, or loses the answer to a commit."""
 
     def __init__(self, engine: Engine) -> None:
@@ -94,7 +94,7 @@ class SimulatedConsumer(World):
         self.mood = "well"
         self.is_late: dict[Place, bool] = {}
         self.at_work: list[Hands] = []
-        self.database = Database(engine)
+        self.database = FaultyDatabase(engine)
 
     def begin_again(self, policy: Policy) -> None:
         self.database.be_well()

@@ -47,7 +47,7 @@ class MachineClock(VirtualClock):
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningWorker:
     stop: Stop
     _run: Future[None]
 
@@ -72,13 +72,13 @@ def _pace(queue: Queue) -> None:
 @contextmanager
 def running(
     hands: Hands, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
-) -> Iterator[Running]:
+) -> Iterator[RunningWorker]:
     """Run a worker with these lanes besides its own, and stop it at the end."""
     stop, clock = Stop() if stop is None else stop, SystemClock()
     _pace(hands.queue)
     parts = replace(hands.parts, lanes=[*hands.parts.lanes, *more], protection=Protection(None, clock))
     with ThreadPoolExecutor(1) as pool:
-        worker = Running(stop, pool.submit(Worker(parts, settings=settings, stop=stop, clock=clock).run))
+        worker = RunningWorker(stop, pool.submit(Worker(parts, settings=settings, stop=stop, clock=clock).run))
         try:
             yield worker
         finally:

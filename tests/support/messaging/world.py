@@ -147,7 +147,7 @@ class CallsInTurn:
         return len(self._answers)
 
 
-class ClockWait:
+class SimulatorWait:
     """Waits by moving the simulator's clock.
 
     `waits` are the seconds of each; `meanwhile` is called during each; `is_over` stops the worker.
@@ -180,7 +180,7 @@ class Call:
 
 
 class Hands:
-    def __init__(self, made: Worker, line: Line, wait: ClockWait, tally: WorkerTally) -> None:
+    def __init__(self, made: Worker, line: Line, wait: SimulatorWait, tally: WorkerTally) -> None:
         self.line, self.wait, self.parts = line, wait, made.parts
         self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
         self.deleter = made.parts.deleter
@@ -394,7 +394,7 @@ class World:
         It dies at `failpoint`, and measures its leases by `clock`. A poll that brings nothing lasts `poll_seconds`.
         """
         self._workers += 1
-        sqs, line, wait, tally = self.client("sqs"), Line(), ClockWait(self.simulator), WorkerTally()
+        sqs, line, wait, tally = self.client("sqs"), Line(), SimulatorWait(self.simulator), WorkerTally()
         line.attach(sqs)
         settings = WorkerSettings(
             lanes=1,

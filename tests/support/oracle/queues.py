@@ -66,7 +66,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class ReceiveAttempt:
     """The messages that a receive brought, as far as it can be repeated.
 
     Args:
@@ -97,7 +97,7 @@ class AnsweredMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueState:
+class GroupCopies:
     """The copies of one group in one queue, in the order the queue has them.
 
     Args:
@@ -115,14 +115,14 @@ class QueueState:
     may_die_early: bool = False
     is_dead_letter_queue: bool = False
     handles: frozenset[tuple[str, int]] = field(default_factory=frozenset)
-    attempts: tuple[Attempt, ...] = ()
+    attempts: tuple[ReceiveAttempt, ...] = ()
     purges: tuple[tuple[int, int], ...] = ()
 
-    def with_copy(self, copy: Copy) -> "QueueState":
+    def with_copy(self, copy: Copy) -> "GroupCopies":
         """Return the queue with one copy more, at the end of the group."""
         return replace(self, copies=(*self.copies, copy))
 
-    def answering(self, instance: int, id_: str | None, number: str | None) -> "QueueState | None":
+    def answering(self, instance: int, id_: str | None, number: str | None) -> "GroupCopies | None":
         """Return the queue whose copy an answer to a send named; None if that contradicts what is known of it."""
         position = next(place for place, copy in enumerate(self.copies) if copy.instance == instance)
         copy = self.copies[position]
@@ -132,7 +132,7 @@ class QueueState:
         known = id_ or copy.sqs_message_id, number or copy.sqs_sequence_number
         return self.with_copy_changed(position, sqs_message_id=known[0], sqs_sequence_number=known[1])
 
-    def with_copy_changed(self, position: int, **changes: object) -> "QueueState":
+    def with_copy_changed(self, position: int, **changes: object) -> "GroupCopies":
         """Return the queue with the copy at a position changed."""
         copies = list(self.copies)
         copies[position] = replace(copies[position], **changes)  # type: ignore[arg-type]
@@ -140,7 +140,7 @@ class QueueState:
 
     def receiving(
         self, answer: Sequence[AnsweredMessage], at_us: int
-    ) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
+    ) -> Iterator[tuple["GroupCopies", tuple[Copy, ...]]]:
         """Yield every state a receive with this answer may leave, with the copies it moved to the DLQ.
 
         The queue walks along the group: what is gone it passes, at what is hidden it stops, what had all its receives
@@ -150,7 +150,7 @@ class QueueState:
 
     def _walk(
         self, position: int, answer: tuple[AnsweredMessage, ...], dead: tuple[Copy, ...], at_us: int
-    ) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
+    ) -> Iterator[tuple["GroupCopies", tuple[Copy, ...]]]:
         if not answer:
             yield self, dead
         if position == len(self.copies):
@@ -178,11 +178,11 @@ class QueueState:
         """Return whether a purge that is over has removed a copy: it was in the queue when that was asked for."""
         return any(copy.seen_us < began_us and at_us > ended_us for began_us, ended_us in self.purges)
 
-    def removing(self, position: int) -> "QueueState":
+    def removing(self, position: int) -> "GroupCopies":
         """Return the queue without the copy at a position, which a purge removed."""
         return self.with_copy_changed(position, place="gone")
 
-    def _deliver(self, position: int, received: AnsweredMessage, at_us: int) -> "QueueState":
+    def _deliver(self, position: int, received: AnsweredMessage, at_us: int) -> "GroupCopies":
         copy = self.copies[position]
         delivered = self.with_copy_changed(
             position,
@@ -198,7 +198,7 @@ class QueueState:
         )
         return replace(delivered, handles=self.handles | {(received.handle, copy.instance)})
 
-    def receiving_unseen(self, at_us: int) -> Iterator[tuple["QueueState", tuple[Copy, ...]]]:
+    def receiving_unseen(self, at_us: int) -> Iterator[tuple["GroupCopies", tuple[Copy, ...]]]:
         """Yield every state that a receive whose answer was lost may leave: any messages, for any time."""
         available = [copy for copy in self.copies if copy.place in ("waiting", "held")]
         for count in range(len(available) + 1):
@@ -210,7 +210,7 @@ class QueueState:
             for state, dead in self.receiving(answer, at_us):
                 yield state.remembering(None, self, from_us=at_us), dead
 
-    def remembering(self, attempt_id: str | None, before: "QueueState", *, from_us: int) -> "QueueState":
+    def remembering(self, attempt_id: str | None, before: "GroupCopies", *, from_us: int) -> "GroupCopies":
         """Return the queue that remembers what the last receive brought, which was made from the state before."""
         receives = {copy.instance: copy.receives for copy in before.copies}
         members = tuple(
@@ -219,16 +219,16 @@ class QueueState:
             if copy.place == "held" and copy.receives != receives.get(copy.instance)
         )
         others = tuple(attempt for attempt in self.attempts if attempt_id is None or attempt.id != attempt_id)
-        return replace(self, attempts=(*others, Attempt(attempt_id, members, from_us))) if members else self
+        return replace(self, attempts=(*others, ReceiveAttempt(attempt_id, members, from_us))) if members else self
 
-    def settle_attempts(self, until_us: int) -> "QueueState":
+    def settle_attempts(self, until_us: int) -> "GroupCopies":
         """Return the queue, in which every receive so far happened before an instant."""
         if all(attempt.until_us <= until_us for attempt in self.attempts):
             return self
         attempts = tuple(replace(each, until_us=min(each.until_us, until_us)) for each in self.attempts)
         return replace(self, attempts=attempts)
 
-    def repeating(self, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int) -> Iterator["QueueState"]:
+    def repeating(self, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int) -> Iterator["GroupCopies"]:
         """Yield every state that the repeat of a receive with this answer may leave."""
         for attempt in self.attempts:
             is_known = attempt.id == attempt_id or (
@@ -245,7 +245,7 @@ class QueueState:
         members = {instance for instance, _, _ in attempt.members}
         return any(copy.free_at_us <= at_us for copy in self.copies if copy.instance in members)
 
-    def _is_repeatable(self, attempt: Attempt) -> bool:
+    def _is_repeatable(self, attempt: ReceiveAttempt) -> bool:
         """Return whether all that a receive brought is still held as it was received."""
         members = {instance: receives for instance, _, receives in attempt.members}
         held = [copy for copy in self.copies if copy.instance in members and copy.place == "held"]
@@ -254,8 +254,8 @@ class QueueState:
         )
 
     def _repeat(
-        self, attempt: Attempt, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int
-    ) -> Iterator["QueueState"]:
+        self, attempt: ReceiveAttempt, attempt_id: str, answer: Sequence[AnsweredMessage], at_us: int
+    ) -> Iterator["GroupCopies"]:
         if len(answer) != len(attempt.members):
             return
         state, members = self, []
@@ -270,10 +270,10 @@ class QueueState:
             state = before._deliver(position, received, at_us)
             members.append((instance, received.handle, state.copies[position].receives))
         others = tuple(other for other in self.attempts if other is not attempt)
-        again = Attempt(attempt_id, tuple(members), attempt.from_us)
+        again = ReceiveAttempt(attempt_id, tuple(members), attempt.from_us)
         yield replace(state, attempts=(*others, again))
 
-    def moving(self, number: int, at_us: int) -> "tuple[QueueState, Copy] | None":
+    def moving(self, number: int, at_us: int) -> "tuple[GroupCopies, Copy] | None":
         """Return the queue without the first message of the group, which a move task takes; None if it cannot."""
         for position, copy in enumerate(self.copies):
             if copy.place in ("gone", "dead"):
@@ -283,7 +283,7 @@ class QueueState:
             return self.with_copy_changed(position, place="gone"), replace(copy, moved_by=(*copy.moved_by, number))
         return None
 
-    def with_moved(self, copy: Copy) -> "QueueState":
+    def with_moved(self, copy: Copy) -> "GroupCopies":
         """Return the queue with what a move task brought: a new message, at the end of the group."""
         moved = Copy(
             copy.idx, -1 - len(self.copies), is_moved=True, moved_by=copy.moved_by, former_id=copy.sqs_message_id
@@ -292,7 +292,7 @@ class QueueState:
 
     def settling(
         self, handle: str, visibility_seconds: int | None, at_us: int, until_us: int | None
-    ) -> Iterator[tuple["QueueState", int]]:
+    ) -> Iterator[tuple["GroupCopies", int]]:
         """Yield every (state, instant) that a delete, or a visibility change, with this handle may leave.
 
         The newest handle works while it holds the message (VIS-01), and the queue may take longer to let go than the

@@ -13,7 +13,7 @@ from operator import itemgetter
 
 from sluice.history.events import HistoryEvent, Kind, Outcome
 from sluice.judge.checker import Expectation, QueueContext
-from tests.support.oracle.queues import NEVER_US, AnsweredMessage, Copy, QueueState
+from tests.support.oracle.queues import NEVER_US, AnsweredMessage, Copy, GroupCopies
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SystemState:
 
     numbers: tuple[tuple[str, str | None], ...] = ()
     first: Mapping[tuple[str, str], First] = field(default_factory=dict)
-    queues: Mapping[str, QueueState] = field(default_factory=dict)
+    queues: Mapping[str, GroupCopies] = field(default_factory=dict)
     lost: Mapping[str, int] = field(default_factory=dict)
 
     def key(self) -> tuple[object, ...]:
@@ -166,12 +166,12 @@ def is_possible(
     """
     calls = (*_calls(events), *_probes(around))
     queues = {
-        name: QueueState(
+        name: GroupCopies(
             receives_max=expectation.max_receive_count.get(name) if name in expectation.dead_letter_queues else None,
             may_die_early=name in expectation.dead_letter_queues and name not in expectation.max_receive_count,
         )
         for name in expectation.queues
-    } | {name: QueueState(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
+    } | {name: GroupCopies(is_dead_letter_queue=True) for name in expectation.dead_letter_queues.values()}
     queues = {
         name: replace(
             state,

@@ -24,7 +24,7 @@ _HOLD_SECONDS = 3  # short: what a dead process held is there again after it
 class DeadLetterProject:
     """Billing's queue and its DLQ on a LocalStack, in an environment of their own, with an inbox's database."""
 
-    def __init__(self, emulated: localstack.Running, engine: Engine, folder: Path) -> None:
+    def __init__(self, emulated: localstack.Emulator, engine: Engine, folder: Path) -> None:
         self._emulated, self._engine, self._folder = emulated, engine, folder
         consumer = Consumer(name="billing", handlers="examples.services.billing", automatic_redrive=AutomaticRedrive())
         self.environment = Environment(

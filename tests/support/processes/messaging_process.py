@@ -14,7 +14,7 @@ from sluice.clock import eventually
 from sluice.declaration import Environment, task_settings
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 
 PATIENCE_SECONDS = 60
 

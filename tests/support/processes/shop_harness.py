@@ -41,7 +41,7 @@ _VISIBILITY_SECONDS = 120
 
 
 class ShopHarness:
-    def __init__(self, engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str) -> None:
+    def __init__(self, engine: Engine, emulated: localstack.Emulator, folder: Path, topic_name: str) -> None:
         self.engine, self.emulated, self.folder = engine, emulated, folder
         self.history = folder / "history"
         with engine.begin() as connection:
@@ -184,7 +184,7 @@ def findings(
 
 @contextlib.contextmanager
 def open_shop(
-    engine: Engine, emulated: localstack.Running, folder: Path, topic_name: str | None = None
+    engine: Engine, emulated: localstack.Emulator, folder: Path, topic_name: str | None = None
 ) -> Iterator[ShopHarness]:
     """Yield a shop with a topic of its own, unless it is given the name of one."""
     harness = ShopHarness(engine, emulated, folder, topic_name or f"shop-{uuid.uuid4().hex[:10]}.fifo")

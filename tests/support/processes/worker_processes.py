@@ -53,7 +53,7 @@ def consumer(name: str = "billing", **declared: Any) -> Consumer:
 class WorkerFleet:
     """Topic, queues, database and processes of an environment; `folder` is for histories, logs and gates."""
 
-    def __init__(self, engine: Engine, emulated: localstack.Running, folder: Path, environment: Environment) -> None:
+    def __init__(self, engine: Engine, emulated: localstack.Emulator, folder: Path, environment: Environment) -> None:
         self.engine, self.emulated, self.folder, self.environment = engine, emulated, folder, environment
         self.history = folder / "history"
         self._published: dict[str, list[bool]] = defaultdict(list)  # by number less one: whether it is to be done
@@ -309,7 +309,7 @@ class DatabaseLine(TcpProxy):
 @contextlib.contextmanager
 def open_fleet(
     engine: Engine,
-    emulated: localstack.Running,
+    emulated: localstack.Emulator,
     folder: Path,
     *consumers: Consumer,
     environment: Environment | None = None,

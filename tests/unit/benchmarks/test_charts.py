@@ -2,13 +2,13 @@
 
 import re
 
-from benchmarks.charts import Bar, bars
+from benchmarks.charts import ResultBar, bars
 
 _LONG = "plain insert, engine of SQLAlchemy, 8 writers"
 
 
 def test_the_longest_label_of_a_bar_is_inside_the_plot() -> None:
-    drawn = bars("t", "u", ["s"], [Bar(label=_LONG, series=0, value=2, shown="2"), Bar("short", 0, 1, "1")])
+    drawn = bars("t", "u", ["s"], [ResultBar(label=_LONG, series=0, value=2, shown="2"), ResultBar("short", 0, 1, "1")])
 
     (end, label), *_ = re.findall(r'<text x="([\d.]+)" [^>]*text-anchor="end">([^<]*)', drawn)
     assert label == _LONG
@@ -16,7 +16,7 @@ def test_the_longest_label_of_a_bar_is_inside_the_plot() -> None:
 
 
 def test_the_longest_bar_ends_inside_the_plot() -> None:
-    drawn = bars("t", "u", ["s"], [Bar(label=_LONG, series=0, value=2, shown="2,255")])
+    drawn = bars("t", "u", ["s"], [ResultBar(label=_LONG, series=0, value=2, shown="2,255")])
 
     (left, width), *_ = re.findall(r'<rect class="fill0" x="([\d.]+)" y="[\d.]+" width="([\d.]+)" height="17"', drawn)
     assert float(left) + float(width) == 760 - 90

@@ -11,10 +11,10 @@ import pytest
 import sluice.cli
 from sluice import messaging
 from sluice.cli import outbox as outbox_commands
-from sluice.cli import schema as schema_commands
 from sluice.cli.main import COMMANDS as LAZY
 from sluice.cli.main import cli
 from sluice.cli.options import ProcessOptions
+from sluice.cli.schema import commands as schema_commands
 from sluice.extras import EXTRAS
 from sluice.messaging.database import schema
 from sluice.messaging.outbox import tables

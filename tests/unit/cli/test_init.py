@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.cli import init
 from sluice.cli.main import main
+from sluice.cli.new_project import init
 from sluice.declaration import load_declaration, naming
 from tests.support.project import PROJECT
 

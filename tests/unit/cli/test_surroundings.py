@@ -162,7 +162,7 @@ def test_too_few_files_are_one_line(run: Run, dsn: str, monkeypatch: pytest.Monk
     def refuse(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("sluice.cli.place.engines.require_there", refuse)
+    monkeypatch.setattr("sluice.cli.targets.engines.require_there", refuse)
 
     code, _, err = run("outbox", "ls", "--dsn", dsn)
 

@@ -8,7 +8,7 @@ import pytest
 from sluice.declaration import naming, policies
 from tests.support.templates.environments import SHARED
 from tests.support.templates.resources import MESSAGING, Resource, Stacks, of_kind, outputs, statements
-from tests.unit.constructs.expected import allow
+from tests.unit.constructs.expectations import allow
 
 ACCOUNT, PRODUCER, SUBSCRIBER = str(SHARED.account), "444455556666", "777788889999"
 ORDERS = f"arn:aws:sns:us-east-1:{ACCOUNT}:sluice-shared-orders.fifo"

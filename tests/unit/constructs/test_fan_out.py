@@ -6,7 +6,7 @@ from typing import Any
 
 from sluice.declaration import Environment
 from tests.support.templates.resources import MESSAGING, Resource, Stacks, of_kind, outputs
-from tests.unit.constructs.expected import CONSUMERS, account
+from tests.unit.constructs.expectations import CONSUMERS, account
 
 TOPIC, TOPIC_POLICY = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy"
 QUEUE, QUEUE_POLICY = "AWS::SQS::Queue", "AWS::SQS::QueuePolicy"

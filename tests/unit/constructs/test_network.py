@@ -8,7 +8,7 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.templates.resources import Resource, of_kind, statements
-from tests.unit.constructs.expected import allow, log_encryption
+from tests.unit.constructs.expectations import allow, log_encryption
 
 VPC, SUBNET, ENDPOINT = "AWS::EC2::VPC", "AWS::EC2::Subnet", "AWS::EC2::VPCEndpoint"
 ROUTE_TABLE, ASSOCIATION = "AWS::EC2::RouteTable", "AWS::EC2::SubnetRouteTableAssociation"

@@ -7,7 +7,7 @@ import pytest
 
 from sluice.declaration import DatabaseRole, Environment
 from tests.support.templates.resources import MESSAGING, Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS, allow, log_in
+from tests.unit.constructs.expectations import CONSUMERS, allow, log_in
 
 TOPIC_POLICY, QUEUE_POLICY = "AWS::SNS::TopicPolicy", "AWS::SQS::QueuePolicy"
 MANAGED_POLICY, KEY, ALIAS = "AWS::IAM::ManagedPolicy", "AWS::KMS::Key", "AWS::KMS::Alias"

@@ -14,7 +14,7 @@ from sluice.messaging.worker.build import build_worker
 from tests.support.project import PROJECT
 
 
-class Sample:
+class SampleConstruct:
     @check_argument_types
     def __init__(
         self,
@@ -37,16 +37,19 @@ ENVIRONMENT = Environment(name="dev", consumers=(Consumer(name="billing"),))
     [
         (
             {"environment": "dev"},
-            "Sample.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
+            "SampleConstruct.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
             " returns one",
         ),
-        ({"environment": None}, "Sample.environment is None, allowed is a value of type Environment"),
-        ({"environment": ENVIRONMENT, "count": "2"}, "Sample.count is '2', allowed is a value of type int | None"),
+        ({"environment": None}, "SampleConstruct.environment is None, allowed is a value of type Environment"),
+        (
+            {"environment": ENVIRONMENT, "count": "2"},
+            "SampleConstruct.count is '2', allowed is a value of type int | None",
+        ),
     ],
 )
 def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: str) -> None:
     with pytest.raises(FieldError) as refused:
-        Sample("scope", **arguments)
+        SampleConstruct("scope", **arguments)
 
     assert str(refused.value) == line
 
@@ -54,7 +57,7 @@ def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: st
 def test_right_arguments_arrive_unchanged() -> None:
     wait = cast(Wait, object())  # what a protocol asks for is not looked at
 
-    made = Sample("scope", environment=ENVIRONMENT, wait=wait, more=1)
+    made = SampleConstruct("scope", environment=ENVIRONMENT, wait=wait, more=1)
 
     assert made.given == ("scope", ENVIRONMENT, None, wait, {"more": 1})
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from sluice.deployment.account import stack_policy
 from sluice.deployment.deploy import require_allowed
-from sluice.deployment.deployed import stack_policy
 from sluice.deployment.guard import GuardFinding, HarmKind, bundled_schemas, judge, judge_change_set
 from sluice.errors import ConfigError
 

@@ -18,8 +18,9 @@ from sluice.messaging.database import engines
 from sluice.messaging.envelope import decode
 from sluice.messaging.outbox import tables
 from tests.support.project import PROJECT
-from tools import capacity, declared_fields, generate
+from tools import generate
 from tools.generate import DOCS
+from tools.pages import capacity, declared_fields
 
 PAGES = (PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md")))
 

@@ -14,23 +14,23 @@ from sluice.judge.checker.verdict import EXIT_CROSSED, PropertyStatus, Verdict
 from sluice.judge.engine import open_in_memory
 from sluice.judge.report import summary
 from sluice.recorder import record
-from tests.support.histories.by_hand import delete_event, receive_event
-from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, Shop
+from tests.support.histories.builders import delete_event, receive_event
+from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS, OrderService
 from tests.support.histories.recordings import engine_of
 
 
-def _delete(shop: Shop, handle: str) -> None:
+def _delete(shop: OrderService, handle: str) -> None:
     shop.sqs.delete_message(QueueUrl=shop.url, ReceiptHandle=handle)
 
 
-def _be_late(shop: Shop) -> None:
+def _be_late(shop: OrderService) -> None:
     (handle,) = shop.receive(count=1)
     shop.simulator.advance(VISIBILITY_SECONDS + 3)
     with pytest.raises(ClientError):
         _delete(shop, handle)
 
 
-def _extend(shop: Shop) -> None:
+def _extend(shop: OrderService) -> None:
     (handle,) = shop.receive(count=1)
     shop.simulator.advance(VISIBILITY_SECONDS - 1)
     shop.sqs.change_message_visibility(QueueUrl=shop.url, ReceiptHandle=handle, VisibilityTimeout=60)
@@ -38,30 +38,30 @@ def _extend(shop: Shop) -> None:
     _delete(shop, handle)
 
 
-def _release(shop: Shop) -> None:
+def _release(shop: OrderService) -> None:
     (handle,) = shop.receive(count=1)
     shop.sqs.change_message_visibility(QueueUrl=shop.url, ReceiptHandle=handle, VisibilityTimeout=0)
 
 
-def _fail(shop: Shop) -> None:
+def _fail(shop: OrderService) -> None:
     shop.receive(count=1)
     shop.simulator.advance(VISIBILITY_SECONDS + 1)
 
 
-def _work_in_threads(shop: Shop) -> None:
+def _work_in_threads(shop: OrderService) -> None:
     first, second, third = shop.receive(count=3)
     for handle in (second, first, third):
         _delete(shop, handle)
 
 
-def _be_punctual(shop: Shop) -> None:
+def _be_punctual(shop: OrderService) -> None:
     (handle,) = shop.receive(count=1)
     shop.simulator.advance(VISIBILITY_SECONDS - 1)
     _delete(shop, handle)
 
 
-def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VISIBILITY_SECONDS) -> Verdict:
-    shop = Shop()
+def _verdict_of(folder: Path, consume: Callable[[OrderService], None], seconds: int = VISIBILITY_SECONDS) -> Verdict:
+    shop = OrderService()
     with record(shop.clients, folder, clock=shop.simulator.clock):
         for number in range(4):
             shop.order("ann", number, deduplication_id=str(number))
@@ -105,7 +105,7 @@ def _verdict_of(folder: Path, consume: Callable[[Shop], None], seconds: int = VI
     ],
 )
 def test_a_verdict_says_what_the_consumer_did(
-    tmp_path: Path, consume: Callable[[Shop], None], found: list[str], sentence: str
+    tmp_path: Path, consume: Callable[[OrderService], None], found: list[str], sentence: str
 ) -> None:
     verdict = _verdict_of(tmp_path, consume)
 
@@ -118,7 +118,7 @@ def test_a_verdict_says_what_the_consumer_did(
 
 def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> None:
     """Of a queue that is not named nobody knows when a lease ended; that a delete was refused is known."""
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, tmp_path, clock=shop.simulator.clock):
         shop.order("ann", 1, deduplication_id="1")
         _be_late(shop)

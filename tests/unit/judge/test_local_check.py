@@ -33,7 +33,7 @@ from spark_load.cli import check as under_test
 from spark_load.cli.report import report as report_command
 from tests.support.anomalies import CASES as ANOMALIES
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, QUEUES, full, sane
+from tests.support.histories.builders import EXPECTATION, QUEUES, full, sane
 from tests.support.histories.recorded_services import DEAD, QUEUE, RECEIVES_MAX, VISIBILITY_SECONDS
 from tests.support.histories.recording_cases import CASES, RecordingCase, many_groups
 from tests.support.histories.recordings import (
@@ -525,7 +525,7 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
 
     monkeypatch.setattr(report, "write_page", lambda *_: None)  # slow, and of no interest
     monkeypatch.setattr(judging, "EVENTS_MAX", 10)
-    monkeypatch.setattr(under_test, "_with_spark", lambda _why: SimpleNamespace(recording_opened=with_spark))
+    monkeypatch.setattr(under_test, "_spark_commands", lambda _why: SimpleNamespace(recording_opened=with_spark))
     places = [write_journal(tmp_path / "journals", full()), write_parquet(tmp_path / "parquet", sane())]
     few = write_journal(tmp_path / "few", [])
 

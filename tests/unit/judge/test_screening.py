@@ -20,13 +20,13 @@ from sluice.judge.checker import Activity, Expectation
 from sluice.judge.counts import count, facts
 from sluice.judge.reading.columns import NONE, Columns, Events, hashes
 from sluice.judge.reading.parquet_files import pieces, read
-from sluice.judge.screening import compiled, rollup
+from sluice.judge.screening import compilation, rollup
 from sluice.judge.screening.buckets import group_names, screen
 from sluice.judge.screening.encode import EncodedRows, drop_left_out, encode_events
 from sluice.judge.screening.measures import measures
 from sluice.judge.screening.rollup import MessageRollup
 from sluice.judge.tally import TALLY, ObservationTally, round_down
-from tests.support.histories.by_hand import EXPECTATION, full, publish_event, receive_event
+from tests.support.histories.builders import EXPECTATION, full, publish_event, receive_event
 from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
 
@@ -129,19 +129,19 @@ def _mutated_rows() -> Columns:
 
 def test_compiled_loops_find_what_python_finds(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _mutated_rows()
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", sys.maxsize)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", sys.maxsize)
     found = _messages([rows])
 
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
 
     assert _messages([rows]) == found
 
 
 def test_without_numba_the_loop_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     monkeypatch.setitem(sys.modules, "numba", None)
 
-    loop = compiled.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
+    loop = compilation.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
 
     assert loop(np.arange(2)) == "[0, 1]"
 
@@ -151,14 +151,14 @@ def _times(rows: np.ndarray) -> np.ndarray:
 
 
 def test_an_unreadable_numba_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     torn = list(tmp_path.rglob("*.nbi"))
     for file in torn:
         file.write_bytes(b"")
 
-    assert (len(torn), compiled.compile_loop(_times)(np.arange(2)).tolist()) == (1, [0, 2])
+    assert (len(torn), compilation.compile_loop(_times)(np.arange(2)).tolist()) == (1, [0, 2])
 
 
 def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -168,45 +168,46 @@ def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPa
     moved.__annotations__ = {"rows": EncodedRows}
 
     assert (
-        compiled.with_stable_file(moved).__code__.co_filename != compiled.with_stable_file(_times).__code__.co_filename
+        compilation.with_stable_file(moved).__code__.co_filename
+        != compilation.with_stable_file(_times).__code__.co_filename
     )
 
 
 def test_the_numba_cache_is_found_by_code_and_constants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An executor has the module in a zip of a new name; a constant may be of a module that changed."""
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     (made,) = tmp_path.rglob("*.nbc")
     kept = made.stat().st_mtime_ns
     elsewhere = FunctionType(_times.__code__.replace(co_filename="/a.zip/b.py", co_firstlineno=7), globals(), "_times")
     elsewhere.__annotations__ = _times.__annotations__
 
-    assert compiled.compile_loop(elsewhere)(np.arange(2)).tolist() == [0, 2]
+    assert compilation.compile_loop(elsewhere)(np.arange(2)).tolist() == [0, 2]
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.nbc")] == [kept]
 
     for factor in (3, 2.5, 3.5):
         monkeypatch.setattr(sys.modules[__name__], "_FACTOR", factor)
 
-        assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, factor]
+        assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, factor]
 
 
 def test_the_numba_cache_is_where_its_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Whose home cannot be written to names a place that can."""
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 0)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "kept"))
 
-    assert compiled.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
+    assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
     assert len([*(tmp_path / "kept").rglob("*.nbc")]) == 1
 
 
 def test_many_calls_with_few_rows_are_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As many blocks of an exchange."""
-    monkeypatch.setattr(compiled, "INTERPRETED_MAX", 5)
+    monkeypatch.setattr(compilation, "INTERPRETED_MAX", 5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    loop = compiled.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
+    loop = compilation.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
 
     assert loop(np.arange(3)) == "[0, 1, 2]"
     with pytest.raises(NumbaError):

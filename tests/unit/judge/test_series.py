@@ -27,7 +27,7 @@ from sluice.judge.tally import TALLY, ObservationTally, shorten
 from sluice.recorder.journal import SCHEMA
 from tests.support.anomalies import CASES
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, publish_event
+from tests.support.histories.builders import EXPECTATION, publish_event
 from tests.support.histories.recordings import engine_of, table_of
 
 

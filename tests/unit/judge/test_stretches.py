@@ -17,7 +17,7 @@ from sluice.judge.groups import finding_in
 from sluice.judge.screening import stretches as under_test
 from sluice.recorder.journal import events_of
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     QUEUES,

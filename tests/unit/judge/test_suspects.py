@@ -21,7 +21,7 @@ from sluice.judge.screening.buckets import group_names, screen, suspects
 from sluice.judge.screening.encode import encode_events
 from sluice.judge.screening.rollup import MessageRollup
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     EXPECTATION,
     delete_event,
     effect_event,

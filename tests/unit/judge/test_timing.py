@@ -11,7 +11,7 @@ from sluice.judge.checker import Thresholds
 from sluice.judge.checker.verdict import PropertyState, PropertyStatus, Verdict
 from sluice.judge.judge import PlannedMessages, RunFacts, judge
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, QUEUES, RUN, delete_event, publish_event, receive_event, sane
+from tests.support.histories.builders import EXPECTATION, QUEUES, RUN, delete_event, publish_event, receive_event, sane
 from tests.support.histories.recordings import by_two_clocks, engine_of, in_group
 
 _SECOND_US = 1_000_000

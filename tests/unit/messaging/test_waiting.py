@@ -17,7 +17,7 @@ ROUNDS = 3_000
 PATIENCE_SECONDS = 30
 SIGNALLED = f"""
 import os, random, signal
-from sluice.cli.dlq.place import StoppableClock
+from sluice.cli.dlq.target import StoppableClock
 from sluice.messaging.waiting import Stop
 
 rng = random.Random(1)

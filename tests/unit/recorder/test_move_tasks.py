@@ -14,7 +14,7 @@ from tests.support.histories.recorded_services import (
     QUEUE,
     RECEIVES_MAX,
     VISIBILITY_SECONDS,
-    Shop,
+    OrderService,
     anomalies,
     judge_groups,
     queue_arn,
@@ -24,7 +24,7 @@ from tests.support.histories.recorded_services import (
 
 def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> list[HistoryEvent]:
     """Return the recording of an order that dies, is seen in the DLQ, moved back and billed."""
-    shop = Shop()
+    shop = OrderService()
     arn = queue_arn(shop.sqs, shop.dead_url)
     mover = shop.sqs if is_move_recorded else shop.simulator.client("sqs")
     with record(shop.clients, folder, clock=shop.simulator.clock):
@@ -101,7 +101,7 @@ def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Pat
 
 def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) -> None:
     """Refused, cancelled, failed, still running, and a task of before that the list has too."""
-    shop = Shop()
+    shop = OrderService()
     arn, there = queue_arn(shop.sqs, shop.dead_url), queue_arn(shop.sqs, shop.url)
     with record(shop.clients, tmp_path, clock=shop.simulator.clock):
         shop.sqs.start_message_move_task(SourceArn=arn, DestinationArn=there)

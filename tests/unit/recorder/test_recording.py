@@ -32,20 +32,20 @@ from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     TOPIC,
     VISIBILITY_SECONDS,
-    Shop,
+    OrderService,
     anomalies,
     doubts,
     judge_groups,
     read_recording,
 )
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 
 
 def _order_number(body: str) -> str:
     return str(json.loads(body)["order"])
 
 
-def _record(shop: Shop, folder: Path, **more: Any) -> Recording:
+def _record(shop: OrderService, folder: Path, **more: Any) -> Recording:
     return record(shop.clients, folder, clock=shop.simulator.clock, **more)
 
 
@@ -53,7 +53,7 @@ def _record(shop: Shop, folder: Path, **more: Any) -> Recording:
 
 
 def test_a_purge_is_written_down_before_it_is_called_and_when_it_is_answered(tmp_path: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path / "purged"):
         shop.sqs.purge_queue(QueueUrl=shop.url)
 
@@ -64,7 +64,7 @@ def test_a_purge_is_written_down_before_it_is_called_and_when_it_is_answered(tmp
 
 
 def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path / "tuesday"):
         shop.order("ann", 1, deduplication_id="ann/1")
         (handle,) = shop.receive()
@@ -94,7 +94,7 @@ def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path, *, is_raw: bool) -> None:
     """Content-based deduplication: what SNS makes of the body comes with the message, in an envelope or not."""
-    shop = Shop(is_raw=is_raw)
+    shop = OrderService(is_raw=is_raw)
     with _record(shop, tmp_path):
         shop.order("ann", 1)
         shop.bill()
@@ -113,7 +113,7 @@ def test_the_same_idx_comes_of_the_same_text_for_ever() -> None:
 
 
 def test_a_body_is_not_written(tmp_path: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         shop.trade()
 
@@ -124,7 +124,7 @@ def test_a_body_is_not_written(tmp_path: Path) -> None:
     assert b"ann/3" in journal.read_bytes()
 
 
-def _losing(shop: Shop, *lost: Exception, attempts: int) -> Any:
+def _losing(shop: OrderService, *lost: Exception, attempts: int) -> Any:
     """Return a client of the shop's whose first answers are lost."""
     session = botocore.session.get_session()
     session.set_credentials("simulator", "simulator")
@@ -143,7 +143,7 @@ def _losing(shop: Shop, *lost: Exception, attempts: int) -> Any:
 
 def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Path) -> None:
     """The answer to its first try was lost: that counts as a receive without an answer."""
-    shop = Shop()
+    shop = OrderService()
     client = _losing(shop, _TIMEOUT, attempts=2)
     with record(client, tmp_path, clock=shop.simulator.clock):
         client.receive_message(QueueUrl=shop.url)
@@ -166,7 +166,7 @@ _TIMEOUT, _NOBODY = (error(endpoint_url=ENDPOINT_URL) for error in (ReadTimeoutE
 def test_a_send_without_an_answer_may_have_had_its_effect(
     tmp_path: Path, lost: tuple[Exception, ...], outcome: str, error: str
 ) -> None:
-    shop = Shop()
+    shop = OrderService()
     client = _losing(shop, *lost, attempts=len(lost))
     with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(type(lost[-1])):
         client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
@@ -182,7 +182,7 @@ def test_a_send_without_an_answer_may_have_had_its_effect(
 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path, *, is_raw: bool) -> None:
-    shop = Shop(is_raw=is_raw)
+    shop = OrderService(is_raw=is_raw)
     with _record(shop, tmp_path):
         shop.trade()
         shop.order("ann", 3, deduplication_id="ann/3")
@@ -193,7 +193,7 @@ def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path,
 
 def test_concurrent_publishes_have_no_order_to_keep(tmp_path: Path) -> None:
     """The numbers SNS gives are the order; no plan says which order was meant (C7 is not judged)."""
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         for number in (9, 1, 5, 2):
             shop.order("ann", number)
@@ -220,7 +220,7 @@ def test_concurrent_publishes_have_no_order_to_keep(tmp_path: Path) -> None:
     ],
 )
 def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int, shows: set[str]) -> None:
-    shop = Shop()
+    shop = OrderService()
     sabotage(shop.clients, saboteur, every=every)
     with _record(shop, tmp_path):
         shop.trade(count=3)
@@ -231,7 +231,7 @@ def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int
 def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: Path) -> None:
     """To SQS they are two messages; only who knows the body can tell that they are one."""
     for name, key in (("plain", None), ("keyed", _order_number)):
-        shop = Shop()
+        shop = OrderService()
         with _record(shop, tmp_path / name, key=key):
             shop.order("ann", 1, deduplication_id="first")
             shop.order("ann", 1, deduplication_id="second")
@@ -247,7 +247,7 @@ def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: P
 
 def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
     """In the DLQ its deduplication id is another; those behind it are not taken for lost, nor it for a phantom."""
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         for number in range(3):
             shop.order("ann", number, deduplication_id=f"ann/{number}")
@@ -267,7 +267,7 @@ def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
 
 def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(tmp_path: Path) -> None:
     """It may be a phantom, and it may be of a producer nobody looked at."""
-    shop = Shop()
+    shop = OrderService()
     with record(shop.sqs, tmp_path, clock=shop.simulator.clock):
         shop.order("ann", 1)
         shop.bill()
@@ -282,7 +282,7 @@ def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(
 
 def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path) -> None:
     """The recorder changes nothing: what the caller does not ask for nobody gets to know."""
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         shop.order("ann", 1, deduplication_id="ann/1")
         shop.bill(requests=["ApproximateReceiveCount"])
@@ -297,7 +297,7 @@ def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path
 def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: Path) -> None:
     customers = [f"customer-{number}" for number in range(24)]
     kept = {customer for customer in customers if is_sampled(customer, 4)}
-    shop, found = Shop(), {}
+    shop, found = OrderService(), {}
     sabotage(shop.clients, "deliver-twice")
     with _record(shop, tmp_path / "all"), pytest.raises(ConfigError, match="this client of 'sns' is being recorded"):
         _record(shop, tmp_path / "twice")
@@ -325,7 +325,7 @@ def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: P
 
 
 def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path) as recording:
         shop.order("ann", 0)
         (journal,) = tmp_path.glob("*.arrows")
@@ -350,7 +350,7 @@ def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
     def key(body: str) -> str:
         raise RuntimeError(f"cannot read {len(body)} characters")
 
-    shop = Shop()
+    shop = OrderService()
     with caplog.at_level(logging.ERROR), _record(shop, tmp_path, key=key) as recording:
         shop.trade()
 
@@ -375,7 +375,7 @@ def _wait_for_exit(process: Any) -> int:
 
 
 def _trade_recorded(folder: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, folder):
         shop.order("ann", 1)
         shop.bill()
@@ -393,7 +393,7 @@ def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
 
 
 def _die(folder: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     recording = record(shop.clients, folder)
     shop.order("ann", 1)
     shop.sns.meta.events.register("before-send", lambda **_: os.kill(os.getpid(), signal.SIGKILL))
@@ -422,7 +422,7 @@ def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
     tmp_path: Path, operation: str, params: dict[str, Any]
 ) -> None:
     """SQS refuses it, or botocore does; the recorder saw it first."""
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         with contextlib.suppress(ClientError, UnicodeEncodeError):
             getattr(shop.sqs, operation)(QueueUrl=shop.url, **params)
@@ -441,7 +441,7 @@ def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
 
 
 def _fork(folder: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     recording = record(shop.clients, folder, worker="front")
     shop.order("ann", 1)
     child = os.fork()
@@ -468,8 +468,8 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
 def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
     """At its exit everything is handed over; whether more was to come nobody said."""
     code = (
-        "from tests.support.histories.recorded_services import Shop; from sluice.recorder import record;"
-        " from pathlib import Path; shop = Shop();"
+        "from tests.support.histories.recorded_services import OrderService; from sluice.recorder import record;"
+        " from pathlib import Path; shop = OrderService();"
         f"record(shop.clients, Path({str(tmp_path / 'open')!r})); shop.order('ann', 1)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": str(Path.cwd())})
@@ -479,7 +479,7 @@ def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(
 
 def test_a_call_that_is_signed_and_sent_by_something_else_is_named(tmp_path: Path) -> None:
     """As kombu's receives are, and whatever a presigned URL is given for: it is written once."""
-    shop = Shop()
+    shop = OrderService()
     with _record(shop, tmp_path):
         for _ in range(2):
             shop.sqs.generate_presigned_url("receive_message", Params={"QueueUrl": shop.url})
@@ -495,9 +495,9 @@ _CHILDREN = """
 import multiprocessing, os, sys, warnings
 from pathlib import Path
 from sluice.recorder import record
-from tests.support.histories.recorded_services import Shop
+from tests.support.histories.recorded_services import OrderService
 warnings.simplefilter("ignore")  # that threads and fork do not go together
-shop = Shop()
+shop = OrderService()
 def order(number): shop.order(str(os.getpid()), number)
 with record(shop.clients, Path(sys.argv[1]), clock=shop.simulator.clock):
     order(0)
@@ -525,7 +525,7 @@ def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path
 
 
 def test_a_client_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
-    shop, occupied = Shop(), tmp_path / "occupied"
+    shop, occupied = OrderService(), tmp_path / "occupied"
     occupied.write_text("a file", encoding="utf-8")
 
     with pytest.raises(ConfigError, match="one_group_in is 0, allowed is a whole number from 1"):

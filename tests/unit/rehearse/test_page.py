@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from sluice.cli.main import main
-from sluice.rehearse import figures, shown
+from sluice.rehearse import figures, report
+from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import VARIANTS
 from sluice.rehearse.page import Origin, html
 from sluice.rehearse.rehearsal import DEPLOYED, Rehearsal
-from sluice.rehearse.tried import Mistake
 from tests.support import rehearsals
 
 ORIGIN = Origin(command="sluice rehearse prod", seed=7, template="cdk.out")
@@ -37,7 +37,7 @@ def _page(name: str) -> str:
 
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
     assert rehearsals.table(_page("missed")) == [
-        ["traffic", "scaled by", "", *shown.COLUMNS[2:]],
+        ["traffic", "scaled by", "", *report.COLUMNS[2:]],
         ["burst", "deployed", "✗ missed", "0", "2.1, at most 7", "2.1", "18.77", *["90 s"] * 3, "42 s", "-", *"0000"],
         [
             *("burst", "deployed, metrics 4 minutes late", "✓ kept", "0", "2.1, at most 7", "2.1", "18.77"),

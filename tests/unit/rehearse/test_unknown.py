@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sluice.errors import ConfigError
-from sluice.rehearse import shown
+from sluice.rehearse import report
 from sluice.rehearse.model.policies import QueueSettings, ScaledService
 from sluice.rehearse.reading.cloudformation import load_template, may_be_same
 from sluice.rehearse.reading.sources import read_parameters
@@ -303,8 +303,8 @@ def test_a_size_that_is_not_known_costs_what_is_not_known() -> None:
     (service,) = read_services(template)
 
     assert (service.cpu_units, service.memory_mib) == (None, 2_048)
-    assert shown.dollars(service, 10) is None
-    assert shown.dollars(replace(service, cpu_units=1_024), 10) is not None
+    assert report.dollars(service, 10) is None
+    assert report.dollars(replace(service, cpu_units=1_024), 10) is not None
 
 
 def test_the_queue_may_be_given() -> None:

@@ -27,7 +27,7 @@ PLACES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 @pytest.fixture
 def project(
-    localstack_shared: localstack.Running, inbox: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    localstack_shared: localstack.Emulator, inbox: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeadLetterProject]:
     """Yield queues of this test's own, declared in this process too."""
     made = DeadLetterProject(localstack_shared, inbox, tmp_path)

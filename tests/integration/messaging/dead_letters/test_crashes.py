@@ -28,7 +28,7 @@ DATABASES = [("a", 1), ("a", 2), ("a", 3), ("b", 1)]
 
 @pytest.fixture
 def dead_letter_project(
-    localstack_shared: localstack.Running, database: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    localstack_shared: localstack.Emulator, database: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[DeadLetterProject]:
     """Yield queues of this test's own, declared in this process too."""
     made = DeadLetterProject(localstack_shared, database, tmp_path)

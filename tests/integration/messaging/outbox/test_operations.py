@@ -449,7 +449,7 @@ def test_every_error_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> N
         ("outbox", "ls", "--env", "moon", "--dsn", without_tables): (
             3,
             "sluice: environment 'moon' is not declared, allowed is one of local, dev, staging, prod;"
-            " declare it in tests/support/declared/environments.py\n",
+            " declare it in tests/support/declarations/environments.py\n",
         ),
     }
 

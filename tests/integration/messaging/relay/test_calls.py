@@ -222,13 +222,13 @@ def test_failing_calls_lose_neither_other_answers_nor_the_lease(engine: Engine, 
 def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
     answers: Iterator[PublishOutcome] = iter([PublishSuccess("id", "1")])
 
-    class Publisher:
+    class FailingPublisher:
         def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
             for answer in answers:
                 return [answer]
             raise ZeroDivisionError
 
-    calls = CallsAtOnce(Publisher())
+    calls = CallsAtOnce(FailingPublisher())
     for count in (1, 2):
         calls.begin([])
         eventually(partial(_has_come, calls, count), timeout_seconds=_PATIENCE_SECONDS, describe="it has an answer")

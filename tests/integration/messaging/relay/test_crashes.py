@@ -36,13 +36,13 @@ BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
-def line(localstack_shared: localstack.Running) -> Iterator[TcpProxy]:
+def line(localstack_shared: localstack.Emulator) -> Iterator[TcpProxy]:
     with TcpProxy(localstack_shared.endpoint_url) as made:
         yield made
 
 
 @pytest.fixture
-def shop(engine: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[ShopHarness]:
+def shop(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[ShopHarness]:
     with shop_harness.open_shop(engine, localstack_shared, tmp_path) as made:
         yield made
 
@@ -175,7 +175,7 @@ def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_th
 
 
 def test_a_relay_outlives_a_restart_of_its_database(
-    private_postgres: Any, localstack_shared: localstack.Running, tmp_path: Path
+    private_postgres: Any, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     engine = engines.engine(private_postgres.get_uri())
     with engine.begin() as connection:
@@ -263,7 +263,7 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: Sho
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
 def test_where_the_time_went_is_told_apart(
-    engine: Engine, localstack_shared: localstack.Running, tmp_path: Path
+    engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     with shop_harness.open_shop(engine, localstack_shared, tmp_path, TOPIC) as shop:
         done = shop.trade(20, seed=1)

@@ -68,7 +68,7 @@ def test_the_largest_event_of_an_environment_goes_through(engine: Engine, bytes_
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 def test_the_largest_event_that_localstack_takes_goes_through(
-    engine: Engine, localstack_shared: localstack.Running
+    engine: Engine, localstack_shared: localstack.Emulator
 ) -> None:
     """LocalStack keeps a topic's MaximumMessageSize and goes by 256 KiB [GAP-42]."""
     reached = {"endpoint_url": localstack_shared.endpoint_url, "region_name": "us-east-1"}

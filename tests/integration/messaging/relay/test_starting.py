@@ -199,7 +199,7 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
     until = datetime.fromtimestamp(world.clock.now_us() / 1_000_000, UTC) + timedelta(seconds=30)
     first.acquire()
 
-    class Wait(Turns):
+    class LeaseTurns(Turns):
         def wait(self, seconds: float) -> None:
             super().wait(seconds)
             if len(self.waited) == 5:
@@ -207,7 +207,7 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
                 second.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded_random(3))
+        run(world.relay(), LeaseTurns(world.clock, 10), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["standing by", "standing by", "stopped"]
     assert [(entry["leader"], entry["token"]) for entry in logged[:2]] == [("first", 1), ("second", 2)]
@@ -218,7 +218,7 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
 def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> None:
     other = Lease(world.engine, "events.fifo", lease_seconds=300, owner="other", clock=world.clock)
 
-    class Wait(Turns):
+    class LeaseTurns(Turns):
         def wait(self, seconds: float) -> None:
             super().wait(seconds)
             if len(self.waited) == 2:
@@ -226,7 +226,7 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
                 other.acquire()
 
     with structlog.testing.capture_logs() as logged:
-        run(world.relay(), Wait(world.clock, 10), SETTINGS, rng=seeded_random(3))
+        run(world.relay(), LeaseTurns(world.clock, 10), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["leading", "lease lost", "standing by", "stopped"]
     assert logged[2]["leader"] == "other"

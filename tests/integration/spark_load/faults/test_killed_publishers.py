@@ -27,7 +27,7 @@ from tests.integration.spark_load.faults.raw_loads import planned_rows, run_load
 from tests.integration.spark_load.loads import run_of
 from tests.support.declaration import environment
 from tests.support.endpoints import fake_aws
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 
 LOAD = """
 messages_per_second: 40

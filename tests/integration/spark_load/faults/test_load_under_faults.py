@@ -58,7 +58,7 @@ SEED = 228
 
 @pytest.fixture
 def where(
-    localstack_deployed: localstack.Running, monkeypatch: pytest.MonkeyPatch
+    localstack_deployed: localstack.Emulator, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[deployment.LoadDeployment]:
     """Yield the environment's queues and topic, new."""
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(ENVIRONMENT))

@@ -26,7 +26,7 @@ from spark_load.judge import parts
 from spark_load.judge.compaction import compact
 from spark_load.judge.parts import HistoryOnSpark
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, RUN, sane
+from tests.support.histories.builders import EXPECTATION, RUN, sane
 from tests.support.histories.recordings import KNOWN, flip_in, table_of, write_journal, write_parquet, write_zeros
 from tests.support.project import PROJECT
 

@@ -25,7 +25,7 @@ type Written = tuple[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class TransactionPlan:
     """The plan of one transaction: it may write elsewhere first, then writes to the outbox, then ends.
 
     Args:
@@ -43,12 +43,12 @@ class Plan:
 class Schedule:
     """Some transactions, and whose turn it is, three times each; who waits for a lock then has its turn later."""
 
-    plans: tuple[Plan, ...]
+    plans: tuple[TransactionPlan, ...]
     turns: tuple[int, ...]
 
 
 _plans = st.builds(
-    Plan,
+    TransactionPlan,
     groups=st.lists(st.sampled_from("ab"), min_size=1, max_size=2).map(tuple),
     writes_elsewhere=st.booleans(),
     commits=st.sampled_from([True, True, False]),
@@ -68,7 +68,9 @@ class Writer(Protocol):
 
 
 class _Transaction:
-    def __init__(self, connection: Connection, number: int, plan: Plan, writer: Writer, ends: Callable[[int], None]):
+    def __init__(
+        self, connection: Connection, number: int, plan: TransactionPlan, writer: Writer, ends: Callable[[int], None]
+    ):
         self._connection, self._number, self._plan, self._writer, self._ends = connection, number, plan, writer, ends
         self._begun = connection.begin()
         connection.execute(text(f"SET LOCAL lock_timeout = '{_SECONDS_MAX}s'"))

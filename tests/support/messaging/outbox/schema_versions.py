@@ -12,7 +12,7 @@ from sluice.messaging.database import engines, migrations
 from sluice.messaging.database.migrations import Step, VersionedTables
 from sluice.messaging.failpoints import from_environment
 from sluice.messaging.outbox import tables
-from tests.support.processes.forked import forking
+from tests.support.processes.forking import forking
 
 FIRST_TABLES = Path(__file__).with_name("first_tables")
 """A folder with the SQL of the first tables of outbox and inbox, by kind of database; it never changes."""

@@ -13,7 +13,7 @@ from sluice.declaration import metrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from tests.support.templates.environments import FULL, REDRIVEN
 from tests.support.templates.resources import OBSERVABILITY, Resource, Stacks, of_kind, outputs, resources
-from tests.unit.constructs.expected import of_queue, of_service
+from tests.unit.constructs.expectations import of_queue, of_service
 from tools.generate import DOCS
 
 ALARM = "AWS::CloudWatch::Alarm"

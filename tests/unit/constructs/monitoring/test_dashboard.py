@@ -6,7 +6,7 @@ from typing import Any
 from sluice.declaration import Environment
 from tests.support.templates.environments import FULL
 from tests.support.templates.resources import Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS
+from tests.unit.constructs.expectations import CONSUMERS
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
 

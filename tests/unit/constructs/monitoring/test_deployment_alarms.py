@@ -4,7 +4,7 @@ import pytest
 
 from sluice.declaration import Environment
 from tests.support.templates.resources import Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS
+from tests.unit.constructs.expectations import CONSUMERS
 
 ALARM = "AWS::CloudWatch::Alarm"
 

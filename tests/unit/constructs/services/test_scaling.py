@@ -10,7 +10,7 @@ from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
 from tests.support.templates.resources import Properties, Resource, of_kind
-from tests.unit.constructs.expected import CONSUMERS, account, of_queue, of_service
+from tests.unit.constructs.expectations import CONSUMERS, account, of_queue, of_service
 
 TARGET, POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
 ALARM = "AWS::CloudWatch::Alarm"

@@ -10,7 +10,7 @@ from sluice.declaration import DatabaseRole, Environment, NewDatabase, task_sett
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import CHANGING, EXTRA, FULL, OWNED, REDRIVEN, secret_of
 from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
-from tests.unit.constructs.expected import CONSUMERS, account, allow, log_encryption, log_in
+from tests.unit.constructs.expectations import CONSUMERS, account, allow, log_encryption, log_in
 
 CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
 TASK_DEFINITION, ROLE, LOG_GROUP = "AWS::ECS::TaskDefinition", "AWS::IAM::Role", "AWS::Logs::LogGroup"

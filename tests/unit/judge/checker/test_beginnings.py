@@ -10,7 +10,7 @@ from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_numb
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
-from tests.support.histories.by_hand import EXPECTATION, delete_event, publish_event, receive_event
+from tests.support.histories.builders import EXPECTATION, delete_event, publish_event, receive_event
 from tests.support.histories.recordings import engine_of
 
 _BEGAN_MS = 1_000_000

@@ -25,7 +25,7 @@ from sluice.judge.checker import (
 )
 from sluice.judge.checker.anomalies import JUDGED
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,

@@ -17,7 +17,7 @@ from sluice.judge.checker import Expectation, Finding
 from sluice.recorder.journal import Journal, events_of, read_journal
 from sluice.recorder.recorder import Recorder
 from sluice.simulator.hook import Simulator
-from tests.support.histories.by_hand import shift_event
+from tests.support.histories.builders import shift_event
 from tests.support.histories.recorded_services import (
     RECEIVES_MAX,
     VISIBILITY_SECONDS,

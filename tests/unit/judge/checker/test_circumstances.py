@@ -13,7 +13,7 @@ from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.clocks import NEVER_US
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import Case
+from tests.support.histories.builders import Case
 
 _BEFORE_US, _HOUR_US = -7_200_000_000, 3_600_000_000
 type Around = Callable[[Expectation, QueueContext], tuple[Expectation, QueueContext]]

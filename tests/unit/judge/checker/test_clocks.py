@@ -17,7 +17,7 @@ from sluice.judge.checker.clocks import (
     widen,
 )
 from tests.support.anomalies import CASES
-from tests.support.histories.by_hand import EXPECTATION, full, sane
+from tests.support.histories.builders import EXPECTATION, full, sane
 from tests.support.histories.recordings import by_two_clocks
 
 _SECOND_US = 1_000_000

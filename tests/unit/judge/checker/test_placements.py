@@ -11,7 +11,7 @@ import pytest
 
 from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
 from sluice.judge.checker import Activity, Expectation, Move, QueueContext, check_group, queue_context
-from tests.support.histories.by_hand import (
+from tests.support.histories.builders import (
     END,
     EXPECTATION,
     delete_event,

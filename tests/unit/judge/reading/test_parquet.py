@@ -20,7 +20,7 @@ from sluice.judge.reading.columns import HASHED, NONE, Events
 from sluice.judge.reading.damage import read_whole, require_undamaged
 from sluice.judge.reading.parquet_files import Piece, RowSelection, pieces, pieces_of, read, read_rows, write
 from sluice.recorder.journal import SCHEMA
-from tests.support.histories.by_hand import sane
+from tests.support.histories.builders import sane
 from tests.support.histories.recordings import table_of, write_parquet
 
 _METADATA = b"sluice.buckets"

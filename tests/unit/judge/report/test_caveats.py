@@ -16,7 +16,7 @@ from sluice.judge.judge import RunFacts, judge
 from sluice.judge.report import junit, page
 from spark_load.cli import ending
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION, full, sane
+from tests.support.histories.builders import EXPECTATION, full, sane
 from tests.support.histories.recordings import KNOWN, engine_of, write_journal
 
 _NO_SPEED = "it says nothing about speed: its profile sets no latency_seconds_max"

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JNetworkError
 
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import EXIT_CROSSED
-from spark_load.cli import ending, with_spark
+from spark_load.cli import ending, spark_commands
 from spark_load.run import driver
 from spark_load.runtime import spark_session
 from tests.support.histories import finished_runs
@@ -47,7 +47,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 
     monkeypatch.setattr(driver, "find_stored", stop)
 
-    with_spark.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
+    spark_commands.draw(None, tmp_path, finished_runs.valid())  # type: ignore[arg-type]
 
     assert capsys.readouterr().err == (f"no page was drawn: stopped; to try again: sluice report {tmp_path}\n")
 

@@ -18,7 +18,7 @@ type Command = Callable[..., tuple[int, list[str]]]
 _REFUSED = {
     "load run smoke --env production": (
         "environment 'production' is not declared, allowed is one of local, dev, staging, prod; declare it"
-        " in tests/support/declared/environments.py"
+        " in tests/support/declarations/environments.py"
     ),
     "load run huge": "there is no profile 'huge', allowed is one of backlog-drain, ",
     "load run smoke --sabotage gremlin": "saboteur 'gremlin' is unknown, allowed is one of ",

@@ -17,7 +17,7 @@ from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA
 from spark_load.judge.arrivals import read_publishes
 from spark_load.profiles import profile, trace
-from tests.support.histories.recorded_services import Shop, create_queue
+from tests.support.histories.recorded_services import OrderService, create_queue
 
 
 def _call(*arguments: str) -> Result:
@@ -36,7 +36,7 @@ def _write_publishes(folder: Path, *rows: dict[str, Any]) -> None:
 @pytest.fixture
 def recording_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Record twelve orders a second apart: six of zoe, four of ann, two of bob; and repeat the first one."""
-    shop = Shop()
+    shop = OrderService()
     clock = shop.simulator.clock
     with record(shop.clients, tmp_path / "tuesday", clock=clock):
         for number, customer in enumerate(["ann", "zoe", "bob", "zoe", "ann", "zoe"] * 2):
@@ -74,7 +74,7 @@ def test_messages_sqs_dropped_become_a_share_of_repeats(recording_folder: Path) 
 
 
 def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, tmp_path / "late", clock=shop.simulator.clock):
         for _ in range(3):
             shop.order("ann", 1, deduplication_id="same")
@@ -157,7 +157,7 @@ def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
     recording_folder: Path, arguments: list[str], why: str
 ) -> None:
     Path("there.yaml").write_text("")
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, Path("empty"), clock=shop.simulator.clock):
         shop.sqs.receive_message(QueueUrl=shop.url)
 
@@ -192,7 +192,7 @@ def test_a_history_that_cannot_be_replayed_is_refused_in_one_line_and_leaves_not
 
 def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    shop = Shop()
+    shop = OrderService()
     other = create_queue(shop.sqs, "other.fifo")
     with record(shop.clients, tmp_path / "both", clock=shop.simulator.clock):
         shop.order("ann", 1)

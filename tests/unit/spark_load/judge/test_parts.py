@@ -19,7 +19,7 @@ from sluice.judge.reading.parquet_files import RowSelection, pieces, together, w
 from sluice.judge.tally import PLACE_KEYS, TALLY, add_up, shorten
 from spark_load.judge import parts
 from tests.support.anomalies import CASES as ANOMALIES
-from tests.support.histories.by_hand import EXPECTATION, publish_event, receive_event
+from tests.support.histories.builders import EXPECTATION, publish_event, receive_event
 from tests.support.histories.planned_runs import STRICT, judge_run
 from tests.support.histories.recording_cases import CASES, RecordingCase, anomalies, break_at_random, forward
 from tests.support.histories.recordings import table_of

@@ -10,7 +10,7 @@ from sluice.errors import ConfigError, HistoryError
 from sluice.judge import report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
-from spark_load.run import resume, stored
+from spark_load.run import resume, run_file
 from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 from tests.support.full_disk import files_limited_to
 
@@ -35,7 +35,7 @@ def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> Non
             r"summary.md \(File too large\); make room there, or copy it, and",
         ),
         (
-            lambda folder: stored.store(folder, {}, EXPECTATION, []),
+            lambda folder: run_file.store(folder, {}, EXPECTATION, []),
             r"run.json \(File too large\); make room there, or copy it, and judge it: sluice check",
         ),
         (

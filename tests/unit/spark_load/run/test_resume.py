@@ -25,7 +25,7 @@ from spark_load.runtime.coordinator import RunStep
 from spark_load.runtime.task_context import LoadRun
 from tests.support.declaration import environment
 from tests.support.deployments import ONE_QUEUE
-from tests.support.histories.by_hand import EXPECTATION
+from tests.support.histories.builders import EXPECTATION
 
 _DAY_US = 86_400 * 1_000_000
 QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"

@@ -36,7 +36,7 @@ BEFORE_THE_CALL = {
 """Before it, only what the message holds can be at fault."""
 
 
-class Faults:
+class PostgresRefusals:
     """Lets Postgres refuse what is done for a group, whose name is the SQLSTATE, until it has failed often enough."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ def _work_off(world: World, states: dict[str, Any]) -> dict[str, int | None]:
 def test_before_the_handler_only_refused_data_costs_an_attempt(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world, faults = World(on_postgres), Faults()
+    world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "admit", faults.before(world.inbox.admit, lambda arrived: arrived.envelope.event.group)
     )
@@ -82,7 +82,7 @@ def test_before_the_handler_only_refused_data_costs_an_attempt(
 
 
 def test_in_the_handler_a_full_disk_and_a_full_server_cost_no_attempt(on_postgres: Engine) -> None:
-    world, faults = World(on_postgres), Faults()
+    world, faults = World(on_postgres), PostgresRefusals()
     for group in AFTER_THE_CALL:
         world.says[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
 
@@ -90,7 +90,7 @@ def test_in_the_handler_a_full_disk_and_a_full_server_cost_no_attempt(on_postgre
 
 
 def test_nor_do_they_in_a_handler_that_asks_the_driver_or_raises_its_own_error(on_postgres: Engine) -> None:
-    world, faults = World(on_postgres), Faults()
+    world, faults = World(on_postgres), PostgresRefusals()
 
     def ask_driver(session: Session, received: Any, _: Any) -> None:
         with session.connection().connection.driver_connection.cursor() as cursor:  # type: ignore[union-attr]
@@ -111,7 +111,7 @@ def test_nor_do_they_in_a_handler_that_asks_the_driver_or_raises_its_own_error(o
 
 
 def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, faults = World(on_postgres), Faults()
+    world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
     )
@@ -152,7 +152,7 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record of a dead message is no attempt at it: it waits for the database as long as the lease lets it."""
-    world, faults = World(on_postgres), Faults()
+    world, faults = World(on_postgres), PostgresRefusals()
     states = [state for state, attempt in BEFORE_THE_CALL.items() if attempt is NEVER]
     for group in states:
         world.says[group, 1] = [Reject("never")]
@@ -200,7 +200,7 @@ def test_a_parked_message_has_the_same_attempts(
         if is_called or attempt is not DEAD
     }
     worker = world.park(*sorted(expected))
-    faults = Faults()
+    faults = PostgresRefusals()
     faults.counts.update(dict.fromkeys(expected, FAILURES - 1))
     if is_called:
         for group in expected:

@@ -9,6 +9,6 @@ from tests.support.endpoints.tcp_proxy import TcpProxy
 
 
 @pytest.fixture
-def line(localstack_shared: localstack.Running) -> Iterator[TcpProxy]:
+def line(localstack_shared: localstack.Emulator) -> Iterator[TcpProxy]:
     with TcpProxy(localstack_shared.endpoint_url) as made:
         yield made

@@ -56,7 +56,7 @@ def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -
 
 
 def test_a_worker_that_is_frozen_or_killed_fails_the_check(
-    on_file: Engine, localstack_shared: localstack.Running, path: Path, tmp_path: Path
+    on_file: Engine, localstack_shared: localstack.Emulator, path: Path, tmp_path: Path
 ) -> None:
     with worker_processes.open_fleet(on_file, localstack_shared, tmp_path, worker_processes.consumer()) as worker_fleet:
         frozen_killed_and_ended(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)

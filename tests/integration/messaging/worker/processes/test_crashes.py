@@ -20,7 +20,7 @@ SQLITE, POSTGRES = "sqlite", "postgresql"
 
 
 @pytest.fixture
-def worker_fleet(engine: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+def worker_fleet(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
     """Yield a worker_fleet with one consumer that sets aside what comes behind a dead message."""
     parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
     with worker_processes.open_fleet(engine, localstack_shared, tmp_path, parking) as made:

@@ -20,13 +20,13 @@ from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, 
 
 
 @pytest.fixture
-def worker_fleet(on_file: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+def worker_fleet(on_file: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
     with worker_processes.open_fleet(on_file, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
-def on_server(on_postgres: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+def on_server(on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
     with worker_processes.open_fleet(on_postgres, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
@@ -79,7 +79,7 @@ def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: 
 
 @pytest.mark.slow
 def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
-    on_postgres: Engine, localstack_shared: localstack.Running, tmp_path: Path
+    on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
     quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
@@ -96,7 +96,7 @@ def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
 
 
 def test_a_restart_of_the_database_uses_up_no_attempt(
-    private_postgres: Any, localstack_shared: localstack.Running, tmp_path: Path
+    private_postgres: Any, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     engine = engines.engine(private_postgres.get_uri())
     patient = consumer(visibility_timeout_seconds=300)
@@ -168,7 +168,7 @@ def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
 
 
 def test_w16_two_consumers_in_one_database_do_everything_once_each(
-    on_postgres: Engine, localstack_shared: localstack.Running, tmp_path: Path
+    on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     with worker_processes.open_fleet(
         on_postgres, localstack_shared, tmp_path, consumer("billing"), consumer("shipping")

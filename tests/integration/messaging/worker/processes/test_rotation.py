@@ -80,13 +80,13 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def fleet(owner: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+def fleet(owner: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
     with worker_processes.open_fleet(owner, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
-def database(fleet: WorkerFleet, localstack_shared: localstack.Running) -> _Database:
+def database(fleet: WorkerFleet, localstack_shared: localstack.Emulator) -> _Database:
     region = fleet.environment.region
     secrets = boto3.client("secretsmanager", endpoint_url=localstack_shared.endpoint_url, region_name=region)
     return _Database(fleet.engine, secrets, fleet.environment.name)

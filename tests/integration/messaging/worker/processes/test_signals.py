@@ -30,7 +30,7 @@ LONG_SECONDS = 300
 
 
 @pytest.fixture
-def worker_fleet(on_file: Engine, localstack_shared: localstack.Running, tmp_path: Path) -> Iterator[WorkerFleet]:
+def worker_fleet(on_file: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
     """Yield a worker_fleet with one consumer whose messages come again when they are given back, and not before."""
     patient = consumer(visibility_timeout_seconds=LONG_SECONDS, stop_timeout_seconds=6)
     with worker_processes.open_fleet(on_file, localstack_shared, tmp_path, patient) as made:
@@ -119,7 +119,7 @@ def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: Worker
 
 @pytest.mark.xdist_group("local")
 def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
-    on_file: Engine, localstack_shared: localstack.Running, tmp_path: Path
+    on_file: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
     Base.metadata.create_all(on_file)

@@ -10,11 +10,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from sluice.cost.prices import PRICE_DATE, PRICE_REGION, usd
 from sluice.rehearse.advice import Advice
+from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.reasons import reason
 from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, RehearsalRow, Watch
-from sluice.rehearse.tried import Mistake
 from sluice.terminal import output
 from sluice.terminal.printable import printable
 

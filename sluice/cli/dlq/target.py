@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.aws.client import BOTO3
-from sluice.cli.place import ConsumerTarget
+from sluice.cli.targets import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Environment, naming
 from sluice.messaging.sqs import queue
@@ -29,7 +29,7 @@ class DlqTarget:
         is_forced: look at it although it has a DLQ of its own.
     """
 
-    place: ConsumerTarget
+    target: ConsumerTarget
     is_undelivered: bool
     hold_seconds: int
     is_forced: bool
@@ -38,11 +38,11 @@ class DlqTarget:
     def name(self) -> str:
         """Return the name of the queue."""
         name_of = naming.undelivered_queue_name if self.is_undelivered else naming.dead_letter_queue_name
-        return name_of(self.place.environment, self.place.consumer)
+        return name_of(self.target.environment, self.target.consumer)
 
     def sqs(self) -> Any:
         """Return a client of its SQS."""
-        return queue_client(self.place.environment, self.place.endpoint_url)
+        return queue_client(self.target.environment, self.target.endpoint_url)
 
     def open(self) -> DeadLetterQueue:
         """Return the queue.

@@ -190,7 +190,7 @@ def _behaviour(
 ) -> Mapping[str, str]:
     """Return what a consumer does, on the traffic of the consumer it was."""
     from sluice.rehearse.advice import ceilings
-    from sluice.rehearse.declared import service_of, tasks_of
+    from sluice.rehearse.declared_service import service_of, tasks_of
     from sluice.rehearse.model.scenarios import scenarios
     from sluice.rehearse.model.simulation import simulate
 

@@ -1,4 +1,6 @@
-"""The publishers of the load test, without consumers: `python -m benchmarks.publishing.in_spark`, a job for each line.
+"""The publishers of the load test, without consumers, a job for each line.
+
+`python -m benchmarks.publishing.spark_publishers` starts them.
 
 With `--alone` one publisher runs in this process, without Spark: what is left is what Spark costs.
 

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import click
 
-from sluice.cli.own_wheel import write_wheel
+from sluice.cli.new_project.own_wheel import write_wheel
 from sluice.declaration.environment import APPLICATION
 from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
 
-_TEMPLATES = Path(__file__).resolve().parents[1] / "templates" / "project"
+_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
 _OWN = ("app", "environments", "load", "stacks", "tests")
 """What the project has besides its package."""
 

@@ -17,8 +17,8 @@ from sluice.terminal.options import declaration_option
 from sluice.terminal.values import COUNT, SIZE
 
 _LAZY = {
-    "deploy": Lazy("sluice.cli.env_deploy:deploy", "Deploy ENV; refuse what would lose data."),
-    "diff": Lazy("sluice.cli.env_diff:diff", "What a change of the declaration does, before it is deployed."),
+    "deploy": Lazy("sluice.cli.env.deploy:deploy", "Deploy ENV; refuse what would lose data."),
+    "diff": Lazy("sluice.cli.env.diff:diff", "What a change of the declaration does, before it is deployed."),
 }
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import distribution
 from pathlib import Path
 
 _NAME = "sluice-fifo"
-_FOLDER = Path(__file__).resolve().parents[2]
+_FOLDER = Path(__file__).resolve().parents[3]
 _PACKAGES = ("contract_tests", "sluice", "spark_load")
 _METADATA = ("METADATA", "WHEEL", "entry_points.txt")
 _BEFORE_ALL = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file knows, so that the same files make the same wheel

@@ -1,4 +1,4 @@
-"""`python -m examples.recorded`: run the order service, and record what it does."""
+"""`python -m examples.recording`: run the order service, and record what it does."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import boto3
 import click
 
-from examples.recorded import service
+from examples.recording import service
 from sluice.errors import MessagingError
 from sluice.recorder import record
 
@@ -20,8 +20,8 @@ def cli() -> None:
     """Somebody's order service: one process places orders, another writes invoices; both are recorded.
 
     \b
-      python -m examples.recorded place --into tuesday
-      python -m examples.recorded invoice --into tuesday
+      python -m examples.recording place --into tuesday
+      python -m examples.recording invoice --into tuesday
     """
 
 
@@ -56,6 +56,6 @@ def invoice(into: Path, one_group_in: int) -> None:
 
 if __name__ == "__main__":
     try:
-        cli(prog_name="python -m examples.recorded")
+        cli(prog_name="python -m examples.recording")
     except MessagingError as error:
         sys.exit(f"recorded: {error}")

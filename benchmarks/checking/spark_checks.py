@@ -1,4 +1,4 @@
-"""The checker on a large history: `python -m benchmarks.checking.in_spark`.
+"""The checker on a large history: `python -m benchmarks.checking.spark_checks`.
 
 Arguments: a small history to warm up on, the one that is measured, steps, how many times.
 """

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/guides/scaling.md again: `python -m tools.rehearsal_pictures` (a minute)."""
+"""Draw the pictures of docs/guides/scaling.md again: `python -m tools.pages.rehearsal_pictures` (a minute)."""
 
 import re
 from collections.abc import Sequence
@@ -8,11 +8,11 @@ from sluice.declaration import load_declaration
 from sluice.pages.parts import Figure
 from sluice.rehearse import figures
 from sluice.rehearse.alternatives import OWN_METRICS
-from sluice.rehearse.declared import service_of, tasks_of
+from sluice.rehearse.declared_service import service_of, tasks_of
 from sluice.rehearse.model.scenarios import scenarios
 from sluice.rehearse.rehearsal import simulate_all
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _GAP = 14
 
 

@@ -9,9 +9,9 @@ import aws_cdk as cdk
 
 from sluice.declaration import Environment
 from stacks.stage import EnvironmentStage
-from tools.declared_fields import ENVIRONMENTS
+from tools.pages.declared_fields import ENVIRONMENTS
 
-_PROJECT = Path(__file__).resolve().parents[1]
+_PROJECT = Path(__file__).resolve().parents[2]
 _STACKS = ("Network", "Database", "Messaging", "Consumers", "Observability")
 
 

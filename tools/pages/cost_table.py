@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sluice.cost.bill import MonthlyMessages, bill
 from sluice.cost.prices import PRICES
-from tools.declared_fields import ENVIRONMENTS
+from tools.pages.declared_fields import ENVIRONMENTS
 
 _IDLE = MonthlyMessages(messages=0, message_bytes=2_000)
 _LOADED = MonthlyMessages(messages=50_000_000, message_bytes=2_000)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sluice.moved import forward_names
+from sluice.old_names import forward_names
 
 
 def test_a_name_is_found_where_it_was_with_a_warning_that_says_where_it_is() -> None:

@@ -1,4 +1,4 @@
-"""Celery on SQS, in one process: `with_celery.py ENDPOINT THREADS SECONDS`. A task that does nothing.
+"""Celery on SQS, in one process: `celery_workers.py ENDPOINT THREADS SECONDS`. A task that does nothing.
 
 Runs in .venv-benchmarks, which has no Sluice: this file imports none of it. Prints messages, seconds and processor
 seconds as JSON.

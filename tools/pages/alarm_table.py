@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, NewDatabase, naming
 from sluice.declaration.alarms import Alarm, Comparison, MissingData, alarms
-from sluice.declaration.watched import Expression, WatchedMetric
+from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
 COLUMNS = ("alarm", "watches", "rings at", "for", "a gap", "tells", "means, with the default numbers")
 

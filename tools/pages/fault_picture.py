@@ -1,13 +1,13 @@
-"""Draw the picture of docs/guides/faults.md again: `python -m tools.fault_picture RUN`, of a run with faults."""
+"""Draw the picture of docs/guides/faults.md again: `python -m tools.pages.fault_picture RUN`, of a run with faults."""
 
 import sys
 from pathlib import Path
 
 from sluice.judge import report
 from sluice.judge.report import figures
-from tools.rehearsal_pictures import picture
+from tools.pages.rehearsal_pictures import picture
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def draw(folder: Path) -> str:

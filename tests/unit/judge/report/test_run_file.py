@@ -14,14 +14,14 @@ from sluice.judge import report
 from sluice.judge.folder.layout import HISTORY, RUN_FILE
 from spark_load.cli.report import report as report_command
 from spark_load.profiles import profile
-from spark_load.run import driver, stored
+from spark_load.run import driver, run_file
 from tests.support.histories import finished_runs
-from tests.support.histories.by_hand import EXPECTATION
+from tests.support.histories.builders import EXPECTATION
 
 
 def _store(folder: Path, change: Callable[[Any], object]) -> Path:
     """Write what a run is described by, changed, and return the folder."""
-    stored.store(folder, finished_runs.DESCRIBED, EXPECTATION, ["it broke"])
+    run_file.store(folder, finished_runs.DESCRIBED, EXPECTATION, ["it broke"])
     path = folder / RUN_FILE
     found = json.loads(path.read_text(encoding="utf-8"))
     change(found)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.cli.place import outbox_target
+from sluice.cli.targets import outbox_target
 from sluice.declaration import Consumer, Topic
 from sluice.errors import ConfigError
 from tests.support.declaration import environment

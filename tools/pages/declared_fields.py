@@ -36,7 +36,7 @@ from sluice.declaration.validation import rule_of
 from sluice.errors import ConfigError
 
 # As they are shipped: what a project makes of its own is no matter of these pages.
-ENVIRONMENTS = load_declaration(Path(__file__).parents[1] / "tests" / "support" / "declared" / "environments.py")
+ENVIRONMENTS = load_declaration(Path(__file__).parents[2] / "tests" / "support" / "declarations" / "environments.py")
 DECLARED = (
     Environment,
     Consumer,
@@ -306,7 +306,7 @@ def _unit(name: str, hint: Any) -> str:
     kinds = [f"`{kind}`" for kind in dict.fromkeys(kinds) if kind != "None"]
     if kinds:
         return f"{' and '.join(kinds)} values" if get_origin(hint) is tuple else " or ".join(kinds)
-    assert hint is str, f"tools/declared_fields.py knows no unit for {name}"
+    assert hint is str, f"tools/pages/declared_fields.py knows no unit for {name}"
     return "text"
 
 
@@ -321,6 +321,6 @@ def _allowed_text(declared: type, field: "Field[Any]") -> str:
             lines.append(str(error).partition(", allowed is ")[2])
         else:
             raise AssertionError(
-                f"{declared.__name__} accepts {wrong}: tools/declared_fields.py wants a wrong value there"
+                f"{declared.__name__} accepts {wrong}: tools/pages/declared_fields.py wants a wrong value there"
             )
     return "; ".join(dict.fromkeys(lines))

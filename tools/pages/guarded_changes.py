@@ -27,11 +27,11 @@ from sluice.declaration import (
     Removal,
     Topic,
 )
-from sluice.deployment.deployed import replacing_properties
+from sluice.deployment.account import replacing_properties
 from sluice.deployment.guard import STATE, GuardFinding, judge
 from sluice.stacks import ConsumersStack, DatabaseStack, MessagingStack, NetworkStack
 
-FILE = Path(__file__).resolve().parents[1] / "sluice" / "deployment" / "replacement.json"
+FILE = Path(__file__).resolve().parents[2] / "sluice" / "deployment" / "replacement.json"
 COLUMNS = ("change", "deployed", "refused, and what would be lost")
 _BILLING, _AUDIT = (Consumer(name=name, topic="orders") for name in ("billing", "audit"))
 _DATABASE = NewDatabase(standby=True)

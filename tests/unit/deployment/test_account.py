@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from sluice.deployment.account import DeployedAccount
 from sluice.deployment.assembly import SynthesizedStack
-from sluice.deployment.deployed import DeployedAccount
 from sluice.errors import ConfigError
 from tests.support.endpoints.raw_server import Server, serving
 

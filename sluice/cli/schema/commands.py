@@ -62,7 +62,7 @@ def apply(**options: Any) -> None:
       sluice schema apply --dsn sqlite:///shop.db
       sluice schema apply --dsn sqlite:///shop.db --migrate 'alembic upgrade head'
     """
-    from sluice.cli.upgrading import upgrade
+    from sluice.cli.schema.upgrading import upgrade
 
     upgrade(**options)
 
@@ -84,6 +84,6 @@ def sql(kind: str, part: str | None, version: int | None) -> None:
       sluice schema sql postgresql
       sluice schema sql postgresql outbox --from 2
     """
-    from sluice.cli.upgrading import print_sql
+    from sluice.cli.schema.upgrading import print_sql
 
     print_sql(kind, part, version)

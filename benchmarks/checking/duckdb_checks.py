@@ -1,4 +1,4 @@
-"""The core checks in DuckDB, for comparison: `in_duckdb.py FOLDER TIMES`, in the environment of the competitors.
+"""The core checks in DuckDB, for comparison: `duckdb_checks.py FOLDER TIMES`, in the environment of the competitors.
 
 Lost, phantom, redelivered, reordered, held together, and incomplete fan-out; a part of what `spark_load` judges. Stands
 alone: that environment has nothing of Sluice.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from benchmarks import report
-from benchmarks.report import Table
+from benchmarks.report import ResultTable
 from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
@@ -36,7 +36,7 @@ class NotMeasuredError(LookupError):
 class Figures:
     """Tables of the benchmarks, by name."""
 
-    tables: Mapping[str, Table]
+    tables: Mapping[str, ResultTable]
 
     def get(self, name: str, column: str, **where: str) -> float:
         """Return a number of the table of that name, from the first row whose other columns are as asked for.

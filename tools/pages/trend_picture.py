@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/traces.md again: `python -m tools.trend_picture`."""
+"""Draw the picture of docs/guides/traces.md again: `python -m tools.pages.trend_picture`."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from sluice.judge.checker.verdict import PropertyStatus
 from spark_load.baselines import page
 from spark_load.baselines.results import RunResult
 from spark_load.baselines.trend import trend
-from tools.rehearsal_pictures import picture
+from tools.pages.rehearsal_pictures import picture
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[2]
 _USUAL = {"billing p50": 0.14, "billing p95": 0.24, "shipping p50": 0.14, "shipping p95": 0.24}
 _RUNS, _SLOW = 24, 3
 _NOISE = 0.04

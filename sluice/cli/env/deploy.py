@@ -39,11 +39,11 @@ def deploy(
       sluice env deploy prod --against cdk.out.before
     Exit codes: 0 done, 2 could not, 3 refused.
     """
+    from sluice.deployment.account import DeployedAccount
     from sluice.deployment.assembly import read_assembly
     from sluice.deployment.confirmation import caller, require_confirmation
     from sluice.deployment.deploy import StackDeployment, compare, require_allowed
     from sluice.deployment.deploy import deploy_stacks as deploy_environment
-    from sluice.deployment.deployed import DeployedAccount
 
     found = load_declaration(declaration)
     environment = found.environment(name)

@@ -1,0 +1,1 @@
+"""`sluice init`: a new project, and the wheel of Sluice that it brings along."""

@@ -1,0 +1,1 @@
+"""`sluice schema …`: the tables of outbox and inbox are created, upgraded and compared."""
