@@ -5,6 +5,10 @@ noun: `_written`, `_moved_from`, `sent_to`. Before a noun a participle is an adj
 noun follows is told by the second word: it is none of `_NO_NOUN`, which are prepositions, adverbs and conjunctions.
 Verbs whose base form looks like a participle are verbs: `run`, `put`, `set`, `read`, `cut`, `split`.
 
+A module and a folder are nouns: their names neither end with a participle nor begin with a preposition. A class has one
+meaning in the whole repository: tests and benchmarks give their own classes other names than the product's. What is
+said of a class holds for a type alias.
+
 A name in back-quotes of a docstring has to be somewhere: in the code, in a text of it, in another file, or in a path.
 It is stale otherwise.
 
@@ -25,6 +29,8 @@ from pathlib import Path
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _PRODUCT = ("contract_tests", "emulator", "sluice", "spark_load", "stacks", "tools")
+_EXAMPLES = "sluice/templates/"  # whose classes a project calls as everybody does: `Base`, `Order`
+_TESTS = ("benchmarks", "tests")
 PUBLIC = (
     *("contract_tests.promises", "sluice.declaration", "sluice.messaging"),
     *("sluice.recorder", "sluice.saboteurs", "sluice.testing"),
@@ -33,10 +39,12 @@ PUBLIC = (
 LIMITS = {
     "participle functions": 2,
     "participle classes": 0,
+    "participle modules": 0,
     "empty docstrings": 0,
     "docstrings that begin with a question word": 0,
     "tests named test_what": 0,
     "public names with two definitions": 0,
+    "classes of the product whose name tests or benchmarks give to others": 0,
     "names in back-quotes that are nowhere": 0,
 }
 """What was reached: a limit may sink, and never rise."""
@@ -54,6 +62,7 @@ _NO_NOUN = re.compile(
     |over|since|through|to|until|up|with""",
     re.VERBOSE,
 )
+_PREPOSITIONS = {"at", "by", "for", "from", "in", "of", "on", "to", "with"}
 _QUOTED = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([^`]*\))?`")
 _OF_OTHERS = {"ddmin", "greenlet", "last_insert_rowid"}  # an algorithm, a package, a function of SQLite
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
@@ -62,8 +71,9 @@ _OWN_PATH = "tools/language.py"  # which quotes names as they should not be
 _BYTES_MAX = 400_000
 _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
 
-type Function = ast.FunctionDef | ast.AsyncFunctionDef
-type Definition = Function | ast.ClassDef
+type AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
+type AnyType = ast.ClassDef | ast.TypeAlias
+type Definition = AnyFunction | ast.ClassDef
 
 
 def is_participle(word: str) -> bool:
@@ -85,6 +95,12 @@ def is_participle_class(name: str) -> bool:
     return bool(words) and is_participle(words[-1].lower())
 
 
+def is_participle_module(name: str) -> bool:
+    """Return whether the name of a module or folder ends with a participle, or begins with a preposition."""
+    words = name.removeprefix("test_").strip("_").split("_")
+    return is_participle(words[-1]) or (len(words) > 1 and words[0] in _PREPOSITIONS)
+
+
 def is_empty(docstring: str) -> bool:
     """Return whether a docstring says nothing, or only repeats an id: `A1.`."""
     return _ID.fullmatch(docstring.strip()) is not None or not docstring.strip(" .")
@@ -93,23 +109,47 @@ def is_empty(docstring: str) -> bool:
 def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the places of each kind in the sources of files, by path; `others` are names that are elsewhere."""
     found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
-    public: dict[str, list[str]] = defaultdict(list)
-    listed: set[str] = set()
-    for path, text in files.items():
-        tree = ast.parse(text)
+    trees = {path: ast.parse(text) for path, text in files.items()}
+    for path, tree in trees.items():
         for kind, place in _places(path, tree):
             found[kind].append(place)
-        if path.startswith(_PRODUCT):
-            for top in tree.body:
-                if isinstance(top, ast.ClassDef | ast.FunctionDef) and _is_importable(top):
-                    public[top.name].append(f"{path}:{top.lineno}: {top.name}")
+    found["participle modules"] = sorted({part for path in files for part in _misnamed_parts(path)})
+    found["public names with two definitions"] = _doubled_public_names(trees)
+    found["classes of the product whose name tests or benchmarks give to others"] = _doubled_types(trees)
+    found["names in back-quotes that are nowhere"] = _stale_names(files, others)
+    return found
+
+
+def _doubled_public_names(trees: Mapping[str, ast.Module]) -> list[str]:
+    """Return the places of each listed name that is defined more than once in the product."""
+    public, listed = defaultdict[str, list[str]](list), set[str]()
+    for path, tree in trees.items():
+        for top in tree.body if path.startswith(_PRODUCT) else []:
+            if isinstance(top, ast.ClassDef | ast.FunctionDef | ast.TypeAlias) and _is_importable(top):
+                public[_name(top)].append(f"{path}:{top.lineno}: {_name(top)}")
         if path.removesuffix("/__init__.py").replace("/", ".") in PUBLIC:
             listed |= listed_names(tree)
-    found["names in back-quotes that are nowhere"] = _stale_names(files, others)
-    for name in sorted(listed):
-        if len(public[name]) > 1:
-            found["public names with two definitions"] += public[name]
-    return found
+    return [place for name in sorted(listed) if len(public[name]) > 1 for place in public[name]]
+
+
+def _doubled_types(trees: Mapping[str, ast.Module]) -> list[str]:
+    """Return the places of each class of tests and benchmarks whose name is one of the product's."""
+    product, own = set[str](), list[tuple[str, str]]()
+    for path, tree in trees.items():
+        for node in _types(tree):
+            if path.startswith(_TESTS):
+                own.append((_name(node), f"{path}:{node.lineno}: {_name(node)}"))
+            elif path.startswith(_PRODUCT) and not path.startswith(_EXAMPLES):
+                product.add(_name(node))
+    return [place for name, place in own if name in product and not name.startswith("_")]
+
+
+def _misnamed_parts(path: str) -> Iterator[str]:
+    """Yield the path up to each folder or module that is no noun."""
+    parts = path.removesuffix(".py").split("/")
+    for count, part in enumerate(parts, start=1):
+        if is_participle_module(part):
+            yield "/".join(parts[:count])
 
 
 def _stale_names(files: Mapping[str, str], others: Iterable[str]) -> list[str]:
@@ -202,6 +242,9 @@ def _places(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     for definition in _definitions(tree):
         for kind in _faults(definition):
             yield kind, f"{path}:{definition.lineno}: {definition.name}"
+    for made in _types(tree):
+        if is_participle_class(_name(made)):
+            yield "participle classes", f"{path}:{made.lineno}: {_name(made)}"
 
 
 def _faults(definition: Definition) -> Iterator[str]:
@@ -209,9 +252,8 @@ def _faults(definition: Definition) -> Iterator[str]:
     if docstring is not None:
         yield from _docstring_faults(docstring)
     if isinstance(definition, ast.ClassDef):
-        if is_participle_class(definition.name):
-            yield "participle classes"
-    elif definition.name.startswith("test_what_"):
+        return
+    if definition.name.startswith("test_what_"):
         yield "tests named test_what"
     elif is_participle_function(definition.name):
         yield "participle functions"
@@ -224,18 +266,26 @@ def _docstring_faults(docstring: str) -> Iterator[str]:
         yield "docstrings that begin with a question word"
 
 
-def _is_importable(definition: Definition) -> bool:
+def _name(node: Definition | ast.TypeAlias) -> str:
+    return node.name.id if isinstance(node, ast.TypeAlias) else node.name
+
+
+def _is_importable(node: Definition | ast.TypeAlias) -> bool:
     """Return whether a name is there to be imported: a command is reached by its command line, a fixture by pytest.
 
     An overload is a signature of the definition behind it.
     """
-    decorators = " ".join(map(ast.unparse, definition.decorator_list))
+    decorators = "" if isinstance(node, ast.TypeAlias) else " ".join(map(ast.unparse, node.decorator_list))
     others = ("click.command", "fixture", "overload")
-    return not definition.name.startswith("_") and not any(other in decorators for other in others)
+    return not _name(node).startswith("_") and not any(other in decorators for other in others)
 
 
 def _definitions(tree: ast.AST) -> Iterable[Definition]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _types(tree: ast.AST) -> Iterable[AnyType]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.TypeAlias))
 
 
 def listed_names(tree: ast.Module) -> set[str]:

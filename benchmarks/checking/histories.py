@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sluice.history.events import Kind, Outcome, answer_detail
+from sluice.history.events import CallOutcome, Kind, answer_detail
 from sluice.judge.checker import Expectation
 from sluice.judge.reading import parquet_files
 from sluice.recorder.journal import SCHEMA
@@ -293,7 +293,7 @@ def _of_worker(worker: str) -> _Columns:
         "clock_id": pa.scalar("clock"),
         "worker": pa.scalar(worker),
         "task_attempt": pa.scalar(0, pa.int32()),
-        "outcome": pa.scalar(Outcome.OK.value),
+        "outcome": pa.scalar(CallOutcome.OK.value),
     }
 
 

@@ -19,7 +19,7 @@ from benchmarks import databases, sink
 from benchmarks.charts import ResultBar, bars
 from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
-from benchmarks.worker.workers import Counts, working
+from benchmarks.worker.workers import WorkCounts, working
 from emulator import localstack
 from sluice import limits, sdk
 from sluice.clock import SystemClock, eventually
@@ -178,7 +178,7 @@ def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
 
 
 @contextmanager
-def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[Counts]:
+def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[WorkCounts]:
     if not url:
         with looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
             yield counts
@@ -196,7 +196,7 @@ def engine_with_inbox(url: str) -> Iterator[Engine]:
 
 
 @contextmanager
-def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
+def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[WorkCounts]:
     """Run threads that only receive and delete; yield the count of their messages."""
     tally, has_ended = WorkerTally(), threading.Event()
 
@@ -224,7 +224,7 @@ def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[Counts]:
     for thread in threads:
         thread.start()
     try:
-        yield Counts(tally)
+        yield WorkCounts(tally)
     finally:
         has_ended.set()
         for thread in threads:

@@ -9,7 +9,7 @@ from sqlalchemy import Engine
 
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.telemetry.metrics import WorkerTally
 from sluice.messaging.worker.build import assemble_worker
@@ -18,7 +18,7 @@ from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 CONSUMER = "benchmark"
 
 
-class Counts:
+class WorkCounts:
     """Counts of a worker, or of the program it is compared with, since it began.
 
     Args:
@@ -36,7 +36,7 @@ class Counts:
 
 
 @contextmanager
-def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> Iterator[Counts]:
+def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> Iterator[WorkCounts]:
     """Yield what a worker counts, which works until the end of the block."""
     settings = WorkerSettings(
         lanes=lanes,
@@ -64,7 +64,7 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> 
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:
-        yield Counts(tally)
+        yield WorkCounts(tally)
     finally:
         worker.stop()
         thread.join()
@@ -72,4 +72,4 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> 
 
 def inbox_of() -> Inbox:
     """Return the worker's inbox."""
-    return Inbox(Policy(consumer=CONSUMER))
+    return Inbox(InboxPolicy(consumer=CONSUMER))

@@ -84,10 +84,10 @@ def answer(operation: Any) -> Callable[[bytes, Mapping[str, str]], dict[str, Any
     return answer_of
 
 
-type _Parsed = Callable[[bytes, Mapping[str, str]], tuple[dict[str, Any], dict[str, Any]]]
+type _Parse = Callable[[bytes, Mapping[str, str]], tuple[dict[str, Any], dict[str, Any]]]
 
 
-def _json_answer(operation: Any) -> _Parsed:
+def _json_answer(operation: Any) -> _Parse:
     decode = _json_decoder(operation.output_shape) if operation.output_shape is not None else None
 
     def parse(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -145,7 +145,7 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _xml_answer(operation: Any) -> _Parsed:
+def _xml_answer(operation: Any) -> _Parse:
     """Return a parser of lists whose entries have plain fields; other XML, also with escapes, is left to botocore."""
     shape = operation.output_shape
     for its in shape.members.values():

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from sluice.declaration import Environment, NewNetwork, naming, policies
 from sluice.declaration.fields.image import image_of
 
-type Allowed = tuple[Sequence[str], list[str]]
+type AllowedCalls = tuple[Sequence[str], list[str]]
 """Actions, and the ARNs of what they are for."""
 
 _PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
 
 
-def let_through(environment: Environment, declared: NewNetwork, *, account: str) -> dict[str, list[Allowed]]:
+def let_through(environment: Environment, declared: NewNetwork, *, account: str) -> dict[str, list[AllowedCalls]]:
     """Return what each service's endpoint lets through, by the service as it is in ARNs and actions.
 
     Args:
@@ -26,7 +26,7 @@ def let_through(environment: Environment, declared: NewNetwork, *, account: str)
     """
     region = environment.region
     logs = f"arn:aws:logs:{region}:{account}:log-group:/ecs/{naming.service_name(environment, '*')}"
-    allowed: dict[str, list[Allowed]] = {
+    allowed: dict[str, list[AllowedCalls]] = {
         "sqs": list(_queues(environment, account)),
         "ecr": [(["ecr:GetAuthorizationToken"], ["*"]), (_PULL, sorted(set(_repositories(environment, account))))],
         "logs": [(["logs:CreateLogStream", "logs:PutLogEvents"], [logs])],
@@ -48,7 +48,7 @@ def let_through(environment: Environment, declared: NewNetwork, *, account: str)
     return allowed
 
 
-def _queues(environment: Environment, account: str) -> Iterator[Allowed]:
+def _queues(environment: Environment, account: str) -> Iterator[AllowedCalls]:
     """Yield what is done with queues. Those of the environment by the beginning of their names.
 
     So a consumer that is added or removed changes nothing here, and one that goes deletes what it still has.

@@ -7,7 +7,7 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
-from sluice.constructs.endpoints import Allowed, let_through
+from sluice.constructs.endpoints import AllowedCalls, let_through
 from sluice.constructs.logs import log_group, log_key
 from sluice.constructs.place import require_place
 from sluice.declaration import Environment, ExistingDatabase, ExistingNetwork, NewNetwork
@@ -140,7 +140,7 @@ class Network(Construct):
         _limit(self.vpc.add_gateway_endpoint("S3", service=ec2.GatewayVpcEndpointAwsService.S3), allowed["s3"])
 
 
-def _limit(endpoint: ec2.VpcEndpoint, allowed: Sequence[Allowed]) -> None:
+def _limit(endpoint: ec2.VpcEndpoint, allowed: Sequence[AllowedCalls]) -> None:
     """Let nothing else through an endpoint."""
     for actions, resources in allowed:
         endpoint.add_to_policy(

@@ -7,7 +7,7 @@ is the network's or SNS's; a long receive wait is the consumers' (too few, or th
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sluice.history.events import HistoryEvent, Kind, Outcome
+from sluice.history.events import CallOutcome, HistoryEvent, Kind
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ def measure_delays(events: Iterable[HistoryEvent]) -> Delays:
     seen: set[tuple[str, str | None, str | None, int | None]] = set()
     for event in sorted(events, key=lambda event: event.responded_at_us or 0):
         key = (event.kind, event.queue, event.message_group_id, event.idx)
-        if event.idx is None or event.responded_at_us is None or event.outcome != Outcome.OK or key in seen:
+        if event.idx is None or event.responded_at_us is None or event.outcome != CallOutcome.OK or key in seen:
             continue
         for kind, since_us, into in (
             (Kind.OUTBOXED, event.invoked_at_us, delays.outbox_wait),

@@ -50,7 +50,7 @@ class Kind(StrEnum):
     PARKED = "parked"
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """The outcome of a call: whether it had its effect."""
 
     OK = "ok"
@@ -82,7 +82,7 @@ class HistoryEvent:
     intended_at_us: int | None = _column("int64", "when the plan wanted it published, microseconds UTC")
     invoked_at_us: int | None = _column("int64", "just before the call, microseconds UTC")
     responded_at_us: int | None = _column("int64", "just after the answer, microseconds UTC; None when there was none")
-    outcome: str = _column("string", "one of Outcome", Outcome.OK.value)
+    outcome: str = _column("string", "one of CallOutcome", CallOutcome.OK.value)
     error: str | None = _column("string", "error code, when not ok")
     batch_position: int | None = _column("int32", "position in the call's list, from 0")
     publish_attempt: int | None = _column("int32", "1 for the first publish of this idx, 2 for a repeat, …")
@@ -245,11 +245,11 @@ def pad_sequence_number(digits: str | None) -> str | None:
     return None if digits is None else digits.zfill(limits.SEQUENCE_NUMBER_DIGITS_MAX)
 
 
-type Call = tuple[str, str | None, int | None, int | None, str | None]
+type SettledRow = tuple[str, str | None, int | None, int | None, str | None]
 """What settling looks at: kind, call_id, batch_position, responded_at_us, error."""
 
 
-def settled_positions(calls: Iterable[Call]) -> list[int]:
+def settled_positions(calls: Iterable[SettledRow]) -> list[int]:
     """Return which of the rows remain when each call's intent and answer are made one, in the order given.
 
     An intent and its answer share kind, call and batch position; the answer remains, or the intent when none came.

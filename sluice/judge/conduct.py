@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge.parts import History
 from sluice.judge.reading.columns import NONE, Events
 from sluice.judge.tally import TALLY, ObservationTally
@@ -233,17 +233,17 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
     if row.kind == Kind.DELETED:
         if not lease.is_settled:
             found["work", row.queue, max(0, worked_us)] += 1
-        lease.refused = str(row.error) if row.outcome == Outcome.FAIL else None
+        lease.refused = str(row.error) if row.outcome == CallOutcome.FAIL else None
         if lease.deleted_us is None and row.responded_us != NONE:
             lease.deleted_us = row.responded_us
         lease.settled_us = row.invoked_us if lease.settled_us is None else lease.settled_us
         if lease.why_again == "unsettled":
             lease.why_again = None  # that it came again is no doing of its consumer
-    elif row.outcome != Outcome.FAIL and row.timeout_seconds == NONE:
+    elif row.outcome != CallOutcome.FAIL and row.timeout_seconds == NONE:
         lease.ends_us = None
-    elif row.outcome != Outcome.FAIL and lease.ends_us is not None:
+    elif row.outcome != CallOutcome.FAIL and lease.ends_us is not None:
         ends_us = (row.invoked_us if row.responded_us == NONE else row.responded_us) + row.timeout_seconds * 1_000_000
-        lease.ends_us = ends_us if row.outcome == Outcome.OK else max(lease.ends_us, ends_us)
+        lease.ends_us = ends_us if row.outcome == CallOutcome.OK else max(lease.ends_us, ends_us)
         lease.timeout_us = row.timeout_seconds * 1_000_000
         if row.timeout_seconds == 0:
             lease.why_again, lease.settled_us = "released", row.invoked_us

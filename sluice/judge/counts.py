@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from sluice import limits
 from sluice.error_codes import is_throttled
-from sluice.history.events import Kind, Outcome, detail_of
+from sluice.history.events import CallOutcome, Kind, detail_of
 from sluice.judge.checker import Activity, Expectation
 from sluice.judge.reading.columns import NONE, Events
 from sluice.judge.timing import TIMED
@@ -69,7 +69,7 @@ def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
     for row in rows:
         if row["error"] is not None:
             failed[row["error"]] += row["events"]
-        if row["kind"] == Kind.POLL and row["outcome"] == Outcome.INFO:
+        if row["kind"] == Kind.POLL and row["outcome"] == CallOutcome.INFO:
             unanswered[row["queue"]] += row["events"]
         if row["kind"] in _FRAMES:
             attempts, attempt = recorded[row["worker"]], row["attempt"]
@@ -97,7 +97,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
     is_ours &= events.decode("message_run", lambda run: run == expectation.run, bool)
     invoked_us, answered_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
     is_answered = events.decode("kind", lambda value: value == Kind.POLL, bool)
-    is_answered &= events.decode("outcome", lambda value: value == Outcome.OK, bool) & (answered_us != NONE)
+    is_answered &= events.decode("outcome", lambda value: value == CallOutcome.OK, bool) & (answered_us != NONE)
     received_count = events.decode("detail", _received_count, np.int64)
     is_long = events.numbers("wait_time_seconds", 0) > 0
     keys = {
@@ -167,11 +167,11 @@ def _counts(rows: Iterable[Counts], expectation: Expectation) -> dict[str, int]:
         counts["foreign"] += (events - row["received"]) * (kind == Kind.RECEIVED)
         counts["publishes"] += events * (kind == Kind.PUBLISHED)
         counts["sent"] += events * (kind == Kind.PUBLISHED and row["queue"] in expectation.queues)
-        counts["deleted"] += events * (kind == Kind.DELETED and row["outcome"] == Outcome.OK)
+        counts["deleted"] += events * (kind == Kind.DELETED and row["outcome"] == CallOutcome.OK)
         counts["dead"] += row["received"] * (row["queue"] in dead)
         counts["undelivered_polls"] += events * (kind == Kind.POLL and row["queue"] in undelivered)
         counts["handled"] += events * (kind == Kind.HANDLED)
-        counts["faults"] += events * (kind == Kind.FAULT and row["outcome"] == Outcome.OK)
+        counts["faults"] += events * (kind == Kind.FAULT and row["outcome"] == CallOutcome.OK)
         counts["around"] += events * (kind in AROUND)
         counts["calls"] += row["called"] * (kind in CALLS)
         counts["throttled"] += row["called"] * (kind in CALLS and is_throttled(row["error"] or ""))

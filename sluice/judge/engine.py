@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sluice.history.events import HistoryEvent, Kind, Outcome
+from sluice.history.events import CallOutcome, HistoryEvent, Kind
 from sluice.judge.checker import Expectation, IdUse, QueueContext
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, UNANSWERED_WITHIN_US
 from sluice.judge.checker.verdict import Violation
 from sluice.judge.conduct import conduct
 from sluice.judge.counts import AROUND, CALLS
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from sluice.judge.groups import Findings, find_in_part, gather, least_rows
 from sluice.judge.parts import History, InMemory
 from sluice.judge.reading import folders
@@ -175,7 +175,7 @@ class JudgeEngine:
         faults = [
             (event, event.queue, event.responded_at_us)
             for event in around
-            if event.kind == Kind.FAULT and event.outcome == Outcome.OK
+            if event.kind == Kind.FAULT and event.outcome == CallOutcome.OK
         ]
         ended = tuple((queue, at_us) for _, queue, at_us in faults if queue is not None and at_us is not None)
         look = partial(_first_answers_in_part, ended=frozenset(ended))
@@ -212,7 +212,7 @@ class JudgeEngine:
         """Return how the consumers of a recording behaved, as `conduct.conduct`."""
         return conduct(self._history, timeouts)
 
-    def series(self, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
+    def series(self, expectation: Expectation, violations: Sequence[Violation] = ()) -> RunSeries:
         """Return what the report's charts show; groups with violations get a timeline."""
         return series(self._history, expectation=expectation, violations=violations)
 
@@ -337,7 +337,9 @@ def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[p
 
 
 def _is_published(events: Events) -> np.ndarray:
-    found: np.ndarray = events.is_equal("kind", Kind.PUBLISHED.value) & ~events.is_equal("outcome", Outcome.FAIL.value)
+    found: np.ndarray = events.is_equal("kind", Kind.PUBLISHED.value) & ~events.is_equal(
+        "outcome", CallOutcome.FAIL.value
+    )
     return found
 
 
@@ -354,7 +356,7 @@ def _first_answers_in_part(part: Iterable[Events], *, ended: frozenset[tuple[str
     first: dict[tuple[str, int], int] = {}
     for events in part:
         answered_us = events.numbers("responded_at_us")
-        is_answered = events.is_equal("outcome", Outcome.OK) & (answered_us != NONE)
+        is_answered = events.is_equal("outcome", CallOutcome.OK) & (answered_us != NONE)
         for queue in {queue for queue, _ in ended}:
             in_order = np.sort(answered_us[is_answered & events.is_equal("queue", queue)])
             for key in (key for key in ended if key[0] == queue):

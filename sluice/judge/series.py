@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Violation
-from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, Series
+from sluice.judge.folder.series_schema import BINS_MAX, EXACT_MAX, SCHEMA_VERSION, RunSeries
 from sluice.judge.parts import History
 from sluice.judge.reading.columns import NONE, Columns, Events
 from sluice.judge.reading.parquet_files import RowSelection
@@ -63,7 +63,7 @@ OF_EVENT = (
 
 _DRAWN_COLUMNS = ("message_group_id", *OF_EVENT)
 _NO_LATENCIES: Mapping[str, int | None] = {"count": 0, **dict.fromkeys((*PERCENTILES, "max"))}
-type Row = dict[str, Any]
+type SeriesRow = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Bins:
         return found
 
 
-def series(history: History, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> Series:
+def series(history: History, *, expectation: Expectation, violations: Sequence[Violation] = ()) -> RunSeries:
     """Return the small tables of a history; groups with violations get a timeline."""
     extent = _extent(*history.look(partial(_extent_of_part, expectation=expectation)))
     bins = extent.bins
@@ -188,7 +188,7 @@ _SIZES = pa.schema({"size": pa.int64(), "groups": pa.int64()})
 
 
 def _extent_of_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    spans, rows = list[Row](), list[pa.Table]()
+    spans, rows = list[SeriesRow](), list[pa.Table]()
     for events in part:
         spans += _spans(events)
         rows.append(_message_rows(events, expectation))
@@ -199,7 +199,7 @@ def _extent_of_part(part: Iterable[Events], *, expectation: Expectation) -> list
     return [pa.Table.from_pylist(of_all, _SPANS), pa.table({"size": sizes, "groups": counts}).cast(_SIZES)]
 
 
-def _spans(events: Events) -> Iterator[Row]:
+def _spans(events: Events) -> Iterator[SeriesRow]:
     invoked_us, responded_us = events.numbers("invoked_at_us"), events.numbers("responded_at_us")
     intended_us = events.numbers("intended_at_us")
     (worker, workers), (queue, queues) = events.codes("worker"), events.codes("queue")
@@ -222,7 +222,7 @@ def _spans(events: Events) -> Iterator[Row]:
     yield from _least_and_most(pa.table(of_calls).filter(pa.array(is_call)), "is_warm_up")
 
 
-def _least_and_most(instants: pa.Table, *keys: str) -> list[Row]:
+def _least_and_most(instants: pa.Table, *keys: str) -> list[SeriesRow]:
     found = instants.group_by(list(keys), use_threads=False).aggregate([("from_us", "min"), ("until_us", "max")])
     return found.rename_columns([*keys, "from_us", "until_us"]).to_pylist()  # type: ignore[no-any-return]
 
@@ -251,8 +251,8 @@ def _extent(spans: pa.Table, sizes: pa.Table) -> _Extent:
     )
 
 
-def _tasks(spans: Sequence[Row]) -> Iterator[tuple[str, int, int]]:
-    of_worker: dict[str, list[Row]] = defaultdict(list)
+def _tasks(spans: Sequence[SeriesRow]) -> Iterator[tuple[str, int, int]]:
+    of_worker: dict[str, list[SeriesRow]] = defaultdict(list)
     for row in spans:
         if row["worker"] is not None:
             of_worker[row["worker"]].append(row)
@@ -271,7 +271,7 @@ def _message_rows(events: Events, expectation: Expectation) -> pa.Table:
     group, idx = events.hashes("message_group_id"), events.numbers("idx")
     is_published = events.is_equal("kind", Kind.PUBLISHED)
     is_received = events.is_equal("kind", Kind.RECEIVED) & events.is_equal("message_run", expectation.run)
-    is_acked = is_published & events.is_equal("outcome", Outcome.OK)
+    is_acked = is_published & events.is_equal("outcome", CallOutcome.OK)
     is_elsewhere = ~events.decode("queue", expectation.queues.__contains__, bool)  # the topic: it goes to all of them
     responded_us = events.numbers("responded_at_us")
     columns = {
@@ -411,13 +411,13 @@ def _timelines(history: History, violations: Sequence[Violation]) -> dict[str, l
 def _nearest_in_part(part: Iterable[Events], *, spans: Mapping[str, tuple[int, int]]) -> list[pa.Table]:
     """Return at most EVENTS_MAX events of each group, those nearest to its span."""
     schema = pa.schema([SCHEMA.field(name) for name in _DRAWN_COLUMNS])
-    of_group: dict[str, list[Row]] = defaultdict(list)
+    of_group: dict[str, list[SeriesRow]] = defaultdict(list)
     for events in part:
         for row in events.table.to_pylist():
             if row["kind"] in DRAWN and row["invoked_at_us"] is not None:
                 of_group[row["message_group_id"]].append(row)
 
-    def nearness(row: Row) -> tuple[Any, ...]:
+    def nearness(row: SeriesRow) -> tuple[Any, ...]:
         from_us, to_us = spans[row["message_group_id"]]
         return max(from_us - row["invoked_at_us"], row["invoked_at_us"] - to_us, 0), _in_order(row)
 
@@ -425,7 +425,7 @@ def _nearest_in_part(part: Iterable[Events], *, spans: Mapping[str, tuple[int, i
     return [pa.Table.from_pylist(nearest, schema)]
 
 
-def _in_order(row: Row) -> tuple[Any, ...]:
+def _in_order(row: SeriesRow) -> tuple[Any, ...]:
     return row["invoked_at_us"], row["kind"], row["idx"] is not None, row["idx"] or 0
 
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sluice.history.events import Outcome
+from sluice.history.events import CallOutcome
 
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
 _CLOCKS_APART_US = 60_000_000  # a task that began earlier, by SQS's clock, is another one
 
-type Ended = list[tuple[dict[str, Any], Outcome]]
+type EndedTasks = list[tuple[dict[str, Any], CallOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class RecordedMoveTasks:
         """Remember a task that SQS accepted, by the event of its call."""
         self._started[source_arn] = _StartedTask(handle, row)
 
-    def find_end(self, source_arn: str, tasks: Iterable[Mapping[str, Any]]) -> Ended:
+    def find_end(self, source_arn: str, tasks: Iterable[Mapping[str, Any]]) -> EndedTasks:
         """Return the event of the task started here, with its outcome, if the list says that it has ended."""
         began = {_us(task["StartedTimestamp"]): task for task in tasks}
         started = self._started.get(source_arn)
@@ -53,15 +53,15 @@ class RecordedMoveTasks:
         self._earlier[source_arn] |= began.keys()
         is_whole = task["Status"] == "COMPLETED"
         error = None if is_whole else task.get("FailureReason", task["Status"])
-        return [_end_event(started, task, error, Outcome.OK if is_whole else Outcome.INFO)]
+        return [_end_event(started, task, error, CallOutcome.OK if is_whole else CallOutcome.INFO)]
 
-    def cancel(self, handle: str, answer: Mapping[str, Any]) -> Ended:
+    def cancel(self, handle: str, answer: Mapping[str, Any]) -> EndedTasks:
         """Return the event of the task started here with that handle: nobody knows which messages it has moved."""
         found = [arn for arn, started in self._started.items() if started.handle == handle]
-        return [_end_event(self._started.pop(arn), answer, "CANCELLED", Outcome.INFO) for arn in found]
+        return [_end_event(self._started.pop(arn), answer, "CANCELLED", CallOutcome.INFO) for arn in found]
 
 
-def _end_event(started: _StartedTask, answer: Mapping[str, Any], error: str | None, outcome: Outcome) -> Any:
+def _end_event(started: _StartedTask, answer: Mapping[str, Any], error: str | None, outcome: CallOutcome) -> Any:
     moved = answer.get("ApproximateNumberOfMessagesMoved")
     return started.row | {"moved_count": moved, "error": error}, outcome
 

@@ -23,8 +23,8 @@ from botocore.client import BaseClient
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError
 
 from sluice.clock import Clock, SystemClock
-from sluice.history.events import Kind, Outcome, identity_of, is_sampled, short_hash, unseen_detail
-from sluice.recorder.rows import OPERATIONS, Identify, Row, RowFactory, to_recordable
+from sluice.history.events import CallOutcome, Kind, identity_of, is_sampled, short_hash, unseen_detail
+from sluice.recorder.rows import OPERATIONS, Identify, JournalRow, RowFactory, to_recordable
 
 NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
 """Of these the request never left."""
@@ -32,7 +32,7 @@ CUT = "IncompleteRead"
 """The error of an answer that ended before its length."""
 _MINE = "sluice_recorder"
 
-type Hook = Callable[..., None]
+type BotocoreHook = Callable[..., None]
 
 
 def host_name() -> str:
@@ -78,7 +78,7 @@ class Recorder:
         clock: Clock | None = None,
         identify: Identify = identity_of,
         one_group_in: int = 1,
-        guard: Callable[[Hook], Hook] = lambda hook: hook,
+        guard: Callable[[BotocoreHook], BotocoreHook] = lambda hook: hook,
         keeps_sizes: bool = False,
     ) -> None:
         self._journal = journal
@@ -165,10 +165,10 @@ class Recorder:
         for event, hook in self._event_hooks(client, self._questions | self._answers_of(client)):
             client.meta.events.unregister(event, hook)
 
-    def _answers_of(self, client: BaseClient) -> dict[str, Hook]:
+    def _answers_of(self, client: BaseClient) -> dict[str, BotocoreHook]:
         return self._async_answers if inspect.iscoroutinefunction(client.close) else self._answers
 
-    def _event_hooks(self, client: BaseClient, hooks: Mapping[str, Hook]) -> Iterable[tuple[str, Hook]]:
+    def _event_hooks(self, client: BaseClient, hooks: Mapping[str, BotocoreHook]) -> Iterable[tuple[str, BotocoreHook]]:
         service = client.meta.service_model.service_name
         for operation in OPERATIONS.get(service, {}):
             for event, hook in hooks.items():
@@ -218,7 +218,7 @@ class Recorder:
         call["operation"] = OPERATIONS[service][operation]
         call["rows"] = call["operation"].before(self._rows, params)
         call["invoked_at_us"] = self._clock.now_us()
-        added = [self._add(call, row, Outcome.INFO) for row in call["rows"]]
+        added = [self._add(call, row, CallOutcome.INFO) for row in call["rows"]]
         if any(added) and call["operation"].is_flushed:
             self._journal.flush()
 
@@ -236,7 +236,7 @@ class Recorder:
         responded_at_us = self._clock.now_us()
         if status_code >= 300:
             # A refusal had no effect. A server error may have had one, and so may a try before the last.
-            outcome = Outcome.FAIL if status_code < 500 and not is_repeated else Outcome.INFO
+            outcome = CallOutcome.FAIL if status_code < 500 and not is_repeated else CallOutcome.INFO
             error = parsed.get("Error", {}).get("Code", str(status_code))
             for row in call["operation"].failure_rows(self._rows, call):
                 self._add(call, row, outcome, responded_at_us=responded_at_us, error=error)
@@ -249,7 +249,7 @@ class Recorder:
     def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
         """Write down that a call has no answer; `never_left` says that the request was not sent."""
         for row in call["operation"].failure_rows(self._rows, call):
-            self._add(call, row, Outcome.FAIL if never_left else Outcome.INFO, error=error)
+            self._add(call, row, CallOutcome.FAIL if never_left else CallOutcome.INFO, error=error)
 
     def note_unseen(self, calls: str) -> None:
         """Write down, once in each process, that calls could not be recorded: what is absent may have been there."""
@@ -263,9 +263,9 @@ class Recorder:
         if not call["operation"].is_flushed:
             lost = {**call, "call_id": f"{call['call_id']}/lost"}
             for row in call["operation"].failure_rows(self._rows, call):
-                self._add(lost, row, Outcome.INFO, error="Repeated")
+                self._add(lost, row, CallOutcome.INFO, error="Repeated")
 
-    def _add(self, call: Mapping[str, Any], row: Row, outcome: Outcome, **more: Any) -> bool:
+    def _add(self, call: Mapping[str, Any], row: JournalRow, outcome: CallOutcome, **more: Any) -> bool:
         """Write a row of a call, unless it is of a group that is left out; return whether it was written."""
         group = row.get("message_group_id")
         if group is not None and not self._keeps(group):
@@ -275,7 +275,7 @@ class Recorder:
         return True
 
 
-def _identity_fields(body: str, deduplication_id: str | None) -> Row:
+def _identity_fields(body: str, deduplication_id: str | None) -> JournalRow:
     """Return the fields that say which message of ours a body is; none when it does not tell."""
     identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
     if identity is None:

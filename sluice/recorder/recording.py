@@ -20,7 +20,7 @@ from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.history.events import Identity, Kind, recording_detail, stable_idx
 from sluice.recorder.process_journal import ProcessJournal
-from sluice.recorder.recorder import Hook, Recorder, host_name
+from sluice.recorder.recorder import BotocoreHook, Recorder, host_name
 from sluice.recorder.rows import OPERATIONS
 
 _log = logging.getLogger(__name__)
@@ -135,7 +135,7 @@ class Recording:
         """Close, whatever happened: what the clients did is on record up to here."""
         self.close()
 
-    def _careful(self, do: Hook) -> Hook:
+    def _careful(self, do: BotocoreHook) -> BotocoreHook:
         """Return what does the same while recording is on, and turns it off where that fails."""
 
         @functools.wraps(do)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sluice.history.events import (
+    CallOutcome,
     Identity,
     Kind,
-    Outcome,
     answer_detail,
     pad_sequence_number,
     short_hash,
@@ -23,8 +23,8 @@ from sluice.recorder.move_tasks import RecordedMoveTasks
 _HANDLES_MAX = 20_000
 _NUMBER_MAX = (1 << 31) - 1
 
-type Row = dict[str, Any]
-type Answered = list[tuple[Row, Outcome]]
+type JournalRow = dict[str, Any]
+type AnsweredRows = list[tuple[JournalRow, CallOutcome]]
 
 
 class Identify(Protocol):
@@ -68,7 +68,7 @@ class RowFactory:
         self._names, self._identify, self._keeps_sizes = names, identify, keeps_sizes
         self._queues = {short_name(address): name for address, name in names.items() if not address.startswith("arn:")}
         self._planned: dict[str, tuple[int, int, str | None]] = {}
-        self._handles: OrderedDict[str, Row] = OrderedDict()
+        self._handles: OrderedDict[str, JournalRow] = OrderedDict()
         self.move_tasks = RecordedMoveTasks()
 
     def plan(
@@ -85,7 +85,7 @@ class RowFactory:
         """Return the history's name for a queue's ARN; `names` may have its URL only."""
         return self._names.get(arn) or self._queues.get(short_name(arn), short_name(arn))
 
-    def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Row:
+    def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> JournalRow:
         """Return the fields that say which message it is."""
         identity = self._identify(body=body, deduplication_id=deduplication_id, message_group_id=message_group_id)
         return {
@@ -94,7 +94,7 @@ class RowFactory:
             "message_run": None if identity is None else identity.run,
         }
 
-    def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> Row:
+    def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
         """Return the event of one message being published or sent."""
         body, deduplication_id = _body(entry), entry.get("MessageDeduplicationId")
         intended_at_us, attempt, phase = self._planned.pop(deduplication_id or "", (None, None, None))
@@ -114,7 +114,7 @@ class RowFactory:
             ),
         }
 
-    def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> Row:
+    def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
         """Return the event of a delete or a visibility change, with what is known of the message behind the handle."""
         hashed = short_hash(entry.get("ReceiptHandle", ""))
         return {
@@ -126,11 +126,11 @@ class RowFactory:
             **self._handles.get(hashed, {}),
         }
 
-    def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> Row:
+    def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> JournalRow:
         """Return the event of a queue being purged."""
         return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
 
-    def move(self, params: Mapping[str, Any]) -> Row:
+    def move(self, params: Mapping[str, Any]) -> JournalRow:
         """Return the event of a move task; without a destination each message goes to the queue it came from."""
         arn = params.get("DestinationArn")
         destination = None if arn is None else self.name_of_queue(arn)
@@ -140,7 +140,7 @@ class RowFactory:
             "detail": json.dumps({"destination": destination}),
         }
 
-    def poll(self, params: Mapping[str, Any], received_count: int) -> Row:
+    def poll(self, params: Mapping[str, Any], received_count: int) -> JournalRow:
         """Return the event of one receive call."""
         return {
             "kind": Kind.POLL.value,
@@ -152,7 +152,9 @@ class RowFactory:
             "detail": answer_detail(received_count),
         }
 
-    def receive_row(self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int) -> Row:
+    def receive_row(
+        self, params: Mapping[str, Any], message: Mapping[str, Any], position: int, count: int
+    ) -> JournalRow:
         """Return the event of one of the received messages, and remember its receipt handle."""
         attributes = message.get("Attributes", {})
         whole = message.get("Body", "")
@@ -188,7 +190,7 @@ class RowFactory:
             **of_message,
         }
 
-    def _remember(self, handle_hash: str, of_message: Row) -> None:
+    def _remember(self, handle_hash: str, of_message: JournalRow) -> None:
         self._handles[handle_hash] = of_message
         if len(self._handles) > _HANDLES_MAX:
             self._handles.popitem(last=False)
@@ -237,15 +239,15 @@ class _Operation:
     is_flushed = True
     """Whether its rows from before a call are safe from the death of this process before the call leaves."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         """Return the rows of a call that is about to be made: by default none."""
         return []
 
-    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return the rows of a call that was answered, each with its outcome."""
         raise NotImplementedError
 
-    def failure_rows(self, rows: RowFactory, call: Mapping[str, Any]) -> list[Row]:
+    def failure_rows(self, rows: RowFactory, call: Mapping[str, Any]) -> list[JournalRow]:
         """Return the rows of a call that was refused or never answered: by default those from before it."""
         return list(call["rows"])
 
@@ -263,14 +265,14 @@ class _IntendedOperation(_Operation):
     def __init__(
         self,
         address: str,
-        make: Callable[[RowFactory, str, Mapping[str, Any], int | None], Row],
-        ok_fields: Callable[[Mapping[str, Any]], Row] = lambda _: {},
+        make: Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow],
+        ok_fields: Callable[[Mapping[str, Any]], JournalRow] = lambda _: {},
         *,
         entries: str | None = None,
     ) -> None:
         self._address, self._make, self._ok_fields, self._entries = address, make, ok_fields, entries
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         address = params.get(self._address, params.get("TargetArn"))
         if address is None:
             return []
@@ -278,9 +280,9 @@ class _IntendedOperation(_Operation):
             return [self._make(rows, address, params, None)]
         return [self._make(rows, address, entry, index) for index, entry in enumerate(params.get(self._entries, []))]
 
-    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         if self._entries is None:
-            return [(row | self._ok_fields(parsed), Outcome.OK) for row in call["rows"]]
+            return [(row | self._ok_fields(parsed), CallOutcome.OK) for row in call["rows"]]
         good, bad = entries_by_id(parsed.get("Successful", [])), entries_by_id(parsed.get("Failed", []))
         return [
             self._answered_entry(row, entry["Id"], good, bad)
@@ -288,14 +290,14 @@ class _IntendedOperation(_Operation):
         ]
 
     def _answered_entry(
-        self, row: Row, id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
-    ) -> tuple[Row, Outcome]:
+        self, row: JournalRow, id_: str, good: Mapping[str, Any], bad: Mapping[str, Any]
+    ) -> tuple[JournalRow, CallOutcome]:
         if id_ in good:
-            return row | self._ok_fields(good[id_]), Outcome.OK
+            return row | self._ok_fields(good[id_]), CallOutcome.OK
         if id_ in bad:
-            outcome = Outcome.FAIL if bad[id_].get("SenderFault") else Outcome.INFO
+            outcome = CallOutcome.FAIL if bad[id_].get("SenderFault") else CallOutcome.INFO
             return row | {"error": bad[id_].get("Code")}, outcome
-        return row | {"error": "NotInAnswer"}, Outcome.INFO
+        return row | {"error": "NotInAnswer"}, CallOutcome.INFO
 
 
 class _Receive(_Operation):
@@ -303,25 +305,25 @@ class _Receive(_Operation):
 
     is_flushed = False  # a journal of a process that died has no end, which says as much
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         return [rows.poll(params, 0)]
 
-    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return the poll, and what it brought."""
         params = call["params"]
         messages: Sequence[Mapping[str, Any]] = to_recordable([m for m in parsed.get("Messages", []) if m])
         count = len(messages)
         received = [rows.receive_row(params, message, index, count) for index, message in enumerate(messages)]
-        return [(row, Outcome.OK) for row in (rows.poll(params, count), *received)]
+        return [(row, CallOutcome.OK) for row in (rows.poll(params, count), *received)]
 
 
 class _StartMove(_Operation):
     """StartMessageMoveTask: its answer says only that it begins; how it ended says a list, or a cancel."""
 
-    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[Row]:
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         return [rows.move(params)]
 
-    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return no rows: the intent stands until the task has ended."""
         of_call = {name: call[name] for name in ("call_id", "invoked_at_us")}
         rows.move_tasks.start(call["params"]["SourceArn"], parsed.get("TaskHandle"), call["rows"][0] | of_call)
@@ -331,15 +333,17 @@ class _StartMove(_Operation):
 class _MoveTaskEnd(_Operation):
     """ListMessageMoveTasks and CancelMessageMoveTask: they may say how a task of this process ended."""
 
-    def __init__(self, ended: Callable[[RecordedMoveTasks, Mapping[str, Any], Mapping[str, Any]], Answered]) -> None:
+    def __init__(
+        self, ended: Callable[[RecordedMoveTasks, Mapping[str, Any], Mapping[str, Any]], AnsweredRows]
+    ) -> None:
         self._ended = ended
 
-    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> Answered:
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         """Return the row of the task that ended, if one did."""
         return self._ended(rows.move_tasks, call["params"], parsed)
 
 
-def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], Row]:
+def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], JournalRow]:
     """Return what reads the id and the sequence number that SNS or SQS gave a message."""
     return lambda entry: {
         f"{service}_message_id": entry.get("MessageId"),
@@ -347,7 +351,7 @@ def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], Row]:
     }
 
 
-def _handle(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], Row]:
+def _handle(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow]:
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.errors import HistoryError
-from sluice.history.events import COLUMNS, IDX_MAX, SCHEMA_VERSION, Kind, Outcome
+from sluice.history.events import COLUMNS, IDX_MAX, SCHEMA_VERSION, CallOutcome, Kind
 
 _INSTANTS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _VALUE_CHARACTERS_MAX = 40
 _REQUIRED = ("schema_version", "run", "worker", "kind", "outcome")
 _OF_QUEUES = (Kind.POLL.value, Kind.RECEIVED.value)
-_ENUMS = {"kind": [kind.value for kind in Kind], "outcome": [outcome.value for outcome in Outcome]}
+_ENUMS = {"kind": [kind.value for kind in Kind], "outcome": [outcome.value for outcome in CallOutcome]}
 _COUNTS = (0, 2**63 - 1)
 _RANGE_NAMES = {_INSTANTS: "an instant of the years 1 to 9999, in microseconds", _COUNTS: "0 or more"}
 _RANGES = {
@@ -109,7 +109,7 @@ def _broken_values(table: pa.Table) -> Iterator[_BrokenField]:
     for name in _REQUESTED:
         column = table.column(name)
         if _is_outside(column, *_COUNTS):
-            is_negative = pc.and_(pc.equal(table.column("outcome"), Outcome.OK.value), pc.less(column, 0))
+            is_negative = pc.and_(pc.equal(table.column("outcome"), CallOutcome.OK.value), pc.less(column, 0))
             yield from _first(is_negative, name, "0 or more in a call that was answered")
 
 

@@ -10,8 +10,8 @@ from sluice.rehearse.declared_service import metric_expression
 from sluice.rehearse.model.policies import (
     MetricExpression,
     MetricSource,
-    Policy,
     ScaledService,
+    ScalingPolicy,
     ScalingStep,
     SimulatedAlarm,
     StepScaling,
@@ -52,7 +52,7 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         )
     )
     target = tasks.target_backlog
-    policies: Mapping[str, tuple[Policy, ...]] = {
+    policies: Mapping[str, tuple[ScalingPolicy, ...]] = {
         "backlog per task, without the clamp": (
             TargetTracking(name="backlog", watched=backlog_per_task, target=target),
         ),

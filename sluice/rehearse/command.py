@@ -28,7 +28,7 @@ from sluice.rehearse.reading.cloudformation import load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.sources import read_parameters, synthesized_templates
 from sluice.rehearse.reading.template import read_services
-from sluice.rehearse.rehearsal import LARGE, Rehearsal, Watch, simulate_all
+from sluice.rehearse.rehearsal import LARGE, ProgressWatcher, Rehearsal, simulate_all
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 from sluice.terminal.files import require_writable
@@ -354,7 +354,7 @@ def _group_alike(subjects: Sequence[Subject], options: CommandOptions) -> Sequen
     return [alike for _, alike in found]
 
 
-def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: Watch) -> Rehearsal:
+def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: ProgressWatcher) -> Rehearsal:
     subject, *others = alike
     service, tasks = subject.service, subject.tasks(options)
     kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)

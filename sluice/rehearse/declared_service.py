@@ -7,9 +7,9 @@ from sluice.declaration.metric_math import Term, metric_ids
 from sluice.rehearse.model.policies import (
     MetricExpression,
     MetricSource,
-    Policy,
     QueueSettings,
     ScaledService,
+    ScalingPolicy,
     ScalingStep,
     SimulatedAlarm,
     StepScaling,
@@ -33,7 +33,7 @@ def tasks_of(consumer: Consumer) -> TaskWork:
 
 def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
     """Return what scales a consumer's service."""
-    policies: list[Policy] = [
+    policies: list[ScalingPolicy] = [
         TargetTracking(
             name="backlog-per-task",
             watched=_consumer_expression(consumer.demand_per_task, environment, consumer),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model.control_loop import USUAL, Variant
-from sluice.rehearse.model.policies import MetricExpression, Policy, ScaledService, TargetTracking
+from sluice.rehearse.model.policies import MetricExpression, ScaledService, ScalingPolicy, TargetTracking
 from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
 
@@ -76,7 +76,7 @@ def on_its_own(service: ScaledService) -> ScaledService:
     return replace(service, has_insights=True)
 
 
-def scales_in(policy: Policy) -> bool:
+def scales_in(policy: ScalingPolicy) -> bool:
     """Return whether a policy ever takes tasks away."""
     if isinstance(policy, TargetTracking):
         return not policy.disables_scale_in

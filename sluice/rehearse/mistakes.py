@@ -31,7 +31,7 @@ from sluice.rehearse.experiment import (
     value_with,
 )
 from sluice.rehearse.model.control_loop import USUAL
-from sluice.rehearse.model.policies import MetricExpression, Policy, ScaledService, StepScaling, TargetTracking
+from sluice.rehearse.model.policies import MetricExpression, ScaledService, ScalingPolicy, StepScaling, TargetTracking
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.watching import WATCHING
@@ -176,7 +176,7 @@ def _sees_work(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -
     return bool(names) or any({*metric_ids(term)} & _OF_WORK for term in own_names)
 
 
-def _on_all_work(service: ScaledService, policy: Policy) -> ScaledService:
+def _on_all_work(service: ScaledService, policy: ScalingPolicy) -> ScaledService:
     """Return the service with a policy that looks at visible messages and at those in flight."""
     work = Operation(backlog.fill_with_repeat(backlog.VISIBLE), "+", backlog.fill_with_repeat(backlog.IN_FLIGHT))
     everything = declared_service.metric_expression(work, queue=service.queue_dimensions, service=service.dimensions)
@@ -191,7 +191,7 @@ def _cooldown_zero(tried: Experiment) -> Iterator[Mistake]:
         if seconds >= blind_seconds or not _adds_again(policy):
             continue
         if isinstance(policy, TargetTracking):
-            rested: Policy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
+            rested: ScalingPolicy = replace(policy, scale_out_cooldown_seconds=enough_seconds)
         else:
             rested = replace(policy, cooldown_seconds=enough_seconds)
         repaired = tried.service.exchange(policy, rested)
@@ -215,7 +215,7 @@ def _is_later(before: SimulationResult, after: SimulationResult, tasks: TaskWork
     return made > tasks.acceptable_latency_seconds and made > _MUCH_LATER * was
 
 
-def _adds_again(policy: Policy) -> bool:
+def _adds_again(policy: ScalingPolicy) -> bool:
     """Return whether it adds tasks to those it has added; one that sets a number does not."""
     if isinstance(policy, TargetTracking):
         return True

@@ -17,7 +17,7 @@ LARGE = 20_000_000
 JUDGED_SHARE = 0.95
 DEPLOYED = "deployed"
 
-type Watch = Callable[[str, float], object]
+type ProgressWatcher = Callable[[str, float], object]
 """Called with what is simulated, and which share of all that is."""
 
 
@@ -105,7 +105,7 @@ def simulate_all(
     *,
     own: Mapping[tuple[str, str], Term],
     compares: bool,
-    watch: Watch = lambda _name, _share: None,
+    watch: ProgressWatcher = lambda _name, _share: None,
 ) -> list[RehearsalRow]:
     """Return what comes of a service on traffic.
 

@@ -14,7 +14,7 @@ from sluice.rehearse.experiment import Mistake
 from sluice.rehearse.model.control_loop import USUAL, VARIANTS
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.reasons import reason
-from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, Rehearsal, RehearsalRow, Watch
+from sluice.rehearse.rehearsal import DEPLOYED, JUDGED_SHARE, ProgressWatcher, Rehearsal, RehearsalRow
 from sluice.terminal import output
 from sluice.terminal.printable import printable
 
@@ -42,7 +42,7 @@ NOT_SIMULATED = (
 
 
 @contextmanager
-def progress() -> Iterator[Watch]:
+def progress() -> Iterator[ProgressWatcher]:
     """Show on a terminal what is simulated and how far it is; elsewhere nothing."""
     columns = (
         TextColumn("{task.description}"),

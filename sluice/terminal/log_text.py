@@ -18,10 +18,10 @@ _ITEMS_MAX = 100
 _EXCEPTION = "exception"
 """The key under which structlog puts a traceback, the only text of several lines."""
 
-type Line = MutableMapping[str, Any]
+type LogLine = MutableMapping[str, Any]
 
 
-def with_traceback(logger: Any, name: str, line: Line) -> Line:
+def with_traceback(logger: Any, name: str, line: LogLine) -> LogLine:
     """Add the traceback of a line's exception; an exception whose traceback cannot be rendered is only named."""
     found = line.get("exc_info")
     try:
@@ -32,12 +32,12 @@ def with_traceback(logger: Any, name: str, line: Line) -> Line:
         return rest | {_EXCEPTION: f"{printable(raised)}, whose traceback cannot be had: {type(error).__name__}"}
 
 
-def limit_texts(_: Any, __: str, line: Line) -> Line:
+def limit_texts(_: Any, __: str, line: LogLine) -> LogLine:
     """Bound every text of a line; JSON escapes it."""
     return {name: _each(value, _cut) for name, value in line.items()}
 
 
-def make_printable(_: Any, __: str, line: Line) -> Line:
+def make_printable(_: Any, __: str, line: LogLine) -> LogLine:
     """Bound every text of a line and make it printable; an exception keeps its line breaks."""
     plain = {name: _each(value, _printable) for name, value in line.items() if name != _EXCEPTION}
     plain["event"] = str(plain["event"])

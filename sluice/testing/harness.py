@@ -31,7 +31,7 @@ from sluice.messaging.errors import EnvelopeError
 from sluice.messaging.handlers import Ack, Handler, Handlers, TypedHandler
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
@@ -110,7 +110,7 @@ class WorkerHarness:
         self.attempts: list[Attempt] = []
         self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)
         self._queue = AcknowledgedQueue(self._sqs, self.queue_url)
-        self._inbox = Inbox(Policy.of_consumer(self.consumer), clock=aws.clock)
+        self._inbox = Inbox(InboxPolicy.of_consumer(self.consumer), clock=aws.clock)
         self._rng = random.Random(0)  # noqa: S311 (jitter that repeats itself)
         self._dies_at: tuple[str, ...] = ()
         self._cleanup = ExitStack()

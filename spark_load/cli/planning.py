@@ -22,7 +22,7 @@ from spark_load.faults.drawing import ScheduledFault, count_by_kind
 from spark_load.faults.shapes import FaultKind, as_given, require_possible
 from spark_load.profiles import profile
 from spark_load.profiles.estimate import ASSUMPTIONS, Estimate
-from spark_load.profiles.load_estimate import Target
+from spark_load.profiles.load_estimate import EstimateTarget
 from spark_load.profiles.profile import NamedProfile
 from spark_load.runtime.deployment import LoadDeployment
 
@@ -57,7 +57,7 @@ def plan(
     named: NamedProfile,
     environment_name: str,
     declaration: Path | None,
-    target: Target | None,
+    target: EstimateTarget | None,
     seed: int,
     as_json: bool,
 ) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sluice.judge import report
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import JudgeEngine
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from spark_load.cli.ending import page_optional
 from spark_load.judge import parts
 from spark_load.run import driver
@@ -54,7 +54,7 @@ def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
         report.write_page(verdict, run_series, folder / report.PAGE_FILE)
 
 
-def series_again(folder: Path, verdict: Verdict) -> Series:
+def series_again(folder: Path, verdict: Verdict) -> RunSeries:
     """Aggregate again what the page of a judged run shows, and store it."""
     stored = driver.find_stored(folder)
     with spark_session.running(_JUDGING_SLOTS) as spark:

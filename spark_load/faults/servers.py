@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from spark_load.faults.lines import Lines
-from spark_load.faults.shapes import Database
+from spark_load.faults.shapes import DatabaseKind
 
 DSN = "SLUICE_DSN"
 """Names the workers' database; without it each consumer has an SQLite file of the run's own."""
@@ -82,7 +82,7 @@ class Postgres:
         return self.url.set(host=host, port=port, query=query).render_as_string(hide_password=False)
 
 
-def database() -> Database:
+def database() -> DatabaseKind:
     """Return what the workers' database is.
 
     Raises:

@@ -19,7 +19,7 @@ _SECONDS_MAX = 86_400
 _SLOWER = r"(?!0+(\.0+)? s)[0-9]{1,3}(\.[0-9]{1,6})? s"
 _GIVEN_MAX = 1_000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-type Database = Literal["own", "postgres", "other"]
+type DatabaseKind = Literal["own", "postgres", "other"]
 _AWAKE_SECONDS = 60  # between two freezes: what was not answered before the first is sent again, or given up
 _FROZEN_SECONDS_MAX = limits.DEDUPLICATION_WINDOW_SECONDS - 60  # of a publisher, which then tries for half a minute
 RELAY = "relay"
@@ -194,7 +194,7 @@ class Targets:
     consumers: Sequence[str]
     publishers: Sequence[str] = ()
     relays: Sequence[str] = ()
-    database: Database = "own"
+    database: DatabaseKind = "own"
     restarts: Sequence[str] = ()
 
     @classmethod
@@ -206,7 +206,7 @@ class Targets:
         consumers_per_queue: int,
         publish_tasks: int = 0,
         is_through_outbox: bool = False,
-        database: Database = "own",
+        database: DatabaseKind = "own",
         restarts: Sequence[str] = (),
     ) -> "Targets":
         """Return those of a load test; of raw consumers only the network can be harmed: Spark runs them once.

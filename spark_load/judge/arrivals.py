@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from sluice import limits
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import Kind, Outcome, detail_of
+from sluice.history.events import CallOutcome, Kind, detail_of
 from sluice.judge import recording
 from sluice.judge.engine import read_into_memory
 from sluice.judge.folder.layout import RUN_FILE
@@ -111,7 +111,7 @@ def _accepted_publishes(events: pa.Table) -> tuple[pa.Table, int]:
     is_message = pc.and_(is_message, pc.fill_null(pc.greater_equal(column("idx"), 0), fill_value=True))
     is_message = pc.and_(is_message, pc.fill_null(pc.not_equal(column("phase"), WARM_UP), fill_value=True))
     messages = events.filter(is_message)
-    accepted = messages.filter(pc.equal(messages.column("outcome"), Outcome.OK))
+    accepted = messages.filter(pc.equal(messages.column("outcome"), CallOutcome.OK))
     return accepted, len(messages) - len(accepted)
 
 

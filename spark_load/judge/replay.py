@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge.tally import PERCENTILES, ranks
 from spark_load.plan.plan import WARM_UP, Plan, message_group_id
 
@@ -55,7 +55,7 @@ def _first_publishes(history: Path) -> Any:
     phase, attempt = ds.field("phase"), ds.field("publish_attempt")
     is_planned = (
         (ds.field("kind") == Kind.PUBLISHED.value)
-        & (ds.field("outcome") == Outcome.OK.value)
+        & (ds.field("outcome") == CallOutcome.OK.value)
         & (ds.field("idx") >= 0)
         & (attempt == 1)
         & ((phase != WARM_UP) | ~phase.is_valid())

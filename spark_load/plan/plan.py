@@ -52,7 +52,7 @@ def uniform(seed: int, number: Any, purpose: int) -> Any:
     return (mix_bits(number * _STEP + key & _MASK) >> 11) * 2.0**-53
 
 
-type Values = Sequence[Sequence[str]]
+type BodyValues = Sequence[Sequence[str]]
 """A column for each gap of a frame, with the value of each body: texts of letters, digits, `-`, `_`, `.` and `~` alone,
 which stand in JSON and in a form as they are."""
 
@@ -74,7 +74,7 @@ class BodyTemplate:
         mark = next(mark for mark in map("GAP{}.".format, count()) if not any(mark in piece for piece in self._pieces))
         return mark.join(self._pieces), mark
 
-    def texts(self, values: Values) -> Iterator[str]:
+    def texts(self, values: BodyValues) -> Iterator[str]:
         """Yield the whole bodies."""
         return map(self._template.__mod__, zip(*values, strict=True))
 
@@ -267,7 +267,7 @@ class Plan:
         """Return the frame of the bodies, which carry their messages' identities, for `body_values`."""
         return BodyTemplate(f'{{"run":{json.dumps(run)},"group":"', '","idx":', ',"end":', ',"payload":"', '"}')
 
-    def body_values(self, idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str]) -> Values:
+    def body_values(self, idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str]) -> BodyValues:
         """Return the values of the bodies of planned messages: of a numpy array, and of the same as texts."""
         ends = ["true" if is_end else "false" for is_end in (idx < 0).tolist()]
         return group_ids, idx_texts, ends, self.payloads(idx)

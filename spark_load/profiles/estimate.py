@@ -11,7 +11,7 @@ from typing import Any
 from sluice import limits
 from sluice.cost import prices
 from sluice.declaration import Environment
-from spark_load.profiles.load_estimate import CALL_SECONDS, LoadEstimate, Target
+from spark_load.profiles.load_estimate import CALL_SECONDS, EstimateTarget, LoadEstimate
 from spark_load.profiles.profile import Profile
 from spark_load.profiles.trace import OVERHEAD_BYTES
 
@@ -55,7 +55,7 @@ class Estimate(LoadEstimate):
     region: str = "us-east-1"
 
     @classmethod
-    def of(cls, profile: Profile, environment: Environment, target: Target) -> "Estimate":
+    def of(cls, profile: Profile, environment: Environment, target: EstimateTarget) -> "Estimate":
         """Return what a run of the profile in a declared environment is expected to take."""
         return cls(
             profile,

@@ -23,7 +23,7 @@ _LOCALSTACK_DELIVERIES_PER_SECOND = 270  # from a topic: 90 messages to each of 
 _LOCALSTACK_SENDS_PER_SECOND = 1_300
 _LOCALSTACK_ANSWERS_PER_SECOND = 80  # of one queue, each deleted: 800 messages by tens
 
-type Target = Literal["aws", "localstack"]
+type EstimateTarget = Literal["aws", "localstack"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class LoadEstimate:
 
     profile: Profile
     queue_count: int
-    target: Target = "aws"
+    target: EstimateTarget = "aws"
     max_receive_count: int = 5
     event_bytes_max: int = limits.PUBLISH_BYTES_MAX
 

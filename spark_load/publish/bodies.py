@@ -14,7 +14,7 @@ import numpy as np
 
 from sluice.clock import utc
 from sluice.history.events import END_TYPE, is_end_marker
-from spark_load.plan.plan import BodyTemplate, Plan, Values
+from spark_load.plan.plan import BodyTemplate, BodyValues, Plan
 
 VERSION = 1
 _TYPE = "load.message"
@@ -42,7 +42,7 @@ class Bodies:
         """Return the idx planned messages have in the history; numpy arrays."""
         return planned_idx
 
-    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> Values:  # noqa: ARG002 (of envelopes)
+    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> BodyValues:  # noqa: ARG002 (of envelopes)
         """Return the values of the bodies of messages, which have their numbers; `idx_texts` are those planned."""
         return self._plan.body_values(planned_idx, group_ids, idx_texts)
 
@@ -87,7 +87,7 @@ class Envelopes(Bodies):
             self._numbers[idx] = seq
         return -seq if is_end_marker(idx) else seq
 
-    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> Values:
+    def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> BodyValues:
         """Return the values of the envelopes of messages: the same again for a repeat."""
         types = [END_TYPE if is_end else _TYPE for is_end in (planned_idx < 0).tolist()]
         payloads = self._plan.payloads(planned_idx)

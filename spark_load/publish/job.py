@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge.folder.layout import WORKER_LOGS
 from sluice.recorder.journal import SUFFIX, read_parts
 from spark_load.plan.plan import SCHEMA, Plan
@@ -155,10 +155,10 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
         for part in read_parts(path)
     )
     numbers = pc.cast(pc.utf8_slice_codeunits(sent.column("deduplication_id"), len(run.id) + 1), pa.int64())
-    is_acked = pc.equal(sent.column("outcome"), Outcome.OK.value)
+    is_acked = pc.equal(sent.column("outcome"), CallOutcome.OK.value)
     forgotten_us = context.clock.now_us() - RESENT_WITHIN_SECONDS * 1_000_000
     is_forgotten = pc.and_(
-        pc.equal(sent.column("outcome"), Outcome.INFO.value), pc.less(sent.column("invoked_at_us"), forgotten_us)
+        pc.equal(sent.column("outcome"), CallOutcome.INFO.value), pc.less(sent.column("invoked_at_us"), forgotten_us)
     )
     acked_now = pc.sum(pc.and_(is_acked, pc.equal(sent.column("task_attempt"), run.attempt)))
     earlier = TaskProgress(worker=f"{EARLIER}-{context.name}", role=EARLIER, done=acked_now.as_py() or 0)

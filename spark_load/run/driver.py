@@ -24,7 +24,7 @@ from sluice.judge import engine, report
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.folder.layout import HISTORY, JOURNALS, RUN_FILE, TRACE_FILE
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from sluice.judge.judge import judge
 from sluice.judge.reading.damage import readable, reason
 from spark_load.consume import job as consume_job
@@ -38,12 +38,12 @@ from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish import job as publish_job
 from spark_load.publish.bodies import run_of
 from spark_load.run import resume
-from spark_load.run.phases import Watch, run_phases, slots
+from spark_load.run.phases import TaskWatcher, run_phases, slots
 from spark_load.run.run_file import StoredRun, find_stored, store
 from spark_load.runtime.deployment import LoadDeployment
 from spark_load.runtime.task_context import LoadRun
 
-__all__ = ["StoredRun", "Watch", "find_stored", "slots"]
+__all__ = ["StoredRun", "TaskWatcher", "find_stored", "slots"]
 
 TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, parts, engine))
 """Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
@@ -84,7 +84,7 @@ def run_load(
     seed: int,
     target: str,
     saboteur: str | None,
-    watch: Watch,
+    watch: TaskWatcher,
     transport: str,
     clock_bound_us: int = 0,
     faults: Sequence[ScheduledFault[FaultKind]] = (),
@@ -178,7 +178,7 @@ def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
 
 
 def resume_load(
-    spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: LoadDeployment, watch: Watch
+    spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: LoadDeployment, watch: TaskWatcher
 ) -> Verdict:
     """Go on with a run that broke, judge all of it, and write its verdict; return it. Runs as `run_load` does.
 
@@ -219,7 +219,7 @@ def _carry_out(
     run: LoadRun,
     described: dict[str, Any],
     expectation: Expectation,
-    watch: Watch,
+    watch: TaskWatcher,
     faults: Sequence[ScheduledFault[FaultKind]] = (),
 ) -> Verdict:
     store(run.folder, described, expectation, [_UNFINISHED])
@@ -255,7 +255,7 @@ def rejudge(spark: SparkSession, stored: StoredRun) -> Verdict:
     return verdict
 
 
-def aggregate(spark: SparkSession, stored: StoredRun, verdict: Verdict) -> Series:
+def aggregate(spark: SparkSession, stored: StoredRun, verdict: Verdict) -> RunSeries:
     """Aggregate what the report's charts show, store it with the run and return it."""
     folder, again = stored.folder / HISTORY, f"make it again from its journals: sluice check {stored.folder}"
     if not any(folder.glob("*.parquet")):

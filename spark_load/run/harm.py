@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge import databases
 from sluice.recorder.journal import Journal
 from spark_load.consume import effects
@@ -75,7 +75,7 @@ class RunHarm:
                     queue=queue,
                     invoked_at_us=began_us,
                     responded_at_us=ended_us,
-                    outcome=(Outcome.INFO if ended_us is None else Outcome.OK).value,
+                    outcome=(CallOutcome.INFO if ended_us is None else CallOutcome.OK).value,
                     detail=json.dumps({"fault": fault.brief}),
                 )
 
@@ -101,7 +101,7 @@ class RunHarm:
                     queue=queue,
                     invoked_at_us=began_us,
                     responded_at_us=ended_us,
-                    outcome=(Outcome.OK if is_met else Outcome.FAIL).value,
+                    outcome=(CallOutcome.OK if is_met else CallOutcome.FAIL).value,
                     detail=json.dumps(detail),
                 )
             if is_gone:

@@ -43,7 +43,7 @@ _DRAIN_FACTOR_MAX = 10
 _REDRIVE_PATIENCE_SECONDS = 15  # what was moved is in its queue at once, or nowhere
 _SETTLE_SECONDS = 120  # what a job may take to end once it was told to
 
-type Watch = Callable[[str, list[TaskProgress]], None]
+type TaskWatcher = Callable[[str, list[TaskProgress]], None]
 """Called about twice a second with the phase and what every task said last."""
 
 
@@ -54,7 +54,7 @@ def slots(profile: Profile, deployment: LoadDeployment) -> int:
 
 
 def run_phases(
-    spark: SparkSession, run: LoadRun, watch: Watch, faults: Sequence[ScheduledFault[FaultKind]] = ()
+    spark: SparkSession, run: LoadRun, watch: TaskWatcher, faults: Sequence[ScheduledFault[FaultKind]] = ()
 ) -> tuple[list[str], WorkersResult]:
     """Run all phases; return what went wrong, as sentences, and what came of the workers.
 
@@ -85,7 +85,7 @@ class LoadPhases:
     """One run, from its driver's side."""
 
     def __init__(
-        self, spark: SparkSession, harm: RunHarm, context: TaskContext, watch: Watch, pool: ThreadPoolExecutor
+        self, spark: SparkSession, harm: RunHarm, context: TaskContext, watch: TaskWatcher, pool: ThreadPoolExecutor
     ) -> None:
         run, self._harm = harm.run, harm
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator

@@ -20,7 +20,7 @@ from sluice import limits
 from sluice.clock import Clock, NotReachedError, clock_id, eventually
 from sluice.declaration import Environment
 from sluice.errors import ConfigError, HistoryError, unwritable
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge import report
 from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.folder.layout import EARLIER_HISTORY, JOURNALS, LOCK_FILE
@@ -120,7 +120,7 @@ def read(spark: SparkSession, run: LoadRun) -> FinishedWork:
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = _earlier(spark, run)
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
-    is_ok = F.col("outcome") == Outcome.OK.value
+    is_ok = F.col("outcome") == CallOutcome.OK.value
 
     def details(of: Column, field: str) -> frozenset[str]:
         found = history.where(of).select(F.get_json_object("detail", f"$.{field}").alias("detail")).collect()
@@ -187,8 +187,8 @@ def _messages_sent_before(spark: SparkSession, run: LoadRun) -> DataFrame:
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
         .groupBy("idx")
         .agg(
-            F.bool_or(F.col("outcome") == Outcome.OK.value).alias("is_acked"),
-            F.min(F.when(F.col("outcome") == Outcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
+            F.bool_or(F.col("outcome") == CallOutcome.OK.value).alias("is_acked"),
+            F.min(F.when(F.col("outcome") == CallOutcome.INFO.value, F.col("invoked_at_us"))).alias("unanswered_at_us"),
         )
     )
 

@@ -43,7 +43,7 @@ from spark_load.runtime.task_context import DRIVER, LoadRun, TaskContext, task_c
 from tests.chaos.shrinking import shrink
 from tests.support.endpoints import fake_aws
 
-type Message = tuple[int, int]
+type MessagePlace = tuple[int, int]
 """When it is published, in microseconds, and the number of its group."""
 type Faulty = ScheduledFault[FaultKind]
 
@@ -110,7 +110,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     )
     found = list[str]()
 
-    def fails(some_faults: Sequence[Faulty], some_messages: Sequence[Message]) -> bool:
+    def fails(some_faults: Sequence[Faulty], some_messages: Sequence[MessagePlace]) -> bool:
         sentences = violations(some_faults, with_first(some_messages), seed=seed, variant=variant)
         click.echo(
             f"{len(some_faults)} faults, {len(some_messages)} messages: {(sentences or ['nothing'])[0]}", err=True
@@ -118,7 +118,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
         found[:] = sentences or found
         return bool(sentences)
 
-    def with_first(some: Sequence[Message]) -> list[Message]:
+    def with_first(some: Sequence[MessagePlace]) -> list[MessagePlace]:
         """Return them with the first message of all, from which a trace counts its instants."""
         return sorted({messages[0], *some})
 
@@ -137,14 +137,14 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     sys.exit(1)
 
 
-def violations(faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str) -> list[str]:
+def violations(faults: Sequence[Faulty], messages: Sequence[MessagePlace], *, seed: int, variant: str) -> list[str]:
     """Run messages under faults, and return what is wrong by history and database, as sentences."""
     verdict, objections = run_and_judge(faults, messages, seed=seed, variant=variant)
     return [*(f"{violation.anomaly}: {violation.sentence}" for violation in verdict.violations), *objections]
 
 
 def run_and_judge(
-    faults: Sequence[Faulty], messages: Sequence[Message], *, seed: int, variant: str
+    faults: Sequence[Faulty], messages: Sequence[MessagePlace], *, seed: int, variant: str
 ) -> tuple[Verdict, list[str]]:
     """Run messages under faults, and return the verdict, and what the databases object to, as sentences."""
     handlers, relay_module = _VARIANTS[variant]
@@ -172,7 +172,7 @@ def run_and_judge(
         return _judge(run, worked), objections
 
 
-def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[Message]) -> Path:
+def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[MessagePlace]) -> Path:
     """Write a profile that replays messages under faults, with its trace, and return its path."""
     instants, groups = np.array(messages, np.int64).T
     trace.write(trace.rank_arrivals(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")

@@ -18,7 +18,7 @@ _SENT, _ENDED, _VISIBLE = 1, 2, 3
 
 
 @dataclass(slots=True)
-class Message:
+class SimpyMessage:
     """A message and how often it was received."""
 
     sent_at: float
@@ -54,7 +54,7 @@ class QueueInSimpy:
         self.dead, self.killed, self.received, self.sent = 0, 0, 0, 0
         self.seconds = {"visible": 0.0, "in_flight": 0.0, "running": 0.0, "busy": 0.0, "idle": 0.0}
         self._work = work
-        self._groups: list[deque[Message]] = [deque() for _ in range(groups)]
+        self._groups: list[deque[SimpyMessage]] = [deque() for _ in range(groups)]
         self._away: set[int] = set()
         self._tasks = [Task(number) for number in range(slots)]
         self._polls: list[tuple[int, int]] = []
@@ -124,7 +124,7 @@ class QueueInSimpy:
         self.seconds["idle"] += seconds * sum(self._work.lanes - len(task.work) for task in running)
 
     def _arrive(self, group: int, fails: int) -> None:
-        self._groups[group].append(Message(self.environment.now, self.sent, fails))
+        self._groups[group].append(SimpyMessage(self.environment.now, self.sent, fails))
         self.sent += 1
 
     def _hand_out(self) -> None:
@@ -163,7 +163,7 @@ class QueueInSimpy:
             partial(self._end, group, task, lane, turn),
         )
 
-    def _end(self, group: int, task: Task, lane: int, turn: tuple[Message, int]) -> None:
+    def _end(self, group: int, task: Task, lane: int, turn: tuple[SimpyMessage, int]) -> None:
         message, receives = turn
         if not self._groups[group] or self._groups[group][0] is not message or message.receives != receives:
             return

@@ -1,1 +1,1 @@
-"""What `tools.generate` writes into the pages of `docs/`: a table, a page or a picture each, read from the code."""
+"""Tables, parts of pages and pictures of `docs/`, each read from the code; `tools.generate` and guides write them."""

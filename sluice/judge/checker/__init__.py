@@ -17,7 +17,7 @@ from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Activity, Expectation, IdUse, Loss, Move, QueueContext, queue_context
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.rules import (  # noqa: F401 (each puts its rules into RULES)
-    Rule,
+    AnomalyRule,
     blocking,
     content,
     dead_letters,
@@ -49,7 +49,7 @@ __all__ = [
     "queue_context",
 ]
 
-RULES: Mapping[str, Rule] = {anomaly: registry[anomaly] for anomaly in ANOMALIES if anomaly in registry}
+RULES: Mapping[str, AnomalyRule] = {anomaly: registry[anomaly] for anomaly in ANOMALIES if anomaly in registry}
 """What looks for each anomaly in a group, in the order of the anomaly ids."""
 
 OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")

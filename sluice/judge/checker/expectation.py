@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sluice import limits
-from sluice.history.events import HistoryEvent, Kind, Outcome, detail_of
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
@@ -195,7 +195,7 @@ def queue_context(
     moved = [
         record
         for record in of_kind[Kind.REDRIVEN]
-        if record.outcome != Outcome.FAIL and "destination" in detail_of(record.detail)
+        if record.outcome != CallOutcome.FAIL and "destination" in detail_of(record.detail)
     ]
     return QueueContext(
         moves=tuple(
@@ -204,7 +204,7 @@ def queue_context(
                 destination=destination,
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=record.responded_at_us or 0,
-                is_finished=record.outcome == Outcome.OK,
+                is_finished=record.outcome == CallOutcome.OK,
             )
             for record in moved
             for destination in _destinations(record, queues, dead_letter_queues)
@@ -215,17 +215,17 @@ def queue_context(
                 began_at_us=record.invoked_at_us or 0,
                 ended_at_us=(record.responded_at_us or (record.invoked_at_us or 0) + _PURGED_WITHIN_US)
                 + _PURGED_WITHIN_US,
-                is_certain=record.outcome == Outcome.OK,
+                is_certain=record.outcome == CallOutcome.OK,
             )
             for record in of_kind[Kind.PURGED]
-            if record.outcome != Outcome.FAIL
+            if record.outcome != CallOutcome.FAIL
         ),
         faults=tuple(
             Loss(
                 queue=record.queue or "", began_at_us=record.invoked_at_us or 0, ended_at_us=record.responded_at_us or 0
             )
             for record in of_kind[Kind.FAULT]
-            if record.outcome != Outcome.FAIL and detail_of(record.detail).get("is_lossy") is True
+            if record.outcome != CallOutcome.FAIL and detail_of(record.detail).get("is_lossy") is True
         ),
         empty_since_us=_empty_since_us(of_kind[Kind.PROBE]),
     )

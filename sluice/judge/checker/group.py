@@ -25,7 +25,7 @@ from itertools import islice, permutations
 from typing import Any
 
 from sluice import limits
-from sluice.history.events import HistoryEvent, Kind, Outcome, is_end_marker
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, is_end_marker
 from sluice.judge.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.judge.checker.expectation import Expectation, Move, QueueContext
 from sluice.judge.checker.verdict import Violation
@@ -65,7 +65,7 @@ def by_time(event: HistoryEvent) -> tuple[int, int, str, int]:
 
 def effective(tries: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Return those that may have had an effect."""
-    return [event for event in tries if event.outcome != Outcome.FAIL]
+    return [event for event in tries if event.outcome != CallOutcome.FAIL]
 
 
 def number(event: HistoryEvent) -> str | None:
@@ -144,9 +144,9 @@ class Group:
         for event in _distinct_events(sorted(events, key=by_time), expectation, self.may_be_from_dlq):
             self._take(event)
         self.acked = {
-            idx: next(event for event in tries if event.outcome == Outcome.OK)
+            idx: next(event for event in tries if event.outcome == CallOutcome.OK)
             for idx, tries in self.publishes.items()
-            if any(event.outcome == Outcome.OK for event in tries)
+            if any(event.outcome == CallOutcome.OK for event in tries)
         }
         self.order = {
             idx: order
@@ -163,7 +163,7 @@ class Group:
         """
         tries, came = _Lists[int](), defaultdict[int | None, set[str | None]](set)
         for event in events:
-            if event.kind == Kind.PUBLISHED and event.outcome == Outcome.OK and event.idx is not None:
+            if event.kind == Kind.PUBLISHED and event.outcome == CallOutcome.OK and event.idx is not None:
                 tries.add(event.idx, event)
             elif event.kind == Kind.RECEIVED:
                 came[event.idx].add(event.queue)
@@ -179,7 +179,8 @@ class Group:
             ("sns_message_id", "sns_sequence_number", "sqs_message_id", "sqs_sequence_number")
         )
         return [
-            replace(event, outcome=Outcome.INFO.value, **ids) if id(event) in doubtful else event for event in events
+            replace(event, outcome=CallOutcome.INFO.value, **ids) if id(event) in doubtful else event
+            for event in events
         ]
 
     def _is_first_of_its_id(self, event: HistoryEvent) -> bool:
@@ -520,7 +521,7 @@ class Group:
 
     def owed_queues(self, idx: int) -> tuple[str, ...]:
         """Return the queues a message had to reach, by its acknowledgements."""
-        return self._target_queues([event for event in self.publishes.get(idx, ()) if event.outcome == Outcome.OK])
+        return self._target_queues([event for event in self.publishes.get(idx, ()) if event.outcome == CallOutcome.OK])
 
     def _target_queues(self, publishes: Iterable[HistoryEvent]) -> tuple[str, ...]:
         names, queues = {event.queue for event in publishes}, self.expectation.queues
@@ -631,7 +632,7 @@ class Group:
         deleted = [
             self._latest_us(attempt, event)
             for attempt in self._effective_tries(event)
-            if attempt.kind == Kind.DELETED and attempt.outcome == Outcome.OK
+            if attempt.kind == Kind.DELETED and attempt.outcome == CallOutcome.OK
         ]
         return min([self.possible_expiry_us(event), *deleted])
 
@@ -703,7 +704,7 @@ class Group:
         for attempt in tries:
             is_certain = (
                 attempt.kind != Kind.DELETED
-                and attempt.outcome == Outcome.OK
+                and attempt.outcome == CallOutcome.OK
                 and attempt.receipt_handle_hash == event.receipt_handle_hash
                 and (attempt.kind != Kind.RECEIVED or self.is_before(event, attempt))
                 and self._latest_us(attempt, event) < min(end for _, end in ends)
@@ -753,7 +754,7 @@ class Group:
         What was given back, or received with a timeout of 0, is held by nobody from then on, and cannot be deleted
         (VIS-04, VIS-11). A timeout that ended proves nothing: how soon a queue notices nobody says (VIS-15).
         """
-        if attempt.kind != Kind.DELETED or attempt.outcome == Outcome.FAIL:
+        if attempt.kind != Kind.DELETED or attempt.outcome == CallOutcome.FAIL:
             return False
         changes = [
             change
@@ -763,14 +764,14 @@ class Group:
         if any(change.visibility_timeout_seconds != 0 for change in changes):
             return True
         given = [e for e in self.siblings(event) if e.receipt_handle_hash == attempt.receipt_handle_hash]
-        is_given_back = any(change.outcome == Outcome.OK and self.is_before(change, attempt) for change in changes)
+        is_given_back = any(change.outcome == CallOutcome.OK and self.is_before(change, attempt) for change in changes)
         return not is_given_back and not (given and all(receive.visibility_timeout_seconds == 0 for receive in given))
 
     def settled_delete(self, event: HistoryEvent) -> HistoryEvent | None:
         """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
         tried = self._with_repeats(event, effective(self._tries_with(event, event.receipt_handle_hash)))
         for delete in tried:
-            if delete.kind != Kind.DELETED or delete.outcome != Outcome.OK:
+            if delete.kind != Kind.DELETED or delete.outcome != CallOutcome.OK:
                 continue
             changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
             end = self._hold_end_us(event, changes)
@@ -862,7 +863,7 @@ class Group:
             attempt
             for attempt in self._tries_with(receive, receive.receipt_handle_hash)
             if attempt.kind == Kind.VISIBILITY_CHANGED
-            and attempt.outcome == Outcome.OK
+            and attempt.outcome == CallOutcome.OK
             and responded_us(attempt) <= until_us
             and responded_us(attempt) + self._held_us(attempt) > own_us
         ]

@@ -25,7 +25,7 @@ BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)
 type Int = Annotated[int, Field(ge=-INT_MAX, le=INT_MAX)]
 type Count = Annotated[int, Field(ge=0, le=INT_MAX)]
 type Positive = Annotated[int, Field(ge=1, le=INT_MAX)]
-type Number = Annotated[float, Field(ge=-INT_MAX, le=INT_MAX)]
+type JsonNumber = Annotated[float, Field(ge=-INT_MAX, le=INT_MAX)]
 
 
 def one_of(known: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:

@@ -6,14 +6,14 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from pydantic import AfterValidator, Field, TypeAdapter, with_config
 
 from sluice.history.events import Kind
-from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, Positive, one_of
+from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, JsonNumber, Positive, one_of
 
 SCHEMA_VERSION = 3
 BINS_MAX = 120
 EXACT_MAX = 50_000
 """Latencies of a part of a history up to which they are told as they are; else rounded, see `accuracy`."""
 
-type Series = dict[str, Any]
+type RunSeries = dict[str, Any]
 """A `SeriesSchema`, as those handle it who draw it."""
 
 
@@ -78,7 +78,7 @@ class SeriesSchema(TypedDict):
     started_at_us: Count
     bin_seconds: Annotated[float, Field(gt=0, le=INT_MAX)]
     bin_count: Annotated[int, Field(ge=1, le=BINS_MAX)]
-    warm_up: Annotated[list[Number], Field(min_length=2, max_length=2)] | None
+    warm_up: Annotated[list[JsonNumber], Field(min_length=2, max_length=2)] | None
     published: list[Count]
     queues: dict[str, _Queue]
     ranks: list[_Rank]

@@ -16,7 +16,7 @@ from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import SCHEMA_VERSION, Property, PropertyState, PropertyStatus, Verdict, Violation
 from sluice.judge.conduct import AGAIN
 from sluice.judge.folder import json_files, series_schema
-from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, Number, one_of, replace
+from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, JsonNumber, one_of, replace
 from sluice.judge.folder.layout import JUNIT_FILE, PAGE_FILE, SERIES_FILE, SUMMARY_FILE, VERDICT_FILE
 from sluice.judge.report import junit
 from sluice.judge.report.summary import THRESHOLDS, markdown
@@ -54,20 +54,20 @@ class _Violation(TypedDict):
 
 class _Rate(TypedDict):
     count: Count
-    per_second: Number | None
+    per_second: JsonNumber | None
 
 
 class _Quantiles(TypedDict):
-    p50: Number
-    p95: Number
-    p99: Number
-    max: Number
+    p50: JsonNumber
+    p95: JsonNumber
+    p99: JsonNumber
+    max: JsonNumber
 
 
 class _Queue(TypedDict):
     received: _Rate
     latency_us: _Quantiles | None
-    drain_seconds: NotRequired[Number | None]
+    drain_seconds: NotRequired[JsonNumber | None]
 
 
 class _Calls(TypedDict):
@@ -80,9 +80,9 @@ class _Replay(TypedDict):
     planned: Count
     published: Count
     shift_us: _Quantiles | None
-    moved_share: Number | None
-    interarrival_ks: Number | None
-    skew_error: Number | None
+    moved_share: JsonNumber | None
+    interarrival_ks: JsonNumber | None
+    skew_error: JsonNumber | None
 
 
 class _Fault(TypedDict):
@@ -91,7 +91,7 @@ class _Fault(TypedDict):
     how: str
     began_at_us: Count | None
     ended_at_us: Count
-    recovered_in_seconds: dict[str, Number | None]
+    recovered_in_seconds: dict[str, JsonNumber | None]
 
 
 class _Work(_Quantiles):
@@ -135,7 +135,7 @@ def _whole(merged: _Measures) -> _Measures:
     return merged
 
 
-_Thresholds = TypedDict("_Thresholds", dict.fromkeys(THRESHOLDS.values(), Number | None), total=False)  # type: ignore[misc]
+_Thresholds = TypedDict("_Thresholds", dict.fromkeys(THRESHOLDS.values(), JsonNumber | None), total=False)  # type: ignore[misc]
 
 
 @with_config(KEEPS)
@@ -196,12 +196,12 @@ def write(verdict: Verdict, folder: Path) -> None:
     replace(folder / VERDICT_FILE, json.dumps(verdict.as_json(), indent=2) + "\n")
 
 
-def write_series(run_series: series_schema.Series, folder: Path) -> None:
+def write_series(run_series: series_schema.RunSeries, folder: Path) -> None:
     """Write what the page's charts show into the run's folder."""
     replace(folder / SERIES_FILE, json.dumps(run_series, separators=(",", ":")) + "\n")
 
 
-def write_page(verdict: Verdict, run_series: series_schema.Series, path: Path) -> None:
+def write_page(verdict: Verdict, run_series: series_schema.RunSeries, path: Path) -> None:
     """Draw the page and write it."""
     from sluice.judge.report import page  # noqa: PLC0415 (what draws takes a second to load, and few commands draw)
 
@@ -268,7 +268,7 @@ def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
     )
 
 
-def read_series(folder: Path, verdict: Verdict) -> series_schema.Series | None:
+def read_series(folder: Path, verdict: Verdict) -> series_schema.RunSeries | None:
     """Return what the page's charts show; None when it is not there, or of another run or version."""
     path = folder / SERIES_FILE
     try:

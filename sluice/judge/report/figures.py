@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from sluice.judge.report.summary import recovery
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Band, ChartLine
@@ -25,7 +25,7 @@ _VISIBLE_SHARE = 0.005  # of the axis: what is shorter is an instant
 _LABELS_MAX = 60  # faults; the table names all of them
 
 
-def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
+def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
     """Return by what seconds are divided on the time axis, the axis, and the warm-up on it."""
     span = series["bin_seconds"] * series["bin_count"]
     divisor, unit = next(
@@ -38,18 +38,18 @@ def _time(series: Series) -> tuple[float, Axis, tuple[float, float] | None]:
     return divisor, axis, warm_up
 
 
-def _points(series: Series, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
+def _points(series: RunSeries, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
     """Return the middle of every bin with its value, divided."""
     middle = series["bin_seconds"] / _time(series)[0]
     return [((index + 0.5) * middle, None if value is None else value / by) for index, value in enumerate(values)]
 
 
-def names(series: Series) -> dict[str, str]:
+def names(series: RunSeries) -> dict[str, str]:
     """Return what each queue is called in a legend."""
     return units.short_names(list(series["queues"]))
 
 
-def _per_queue(series: Series, measure: str, by: float = 1) -> list[ChartLine]:
+def _per_queue(series: RunSeries, measure: str, by: float = 1) -> list[ChartLine]:
     short = names(series)
     return _lines({short[queue]: _points(series, of[measure], by) for queue, of in series["queues"].items()})
 
@@ -63,7 +63,7 @@ def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -
 
 
 def _over_time(
-    series: Series,
+    series: RunSeries,
     lines: Sequence[ChartLine],
     y: Axis,
     description: str,
@@ -78,7 +78,7 @@ def _over_time(
     return draw_figure(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
 
 
-def throughput(series: Series) -> Figure:
+def throughput(series: RunSeries) -> Figure:
     """Return messages per second, in and out."""
     seconds = series["bin_seconds"]
     published = ChartLine("published", _points(series, series["published"], seconds), "var(--ink)")
@@ -92,7 +92,7 @@ def throughput(series: Series) -> Figure:
     )
 
 
-def backlog(series: Series) -> Figure:
+def backlog(series: RunSeries) -> Figure:
     """Return how many messages waited in each queue."""
     description = (
         f"Acknowledged and not yet received once, at the end of each bin. Most at once: {_most(series, 'waiting')}."
@@ -101,7 +101,7 @@ def backlog(series: Series) -> Figure:
     return _over_time(series, lines, Axis(title="messages waiting"), description, name="backlog", title="Backlog")
 
 
-def tasks(series: Series) -> Figure:
+def tasks(series: RunSeries) -> Figure:
     """Return how many tasks received from each queue."""
     description = (
         f"At work, each from the first event it wrote down to its last. Most at once: {_most(series, 'tasks')}."
@@ -110,13 +110,13 @@ def tasks(series: Series) -> Figure:
     return _over_time(series, lines, Axis(title="tasks"), description, name="tasks", title="Tasks", is_stepped=True)
 
 
-def _most(series: Series, measure: str) -> str:
+def _most(series: RunSeries, measure: str) -> str:
     """Return the most there was at once, of each queue."""
     short = names(series)
     return ", ".join(f"{short[queue]} {max(of[measure], default=0):,}" for queue, of in series["queues"].items())
 
 
-def _latency_axis(series: Series) -> Axis:
+def _latency_axis(series: RunSeries) -> Axis:
     """Return the one axis of all latencies, so that queues can be compared: logarithmic when they differ widely."""
     of_queues = [of["latency_us"] for of in series["queues"].values()]
     highest = max((value for of in of_queues for value in of["max"] if value is not None), default=1_000_000)
@@ -128,7 +128,7 @@ def _latency_axis(series: Series) -> Axis:
     return Axis(title="latency", domain=(0, 1.05 * highest / _US_PER_MS), is_duration=True)
 
 
-def latency(series: Series, queue: str, *, name: str) -> Figure:
+def latency(series: RunSeries, queue: str, *, name: str) -> Figure:
     """Return one queue's latency percentiles over the time messages were due."""
     of = series["queues"][queue]["latency_us"]
     lines = [
@@ -146,7 +146,7 @@ def _drawable(values: Sequence[int | None]) -> list[float | None]:
     return [None if value is None else max(value, _US_PER_MS) for value in values]
 
 
-def ranks(series: Series, queue: str, *, name: str) -> Figure | None:
+def ranks(series: RunSeries, queue: str, *, name: str) -> Figure | None:
     """Return one queue's latency percentiles from the hottest groups to the coldest; None with less than two ranks."""
     found = [rank["latency_us"].get(queue) for rank in series["ranks"]]
     if len(found) < 2:
@@ -182,7 +182,7 @@ def _groups(rank: Mapping[str, Any]) -> str:
     return "group" if rank["groups"] == 1 else units.plural(rank["groups"], "group")
 
 
-def failures(series: Series) -> Figure | None:
+def failures(series: RunSeries) -> Figure | None:
     """Return what failed over time; None when nothing did."""
     if not series["failed"]:
         return None
@@ -192,7 +192,7 @@ def failures(series: Series) -> Figure | None:
     return _over_time(series, lines, y, description, name="failed", title="Failed attempts")
 
 
-def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
+def faults(series: RunSeries, done: Sequence[Mapping[str, Any]]) -> Figure | None:
     """Return the faults over backlog, latency and tasks, on one time axis; None without any.
 
     Args:
@@ -236,7 +236,7 @@ def faults(series: Series, done: Sequence[Mapping[str, Any]]) -> Figure | None:
     )
 
 
-def _band(fault: Mapping[str, Any], series: Series, divisor: float, *, is_labelled: bool) -> Band:
+def _band(fault: Mapping[str, Any], series: RunSeries, divisor: float, *, is_labelled: bool) -> Band:
     """Return a fault as it is drawn: what was over at once is an instant."""
     began, ended = (
         0 if at_us is None else (at_us - series["started_at_us"]) / _US / divisor
@@ -251,7 +251,7 @@ def _band(fault: Mapping[str, Any], series: Series, divisor: float, *, is_labell
     )
 
 
-def tables(series: Series) -> list[Table]:
+def tables(series: RunSeries) -> list[Table]:
     """Return the numbers of all charts."""
     short = names(series)
     over_time = [
@@ -281,7 +281,7 @@ def tables(series: Series) -> list[Table]:
     return over_time + by_rank
 
 
-def _row(series: Series, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
+def _row(series: RunSeries, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
     return (
         f"{index * series['bin_seconds']:g} s",
         f"{series['published'][index]:,}",

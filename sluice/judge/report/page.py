@@ -11,7 +11,7 @@ import yaml
 from sluice.clock import utc
 from sluice.judge.checker.anomalies import ANOMALIES, NOT_JUDGED
 from sluice.judge.checker.verdict import EXIT_CROSSED, Property, PropertyState, Verdict, Violation
-from sluice.judge.folder.series_schema import EXACT_MAX, Series
+from sluice.judge.folder.series_schema import EXACT_MAX, RunSeries
 from sluice.judge.report import figures, timeline
 from sluice.judge.report.summary import (
     CONSUMER,
@@ -49,7 +49,7 @@ _SIGNS = {
 _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
-def html(verdict: Verdict, run_series: Series) -> str:
+def html(verdict: Verdict, run_series: RunSeries) -> str:
     """Return the page."""
     run, is_crossed = verdict.run, verdict.exit_code == EXIT_CROSSED
     parts = {
@@ -96,7 +96,7 @@ def _consumer(verdict: Verdict) -> str:
     return f'<h2 id="consumer">{CONSUMER}</h2><ul>{list_items(sentences)}</ul>' if sentences else ""
 
 
-def _what(verdict: Verdict, series: Series) -> str:
+def _what(verdict: Verdict, series: RunSeries) -> str:
     run, started_at = verdict.run, utc(series["started_at_us"])
     when = f"{started_at:%Y-%m-%d %H:%M:%S} UTC" if series["started_at_us"] else "never begun"
     span = units.seconds(series["bin_seconds"] * series["bin_count"])
@@ -230,7 +230,7 @@ def _property(prop: Property) -> str:
     )
 
 
-def _faults(verdict: Verdict, series: Series) -> str:
+def _faults(verdict: Verdict, series: RunSeries) -> str:
     """Return what was done to the run, over what became of it, and how soon it was over; empty where nothing was."""
     done = verdict.measures.get("faults", ())
     drawn = figures.faults(series, done)
@@ -254,7 +254,7 @@ def _faults(verdict: Verdict, series: Series) -> str:
     )
 
 
-def _since_start(at_us: int | None, series: Series) -> str:
+def _since_start(at_us: int | None, series: RunSeries) -> str:
     return units.NONE if at_us is None else f"{(at_us - series['started_at_us']) / 1e6:.1f} s"
 
 
@@ -270,7 +270,7 @@ def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
     return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
 
 
-def _over_time(series: Series, *, is_scaled: bool) -> list[Figure]:
+def _over_time(series: RunSeries, *, is_scaled: bool) -> list[Figure]:
     return [
         figures.throughput(series),
         figures.backlog(series),
@@ -283,13 +283,13 @@ def _over_time(series: Series, *, is_scaled: bool) -> list[Figure]:
     ]
 
 
-def _by_rank(series: Series) -> list[Figure]:
+def _by_rank(series: RunSeries) -> list[Figure]:
     measured = [queue for queue, of in series["queues"].items() if any(of["latency_us"]["count"])]
     drawn = (figures.ranks(series, queue, name=f"rank-{index}") for index, queue in enumerate(measured))
     return [figure for figure in drawn if figure is not None]
 
 
-def _anomalies(verdict: Verdict, series: Series) -> str:
+def _anomalies(verdict: Verdict, series: RunSeries) -> str:
     if not verdict.violations:
         return '<p class="soft">None to show.</p>'
     shown = [_anomaly(violation, series, index) for index, violation in enumerate(verdict.violations)]
@@ -305,7 +305,7 @@ def _anomalies(verdict: Verdict, series: Series) -> str:
     )
 
 
-def _anomaly(violation: Violation, series: Series, index: int) -> str:
+def _anomaly(violation: Violation, series: RunSeries, index: int) -> str:
     known = ANOMALIES[violation.anomaly]
     drawn = timeline.draw(violation, series, name=f"timeline-{index}") if index < _TIMELINES_MAX else None
     witness = "".join(f"<li>{escape(line.replace('`', ''))}</li>" for line in witness_lines(violation))
@@ -319,7 +319,7 @@ def _anomaly(violation: Violation, series: Series, index: int) -> str:
     )
 
 
-def _failures(verdict: Verdict, series: Series) -> str:
+def _failures(verdict: Verdict, series: RunSeries) -> str:
     """Return what had to be tried again, was throttled, or came again."""
     drawn = figures.failures(series)
     again = {queue: sum(of["again"]) for queue, of in series["queues"].items()}
@@ -377,7 +377,7 @@ def _environment(verdict: Verdict) -> str:
     return pairs((name, str(value)) for name, value in rows if value is not None)
 
 
-def _measuring(verdict: Verdict, series: Series) -> str:
+def _measuring(verdict: Verdict, series: RunSeries) -> str:
     not_judged = ", ".join(f"{anomaly.id} {anomaly.name}" for anomaly in NOT_JUDGED)
     warm_up = (
         "There was no warm-up."

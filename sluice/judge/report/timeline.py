@@ -6,10 +6,10 @@ from typing import Any
 
 import altair as alt
 
-from sluice.history.events import Kind, Outcome, is_end_marker
+from sluice.history.events import CallOutcome, Kind, is_end_marker
 from sluice.judge.checker.anomalies import ANOMALIES
 from sluice.judge.checker.verdict import Violation
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from sluice.pages import charts, units
 from sluice.pages.charts import Axis, Bar
 from sluice.pages.parts import Figure, draw_figure
@@ -31,7 +31,7 @@ _TONES = {
 type EventFields = Mapping[str, Any]
 
 
-def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | None:
+def draw(violation: Violation, run_series: RunSeries, *, name: str) -> Figure | None:
     """Return the timeline as a figure; None when there is not an event with a time to draw."""
     laid = lay_out(violation, run_series)
     if laid is None:
@@ -40,7 +40,7 @@ def draw(violation: Violation, run_series: Series, *, name: str) -> Figure | Non
     return draw_figure(laid, name=name, title=title, description=violation.sentence)
 
 
-def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
+def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
     """Return the timeline as a chart that is not drawn yet."""
     events = _events(violation, series["groups"].get(violation.message_group_id, ()))
     events = _about(events, violation)
@@ -68,7 +68,7 @@ def lay_out(violation: Violation, series: Series) -> alt.LayerChart | None:
     )
 
 
-def _order(event: EventFields, series: Series) -> tuple[int, int, str]:
+def _order(event: EventFields, series: RunSeries) -> tuple[int, int, str]:
     """Return where a row stands: publishes first, then the queues as declared, then the others; end markers last."""
     queues = list(series["queues"])
     if event["kind"] == Kind.PUBLISHED:
@@ -127,7 +127,7 @@ def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
 
 
 def _bars(
-    event: EventFields, events: Sequence[EventFields], row: str, violation: Violation, series: Series
+    event: EventFields, events: Sequence[EventFields], row: str, violation: Violation, series: RunSeries
 ) -> list[Bar]:
     """Return what is drawn of one event."""
     invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
@@ -146,7 +146,7 @@ def _bars(
     return [Bar(row=row, tone=tone, began=invoked, ended=invoked)]
 
 
-def _lease_end(event: EventFields, events: Sequence[EventFields], series: Series) -> int:
+def _lease_end(event: EventFields, events: Sequence[EventFields], series: RunSeries) -> int:
     """Return when the lease ended, as far as the events tell: by a delete, or when the time given last was over."""
     seconds: int = event.get("visibility_timeout_seconds", series["visibility"].get(event["queue"], 0))
     over = int(event["invoked_at_us"]) + seconds * _US
@@ -161,4 +161,4 @@ def _lease_end(event: EventFields, events: Sequence[EventFields], series: Series
 
 
 def _is_ok(event: EventFields) -> bool:
-    return bool(event.get("outcome", Outcome.OK) == Outcome.OK)
+    return bool(event.get("outcome", CallOutcome.OK) == CallOutcome.OK)

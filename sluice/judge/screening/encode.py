@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sluice.history.events import Kind, Outcome, answer_detail
+from sluice.history.events import CallOutcome, Kind, answer_detail
 from sluice.judge.checker import Expectation
 from sluice.judge.reading.columns import NONE, Columns, Events
 
@@ -24,7 +24,7 @@ _CODES: dict[str, int] = {
     Kind.DELETED: DELETED,
     Kind.HANDLED: HANDLED,
 }
-_OUTCOMES: dict[str, int] = {Outcome.OK: OK, Outcome.INFO: INFO}
+_OUTCOMES: dict[str, int] = {CallOutcome.OK: OK, CallOutcome.INFO: INFO}
 _ORDINARY = (*_CODES, Kind.OUTBOXED)
 _APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
 _TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0

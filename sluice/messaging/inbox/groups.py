@@ -21,7 +21,7 @@ from sluice.messaging.inbox.tables import consumers, groups
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Policy:
+class InboxPolicy:
     """The policy of a consumer's inbox for missing numbers.
 
     Args:
@@ -42,7 +42,7 @@ class Policy:
     joined_at_us: int | None = None
 
     @classmethod
-    def of_consumer(cls, consumer: Consumer) -> "Policy":
+    def of_consumer(cls, consumer: Consumer) -> "InboxPolicy":
         """Return what a consumer declares."""
         return cls(
             consumer=consumer.name,
@@ -97,7 +97,7 @@ class GroupRows:
         clock: for tests; None means the database's own.
     """
 
-    def __init__(self, policy: Policy, *, clock: Clock | None) -> None:
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None) -> None:
         self._policy, self._clock = policy, clock
         self.gaps = SequenceGaps(policy.consumer, records_gaps=policy.records_gaps)
 

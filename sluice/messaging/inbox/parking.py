@@ -29,7 +29,7 @@ from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.inbox.awaiting import ParkedGroups
-from sluice.messaging.inbox.groups import DecodedMessage, Policy, columns_of
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, columns_of
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Position, State
 from sluice.messaging.inbox.tables import groups, parked
 
@@ -63,7 +63,7 @@ class Parking:
         clock: for tests; None means the database's own.
     """
 
-    def __init__(self, policy: Policy, *, clock: Clock | None = None) -> None:
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None) -> None:
         self.policy = policy
         self._groups = ParkedGroups(policy, clock=clock)
 

@@ -25,7 +25,7 @@ from sluice.messaging.database import connections, engines
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.liveness import AliveFile, Liveness
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.queue import Queue
@@ -107,7 +107,7 @@ def build_worker(
         queue=queue,
         engine=database,
         handlers=handlers if consumer.types is None else handlers.of_consumer(consumer),
-        inbox=Inbox(Policy.of_consumer(consumer), clock=options.get("clock")),
+        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock")),
         settings=settings,
         processor_settings=processor_settings,
         **options,

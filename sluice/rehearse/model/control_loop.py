@@ -43,7 +43,7 @@ MINUTE_SECONDS = 60
 _FURTHER_BACK = 2
 """How many data points more than it needs an alarm looks at."""
 
-type Known = Callable[[MetricSource], Series]
+type ReadMetric = Callable[[MetricSource], Series]
 """A metric -> its values as they are known now, one a minute, oldest first; None where none has come, or not yet."""
 
 
@@ -125,7 +125,7 @@ class ScalingDecision:
 
 
 class WatchedValues:
-    """What an expression was, period by period.
+    """The values of an expression, period by period.
 
     Args:
         watched: the expression.
@@ -138,7 +138,7 @@ class WatchedValues:
         self._has_final = self._minutes == 1 and not reads_later_points(watched.term)
         self._final: dict[int, float | None] = {}
 
-    def before(self, minute: int, count: int, known: Known) -> Series:
+    def before(self, minute: int, count: int, known: ReadMetric) -> Series:
         """Return the values of the last `count` periods that are over, as far as they are known now."""
         series = {
             id_: by_period(known(metric), metric.statistic, self._minutes)
@@ -179,7 +179,7 @@ def _of_period(values: Sequence[float], statistic: str) -> float | None:
 
 
 def alarm_state(
-    alarm: SimulatedAlarm, known: Known, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
+    alarm: SimulatedAlarm, known: ReadMetric, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
 ) -> AlarmState:
     """Return an alarm's state at the end of a minute."""
     values = WatchedValues(alarm.watched, alarm.period_seconds)
@@ -271,7 +271,7 @@ class _Tracking:
             datapoints_to_alarm=variant.low_minutes,
         )
 
-    def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
+    def propose_tasks(self, minute: int, desired: int, known: ReadMetric) -> int | None:
         """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
         longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
         points = self._values.before(minute, longest, known)
@@ -309,7 +309,7 @@ class _Stepping:
         self._values = WatchedValues(policy.alarm.watched, policy.alarm.period_seconds)
         self._state = AlarmState.INSUFFICIENT_DATA
 
-    def propose_tasks(self, minute: int, desired: int, known: Known) -> int | None:
+    def propose_tasks(self, minute: int, desired: int, known: ReadMetric) -> int | None:
         """Return what its step makes of the tasks there are, while its alarm lasts."""
         alarm = self._policy.alarm
         points = self._values.before(minute, alarm.evaluation_periods + self._further_back, known)
@@ -363,7 +363,7 @@ class ControlLoop:
         self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
-    def decide(self, minute: int, desired: int, known: Known) -> ScalingDecision:
+    def decide(self, minute: int, desired: int, known: ReadMetric) -> ScalingDecision:
         """Return how many tasks are to run after a minute; the minutes come in their order.
 
         Args:

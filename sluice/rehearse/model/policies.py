@@ -13,8 +13,8 @@ from sluice.declaration.metric_math import Metric, Term
 _SINGLE = "metric"
 """The id of a metric that stands alone."""
 
-type MissingData = Literal["missing", "breaching", "notBreaching", "ignore"]
-type Comparison = Literal[
+type TreatMissingData = Literal["missing", "breaching", "notBreaching", "ignore"]
+type ComparisonOperator = Literal[
     "GreaterThanThreshold", "GreaterThanOrEqualToThreshold", "LessThanThreshold", "LessThanOrEqualToThreshold"
 ]
 type AdjustmentType = Literal["ChangeInCapacity", "PercentChangeInCapacity", "ExactCapacity"]
@@ -102,12 +102,12 @@ class SimulatedAlarm:
 
     name: str
     watched: MetricExpression
-    comparison: Comparison
+    comparison: ComparisonOperator
     threshold: float
     period_seconds: int = 60
     evaluation_periods: int = 1
     datapoints_to_alarm: int = 1
-    missing_data: MissingData = "missing"
+    missing_data: TreatMissingData = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +151,7 @@ class StepScaling:
         return replace(self, alarm=replace(self.alarm, watched=watched))
 
 
-type Policy = TargetTracking | StepScaling
+type ScalingPolicy = TargetTracking | StepScaling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,7 +199,7 @@ class ScaledService:
     name: str
     min_tasks: int
     max_tasks: int
-    policies: tuple[Policy, ...]
+    policies: tuple[ScalingPolicy, ...]
     queue: QueueSettings | None = None
     queue_candidates: tuple[str, ...] = field(default=(), compare=False)
     dimensions: Mapping[str, str] = field(default_factory=dict)
@@ -243,6 +243,6 @@ class ScaledService:
         queue = None if self.queue is None else replace(self.queue, name="")
         return replace(self, name="", queue=queue, dimensions={}, policies=tuple(policies))
 
-    def exchange(self, policy: Policy, other: Policy) -> "ScaledService":
+    def exchange(self, policy: ScalingPolicy, other: ScalingPolicy) -> "ScaledService":
         """Return the service with another policy in place of one."""
         return replace(self, policies=tuple(other if each is policy else each for each in self.policies))

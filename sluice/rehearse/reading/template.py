@@ -18,17 +18,17 @@ from sluice.declaration.metric_math import Metric, Term, metric_ids
 from sluice.errors import ConfigError
 from sluice.rehearse.model.policies import (
     AdjustmentType,
-    Comparison,
+    ComparisonOperator,
     MetricExpression,
     MetricSource,
-    MissingData,
-    Policy,
     QueueSettings,
     ScaledService,
+    ScalingPolicy,
     ScalingStep,
     SimulatedAlarm,
     StepScaling,
     TargetTracking,
+    TreatMissingData,
 )
 from sluice.rehearse.model.simulation import CPU_SHARE
 from sluice.rehearse.reading.cloudformation import (
@@ -244,7 +244,7 @@ def _as_it_may_be(service: ScaledService) -> ScaledService:
     return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
-def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Iterator[Policy]:
+def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Iterator[ScalingPolicy]:
     properties = policy.properties
     name = str(properties.get("PolicyName") or policy.id)
     if properties.choice("PolicyType", ["TargetTrackingScaling", "StepScaling"]) == "StepScaling":
@@ -343,13 +343,15 @@ def _alarm(alarm: TemplateResource) -> SimulatedAlarm:
     return SimulatedAlarm(
         name=str(properties.get("AlarmName") or alarm.id),
         watched=watched,
-        comparison=cast("Comparison", properties.choice("ComparisonOperator", get_args(Comparison.__value__))),
+        comparison=cast(
+            "ComparisonOperator", properties.choice("ComparisonOperator", get_args(ComparisonOperator.__value__))
+        ),
         threshold=properties.number("Threshold"),
         period_seconds=max((metric.period_seconds for metric in watched.metrics.values()), default=60),
         evaluation_periods=evaluated,
         datapoints_to_alarm=properties.integer("DatapointsToAlarm", evaluated),
         missing_data=cast(
-            "MissingData", properties.choice("TreatMissingData", get_args(MissingData.__value__), "missing")
+            "TreatMissingData", properties.choice("TreatMissingData", get_args(TreatMissingData.__value__), "missing")
         ),
     )
 

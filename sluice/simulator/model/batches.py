@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable
 
-from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.operation import AnswerFields, Params
 from sluice.simulator.model.refusal import AwsRefusal
 
 _ENTRIES_MAX = 10
@@ -31,7 +31,7 @@ def check(entries: list[Params], kind: str) -> None:
             raise AwsRefusal(prefix + "BatchEntryIdsNotDistinct", f"Id {id_} repeated.")
 
 
-def handle_each(entries: list[Params], handle: Callable[[Params], Answer]) -> Answer:
+def handle_each(entries: list[Params], handle: Callable[[Params], AnswerFields]) -> AnswerFields:
     """Handle every entry of a batch; what one is refused for does not touch the others [BAT-08, BAT-13]."""
     successful, failed = [], []
     for entry in entries:

@@ -21,8 +21,8 @@ from sluice import filter_cost, limits
 from sluice.filter_cost import is_or
 from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
 
-type Policy = Mapping[str, Any]
-type Values = Mapping[str, list[Any]]
+type FilterPolicy = Mapping[str, Any]
+type AttributeValues = Mapping[str, list[Any]]
 """The values a message has at each path."""
 
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
@@ -49,13 +49,13 @@ _STRINGS: Mapping[str, Callable[[str, str], bool]] = {
 _NEGATED = ("prefix", "wildcard")  # what anything-but takes besides values
 
 
-def accepts_attributes(policy: Policy, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
+def accepts_attributes(policy: FilterPolicy, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether a message with these attributes is delivered; one without any is not, whatever is asked."""
     values = {name: found for name, attribute in attributes.items() if (found := _values(attribute))}
     return not policy or (bool(attributes) and _accepts(policy, values))
 
 
-def accepts_body(policy: Policy, body: str) -> bool:
+def accepts_body(policy: FilterPolicy, body: str) -> bool:
     """Return whether a message with this body is delivered; anything but a JSON object is not."""
     if not policy:
         return True
@@ -97,11 +97,11 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-def _accepts(policy: Policy, values: Values, path: str = "") -> bool:
+def _accepts(policy: FilterPolicy, values: AttributeValues, path: str = "") -> bool:
     return all(_accepts_key(name, rules, values, path) for name, rules in policy.items())
 
 
-def _accepts_key(name: str, rules: Any, values: Values, path: str) -> bool:
+def _accepts_key(name: str, rules: Any, values: AttributeValues, path: str) -> bool:
     if is_or(name, rules):
         return any(_accepts(side, values, path) for side in rules)
     if isinstance(rules, Mapping):
@@ -172,7 +172,7 @@ def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
 type _Invalid = Callable[[str], AwsRefusal]
 
 
-def _parse(text: str, invalid: _Invalid) -> Policy:
+def _parse(text: str, invalid: _Invalid) -> FilterPolicy:
     if len(text.encode()) > limits.FILTER_POLICY_BYTES_MAX:  # text not recorded
         raise invalid("Filter policy is too long")
     try:
@@ -184,7 +184,7 @@ def _parse(text: str, invalid: _Invalid) -> Policy:
     return policy
 
 
-def _rules(policy: Policy, invalid: _Invalid) -> Iterator[list[Any]]:
+def _rules(policy: FilterPolicy, invalid: _Invalid) -> Iterator[list[Any]]:
     """Yield the list of every key."""
     for name, rules in policy.items():
         if is_or(name, rules):
@@ -200,7 +200,7 @@ def _rules(policy: Policy, invalid: _Invalid) -> Iterator[list[Any]]:
             yield rules
 
 
-def _is_nested(policy: Policy) -> bool:
+def _is_nested(policy: FilterPolicy) -> bool:
     return any(
         any(map(_is_nested, rules)) if is_or(name, rules) else isinstance(rules, Mapping)
         for name, rules in policy.items()

@@ -4,8 +4,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 type Params = Mapping[str, Any]
-type Answer = dict[str, Any]
-type Operation = Callable[[Params, float], Answer]
+type AnswerFields = dict[str, Any]
+type ModelOperation = Callable[[Params, float], AnswerFields]
 """Takes parameters and the instant; raises `Refusal` where AWS would refuse."""
 
 

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-type Policy = dict[str, Any]
+type ResourcePolicy = dict[str, Any]
 
 
-def statement(*, service: str, label: str, accounts: Iterable[str], actions: Iterable[str], resource: str) -> Policy:
+def statement(
+    *, service: str, label: str, accounts: Iterable[str], actions: Iterable[str], resource: str
+) -> ResourcePolicy:
     """Return the statement a permission stands for; a single principal or action is no list, as recorded [CRE-47]."""
     return {
         "Sid": label,
@@ -22,7 +24,7 @@ def _one_or_list(values: Iterable[str]) -> str | list[str]:
     return listed[0] if len(listed) == 1 else listed
 
 
-def statements(policy: Mapping[str, Any]) -> list[Policy]:
+def statements(policy: Mapping[str, Any]) -> list[ResourcePolicy]:
     """Return the statements of a policy; a policy may hold a single one without a list, or what is none."""
     found = policy.get("Statement")
     return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
@@ -33,11 +35,11 @@ def has_label(policy: Mapping[str, Any], label: str) -> bool:
     return any(each.get("Sid") == label for each in statements(policy))
 
 
-def with_statement(policy: Mapping[str, Any], added: Policy) -> Policy:
+def with_statement(policy: Mapping[str, Any], added: ResourcePolicy) -> ResourcePolicy:
     """Return the policy with one statement more, at the end."""
     return {**policy, "Statement": [*statements(policy), added]}
 
 
-def without_label(policy: Mapping[str, Any], label: str) -> Policy:
+def without_label(policy: Mapping[str, Any], label: str) -> ResourcePolicy:
     """Return the policy without the statements of that label."""
     return {**policy, "Statement": [each for each in statements(policy) if each.get("Sid") != label]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sluice.declaration import Environment, naming
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.rehearse.model.policies import ScaledService
 from spark_load.consume.scaling.task_pool import PooledTask
 
@@ -157,7 +157,7 @@ def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str
     ended: dict[str, int] = {}
     receives: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
-        kind, place, is_done = event["kind"], event["queue"], event["outcome"] == Outcome.OK
+        kind, place, is_done = event["kind"], event["queue"], event["outcome"] == CallOutcome.OK
         if kind == Kind.PUBLISHED and place in targets and is_done:
             first = (event["responded_at_us"], event["message_group_id"])
             sent[event["deduplication_id"]] = min(first, sent.get(event["deduplication_id"], first))

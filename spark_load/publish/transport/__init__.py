@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
-from spark_load.plan.plan import BodyTemplate, Values
+from spark_load.plan.plan import BodyTemplate, BodyValues
 
 BOTO3, SOCKETS, OUTBOX = "boto3", "sockets", "outbox"
 NAMES = (BOTO3, SOCKETS, OUTBOX)
@@ -38,7 +38,7 @@ class OutgoingMessages:
         idx: of the message, in the history; a numpy array of int64.
         publish_attempt: which publish of this message it is, from 1; of int32.
         intended_at_us: when the plan wanted it published, microseconds UTC; of int64.
-        message_group_ids: texts as the values of `body_template.Values`, like the next.
+        message_group_ids: texts as the values of `BodyValues`, like the next.
         deduplication_ids: the same for every publish of it.
         phase: part of the run they belong to, as in the history.
         template: the frame of the bodies.
@@ -52,7 +52,7 @@ class OutgoingMessages:
     deduplication_ids: Sequence[str]
     phase: str
     template: BodyTemplate
-    values: Values
+    values: BodyValues
 
 
 class TransportCall(NamedTuple):

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 from sluice import limits
 from sluice.aws.operation import AwsOperation
-from sluice.history.events import Outcome
+from sluice.history.events import CallOutcome
 from sluice.recorder.rows import entries_by_id
 from spark_load.plan.plan import BodyTemplate
 from spark_load.publish.transport import TransportCall
 
-_OK, _FAIL, _INFO = Outcome.OK.value, Outcome.FAIL.value, Outcome.INFO.value
+_OK, _FAIL, _INFO = CallOutcome.OK.value, CallOutcome.FAIL.value, CallOutcome.INFO.value
 NOT_IN_ANSWER = "NotInAnswer"
 _TEMPLATES_KEPT = 64
 _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MAX))

@@ -8,13 +8,13 @@ from botocore.parsers import ResponseParserError
 from sluice.aws.http import Address
 from sluice.aws.operation import AwsOperation
 from sluice.clock import Clock
-from sluice.history.events import Outcome
+from sluice.history.events import CallOutcome
 from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import EntryResults, body_encoder
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
 from spark_load.publish.transport.sockets import SocketArrival, SocketExchange, SocketRequest
 
-_OK = Outcome.OK.value
+_OK = CallOutcome.OK.value
 _CONNECTIONS_MAX = 64
 _SERVER_ERROR = 500
 
@@ -84,7 +84,7 @@ class HttpTransport:
 
 
 def _outcome(*, has_no_effect: bool) -> str:
-    return (Outcome.FAIL if has_no_effect else Outcome.INFO).value
+    return (CallOutcome.FAIL if has_no_effect else CallOutcome.INFO).value
 
 
 def _errors(results: EntryResults) -> dict[int, str]:

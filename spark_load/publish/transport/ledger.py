@@ -9,14 +9,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice import limits
-from sluice.history.events import Kind, Outcome, short_hashes
+from sluice.history.events import CallOutcome, Kind, short_hashes
 from sluice.recorder.journal import SCHEMA, Journal
 from sluice.recorder.rows import short_name
 from spark_load.plan.plan import as_arrow
 from spark_load.publish.transport import TransportCall
 from spark_load.publish.transport.formats import EntryResults
 
-_PUBLISHED, _INFO = Kind.PUBLISHED.value, Outcome.INFO.value
+_PUBLISHED, _INFO = Kind.PUBLISHED.value, CallOutcome.INFO.value
 _REPEATED = pa.schema(
     [
         SCHEMA.field(name)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from sluice.clock import Clock
-from sluice.history.events import Outcome
+from sluice.history.events import CallOutcome
 from spark_load.publish.transport import TransportAnswer, TransportCall
 from spark_load.publish.transport.formats import Entry, EntryResults
 from spark_load.publish.transport.ledger import Ledger, RecordedCall
@@ -108,8 +108,8 @@ class OutboxTransport:
         owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
         for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
             is_sent = status == "sent"  # else quarantined: the relay has given it up
-            entry = (Outcome.OK.value, None, message_id, number)
-            owners[id_].found[id_] = entry if is_sent else (Outcome.FAIL.value, status, None, None)
+            entry = (CallOutcome.OK.value, None, message_id, number)
+            owners[id_].found[id_] = entry if is_sent else (CallOutcome.FAIL.value, status, None, None)
 
     def _take_answers(self) -> list[TransportAnswer]:
         now = self._clock.monotonic()
@@ -121,7 +121,7 @@ class OutboxTransport:
         ]
         self._waiting = [waiting for waiting in self._waiting if waiting not in over]
         missing = "ProducerEnded" if has_ended else "NotPublished"
-        return [self._answer(waiting, (Outcome.INFO.value, missing, None, None)) for waiting in over]
+        return [self._answer(waiting, (CallOutcome.INFO.value, missing, None, None)) for waiting in over]
 
     def _answer(self, waiting: _Waiting, missing: Entry) -> TransportAnswer:
         entries = [waiting.found.get(id_, missing) for id_ in waiting.ids]

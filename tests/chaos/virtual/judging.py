@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-from sluice.history.events import HistoryEvent, Kind, Outcome, settle
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, settle
 from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.schedules import CONSUMER
@@ -66,7 +66,7 @@ def of_history(evidence: RunEvidence, *, queue: str) -> Iterator[str]:
     What is lost only the database tells: there are no end markers, and a worker that dies between its commit and its
     next word leaves an effect that nobody wrote down.
     """
-    lost = sum(row.get("kind") == Kind.POLL and row.get("outcome") != Outcome.OK for row in evidence.history)
+    lost = sum(row.get("kind") == Kind.POLL and row.get("outcome") != CallOutcome.OK for row in evidence.history)
     groups: dict[str, list[HistoryEvent]] = defaultdict(list)
     for event in _events(evidence.history):
         if event.message_group_id is not None:

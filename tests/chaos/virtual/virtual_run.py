@@ -23,7 +23,7 @@ from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.database import engines
 from sluice.messaging.handlers import Handlers
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
@@ -175,7 +175,7 @@ class VirtualRun(World):
         super().__init__(
             engines.engine(dsn),
             consumer=CONSUMER,
-            policy=Policy.of_consumer(_DECLARED),
+            policy=InboxPolicy.of_consumer(_DECLARED),
             simulator=self.aws,
             timeout_seconds=_DECLARED.visibility_timeout_seconds,
             max_attempts=_DECLARED.max_attempts,

@@ -21,7 +21,7 @@ from sluice.errors import EndpointError
 from tests.support.declaration import FILE
 from tests.support.project import PROJECT
 
-type Answer = tuple[int, str, str] | None
+type EmulatorAnswer = tuple[int, str, str] | None
 JSON = "application/x-amz-json-1.0"
 HTML = (200, "text/html", "<html><body>It works!</body></html>")
 BROKEN = (500, JSON, '{"__type": "InternalFailure", "message": "out of order"}')
@@ -34,7 +34,7 @@ TASKS = "dead_letters/test_move_tasks.py::test_a_move_task_from_a_queue_that_is_
 TOPICS = "topics/test_fan_out.py::test_every_queue_gets_every_message_once"
 
 
-def _sound(action: str, url: str) -> Answer:
+def _sound(action: str, url: str) -> EmulatorAnswer:
     """Answer what a test needs before it comes to its point."""
     found: dict[str, dict[str, Any]] = {
         "ListQueues": {},
@@ -46,7 +46,7 @@ def _sound(action: str, url: str) -> Answer:
 
 
 @contextlib.contextmanager
-def _serving(answer: Callable[[str, str], Answer]) -> Iterator[str]:
+def _serving(answer: Callable[[str, str], EmulatorAnswer]) -> Iterator[str]:
     """Serve answers by action; None closes the connection, and every later one unanswered."""
     is_dead = threading.Event()
 
@@ -135,7 +135,7 @@ def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Pat
     ids=["error 500", "HTML", "throttling"],
 )
 def test_of_a_target_that_answers_everything_alike_everything_is_unknown(
-    tmp_path: Path, answer: Answer, evidence: str
+    tmp_path: Path, answer: EmulatorAnswer, evidence: str
 ) -> None:
     with _serving(lambda *_: answer) as url:
         code, promises = _run(url, tmp_path, GROUPS, TASKS)
@@ -166,7 +166,7 @@ def test_of_a_target_that_answers_everything_alike_everything_is_unknown(
     ids=["error 500", "HTML", "throttling", "lacks the action", "another refusal"],
 )
 def test_a_refusal_is_a_deviation_only_where_the_target_meant_it(
-    tmp_path: Path, answer: Answer, status: str, evidence: str
+    tmp_path: Path, answer: EmulatorAnswer, status: str, evidence: str
 ) -> None:
     """The test expects a refusal, so its expectation fails in every case; what was answered tells them apart."""
     with _serving(lambda action, url: _sound(action, url) or answer) as url:

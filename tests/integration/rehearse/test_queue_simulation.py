@@ -24,7 +24,7 @@ from tests.support.queue_in_simpy import QueueInSimpy
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
 
 MINUTES, SLOTS = 6, 14
-type Message = tuple[float, int, int]
+type TimedMessage = tuple[float, int, int]
 """When it is sent, in which group, and how many of its receives fail."""
 
 
@@ -41,14 +41,14 @@ def test_compiled_code_of_an_older_version_is_removed(tmp_path: Path) -> None:
     assert [path.name for path in cache.iterdir()] == ["queue.new.nbi"]
 
 
-def _arrivals(messages: Sequence[Message]) -> SimulatedArrivals:
+def _arrivals(messages: Sequence[TimedMessage]) -> SimulatedArrivals:
     sent_at, group, fails = zip(*messages, strict=True) if messages else ((), (), ())
     return SimulatedArrivals(
         np.array(sent_at, dtype=np.float64), np.array(group, dtype=np.int64), np.array(fails, dtype=np.uint8)
     )
 
 
-def _of_minute(messages: Sequence[Message], minute: int) -> list[Message]:
+def _of_minute(messages: Sequence[TimedMessage], minute: int) -> list[TimedMessage]:
     return [message for message in messages if 60 * minute <= message[0] < 60 * (minute + 1)]
 
 
@@ -85,7 +85,7 @@ FAILS = st.sampled_from([0, 0, 0, 0, 1, 2, IS_FORGOTTEN, FAILS_IN_OUTAGE, FAILS_
 
 
 @st.composite
-def _cases(draw: st.DrawFn) -> tuple[Work, int, list[Message], list[int]]:
+def _cases(draw: st.DrawFn) -> tuple[Work, int, list[TimedMessage], list[int]]:
     """Return how tasks work, how many groups, what is sent, and how many tasks are wanted from each minute on."""
     groups = draw(st.integers(1, 6))
     sent = st.tuples(_quarters(0, 60 * MINUTES - 0.25), st.integers(0, groups - 1), FAILS)
@@ -96,7 +96,7 @@ def _cases(draw: st.DrawFn) -> tuple[Work, int, list[Message], list[int]]:
 
 @settings(max_examples=300, deadline=None, database=None, print_blob=True)
 @given(_cases())
-def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[Message], list[int]]) -> None:
+def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[TimedMessage], list[int]]) -> None:
     """Minute for minute the same counts, averages and age, and in the end the same latencies to the bin."""
     work, groups, messages, wanted = case
     model = QueueInSimpy(work, groups=groups, slots=SLOTS)
@@ -139,7 +139,7 @@ def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[Mes
 @settings(max_examples=50, deadline=None, database=None, print_blob=True)
 @given(_cases())
 def test_nothing_is_lost_and_a_group_is_with_one_lane_at_a_time_and_in_order(
-    case: tuple[Work, int, list[Message], list[int]],
+    case: tuple[Work, int, list[TimedMessage], list[int]],
 ) -> None:
     """At every second: no group twice, no message before an older one of its group, no lane of no task."""
     work, groups, messages, wanted = case
@@ -170,7 +170,7 @@ def test_nothing_is_lost_and_a_group_is_with_one_lane_at_a_time_and_in_order(
 
 
 def _run(
-    work: Work, messages: Sequence[Message], wanted: Sequence[int], *, groups: int = 3
+    work: Work, messages: Sequence[TimedMessage], wanted: Sequence[int], *, groups: int = 3
 ) -> tuple[list[queue.Minute], list[int]]:
     """Return what was measured in each minute, and the latencies of all messages, whole seconds, in their order."""
     state, latencies = _state(groups=groups, lanes=work.lanes), np.zeros(queue.BIN_COUNT, dtype=np.int64)

@@ -74,7 +74,7 @@ def run_load(
     *,
     target: str = "localstack",
     saboteur: str | None = None,
-    watch: driver.Watch = watch_nothing,
+    watch: driver.TaskWatcher = watch_nothing,
     seed: int = 7,
     environment: Environment = LOCAL,
     faults: Sequence[ScheduledFault[FaultKind]] = (),

@@ -25,7 +25,7 @@ from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import EDITED, EXTRA, FULL, HOSTED, PLAIN, REDRIVEN
-from tests.support.templates.resources import Stacks, read
+from tests.support.templates.resources import StackTemplates, read
 from tests.support.templates.synthesis import CONTEXT, synthesize
 
 _DEV = ENVIRONMENTS["dev"]
@@ -40,7 +40,7 @@ _VARIED = [
     for environment in VARIED
 ]
 type RunApp = Callable[[str], None]
-type StacksOf = Callable[[Environment], Stacks]
+type StacksOf = Callable[[Environment], StackTemplates]
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def _findings(checked: cdk.App) -> list[tuple[str, str]]:
     ]
 
 
-def _acknowledgements(stacks: Stacks) -> list[tuple[str, str, str]]:
+def _acknowledgements(stacks: StackTemplates) -> list[tuple[str, str, str]]:
     """Return construct, rule and reason of every acknowledgement in an environment's stacks but CDK's own."""
     metadata = [json.loads(stack.metadata.read_text()) for stack in stacks.values()]
     return [

@@ -30,7 +30,7 @@ OPTIONS_OF = {
 type Workflow = dict[str, Any]
 
 
-class Command(NamedTuple):
+class WorkflowCommand(NamedTuple):
     """A command of a step, and the project whose workflow it is in."""
 
     project: Path
@@ -56,7 +56,7 @@ def _words(run: str) -> Iterator[tuple[str, ...]]:
 
 COMMANDS = sorted(
     {
-        Command(project, words)
+        WorkflowCommand(project, words)
         for project, workflow in _workflows()
         for step in _steps(workflow)
         for words in _words(step.get("run", ""))
@@ -78,7 +78,7 @@ def _options(command: str) -> frozenset[str]:
     return frozenset(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", _run(*OPTIONS_OF[command], cwd=PROJECT)))
 
 
-def _makes(command: Command) -> list[str]:
+def _makes(command: WorkflowCommand) -> list[str]:
     """Return what is wrong with a make: make itself takes any variable, and any target that is a file."""
     targets = [word for word in command.words[1:] if "=" not in word]
     makefile = (command.project / "Makefile").read_text(encoding="utf-8")
@@ -89,7 +89,7 @@ def _makes(command: Command) -> list[str]:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(command.words))
-def test_every_command_of_a_workflow_takes_what_it_is_given(command: Command) -> None:
+def test_every_command_of_a_workflow_takes_what_it_is_given(command: WorkflowCommand) -> None:
     """Targets and variables of make, options of the others; nothing of it is run."""
     if command.words[0] == "make":
         assert _makes(command) == []

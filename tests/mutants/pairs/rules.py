@@ -14,7 +14,7 @@ from sluice.simulator.model.topics.delivery import Delivery
 from sluice.simulator.model.topics.topic import PublishResult, SimulatedTopic, Subscription
 from tests.mutants.pairs.circumstances import OfPublish, OfQueue, Publish
 
-type Rule = Callable[..., Any]
+type ModelRule = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Row:
     does: str
     owner: Any
     rule: str
-    broken: Callable[[Rule, Any], Rule]
+    broken: Callable[[ModelRule, Any], ModelRule]
 
 
-def _blocks_nothing(original: Rule, when: OfQueue) -> Rule:
+def _blocks_nothing(original: ModelRule, when: OfQueue) -> ModelRule:
     def deliverable(self: FifoQueue, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
         left = [each for each in messages if each.is_visible(now) or not when(self, each, now)]
         return iter(original(self, left, now))
@@ -44,17 +44,19 @@ def _blocks_nothing(original: Rule, when: OfQueue) -> Rule:
     return deliverable
 
 
-def _comes_last(original: Rule, when: OfQueue) -> Rule:
+def _comes_last(original: ModelRule, when: OfQueue) -> ModelRule:
     def deliverable(self: FifoQueue, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
         return iter(original(self, sorted(messages, key=lambda each: (when(self, each, now), each.number)), now))
 
     return deliverable
 
 
-def _after_delivery(change: Callable[[QueuedMessage, QueuedMessage, float], None]) -> Callable[[Rule, OfQueue], Rule]:
+def _after_delivery(
+    change: Callable[[QueuedMessage, QueuedMessage, float], None],
+) -> Callable[[ModelRule, OfQueue], ModelRule]:
     """Break what a receive does to a message; `change` is given the message, its copy from before, and the instant."""
 
-    def break_rule(original: Rule, when: OfQueue) -> Rule:
+    def break_rule(original: ModelRule, when: OfQueue) -> ModelRule:
         def deliver(self: SimulatedQueue, message: QueuedMessage, *, visibility_seconds: int, now: float) -> None:
             holds, before = when(self, message, now), copy.copy(message)
             original(self, message, visibility_seconds=visibility_seconds, now=now)
@@ -78,7 +80,7 @@ def _moves_first_time(message: QueuedMessage, before: QueuedMessage, now: float)
     message.first_received_at = now if before.receives else message.first_received_at
 
 
-def _by_handle(original: Rule, when: OfQueue) -> Rule:
+def _by_handle(original: ModelRule, when: OfQueue) -> ModelRule:
     """Confirm a call by handle and do nothing."""
 
     def call(self: SimulatedQueue, handle: str, *more: Any) -> None:
@@ -89,8 +91,8 @@ def _by_handle(original: Rule, when: OfQueue) -> Rule:
     return call
 
 
-def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule]:
-    def break_rule(original: Rule, when: OfQueue) -> Rule:
+def _change_by(applies: Callable[[int], bool]) -> Callable[[ModelRule, OfQueue], ModelRule]:
+    def break_rule(original: ModelRule, when: OfQueue) -> ModelRule:
         def change_visibility(self: SimulatedQueue, handle: str, seconds: int, now: float) -> None:
             message = self.message_of(handle)
             if message is None or not applies(seconds) or not when(self, message, now):
@@ -101,8 +103,8 @@ def _change_by(applies: Callable[[int], bool]) -> Callable[[Rule, OfQueue], Rule
     return break_rule
 
 
-def _deletes_if(applies: Callable[[QueuedMessage, str, float], bool]) -> Callable[[Rule, OfQueue], Rule]:
-    def break_rule(original: Rule, when: OfQueue) -> Rule:
+def _deletes_if(applies: Callable[[QueuedMessage, str, float], bool]) -> Callable[[ModelRule, OfQueue], ModelRule]:
+    def break_rule(original: ModelRule, when: OfQueue) -> ModelRule:
         def check_delete(self: FifoQueue, message: QueuedMessage, handle: str, now: float) -> None:
             if not (applies(message, handle, now) and when(self, message, now)):
                 original(self, message, handle, now)
@@ -112,8 +114,8 @@ def _deletes_if(applies: Callable[[QueuedMessage, str, float], bool]) -> Callabl
     return break_rule
 
 
-def _break_exhaustion(change: Callable[[QueuedMessage], bool | int]) -> Callable[[Rule, OfQueue], Rule]:
-    def break_rule(original: Rule, when: OfQueue) -> Rule:
+def _break_exhaustion(change: Callable[[QueuedMessage], bool | int]) -> Callable[[ModelRule, OfQueue], ModelRule]:
+    def break_rule(original: ModelRule, when: OfQueue) -> ModelRule:
         def is_exhausted(self: SimulatedQueue, message: QueuedMessage) -> bool:
             if not when(self, message, message.visible_at):  # what may be received is visible
                 return bool(original(self, message))
@@ -127,7 +129,7 @@ def _break_exhaustion(change: Callable[[QueuedMessage], bool | int]) -> Callable
     return break_rule
 
 
-def _spares(original: Rule, when: OfQueue) -> Rule:
+def _spares(original: ModelRule, when: OfQueue) -> ModelRule:
     def empty(self: SimulatedQueue, now: float) -> None:
         spared = {id_: message for id_, message in self.messages.items() if when(self, message, now)}
         original(self, now)
@@ -137,12 +139,12 @@ def _spares(original: Rule, when: OfQueue) -> Rule:
 
 
 def _repeat(
-    original: Rule,
+    original: ModelRule,
     when: OfQueue,
     change: Callable[[FifoQueue, QueuedMessage, QueuedMessage], QueuedMessage],
     *,
     forgets: bool = False,
-) -> Rule:
+) -> ModelRule:
     def send(self: FifoQueue, message: QueuedMessage, now: float, **named: Any) -> QueuedMessage:
         key = self.deduplication_key(message)
         first = self._remembered.get(key)
@@ -156,15 +158,15 @@ def _repeat(
     return send
 
 
-def _takes_repeat(original: Rule, when: OfQueue) -> Rule:
+def _takes_repeat(original: ModelRule, when: OfQueue) -> ModelRule:
     return _repeat(original, when, lambda _queue, _message, sent: sent, forgets=True)
 
 
-def _renames_repeat(original: Rule, when: OfQueue) -> Rule:
+def _renames_repeat(original: ModelRule, when: OfQueue) -> ModelRule:
     return _repeat(original, when, lambda _queue, message, sent: replace(sent, id=message.id))
 
 
-def _forgets_no_id(original: Rule, when: OfQueue) -> Rule:
+def _forgets_no_id(original: ModelRule, when: OfQueue) -> ModelRule:
     """Keep an id for ever, if the message is still there and the circumstance holds of it."""
 
     def settle(self: FifoQueue, now: float) -> None:
@@ -179,7 +181,7 @@ def _forgets_no_id(original: Rule, when: OfQueue) -> Rule:
     return settle
 
 
-def _numbers_fall(original: Rule, when: OfQueue) -> Rule:
+def _numbers_fall(original: ModelRule, when: OfQueue) -> ModelRule:
     def add(self: FifoQueue, message: QueuedMessage) -> QueuedMessage:
         added: QueuedMessage = original(self, message)
         if when(self, added, added.sent_at):
@@ -189,14 +191,14 @@ def _numbers_fall(original: Rule, when: OfQueue) -> Rule:
     return add
 
 
-def _moves_all_but(original: Rule, when: OfQueue) -> Rule:
+def _moves_all_but(original: ModelRule, when: OfQueue) -> ModelRule:
     def movable(self: SimulatedMoveTasks, source: SimulatedQueue, now: float) -> list[QueuedMessage]:
         return [each for each in original(self, source, now) if not when(source, each, now)]
 
     return movable
 
 
-def _bury_in_one_group(original: Rule, when: OfQueue) -> Rule:
+def _bury_in_one_group(original: ModelRule, when: OfQueue) -> ModelRule:
     def take_dead_letter(self: FifoQueue, message: QueuedMessage, now: float, *, source_arn: str) -> None:
         holds = when(self, message, now)
         original(self, message, now, source_arn=source_arn)
@@ -206,7 +208,7 @@ def _bury_in_one_group(original: Rule, when: OfQueue) -> Rule:
     return take_dead_letter
 
 
-def _is_not_counted(original: Rule, when: OfQueue) -> Rule:
+def _is_not_counted(original: ModelRule, when: OfQueue) -> ModelRule:
     def counts(self: SimulatedQueue, now: float) -> dict[str, str]:
         other = copy.copy(self)
         other.messages = {id_: message for id_, message in self.messages.items() if not when(self, message, now)}
@@ -216,7 +218,7 @@ def _is_not_counted(original: Rule, when: OfQueue) -> Rule:
     return counts
 
 
-def _tries_anew(original: Rule, when: OfQueue) -> Rule:
+def _tries_anew(original: ModelRule, when: OfQueue) -> ModelRule:
     def retry(self: FifoQueue, attempt_id: str, now: float, **named: Any) -> list[QueuedMessage] | None:
         again: list[QueuedMessage] | None = original(self, attempt_id, now, **named)
         return None if again and when(self, again[0], now) else again
@@ -260,7 +262,7 @@ def _publish_of(
     return Publish(topic=topic, entry=entry, subscription=to, queue=queue)
 
 
-def _topic_forgets(original: Rule, when: OfPublish) -> Rule:
+def _topic_forgets(original: ModelRule, when: OfPublish) -> ModelRule:
     def fan_out(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], now: float) -> Any:
         if topic.is_fifo and when(_publish_of(self, topic, entry, None)):
             id_ = topic.deduplication_id(entry["Message"], entry.get("MessageDeduplicationId"))
@@ -270,10 +272,10 @@ def _topic_forgets(original: Rule, when: OfPublish) -> Rule:
     return fan_out
 
 
-def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
+def _answer(name: str) -> Callable[[ModelRule, OfPublish], ModelRule]:
     """Break a part of the answer to a publish."""
 
-    def break_rule(original: Rule, when: OfPublish) -> Rule:
+    def break_rule(original: ModelRule, when: OfPublish) -> ModelRule:
         def fan_out(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], now: float) -> Any:
             answer = original(self, topic, entry, now)
             if name in answer and when(_publish_of(self, topic, entry, None)):
@@ -287,10 +289,10 @@ def _answer(name: str) -> Callable[[Rule, OfPublish], Rule]:
 
 def _copies(
     change: Callable[[SimulatedTopic, Subscription, dict[str, Any], PublishResult, str | None], tuple[Any, ...] | None],
-) -> Callable[[Rule, OfPublish], Rule]:
+) -> Callable[[ModelRule, OfPublish], ModelRule]:
     """Break how a copy is delivered; `change` returns what is delivered instead, None for nothing."""
 
-    def break_rule(original: Rule, when: OfPublish) -> Rule:
+    def break_rule(original: ModelRule, when: OfPublish) -> ModelRule:
         def deliver(self: Delivery, topic: SimulatedTopic, to: Subscription, entry: Any, *more: Any) -> None:
             published, id_, now = more
             if not when(_publish_of(self, topic, entry, to)):
@@ -330,7 +332,7 @@ def _whole(_topic: SimulatedTopic, to: Subscription, entry: dict[str, Any], *mor
     return to, {**entry, "Message": json.dumps(entry["Message"])}, *more
 
 
-def _unwanted_too(original: Rule, when: OfPublish) -> Rule:
+def _unwanted_too(original: ModelRule, when: OfPublish) -> ModelRule:
     def deliver_to_all(self: Delivery, topic: SimulatedTopic, entry: Mapping[str, Any], *more: Any) -> None:
         original(self, topic, entry, *more)
         for to in self._subscriptions_of(topic):

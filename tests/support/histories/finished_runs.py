@@ -12,7 +12,7 @@ from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import Property, Verdict, Violation
-from sluice.judge.folder.series_schema import Series
+from sluice.judge.folder.series_schema import RunSeries
 from tests.support.anomalies import CASES
 from tests.support.histories.builders import EXPECTATION, RUN, delete_event, publish_event, receive_event
 
@@ -63,7 +63,7 @@ def plain_series(
     bin_us: int,
     expectation: Expectation = EXPECTATION,
     groups: dict[str, list[HistoryEvent]] | None = None,
-) -> Series:
+) -> RunSeries:
     """Return the series of a history whose groups all have different sizes, message by message.
 
     Args:
@@ -299,17 +299,17 @@ def _in_group(violation: Violation, group: str) -> Violation:
     return replace(violation, message_group_id=group, witness=witness)
 
 
-def series_of_one() -> Series:
+def series_of_one() -> RunSeries:
     """Return the series of one publish, of which a page draws next to nothing."""
     return {**plain_series(history(1)[:1], bin_us=1_000_000), "ranks": []}
 
 
-def series_of(verdict: Verdict) -> Series:
+def series_of(verdict: Verdict) -> RunSeries:
     """Return the hand-made run's series, with the timelines of what the verdict shows."""
     return {**_series(tuple((violation.message_group_id, violation.anomaly) for violation in verdict.violations))}
 
 
 @functools.cache
-def _series(shown: tuple[tuple[str, str], ...]) -> Series:
+def _series(shown: tuple[tuple[str, str], ...]) -> RunSeries:
     groups = {group: list(CASES[anomaly].events) for group, anomaly in shown}
     return plain_series(history(), bin_us=1_000_000, groups=groups)

@@ -20,7 +20,7 @@ from sluice.messaging.sqs.redrive import Redrive
 from sluice.saboteurs.base import Hook
 from sluice.simulator.hook import Simulator
 from tests.support.declaration import environment
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, GroupPlace
 
 LOCAL = environment("local")
 BILLING = LOCAL.consumers[0]
@@ -92,7 +92,7 @@ class DlqHarness:
         )
         return str(answer["MessageId"])
 
-    def record_dead(self, *places: Place) -> None:
+    def record_dead(self, *places: GroupPlace) -> None:
         for group, seq in places:
             self.send(QUEUE, envelope(group, seq))
         self.kill()
@@ -115,7 +115,7 @@ class DlqHarness:
             found += received
         return found
 
-    def places(self, name: str) -> list[Place]:
+    def places(self, name: str) -> list[GroupPlace]:
         """Receive and delete everything, and return the places, group by group and in each as they came."""
         found = [json.loads(message["Body"]) for message in self.drain(name)]
         return sorted(((fields["group"], fields["seq"]) for fields in found), key=lambda place: place[0])
@@ -177,7 +177,7 @@ class Forgetful(set[str]):
         """Do nothing."""
 
 
-def in_groups(places: list[Place]) -> Iterator[tuple[str, list[int]]]:
+def in_groups(places: list[GroupPlace]) -> Iterator[tuple[str, list[int]]]:
     """Yield each group with its numbers, in order."""
     found: dict[str, list[int]] = {}
     for group, seq in places:

@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 from sluice.messaging.failpoints import Failpoint
 from sluice.saboteurs.base import Hook, answer_with
 
-type Place = tuple[str, int]
+type GroupPlace = tuple[str, int]
 """A group and a number in it."""
 
 

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, select
 from sluice.clock import VirtualClock
 from sluice.messaging.envelope import Envelope, any_event
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import DecodedMessage, Policy
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.inbox.sequence import Action, Decision
@@ -58,7 +58,7 @@ class InboxHarness:
     ) -> None:
         self.engine = engine
         self.clock = VirtualClock(START_US) if clock is None else clock
-        self.policy = Policy(consumer=consumer, **policy)
+        self.policy = InboxPolicy(consumer=consumer, **policy)
         self.inbox = Inbox(self.policy, clock=self.clock)
 
     def under(self, **policy: Any) -> "InboxHarness":

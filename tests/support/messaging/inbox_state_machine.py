@@ -25,7 +25,7 @@ from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.handlers import Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, exceptions, groups, parked
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination
@@ -33,7 +33,7 @@ from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.database_errors import busy
-from tests.support.messaging.faulty_calls import Fault, Place, ProcessKill
+from tests.support.messaging.faulty_calls import Fault, GroupPlace, ProcessKill
 from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, create_tables, envelope
 
 GROUPS = "abc"
@@ -92,11 +92,11 @@ class SimulatedConsumer(World):
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
         self.mood = "well"
-        self.is_late: dict[Place, bool] = {}
+        self.is_late: dict[GroupPlace, bool] = {}
         self.at_work: list[Hands] = []
         self.database = FaultyDatabase(engine)
 
-    def begin_again(self, policy: Policy) -> None:
+    def begin_again(self, policy: InboxPolicy) -> None:
         self.database.be_well()
         self.start_over()
         self.policy, self.inbox = policy, Inbox(policy, clock=self.clock)
@@ -127,7 +127,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     """Does anything to anybody, and remembers what was sent, withheld and given up."""
 
     world: SimulatedConsumer
-    policy: Policy
+    policy: InboxPolicy
     work: type[MessageProcessor] = MessageProcessor
     inbox: type[Inbox] = Inbox
 
@@ -135,9 +135,9 @@ class InboxStateMachine(RuleBasedStateMachine):
         super().__init__()
         self.world.begin_again(self.policy)
         self.next_seq = dict.fromkeys(GROUPS, 1)
-        self.sent: dict[Place, Envelope] = {}
-        self.withheld: dict[Place, Envelope] = {}
-        self.skipped: set[Place] = set()
+        self.sent: dict[GroupPlace, Envelope] = {}
+        self.withheld: dict[GroupPlace, Envelope] = {}
+        self.skipped: set[GroupPlace] = set()
         self.armed: dict[int, tuple[str, Any]] = {}
         self.hands = [self._worker(number) for number in range(_COUNT)]
 
@@ -185,7 +185,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         if how == "garbled":
             self.world.put_body(GARBAGE, group)
 
-    def _put(self, place: Place, made: Envelope) -> None:
+    def _put(self, place: GroupPlace, made: Envelope) -> None:
         self.sent[place] = self.world.put(made)
 
     @precondition(lambda self: self.sent)
@@ -307,7 +307,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     def _group(self, group: str) -> Row[Any] | None:
         return next((row for row in self._rows(groups) if row.group_id == group), None)
 
-    def _states_by_place(self) -> dict[Place, str]:
+    def _states_by_place(self) -> dict[GroupPlace, str]:
         return {
             (row.group_id, seq): row.state for row in self._rows(exceptions) for seq in range(row.seq, row.through + 1)
         }

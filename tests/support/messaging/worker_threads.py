@@ -19,7 +19,7 @@ from sluice.messaging.worker.lane import Lane
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
-from tests.support.messaging.faulty_calls import Place
+from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.messaging.world import Hands, World
 
 PATIENCE_SECONDS = 30
@@ -106,7 +106,7 @@ class Hang:
 
 
 @contextmanager
-def hanging(world: World, place: Place) -> Iterator[Hang]:
+def hanging(world: World, place: GroupPlace) -> Iterator[Hang]:
     """Let the handler of a message hang meanwhile, and wait for the threads that it held up."""
     hang = Hang()
     world.says[place] = [hang.handle]

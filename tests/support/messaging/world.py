@@ -27,7 +27,7 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome, Reject
 from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox import tables as outbox_tables
 from sluice.messaging.outbox.store import Head, Store
 from sluice.messaging.relay.calls import Answer, RelayPublish, publish_now
@@ -42,7 +42,7 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from sluice.simulator.hook import Simulator
-from tests.support.messaging.faulty_calls import Fault, FaultyCalls, Place, seeded_random
+from tests.support.messaging.faulty_calls import Fault, FaultyCalls, GroupPlace, seeded_random
 
 TOPIC = "events.fifo"
 QUEUES = ("billing", "shipping")
@@ -172,7 +172,7 @@ class SimulatorWait:
 class Call:
     """One call of the handler: what it was told, and when."""
 
-    place: Place
+    place: GroupPlace
     attempt: int
     is_last_attempt: bool
     is_late: bool
@@ -206,14 +206,14 @@ class World:
         engine: Engine,
         *,
         consumer: str = "billing",
-        policy: Policy | None = None,
+        policy: InboxPolicy | None = None,
         simulator: Simulator | None = None,
         is_ordered: bool = True,
         timeout_seconds: int = TIMEOUT_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
         self.engine, self.consumer = engine, consumer
-        self.policy = Policy(consumer=consumer) if policy is None else policy
+        self.policy = InboxPolicy(consumer=consumer) if policy is None else policy
         self.simulator = Simulator() if simulator is None else simulator
         self.clock = self.simulator.clock
         self.outbox = Outbox(TOPIC, clock=self.clock)
@@ -226,7 +226,7 @@ class World:
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
         )
-        self.says: dict[Place, list[HandlerStep]] = defaultdict(list)
+        self.says: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
         self.handlers = Handlers({ANY: self._handle})
         self.sqs, self.line = self.simulator.client("sqs"), TopicLine()
@@ -310,7 +310,7 @@ class World:
         arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
         return kind(self.store, self.lease(), publish, **arguments)
 
-    def statuses(self) -> dict[Place, str]:
+    def statuses(self) -> dict[GroupPlace, str]:
         with self.engine.connect() as connection:
             columns = outbox_tables.messages.c
             rows = connection.execute(select(columns.group_id, columns.group_seq, columns.status))
@@ -333,7 +333,7 @@ class World:
             found += messages
         return found
 
-    def databases(self, queue: str = QUEUES[0]) -> list[Place]:
+    def databases(self, queue: str = QUEUES[0]) -> list[GroupPlace]:
         """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
         return places([message["Body"] for message in self.receive_all(queue)])
 
@@ -422,7 +422,7 @@ class World:
             )
         return Hands(made, line, wait, tally)
 
-    def work_off(self, *workers: Hands, until: Sequence[Place] = (), steps_max: int = 200) -> None:
+    def work_off(self, *workers: Hands, until: Sequence[GroupPlace] = (), steps_max: int = 200) -> None:
         """Let workers step in turn until nothing is left in the queue, or just that."""
         for _ in range(steps_max):
             for worker in workers:
@@ -454,10 +454,10 @@ class World:
         return result(session, event, context) if callable(result) else result
 
     @property
-    def called_places(self) -> list[Place]:
+    def called_places(self) -> list[GroupPlace]:
         return [call.place for call in self.calls]
 
-    def effects(self) -> list[Place]:
+    def effects(self) -> list[GroupPlace]:
         mine = select(effects.c.group_id, effects.c.seq).where(effects.c.consumer == self.consumer)
         with engines.reading(self.engine) as connection:
             return [(group, seq) for group, seq in connection.execute(mine.order_by(effects.c.id))]
@@ -469,14 +469,14 @@ class World:
         with engines.reading(self.engine) as connection:
             return {row.group_id: row.last_seq for row in connection.execute(mine)}
 
-    def exceptions(self) -> dict[Place, tuple[str, str | None]]:
+    def exceptions(self) -> dict[GroupPlace, tuple[str, str | None]]:
         table = tables.exceptions
         mine = select(table.c.group_id, table.c.seq, table.c.state, table.c.reason)
         with engines.reading(self.engine) as connection:
             rows = connection.execute(mine.where(table.c.consumer == self.consumer).order_by(table.c.id))
             return {(group, seq): (state, reason) for group, seq, state, reason in rows}
 
-    def parked_places(self) -> list[Place]:
+    def parked_places(self) -> list[GroupPlace]:
         table = tables.parked
         mine = select(table.c.group_id, table.c.seq).where(table.c.consumer == self.consumer)
         with engines.reading(self.engine) as connection:
@@ -495,7 +495,7 @@ class World:
         return [message.body for message in self.simulator.account.sqs.queues[arn].in_order()]
 
 
-def places(bodies: list[str]) -> list[Place]:
+def places(bodies: list[str]) -> list[GroupPlace]:
     decoded = [decode(body) for body in bodies]
     return [(entry.event.group, entry.seq) for entry in decoded]
 

@@ -24,7 +24,7 @@ ATTEMPT_US = 300_000_000
 MOVES_MAX = 2
 """How often one move task moves one message: what comes to the DLQ while it runs it may move as well."""
 
-type Place = Literal["waiting", "held", "gone", "dead"]
+type CopyPlace = Literal["waiting", "held", "gone", "dead"]
 """Where a copy is: it may be received, it is in flight, it was deleted, or it went to the DLQ."""
 
 
@@ -53,7 +53,7 @@ class Copy:
     instance: int
     sqs_message_id: str | None = None
     sqs_sequence_number: str | None = None
-    place: Place = "waiting"
+    place: CopyPlace = "waiting"
     handle: str = ""
     free_at_us: int = 0
     receives: int = 0

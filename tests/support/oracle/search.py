@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
-from sluice.history.events import HistoryEvent, Kind, Outcome
+from sluice.history.events import CallOutcome, HistoryEvent, Kind
 from sluice.judge.checker import Expectation, QueueContext
 from tests.support.oracle.queues import NEVER_US, AnsweredMessage, Copy, GroupCopies
 
@@ -105,7 +105,7 @@ def _published_us(events: Sequence[HistoryEvent], idx: int | None) -> list[int]:
     """Return when each message may have been published first; without an answer each publish may be one of its own."""
     first: dict[object, int] = {}
     for position, event in enumerate(events):
-        if (event.kind, event.idx) == (Kind.PUBLISHED, idx) and event.outcome != Outcome.FAIL:
+        if (event.kind, event.idx) == (Kind.PUBLISHED, idx) and event.outcome != CallOutcome.FAIL:
             number, invoked_us = event.sns_sequence_number or position, event.invoked_at_us or 0
             first[number] = min(invoked_us, first.get(number, invoked_us))
     return sorted(first.values())
@@ -193,15 +193,15 @@ def _calls(events: Iterable[HistoryEvent]) -> tuple[Call, ...]:
     rows: dict[tuple[str, str | None, int | None], list[HistoryEvent]] = defaultdict(list)
     for event in events:
         entry = None if event.kind == Kind.RECEIVED else event.batch_position
-        if event.outcome != Outcome.FAIL and event.kind in _EFFECTS:
+        if event.outcome != CallOutcome.FAIL and event.kind in _EFFECTS:
             rows[event.kind, event.call_id, entry].append(event)
     return tuple(
         Call(
             kind=kind,
             events=tuple(sorted(found, key=lambda event: event.batch_position or 0)),
             from_us=found[0].invoked_at_us or 0,
-            until_us=NEVER_US if found[0].outcome == Outcome.INFO else (found[0].responded_at_us or NEVER_US),
-            is_answered=found[0].outcome == Outcome.OK,
+            until_us=NEVER_US if found[0].outcome == CallOutcome.INFO else (found[0].responded_at_us or NEVER_US),
+            is_answered=found[0].outcome == CallOutcome.OK,
         )
         for (kind, *_), found in rows.items()
     )

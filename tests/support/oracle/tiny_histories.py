@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, pad_sequence_number
 from sluice.judge.checker import Expectation, Loss, Move, QueueContext
 from sluice.limits import PURGE_SECONDS_MAX
 from sluice.simulator.model.message import QueuedMessage
@@ -130,8 +130,8 @@ def _publish_again(life: _Life) -> None:
 
 
 def _send(life: _Life, idx: int) -> None:
-    outcome = life.rng.choices((Outcome.OK, Outcome.INFO, Outcome.FAIL), (8, 1, 1))[0]
-    has_effect = outcome == Outcome.OK or (outcome == Outcome.INFO and life.rng.random() < 0.5)
+    outcome = life.rng.choices((CallOutcome.OK, CallOutcome.INFO, CallOutcome.FAIL), (8, 1, 1))[0]
+    has_effect = outcome == CallOutcome.OK or (outcome == CallOutcome.INFO and life.rng.random() < 0.5)
     life.publishes.setdefault(idx, -1e9)
     if has_effect and life.now - life.publishes[idx] >= 300:
         life.publishes[idx] = life.now
@@ -146,7 +146,7 @@ def _send(life: _Life, idx: int) -> None:
         queue="events",
         idx=idx,
         deduplication_id=f"r.{idx}",
-        sns_sequence_number=pad_sequence_number(str(life.numbers[idx])) if outcome == Outcome.OK else None,
+        sns_sequence_number=pad_sequence_number(str(life.numbers[idx])) if outcome == CallOutcome.OK else None,
     )
 
 
@@ -239,7 +239,7 @@ def _ask(
         )
         for position, message in enumerate(received)
     ]
-    answered = _at_one_time(life, rows, Outcome.OK)
+    answered = _at_one_time(life, rows, CallOutcome.OK)
     if queue.name in life.queues or life.is_full:
         life.handles += [(row, queue, row.receipt_handle_hash or "") for row in answered]
 
@@ -312,13 +312,13 @@ def _settle(life: _Life, kind: Kind, effect: Callable[[FifoQueue, str], None], s
         return
     row, queue, handle = life.rng.choice(life.handles[-2:])
     life.now = max(life.now, (row.responded_at_us or 0) / 1e6 + 0.001)
-    outcome = life.rng.choices((Outcome.OK, Outcome.INFO), (8, 2))[0]
-    if outcome == Outcome.OK or life.rng.random() < 0.5:
+    outcome = life.rng.choices((CallOutcome.OK, CallOutcome.INFO), (8, 2))[0]
+    if outcome == CallOutcome.OK or life.rng.random() < 0.5:
         queue.settle(life.now)
         try:
             effect(queue, handle)
         except AwsRefusal:
-            outcome = Outcome.FAIL if outcome == Outcome.OK else outcome
+            outcome = CallOutcome.FAIL if outcome == CallOutcome.OK else outcome
     _record(
         life,
         outcome,
@@ -333,7 +333,7 @@ def _settle(life: _Life, kind: Kind, effect: Callable[[FifoQueue, str], None], s
     )
 
 
-def _record(life: _Life, outcome: Outcome, **fields: object) -> None:
+def _record(life: _Life, outcome: CallOutcome, **fields: object) -> None:
     _at_one_time(life, [_row(life, **fields)], outcome)
 
 
@@ -341,7 +341,7 @@ def _row(life: _Life, **fields: object) -> HistoryEvent:
     return HistoryEvent(run=RUN, clock_id="c", message_group_id="g", message_run=RUN, **fields)  # type: ignore[arg-type]
 
 
-def _at_one_time(life: _Life, rows: list[HistoryEvent], outcome: Outcome) -> list[HistoryEvent]:
+def _at_one_time(life: _Life, rows: list[HistoryEvent], outcome: CallOutcome) -> list[HistoryEvent]:
     life.call_count += 1
     before, after = life.rng.choice(_CALL_SECONDS), life.rng.choice(_CALL_SECONDS)
     if rows and rows[0].kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED):  # whoever has a handle had the answer
@@ -353,7 +353,7 @@ def _at_one_time(life: _Life, rows: list[HistoryEvent], outcome: Outcome) -> lis
             call_id=f"call-{life.call_count}",
             outcome=outcome.value,
             invoked_at_us=round((life.now - before) * 1e6),
-            responded_at_us=None if outcome == Outcome.INFO else answered_at,
+            responded_at_us=None if outcome == CallOutcome.INFO else answered_at,
         )
         for row in rows
     ]
@@ -456,7 +456,7 @@ def _shift(events: list[HistoryEvent], rng: random.Random) -> None:
 def _confirm(events: list[HistoryEvent], rng: random.Random) -> None:
     def confirm(event: HistoryEvent) -> HistoryEvent:
         answered_us = event.responded_at_us or (event.invoked_at_us or 0) + 4_000
-        return replace(event, outcome=Outcome.OK.value, responded_at_us=answered_us)
+        return replace(event, outcome=CallOutcome.OK.value, responded_at_us=answered_us)
 
     _change(events, rng, Kind.DELETED, confirm)
 

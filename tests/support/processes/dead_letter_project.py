@@ -15,7 +15,7 @@ from sluice.clock import eventually
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, Removal, naming
 from sluice.messaging import failpoints
 from tests.support.messaging.dlq_harness import envelope
-from tests.support.messaging.faulty_calls import Place
+from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
 _HOLD_SECONDS = 3  # short: what a dead process held is there again after it
@@ -49,7 +49,7 @@ class DeadLetterProject:
         policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 5})
         self._sqs.set_queue_attributes(QueueUrl=self.queue, Attributes={"RedrivePolicy": policy})
 
-    def dead_letter(self, *places: Place) -> dict[Place, str]:
+    def dead_letter(self, *places: GroupPlace) -> dict[GroupPlace, str]:
         """Put messages into the DLQ, and return their SQS message ids."""
         return {
             (group, seq): self._sqs.send_message(
@@ -61,9 +61,9 @@ class DeadLetterProject:
             for group, seq in places
         }
 
-    def die(self) -> dict[Place, str]:
+    def die(self) -> dict[GroupPlace, str]:
         """Receive what is in the queue until the queue has moved it to the DLQ; return the SQS message ids it had."""
-        ids: dict[Place, str] = {}
+        ids: dict[GroupPlace, str] = {}
         while received := self._sqs.receive_message(QueueUrl=self.queue, VisibilityTimeout=0).get("Messages", []):
             bodies = [json.loads(message["Body"]) for message in received]
             ids |= {(body["group"], body["seq"]): it["MessageId"] for body, it in zip(bodies, received, strict=True)}
@@ -98,7 +98,7 @@ class DeadLetterProject:
         name = "ApproximateNumberOfMessagesNotVisible"
         return int(self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
 
-    def peek(self, url: str) -> list[Place]:
+    def peek(self, url: str) -> list[GroupPlace]:
         """Return what a queue holds, each group in order, and leave it there: for queues of at most ten messages."""
         received = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=30)
         messages = received.get("Messages", [])
@@ -109,7 +109,7 @@ class DeadLetterProject:
         bodies = [json.loads(message["Body"]) for message in messages]
         return sorted(((entry["group"], entry["seq"]) for entry in bodies), key=lambda place: place[0])
 
-    def survivors(self) -> list[Place]:
+    def survivors(self) -> list[GroupPlace]:
         """Return what is in one of the queues at least, once nothing is held any more."""
         self._await_free()
         return sorted(set(self.peek(self.queue)) | set(self.peek(self.dead)))

@@ -9,26 +9,26 @@ from typing import Any
 
 MESSAGING, OBSERVABILITY = "messaging", "observability"
 
-type Template = dict[str, Any]
-type Properties = dict[str, Any]
+type TemplateDict = dict[str, Any]
+type ResourceProperties = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stack:
     """One stack of an environment as the CDK CLI and CloudFormation get it."""
 
-    template: Template
+    template: TemplateDict
     file: Path
     metadata: Path
     is_protected: bool
     dependencies: tuple[str, ...]
 
 
-type Stacks = dict[str, Stack]
+type StackTemplates = dict[str, Stack]
 """The stacks of one environment by part: network, messaging, consumers, observability."""
 
 
-def read(directory: Path) -> Stacks:
+def read(directory: Path) -> StackTemplates:
     """Return the stacks of the one environment that was synthesized into a directory."""
     (assembly,) = directory.glob("assembly-*")
     artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
@@ -58,7 +58,7 @@ class Resource:
     stack: str
     name: str
     kind: str
-    properties: Properties
+    properties: ResourceProperties
     tags: dict[str, str]
     deletion_policy: str | None
     update_replace_policy: str | None
@@ -71,7 +71,7 @@ _NAMES = (
 )
 
 
-def resources(stacks: Stacks) -> list[Resource]:
+def resources(stacks: StackTemplates) -> list[Resource]:
     """Return every resource of an environment."""
     exported: dict[str, Any] = {}
     return [
@@ -81,7 +81,7 @@ def resources(stacks: Stacks) -> list[Resource]:
     ]
 
 
-def template_resources(part: str, template: Template, *, exported: dict[str, Any] | None = None) -> list[Resource]:
+def template_resources(part: str, template: TemplateDict, *, exported: dict[str, Any] | None = None) -> list[Resource]:
     """Return every resource of one template; `exported` is what others export, to which its own is added."""
     exported = {} if exported is None else exported
     names = {id_: _name(id_, resource) for id_, resource in template["Resources"].items()}
@@ -95,7 +95,7 @@ def template_resources(part: str, template: Template, *, exported: dict[str, Any
 
 
 def _resource(part: str, name: str, resource: dict[str, Any], names: dict[str, str]) -> Resource:
-    properties = dict(resource.get("Properties", {}))
+    properties = dict(resource.get("ResourceProperties", {}))
     tags = properties.pop("Tags", [])
     return Resource(
         stack=part,
@@ -110,12 +110,12 @@ def _resource(part: str, name: str, resource: dict[str, Any], names: dict[str, s
 
 
 def _name(id_: str, resource: dict[str, Any]) -> str:
-    properties = resource.get("Properties", {})
+    properties = resource.get("ResourceProperties", {})
     named = [properties[key] for key in _NAMES if isinstance(properties.get(key), str)]
     return named[0] if named else re.sub(r"[0-9A-F]{8}$", "", id_)
 
 
-def outputs(template: Template) -> dict[str, Any]:
+def outputs(template: TemplateDict) -> dict[str, Any]:
     """Return the values of a template's outputs, spelled out; without what it exports to other stacks."""
     names = {id_: _name(id_, resource) for id_, resource in template["Resources"].items()}
     return {
@@ -145,14 +145,14 @@ def _spell_out(value: Any, names: dict[str, str], exported: dict[str, Any]) -> A
     return spelled_out
 
 
-def of_kind(found: Iterable[Resource], kind: str) -> dict[str, Properties]:
+def of_kind(found: Iterable[Resource], kind: str) -> dict[str, ResourceProperties]:
     """Return the properties of every resource of that type by name; tags are looked at apart."""
     named = [(resource.name, resource.properties) for resource in found if resource.kind == kind]
     assert len(dict(named)) == len(named), f"two of {kind} have one name"
     return dict(named)
 
 
-def statements(found: Iterable[Resource], role: str) -> list[Properties]:
+def statements(found: Iterable[Resource], role: str) -> list[ResourceProperties]:
     """Return what the role of that name is allowed by policies of its own; roles have no others unless they say so."""
     policies = of_kind(found, "AWS::IAM::Policy").values()
     return [

@@ -17,14 +17,14 @@ from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import ALONE, EDITED, EXTRA, FULL
-from tests.support.templates.resources import Stacks, read
+from tests.support.templates.resources import StackTemplates, read
 
 CONTEXT = json.loads((PROJECT / "cdk.json").read_text())["context"]
 _NO_COPIES = {"aws:cdk:disable-asset-staging": True}
 """Leaves what an image is built of where it is; no template names its place."""
 
 
-def synthesize(environment: Environment, directory: Path) -> Stacks:
+def synthesize(environment: Environment, directory: Path) -> StackTemplates:
     """Return the stacks of one environment, from an app of its own and without checking them."""
     app = cdk.App(context=CONTEXT | _NO_COPIES, outdir=str(directory))
     EnvironmentStage(app, environment=environment, project=PROJECT).synth()

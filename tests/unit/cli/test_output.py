@@ -34,7 +34,7 @@ VALUES = st.recursive(
 )
 
 
-type Printed = pytest.CaptureFixture[str]
+type Capture = pytest.CaptureFixture[str]
 
 
 _again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -42,7 +42,7 @@ _again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 
 @_again
 @given(text=HOSTILE)
-def test_a_line_is_one_line(capsys: Printed, text: str) -> None:
+def test_a_line_is_one_line(capsys: Capture, text: str) -> None:
     output.line(f"group {text}")
 
     assert capsys.readouterr().out == f"group {printable(text, characters_max=10_000)}\n"
@@ -50,7 +50,7 @@ def test_a_line_is_one_line(capsys: Printed, text: str) -> None:
 
 @_again
 @given(value=VALUES, indent=st.sampled_from([None, 2]))
-def test_json_says_exactly_the_value(capsys: Printed, value: Any, indent: int | None) -> None:
+def test_json_says_exactly_the_value(capsys: Capture, value: Any, indent: int | None) -> None:
     output.as_json(value, indent=indent)
 
     text = capsys.readouterr().out
@@ -59,7 +59,7 @@ def test_json_says_exactly_the_value(capsys: Printed, value: Any, indent: int | 
     assert indent is not None or text.count("\n") == 1
 
 
-def test_json_leaves_readable_what_is(capsys: Printed) -> None:
+def test_json_leaves_readable_what_is(capsys: Capture) -> None:
     output.as_json("Ärger, 注文 \U0001f600", indent=None)
 
     assert capsys.readouterr().out == '"Ärger, 注文 \U0001f600"\n'
@@ -76,7 +76,7 @@ def test_json_for_an_output_without_unicode_is_ascii(monkeypatch: pytest.MonkeyP
 
 @_again
 @given(text=HOSTILE)
-def test_a_table_shows_cells_as_they_are(capsys: Printed, text: str) -> None:
+def test_a_table_shows_cells_as_they_are(capsys: Capture, text: str) -> None:
     output.table(("group", "error"), [(text, 1)], title=text)
 
     lines = capsys.readouterr().out.split("\n")
@@ -84,7 +84,7 @@ def test_a_table_shows_cells_as_they_are(capsys: Printed, text: str) -> None:
     assert f" {printable(text)} " in lines[-3]
 
 
-def test_a_table_in_a_pipe_is_not_cut(capsys: Printed) -> None:
+def test_a_table_in_a_pipe_is_not_cut(capsys: Capture) -> None:
     output.table(("group", "error"), [("g" * 128, "long " * 200 + "end")])
 
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "ggg" in line]
@@ -92,7 +92,7 @@ def test_a_table_in_a_pipe_is_not_cut(capsys: Printed) -> None:
     assert "long " * 200 + "end" in row
 
 
-def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
@@ -105,7 +105,7 @@ def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Printed, monk
     assert "[red]\\x1b[2J" in rows[0]
 
 
-def test_long_texts_are_cut(capsys: Printed) -> None:
+def test_long_texts_are_cut(capsys: Capture) -> None:
     output.line("x" * 10_000_000)
 
     assert len(capsys.readouterr().out) == output.CHARACTERS_MAX + 1

@@ -8,7 +8,7 @@ import pytest
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EDITED, EXTRA
-from tests.support.templates.resources import Resource, Stacks, read, resources
+from tests.support.templates.resources import Resource, StackTemplates, read, resources
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -19,19 +19,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def stacks(templates_folder: Path) -> Mapping[str, Stacks]:
+def stacks(templates_folder: Path) -> Mapping[str, StackTemplates]:
     """Return every environment's stacks by its name."""
     return {name: read(templates_folder / name) for name in (*ENVIRONMENTS, *EXTRA)}
 
 
 @pytest.fixture(scope="session")
-def edited_stacks(templates_folder: Path) -> Mapping[str, Stacks]:
+def edited_stacks(templates_folder: Path) -> Mapping[str, StackTemplates]:
     """Return the stacks of environments after an edit, by what was edited."""
     return {name: read(templates_folder / name) for name in EDITED}
 
 
 @pytest.fixture(scope="session")
-def by_environment(stacks: Mapping[str, Stacks]) -> Mapping[str, list[Resource]]:
+def by_environment(stacks: Mapping[str, StackTemplates]) -> Mapping[str, list[Resource]]:
     """Return every environment's resources, in all of its stacks, by its name."""
     return {name: resources(parts) for name, parts in stacks.items()}
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sluice.declaration import DatabaseRole, Encryption, Environment
 from tests.support.templates.environments import database_access
-from tests.support.templates.resources import Properties
+from tests.support.templates.resources import ResourceProperties
 
 CONSUMERS = ("billing", "shipping", "audit")
 """Of each declared environment."""
@@ -23,7 +23,7 @@ def account(environment: Environment) -> str:
     return "000000000000" if environment.name == "local" else "<AWS::AccountId>"
 
 
-def log_encryption(environment: Environment) -> Properties:
+def log_encryption(environment: Environment) -> ResourceProperties:
     """Return what log groups have more where the environment has keys of its own."""
     return {"KmsKeyId": "Arn(NetworkLogKey)"} if environment.encryption is Encryption.CMK else {}
 
@@ -38,19 +38,21 @@ def log_in(environment: Environment, role: DatabaseRole) -> list[dict[str, Any]]
     return [allow(action, arn) for action, arn in database_access(environment, role).items()]
 
 
-def of_queue(id_: str, queue: str, **more: int) -> Properties:
+def of_queue(id_: str, queue: str, **more: int) -> ResourceProperties:
     """Return the query for a metric of a queue; an alarm's has a period more."""
     name, statistic = QUEUE_METRICS[id_]
     return _query(id_, "AWS/SQS", name, {"QueueName": queue}, statistic, **more)
 
 
-def of_service(cluster: str, service: str, **more: int) -> Properties:
+def of_service(cluster: str, service: str, **more: int) -> ResourceProperties:
     """Return the query for the number of a service's running tasks; an alarm's has a period more."""
     dimensions = {"ClusterName": cluster, "ServiceName": service}
     return _query("running", "ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average", **more)
 
 
-def _query(id_: str, namespace: str, name: str, dimensions: dict[str, str], statistic: str, **more: int) -> Properties:
+def _query(
+    id_: str, namespace: str, name: str, dimensions: dict[str, str], statistic: str, **more: int
+) -> ResourceProperties:
     metric = {
         "Namespace": namespace,
         "MetricName": name,

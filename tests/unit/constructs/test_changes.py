@@ -9,13 +9,13 @@ import pytest
 from sluice.declaration import naming
 from sluice.deployment.guard import bundled_schemas
 from tests.support.templates.environments import BESIDE, EDITED
-from tests.support.templates.resources import Stacks
+from tests.support.templates.resources import StackTemplates
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
-type Edited = Mapping[str, Stacks]
+type EditedStacks = Mapping[str, StackTemplates]
 
 
-def _resources(stacks: Stacks) -> dict[str, Any]:
+def _resources(stacks: StackTemplates) -> dict[str, Any]:
     """Return every resource by stack and logical id, but the dashboard, which shows all consumers."""
     return {
         f"{part}/{id_}": resource
@@ -25,7 +25,7 @@ def _resources(stacks: Stacks) -> dict[str, Any]:
     }
 
 
-def _exports(stacks: Stacks) -> set[str]:
+def _exports(stacks: StackTemplates) -> set[str]:
     return {
         output["Export"]["Name"]
         for stack in stacks.values()
@@ -35,7 +35,7 @@ def _exports(stacks: Stacks) -> set[str]:
 
 
 def test_one_more_consumer_changes_nothing_but_adds_its_own(
-    stacks: Mapping[str, Stacks], edited_stacks: Edited
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
     """Three queues and what belongs to them, a service, nine alarms."""
     before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with search"])
@@ -58,7 +58,7 @@ def test_one_more_consumer_changes_nothing_but_adds_its_own(
 
 
 def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
-    stacks: Mapping[str, Stacks], edited_stacks: Edited
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
     """The added resources are in stacks of their own, each deployed after its parts and after its own queues."""
     before, after = _resources(stacks["full"]), _resources(edited_stacks[BESIDE])
@@ -80,7 +80,9 @@ def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
     assert all(stack.is_protected for stack in edited_stacks[BESIDE].values())
 
 
-def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
+def test_a_consumer_removed_leaves_the_others_as_they_are(
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
+) -> None:
     """Nothing is numbered: the first goes, and only what has its name."""
     before, after = _resources(stacks["staging"]), _resources(edited_stacks["staging, without billing"])
 
@@ -89,7 +91,7 @@ def test_a_consumer_removed_leaves_the_others_as_they_are(stacks: Mapping[str, S
 
 
 @pytest.mark.parametrize("name", ["local", "staging", "full"])
-def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stacks], name: str) -> None:
+def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, StackTemplates], name: str) -> None:
     """Stacks export only keys, network and database, which stay, so a consumer goes in one deployment."""
     exports = {
         export.partition(":")[2]
@@ -103,13 +105,15 @@ def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stac
     }
 
 
-def test_the_relay_is_switched_off_in_one_deployment(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
+def test_the_relay_is_switched_off_in_one_deployment(
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
+) -> None:
     """The messaging stack is deployed first: what the relay imports from it has to stay a while longer."""
     assert _exports(edited_stacks["full, without a relay"]) == _exports(stacks["full"])
 
 
 def test_a_consumers_number_changes_that_consumers_resources_only(
-    stacks: Mapping[str, Stacks], edited_stacks: Edited
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
     """Attempts and tasks of shipping: its queue, its workers, its bounds and the alarms that name them."""
     before, after = _resources(stacks["local"]), _resources(edited_stacks["local, shipping edited"])
@@ -124,7 +128,9 @@ def test_a_consumers_number_changes_that_consumers_resources_only(
     ]
 
 
-def test_the_guard_of_deployments_knows_every_type(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
+def test_the_guard_of_deployments_knows_every_type(
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
+) -> None:
     """Of an unknown type every change counts as replacement; without an account nobody can be asked for its schema."""
     every = [*stacks.values(), *edited_stacks.values()]
     kinds = {resource["Type"] for parts in every for resource in _resources(parts).values()} | {DASHBOARD}
@@ -133,7 +139,7 @@ def test_the_guard_of_deployments_knows_every_type(stacks: Mapping[str, Stacks],
     assert {kind for kind in kinds if schemas(kind) is None} <= {"AWS::CDK::Metadata", "Custom::VpcRestrictDefaultSG"}
 
 
-def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
+def _may_replace(before: StackTemplates, after: StackTemplates) -> dict[str, set[str]]:
     """Return by type the changed properties for which CloudFormation replaces a resource, always or at times."""
     from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415 (half a second, for every xdist worker)
 
@@ -149,7 +155,9 @@ def _may_replace(before: Stacks, after: Stacks) -> dict[str, set[str]]:
     return dict(found)
 
 
-def test_choices_that_no_later_deployment_can_change(stacks: Mapping[str, Stacks], edited_stacks: Edited) -> None:
+def test_choices_that_no_later_deployment_can_change(
+    stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
+) -> None:
     """By CloudFormation's own schemas, as cfn-lint has them: docs/guides/first-deployment.md#what-to-know."""
     on_spot, with_keys = (
         _may_replace(stacks["dev"], edited_stacks[name]) for name in ("dev, on spot", "dev, with keys")

@@ -10,7 +10,7 @@ from sluice.cost.prices import usd
 from sluice.declaration import NewNetwork
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EDITED, EXTRA
-from tests.support.templates.resources import Resource, Stacks, resources
+from tests.support.templates.resources import Resource, StackTemplates, resources
 
 IDLE = MonthlyMessages(messages=0, message_bytes=1)
 TRACKING = 10  # metrics of the two alarms that target tracking makes for a service
@@ -24,7 +24,7 @@ def _of(found: list[Resource], kind: str) -> list[Resource]:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_alarms_endpoints_keys_and_dashboards_are_as_many_as_are_paid_for(
-    name: str, stacks: Mapping[str, Stacks], edited_stacks: Mapping[str, Stacks]
+    name: str, stacks: Mapping[str, StackTemplates], edited_stacks: Mapping[str, StackTemplates]
 ) -> None:
     """A resource that somebody else looks after is in no template, and costs nothing in the bill."""
     environment, found = EVERY[name], resources(edited_stacks[name] if name in EDITED else stacks[name])

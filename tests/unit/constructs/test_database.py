@@ -11,7 +11,7 @@ from aws_cdk import aws_rds as rds
 
 from sluice.declaration import NewDatabase
 from tests.support.templates.environments import CHANGING, GENERATED, OWNED
-from tests.support.templates.resources import Resource, Stacks, of_kind, outputs, resources
+from tests.support.templates.resources import Resource, StackTemplates, of_kind, outputs, resources
 
 CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
 PARAMETERS, SUBNETS = "AWS::RDS::DBClusterParameterGroup", "AWS::RDS::DBSubnetGroup"
@@ -138,7 +138,9 @@ def test_the_version_of_a_new_database_is_one_that_cdk_knows() -> None:
         ("full", "arn:aws:rds-db:eu-central-1:111122223333:dbuser:DBClusterResourceId(DatabaseCluster)"),
     ],
 )
-def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, Stacks], name: str, users: str) -> None:
+def test_the_outputs_say_what_producers_join_and_log_in_as(
+    stacks: Mapping[str, StackTemplates], name: str, users: str
+) -> None:
     """The policy of those with an outbox is among the messaging stack's: test_fan_out.py."""
     of_database = outputs(stacks[name]["database"].template)
     of_network = outputs(stacks[name]["network"].template)
@@ -151,7 +153,9 @@ def test_the_outputs_say_what_producers_join_and_log_in_as(stacks: Mapping[str, 
     assert of_network == {"ProducersSecurityGroupId": "GroupId(NetworkProducers)"}
 
 
-def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited_stacks: Mapping[str, Stacks]) -> None:
+def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(
+    edited_stacks: Mapping[str, StackTemplates],
+) -> None:
     """Its template names no cluster, as then; alarms and log group know what CloudFormation called it."""
     parts = edited_stacks[OWNED]
     (cluster,) = of_kind(resources(parts), CLUSTER).values()
@@ -172,7 +176,9 @@ def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(edited_s
 
 
 @pytest.mark.parametrize("users", [CHANGING, OWNED])
-def test_the_way_back_to_the_owner_takes_no_export_away(edited_stacks: Mapping[str, Stacks], users: str) -> None:
+def test_the_way_back_to_the_owner_takes_no_export_away(
+    edited_stacks: Mapping[str, StackTemplates], users: str
+) -> None:
     """CloudFormation refuses to, as the stacks of producers and tasks, which are updated later, still import it."""
     exported = edited_stacks[users]["database"].template["Outputs"].values()
 

@@ -10,7 +10,7 @@ import pytest
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EDITED, FULL, REDRIVEN
-from tests.support.templates.resources import Resource, Stacks, of_kind, resources
+from tests.support.templates.resources import Resource, StackTemplates, of_kind, resources
 
 _PULL = {"ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"}
 _WORK_OFF = {
@@ -72,7 +72,9 @@ def _let_through(found: list[Resource]) -> Iterator[tuple[str, str, str]]:
 
 @pytest.fixture(params=["prod", "full", REDRIVEN])
 def case(
-    request: pytest.FixtureRequest, by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
+    request: pytest.FixtureRequest,
+    by_environment: Mapping[str, list[Resource]],
+    edited_stacks: Mapping[str, StackTemplates],
 ) -> tuple[list[Resource], Environment]:
     """Return the resources of environments in a new network, and what is declared."""
     if request.param == REDRIVEN:
@@ -101,7 +103,7 @@ def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
     assert all(service == action.partition(":")[0] for service, action, _ in passing)
 
 
-def test_actions_of_tasks_have_an_endpoint(edited_stacks: Mapping[str, Stacks]) -> None:
+def test_actions_of_tasks_have_an_endpoint(edited_stacks: Mapping[str, StackTemplates]) -> None:
     """By list: a call that is new needs an endpoint, which costs money, or a way that there is not."""
     found = resources(edited_stacks[REDRIVEN])
 

@@ -7,7 +7,7 @@ import pytest
 
 from sluice.declaration import naming, policies
 from tests.support.templates.environments import SHARED
-from tests.support.templates.resources import MESSAGING, Resource, Stacks, of_kind, outputs, statements
+from tests.support.templates.resources import MESSAGING, Resource, StackTemplates, of_kind, outputs, statements
 from tests.unit.constructs.expectations import allow
 
 ACCOUNT, PRODUCER, SUBSCRIBER = str(SHARED.account), "444455556666", "777788889999"
@@ -179,7 +179,7 @@ def test_alarms_are_of_our_topics_and_a_standard_queue_has_no_stuck_groups(share
     assert {name for name in names if name.endswith("stuck")} == {"billing-stuck", "audit-stuck"}
 
 
-def test_outputs_name_every_topic_and_queue(stacks: Mapping[str, Stacks]) -> None:
+def test_outputs_name_every_topic_and_queue(stacks: Mapping[str, StackTemplates]) -> None:
     found = outputs(stacks["shared"][MESSAGING].template)
 
     assert {name: found[name] for name in ("TopicArn", "LegacyTopicArn", "BillingQueueArn")} == {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sluice.declaration import Environment
-from tests.support.templates.resources import MESSAGING, Resource, Stacks, of_kind, outputs
+from tests.support.templates.resources import MESSAGING, Resource, StackTemplates, of_kind, outputs
 from tests.unit.constructs.expectations import CONSUMERS, account
 
 TOPIC, TOPIC_POLICY = "AWS::SNS::Topic", "AWS::SNS::TopicPolicy"
@@ -194,7 +194,7 @@ def test_a_subscription_waits_until_sns_may_send_to_its_queue(declared_resources
     }
 
 
-def test_the_outputs_say_where_things_are(stacks: Mapping[str, Stacks], environment: Environment) -> None:
+def test_the_outputs_say_where_things_are(stacks: Mapping[str, StackTemplates], environment: Environment) -> None:
     """The topic, the policies producers need, and of each consumer the queue's URL and the ARNs of all three queues."""
     found = outputs(stacks[environment.name][MESSAGING].template)
 
@@ -212,7 +212,7 @@ def test_the_outputs_say_where_things_are(stacks: Mapping[str, Stacks], environm
     }
 
 
-def test_a_hyphen_in_a_consumers_name_is_a_capital_in_its_outputs(stacks: Mapping[str, Stacks]) -> None:
+def test_a_hyphen_in_a_consumers_name_is_a_capital_in_its_outputs(stacks: Mapping[str, StackTemplates]) -> None:
     """An output's name takes letters and digits only."""
     found = outputs(stacks["full"][MESSAGING].template)
 

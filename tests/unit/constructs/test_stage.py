@@ -11,7 +11,7 @@ from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
 from tests.support.templates.invariants import problems
-from tests.support.templates.resources import Resource, Stacks, resources
+from tests.support.templates.resources import Resource, StackTemplates, resources
 
 STATEFUL = ("AWS::SNS::Topic", "AWS::SQS::Queue", "AWS::KMS::Key", "AWS::Logs::LogGroup")
 RETAINED = ("staging", "prod", "full")
@@ -33,7 +33,7 @@ def test_messages_logs_and_keys_go_or_stay_as_declared(by_environment: Mapping[s
     assert len(policies) >= 5
 
 
-def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, Stacks]) -> None:
+def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, StackTemplates]) -> None:
     """All stacks are protected from deletion, or none."""
     protected = {name: [stack.is_protected for stack in parts.values()] for name, parts in stacks.items()}
 
@@ -66,7 +66,7 @@ def test_handlers_without_a_database_are_refused() -> None:
     )
 
 
-def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, Stacks]) -> None:
+def test_the_stacks_are_deployed_in_an_order_that_works(stacks: Mapping[str, StackTemplates]) -> None:
     """Workers after the queues they look for by name; alarms after the key their topic is encrypted with."""
     orders = {name: {part: set(stack.dependencies) for part, stack in parts.items()} for name, parts in stacks.items()}
 
@@ -90,7 +90,7 @@ def test_queues_keys_permissions_and_alarms_are_as_the_options_say(
     assert problems(by_environment[environment.name], environment) == []
 
 
-def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited_stacks: Mapping[str, Stacks]) -> None:
+def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited_stacks: Mapping[str, StackTemplates]) -> None:
     """Fifty on a subnet, which carries three of CDK's own; no resource has more."""
     found = resources(edited_stacks["local, with 45 tags"])
 

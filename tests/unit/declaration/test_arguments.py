@@ -37,8 +37,8 @@ ENVIRONMENT = Environment(name="dev", consumers=(Consumer(name="billing"),))
     [
         (
             {"environment": "dev"},
-            "SampleConstruct.environment is 'dev', allowed is a value of type Environment; load_declaration().environment('dev')"
-            " returns one",
+            "SampleConstruct.environment is 'dev', allowed is a value of type Environment;"
+            " load_declaration().environment('dev') returns one",
         ),
         ({"environment": None}, "SampleConstruct.environment is None, allowed is a value of type Environment"),
         (

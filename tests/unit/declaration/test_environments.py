@@ -100,7 +100,7 @@ STOPPING = "or a stopping task's message is delivered to another while it still 
 EXPIRES = "or a failing message expires before it is dead-lettered; raise it, or lower max_attempts"
 
 
-class Refusal(NamedTuple):
+class FieldRefusal(NamedTuple):
     """A wrong value of a field, and the one line it is refused with."""
 
     kind: type[Any]
@@ -108,22 +108,22 @@ class Refusal(NamedTuple):
     message: str
 
 
-def row(kind: type[Any], field: str, allowed: str, *values: Any, **others: Any) -> list[Refusal]:
+def row(kind: type[Any], field: str, allowed: str, *values: Any, **others: Any) -> list[FieldRefusal]:
     label = kind.__name__ if field == "name" else LABELS.get(kind, kind.__name__)
     return [
-        Refusal(kind, others | {field: value}, f"{label}.{field} is {value!r}, allowed is {allowed}")
+        FieldRefusal(kind, others | {field: value}, f"{label}.{field} is {value!r}, allowed is {allowed}")
         for value in values
     ]
 
 
-def refusal_showing(kind: type[Any], seen: str, allowed: str, **changes: Any) -> list[Refusal]:
+def refusal_showing(kind: type[Any], seen: str, allowed: str, **changes: Any) -> list[FieldRefusal]:
     """Return a refusal that shows something else than the field's value."""
-    return [Refusal(kind, changes, f"{seen}, allowed is {allowed}")]
+    return [FieldRefusal(kind, changes, f"{seen}, allowed is {allowed}")]
 
 
-def condition(allowed: str, *conditions: Any) -> list[Refusal]:
+def condition(allowed: str, *conditions: Any) -> list[FieldRefusal]:
     return [
-        Refusal(
+        FieldRefusal(
             Consumer,
             {"filter_policy": {"r": ["eu", condition]}},
             f"Consumer('billing').filter_policy['r'] is {condition!r}, allowed is {allowed}",
@@ -132,10 +132,10 @@ def condition(allowed: str, *conditions: Any) -> list[Refusal]:
     ]
 
 
-def mismatch(allowed: str, name: str, *conditions: Any) -> list[Refusal]:
+def mismatch(allowed: str, name: str, *conditions: Any) -> list[FieldRefusal]:
     """Return an environment's refusals of what no event of an outbox can meet."""
     return [
-        Refusal(
+        FieldRefusal(
             Environment,
             {"consumers": (Consumer(name="billing", filter_policy=policy),)},
             f"Consumer('billing').filter_policy[{name!r}] is {condition!r}, allowed is {allowed}",
@@ -145,12 +145,12 @@ def mismatch(allowed: str, name: str, *conditions: Any) -> list[Refusal]:
     ]
 
 
-def operand(operator: str, words: str, *operands: Any) -> list[Refusal]:
+def operand(operator: str, words: str, *operands: Any) -> list[FieldRefusal]:
     return condition(f"{operator!r} with {words}", *({operator: operand} for operand in operands))
 
 
 # fmt: off
-REFUSALS: list[Refusal] = [
+REFUSALS: list[FieldRefusal] = [
     *row(Consumer, "poison", STANDARD, Poison.PARK, fifo=False, gaps=Gaps.WAIT),
     *row(Consumer, "gaps", STANDARD, Gaps.HALT, fifo=False),
     *row(Consumer, "fifo", "True, as the name of its existing queue says", *(False,),
@@ -424,12 +424,12 @@ REFUSALS: list[Refusal] = [
 # fmt: on
 
 
-def type_row(kind: type[Any], field: str, words: str, *values: Any) -> list[Refusal]:
+def type_row(kind: type[Any], field: str, words: str, *values: Any) -> list[FieldRefusal]:
     return row(kind, field, f"a value of type {words}", *values)
 
 
 # fmt: off
-OF_ANOTHER_TYPE: list[Refusal] = [
+OF_ANOTHER_TYPE: list[FieldRefusal] = [
     *type_row(Consumer, "name", "str", None),
     *type_row(Consumer, "lanes", "int", "4", 2.5, 4.0),
     *type_row(Consumer, "max_tasks", "int", *(True,)),

@@ -29,6 +29,7 @@ def test_a_file_that_keeps_the_rules_is_clean() -> None:
         ("def _written(): ...", "participle functions"),
         ("def moved_from(): ...", "participle functions"),
         ("class HoldLost: ...", "participle classes"),
+        ("type Written = str", "participle classes"),
         ('def f():\n    """A1."""', "empty docstrings"),
         ('"""What becomes of a message."""', "docstrings that begin with a question word"),
         ('def f():\n    """Who reads it."""', "docstrings that begin with a question word"),
@@ -39,6 +40,24 @@ def test_a_file_that_keeps_the_rules_is_clean() -> None:
 )
 def test_a_broken_rule_is_counted(text: str, kind: str) -> None:
     assert _counts(text) == {kind: 1}
+
+
+@pytest.mark.parametrize("path", ["sluice/moved.py", "sluice/declared/environment.py", "tests/unit/test_in_spark.py"])
+def test_a_module_that_is_no_noun_is_counted(path: str) -> None:
+    (found,) = language.count({path: "", "sluice/messaging/delayed_messages.py": ""})["participle modules"]
+
+    assert path.startswith(found)
+
+
+def test_a_class_of_the_tests_with_a_name_of_the_product_is_counted() -> None:
+    files = {"sluice/queues.py": "class Queue: ...", "sluice/templates/a.py": "class Base: ..."}
+    tests = {"tests/support/a.py": "type Queue = str\nclass Base: ...", "benchmarks/a.py": "class _Queue: ..."}
+
+    found = language.count({**files, **tests})
+
+    assert {kind: places for kind, places in found.items() if places} == {
+        "classes of the product whose name tests or benchmarks give to others": ["tests/support/a.py:1: Queue"]
+    }
 
 
 def test_a_public_name_with_two_definitions_is_counted_at_both() -> None:

@@ -7,12 +7,20 @@ from typing import Any
 import pytest
 
 from sluice.declaration.metric_math import Metric
-from sluice.rehearse.model.control_loop import USUAL, VARIANTS, AlarmState, ControlLoop, Known, Variant, alarm_state
+from sluice.rehearse.model.control_loop import (
+    USUAL,
+    VARIANTS,
+    AlarmState,
+    ControlLoop,
+    ReadMetric,
+    Variant,
+    alarm_state,
+)
 from sluice.rehearse.model.policies import (
     MetricExpression,
     MetricSource,
-    Policy,
     ScaledService,
+    ScalingPolicy,
     ScalingStep,
     SimulatedAlarm,
     StepScaling,
@@ -52,12 +60,12 @@ def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any)
     )
 
 
-def _known_series(series: Mapping[str, Sequence[float | None]], minute: int) -> Known:
+def _known_series(series: Mapping[str, Sequence[float | None]], minute: int) -> ReadMetric:
     return lambda metric: list(series[metric.name][: minute + 1])
 
 
 def _tasks(
-    *policies: Policy,
+    *policies: ScalingPolicy,
     begin: int = 4,
     most: int = 1_000,
     variant: Variant = AT_ONCE,

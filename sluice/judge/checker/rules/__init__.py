@@ -7,17 +7,17 @@ from sluice.history.events import HistoryEvent
 from sluice.judge.checker.group import Group
 from sluice.judge.checker.verdict import Violation
 
-type Found = tuple[str | None, Iterable[int | None], str, Iterable[HistoryEvent]]
+type FoundViolation = tuple[str | None, Iterable[int | None], str, Iterable[HistoryEvent]]
 """Of a violation the queue, the messages, the sentence and the witness, as `Group.violation` takes them."""
-type Rule = Callable[[Group], Iterator[Violation]]
-registry: dict[str, Rule] = {}
+type AnomalyRule = Callable[[Group], Iterator[Violation]]
+registry: dict[str, AnomalyRule] = {}
 """Anomaly id -> what looks for it in a group. The others are of the run: see `checker.run`."""
 
 
-def rule(anomaly: str) -> Callable[[Callable[[Group], Iterator[Found]]], Rule]:
+def rule(anomaly: str) -> Callable[[Callable[[Group], Iterator[FoundViolation]]], AnomalyRule]:
     """Make the function below what looks for an anomaly."""
 
-    def register(look: Callable[[Group], Iterator[Found]]) -> Rule:
+    def register(look: Callable[[Group], Iterator[FoundViolation]]) -> AnomalyRule:
         @wraps(look)
         def violations(group: Group) -> Iterator[Violation]:
             return (group.violation(anomaly, *found) for found in look(group))

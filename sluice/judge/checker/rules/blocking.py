@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from sluice.history.events import HistoryEvent, answer_detail
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, responded_us
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.standing import earliest_removal_us, is_free, may_be_removed, overtakings
 
 _HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
@@ -20,16 +20,16 @@ _FANNED_OUT_WITHIN_US = 10_000_000
 
 
 @rule("D1")
-def _group_overlap(group: Group) -> Iterator[Found]:
+def _group_overlap(group: Group) -> Iterator[FoundViolation]:
     yield from _held_together(group, lambda event, other: event.worker == other.worker)
 
 
 @rule("D2")
-def _group_interleave(group: Group) -> Iterator[Found]:
+def _group_interleave(group: Group) -> Iterator[FoundViolation]:
     yield from _held_together(group, lambda event, other: event.worker != other.worker)
 
 
-def _held_together(group: Group, concerns: Callable[[HistoryEvent, HistoryEvent], bool]) -> Iterator[Found]:
+def _held_together(group: Group, concerns: Callable[[HistoryEvent, HistoryEvent], bool]) -> Iterator[FoundViolation]:
     found: set[tuple[int | None, int | None]] = set()
     skips = ((skip.ahead, skip.event) for skip in overtakings(group) if not is_free(group, skip))
     for event, other in chain(skips, _overlaps(group)):
@@ -108,7 +108,7 @@ def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]
 
 
 @rule("D4")
-def _find_block_after_dead_letter(group: Group) -> Iterator[Found]:
+def _find_block_after_dead_letter(group: Group) -> Iterator[FoundViolation]:
     for block in find_blockades(group):
         count, witness = len(block.successors), [block.dead, group.acked[block.successors[0]]]
         sentence = f"behind the dead letter {count} message(s) were never received, though the queue was polled"
@@ -116,7 +116,7 @@ def _find_block_after_dead_letter(group: Group) -> Iterator[Found]:
 
 
 @rule("D5")
-def _batch_underfill(group: Group) -> Iterator[Found]:
+def _batch_underfill(group: Group) -> Iterator[FoundViolation]:
     """It is lawful: a receive may bring fewer messages than there are.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
@@ -215,7 +215,7 @@ def _least_to_come(values: Sequence[int]) -> list[int]:
 
 
 @rule("D3")
-def _find_passed_over(group: Group) -> Iterator[Found]:
+def _find_passed_over(group: Group) -> Iterator[FoundViolation]:
     allowed, stuck = group.expectation.passed_over_seconds_max, group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -228,7 +228,7 @@ def _find_passed_over(group: Group) -> Iterator[Found]:
 
 
 @rule("H1")
-def _find_stuck(group: Group) -> Iterator[Found]:
+def _find_stuck(group: Group) -> Iterator[FoundViolation]:
     allowed = group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -241,7 +241,7 @@ def _find_stuck(group: Group) -> Iterator[Found]:
 
 
 @rule("H2")
-def _false_empty(group: Group) -> Iterator[Found]:
+def _false_empty(group: Group) -> Iterator[FoundViolation]:
     for wait in waits(group):
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if empty_count and not wait.is_freed_by_time:
@@ -249,7 +249,7 @@ def _false_empty(group: Group) -> Iterator[Found]:
             yield _wait_finding(group, wait, sentence)
 
 
-def _wait_finding(group: Group, wait: GroupWait, sentence: str) -> Found:
+def _wait_finding(group: Group, wait: GroupWait, sentence: str) -> FoundViolation:
     publishes = group.publishes.get(wait.message.idx or 0, [])
     published = effective(publishes)[:1]
     return wait.queue, [wait.message.idx], sentence, [*published, wait.message]

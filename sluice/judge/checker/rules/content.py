@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker.group import Group, effective, number
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 
 
 def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, list[HistoryEvent]]]:
@@ -18,7 +18,7 @@ def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, 
 
 
 @rule("G1")
-def _find_corrupted(group: Group) -> Iterator[Found]:
+def _find_corrupted(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
             sentence = "the received body is not the published one"
@@ -26,7 +26,7 @@ def _find_corrupted(group: Group) -> Iterator[Found]:
 
 
 @rule("G2")
-def _md5_mismatch(group: Group) -> Iterator[Found]:
+def _md5_mismatch(group: Group) -> Iterator[FoundViolation]:
     for queue, events in sorted(group.received.items()):
         for event in events:
             if event.md5_ok is False:
@@ -36,7 +36,7 @@ def _md5_mismatch(group: Group) -> Iterator[Found]:
 
 
 @rule("G3")
-def _attribute_loss(group: Group) -> Iterator[Found]:
+def _attribute_loss(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         if event.deduplication_id is None or not group.is_bound(queue, event.idx):
             continue
@@ -52,7 +52,7 @@ def _attribute_loss(group: Group) -> Iterator[Found]:
 
 
 @rule("G4")
-def _envelope_mismatch(group: Group) -> Iterator[Found]:
+def _envelope_mismatch(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         ids = {publish.sns_message_id for publish in published}
         numbers = {number(publish) for publish in published}

@@ -7,7 +7,7 @@ from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.expectation import Move
 from sluice.judge.checker.group import Group, by_time, effective, invoked_us, responded_us
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.rules.duplication import windows_max
 from sluice.judge.checker.rules.ordering import came_before, overtaken
 from sluice.judge.checker.standing import earliest_removal_after_us, earliest_removal_us
@@ -60,7 +60,7 @@ def _stray_from(group: Group, dead_letter_queue: str, event: HistoryEvent) -> Hi
 
 
 @rule("F1")
-def _premature(group: Group) -> Iterator[Found]:
+def _premature(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.dead_letter_queues:
         most = group.expectation.max_receive_count.get(queue)
         for idx, dead in _dead(group, queue):
@@ -89,7 +89,7 @@ def _is_held(group: Group, event: HistoryEvent, dead: HistoryEvent) -> bool:
 
 
 @rule("F2")
-def _late(group: Group) -> Iterator[Found]:
+def _late(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         most = group.expectation.max_receive_count.get(queue)
         if most is None or queue not in group.expectation.dead_letter_queues:
@@ -104,7 +104,7 @@ def _late(group: Group) -> Iterator[Found]:
 
 
 @rule("F3")
-def _absent(group: Group) -> Iterator[Found]:
+def _absent(group: Group) -> Iterator[FoundViolation]:
     for (queue, id_), receives in sorted(group.instances.items()):
         most, last = group.expectation.max_receive_count.get(queue), receives[-1]
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
@@ -143,7 +143,7 @@ def _is_over(group: Group, move: Move, event: HistoryEvent) -> bool:
 
 
 @rule("F4")
-def _wrong_target(group: Group) -> Iterator[Found]:
+def _wrong_target(group: Group) -> Iterator[FoundViolation]:
     for dead_letter_queue in sorted(set(group.expectation.dead_letter_queues.values())):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             source = _stray_from(group, dead_letter_queue, event)
@@ -153,7 +153,7 @@ def _wrong_target(group: Group) -> Iterator[Found]:
 
 
 @rule("F5")
-def _after_delete(group: Group) -> Iterator[Found]:
+def _after_delete(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
@@ -169,7 +169,7 @@ def _after_delete(group: Group) -> Iterator[Found]:
 
 
 @rule("F6")
-def _content(group: Group) -> Iterator[Found]:
+def _content(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             source = group.first_received.get(queue, {}).get(idx)
@@ -206,7 +206,7 @@ def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: History
 
 
 @rule("F7")
-def _order(group: Group) -> Iterator[Found]:
+def _order(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         dead = {
@@ -266,7 +266,7 @@ def _may_have_died(group: Group, queue: str, receives: Sequence[HistoryEvent], m
 
 
 @rule("F8")
-def _redrive_loss(group: Group) -> Iterator[Found]:
+def _redrive_loss(group: Group) -> Iterator[FoundViolation]:
     for queue, dead_letter_queue, moves in _moves(group):
         ended_us = max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
@@ -286,7 +286,7 @@ def _redrive_loss(group: Group) -> Iterator[Found]:
 
 
 @rule("F9")
-def _redrive_duplicate(group: Group) -> Iterator[Found]:
+def _redrive_duplicate(group: Group) -> Iterator[FoundViolation]:
     for queue, dead_letter_queue, moves in _moves(group):
         owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
         for idx, dead, own in _with_tasks(group, dead_letter_queue, moves):
@@ -339,7 +339,7 @@ def _still(group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequen
 
 
 @rule("F10")
-def _redrive_reorder(group: Group) -> Iterator[Found]:
+def _redrive_reorder(group: Group) -> Iterator[FoundViolation]:
     for queue, dead_letter_queue, moves in _moves(group):
         if group.may_be_dead_lettered_unseen(queue):
             continue
@@ -405,7 +405,7 @@ def _may_be_moved(group: Group, queue: str, dead: HistoryEvent, back: HistoryEve
 
 
 @rule("F11")
-def _stale_identity(group: Group) -> Iterator[Found]:
+def _stale_identity(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, dead, back, may_be_moved in _came_back(group):
         is_same = dead.sqs_message_id is not None and back.sqs_message_id == dead.sqs_message_id
         if is_same and (may_be_moved or not group.expectation.is_publishing_recorded):
@@ -421,14 +421,14 @@ def returns_without_move(group: Group) -> Iterator[tuple[str, int, HistoryEvent,
 
 
 @rule("F13")
-def _escape(group: Group) -> Iterator[Found]:
+def _escape(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, dead, back in returns_without_move(group) if group.expectation.is_publishing_recorded else ():
         sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
         yield queue, [idx], sentence, [dead, back]
 
 
 @rule("F12")
-def _poison_escape(group: Group) -> Iterator[Found]:
+def _poison_escape(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         dead = dict(_dead(group, queue))
         answers: dict[str | None, list[HistoryEvent]] = defaultdict(list)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from sluice.history.events import HistoryEvent, Outcome
+from sluice.history.events import CallOutcome, HistoryEvent
 from sluice.judge.checker.group import (
     WINDOW_TOLERANCE_US,
     Group,
@@ -17,7 +17,7 @@ from sluice.judge.checker.group import (
     number,
     responded_us,
 )
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.standing import earliest_removal_after_us
 
 
@@ -43,7 +43,7 @@ def copies(group: Group) -> Iterator[tuple[str, int, list[HistoryEvent]]]:
 
 
 @rule("B1")
-def _duplicate_in_window(group: Group) -> Iterator[Found]:
+def _duplicate_in_window(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, found in copies(group):
         for count, copy in enumerate(sorted(found, key=responded_us), start=1):
             windows = windows_max(group, idx, by=copy)
@@ -79,7 +79,7 @@ def _single_delivery(group: Group, idx: int) -> str:
 
 
 @rule("B2")
-def _duplicate_outside_window(group: Group) -> Iterator[Found]:
+def _duplicate_outside_window(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, found in copies(group):
         least = span_us(group, group.publishes[idx])[0]
         if least >= window_us(group):
@@ -88,11 +88,11 @@ def _duplicate_outside_window(group: Group) -> Iterator[Found]:
 
 
 @rule("B3")
-def _suppressed_too_long(group: Group) -> Iterator[Found]:
+def _suppressed_too_long(group: Group) -> Iterator[FoundViolation]:
     yield from _find_acknowledged_repeats(group)
     for idx, tries in sorted(group.publishes.items()):
         publishes = sorted(effective(tries), key=invoked_us)
-        is_repeated = len(publishes) == 2 and all(event.outcome == Outcome.OK for event in publishes)
+        is_repeated = len(publishes) == 2 and all(event.outcome == CallOutcome.OK for event in publishes)
         is_repeated = is_repeated and publishes[0].queue == publishes[1].queue
         if not is_repeated or span_us(group, publishes)[0] < window_us(group) + WINDOW_TOLERANCE_US:
             continue
@@ -116,12 +116,12 @@ def _suppressed_too_long(group: Group) -> Iterator[Found]:
                 yield queue, [idx], sentence, [*publishes, group.first_received[queue][idx], end]
 
 
-def _find_acknowledged_repeats(group: Group) -> Iterator[Found]:
+def _find_acknowledged_repeats(group: Group) -> Iterator[FoundViolation]:
     for idx, tries in sorted(group.publishes.items()):
         first: dict[tuple[str | None, str], HistoryEvent] = {}  # every topic and queue counts for itself
         for event in sorted(tries, key=responded_us):
             name = number(event)
-            if event.outcome != Outcome.OK or name is None:
+            if event.outcome != CallOutcome.OK or name is None:
                 continue
             opened = first.setdefault((event.queue, name), event)
             if (
@@ -134,13 +134,13 @@ def _find_acknowledged_repeats(group: Group) -> Iterator[Found]:
 
 
 @rule("B5")
-def _dedup_ack_mismatch(group: Group) -> Iterator[Found]:
+def _dedup_ack_mismatch(group: Group) -> Iterator[FoundViolation]:
     for idx, tries in sorted(group.publishes.items()):
         first = group.acked.get(idx)
         if first is None:
             continue
         for repeat in tries:
-            is_repeat = repeat.outcome == Outcome.OK and number(repeat) is not None and number(first) is not None
+            is_repeat = repeat.outcome == CallOutcome.OK and number(repeat) is not None and number(first) is not None
             is_same_id = (repeat.queue, repeat.deduplication_id) == (first.queue, first.deduplication_id)
             opened_us = min(map(invoked_us, effective(tries)))
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
@@ -153,7 +153,7 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[Found]:
 
 
 @rule("B6")
-def _redelivery(group: Group) -> Iterator[Found]:
+def _redelivery(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
@@ -162,7 +162,7 @@ def _redelivery(group: Group) -> Iterator[Found]:
 
 
 @rule("B7")
-def _early_redelivery(group: Group) -> Iterator[Found]:
+def _early_redelivery(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             delete = group.settled_delete(event)
@@ -196,11 +196,11 @@ def _is_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
 
 
 @rule("B8")
-def _receive_count_jump(group: Group) -> Iterator[Found]:
+def _receive_count_jump(group: Group) -> Iterator[FoundViolation]:
     yield from (found for found, is_unseen in miscounts(group) if not is_unseen)
 
 
-def miscounts(group: Group) -> Iterator[tuple[Found, bool]]:
+def miscounts(group: Group) -> Iterator[tuple[FoundViolation, bool]]:
     """Yield each message with an impossible receive count, and whether receives by others, not recorded, explain it."""
     nameless = Counter(
         (event.queue, event.idx)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from sluice.history.events import HistoryEvent, detail_of, is_end_marker
 from sluice.judge.checker.group import Group
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.rules.existence import missing
 from sluice.judge.checker.rules.ordering import overtaken
 
@@ -13,7 +13,7 @@ _OUT_OF_TURN = ("late", "filled")
 
 
 @rule("R1")
-def _effect_missing(group: Group) -> Iterator[Found]:
+def _effect_missing(group: Group) -> Iterator[FoundViolation]:
     for queue in (queue for queue in group.expectation.queues if queue in group.expectation.effects_recorded):
         absent = {gap.idx for gap in missing(group) if queue in (*gap.drained, *gap.overtaken, *gap.open, *gap.excused)}
         for idx, publish in sorted(group.acked.items()):
@@ -26,7 +26,7 @@ def _effect_missing(group: Group) -> Iterator[Found]:
 
 
 @rule("R2")
-def _effect_twice(group: Group) -> Iterator[Found]:
+def _effect_twice(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         for idx, events in sorted(handled.items()):
             if len(events) > 1:
@@ -34,7 +34,7 @@ def _effect_twice(group: Group) -> Iterator[Found]:
 
 
 @rule("R3")
-def _effects_reordered(group: Group) -> Iterator[Found]:
+def _effects_reordered(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         first = {idx: events[0] for idx, events in handled.items() if _is_in_turn(events[0])}
         orders = [[idx for idx in line if idx in first and group.is_bound(queue, idx)] for line in group.lines]
@@ -44,7 +44,7 @@ def _effects_reordered(group: Group) -> Iterator[Found]:
 
 
 @rule("R4")
-def _effect_after_delete(group: Group) -> Iterator[Found]:
+def _effect_after_delete(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         for idx, events in sorted(handled.items()):
             if idx in group.parked.get(queue, set()):

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from sluice.history.events import HistoryEvent, Outcome
+from sluice.history.events import CallOutcome, HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, invoked_us, is_same_receive, responded_us
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.standing import may_be_removed
 
 
@@ -108,7 +108,7 @@ def _is_excused(group: Group, queue: str, idx: int) -> bool:
 
 
 @rule("A1")
-def _find_lost(group: Group) -> Iterator[Found]:
+def _find_lost(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         if gap.drained and not gap.is_received_somewhere:
             sentence = f"acknowledged, and received from none of {', '.join(gap.drained)}, all drained"
@@ -116,7 +116,7 @@ def _find_lost(group: Group) -> Iterator[Found]:
 
 
 @rule("A2")
-def _lost_prefix(group: Group) -> Iterator[Found]:
+def _lost_prefix(group: Group) -> Iterator[FoundViolation]:
     furthest = _furthest(group)
     for gap in missing(group):
         for queue in gap.overtaken:
@@ -127,7 +127,7 @@ def _lost_prefix(group: Group) -> Iterator[Found]:
 
 
 @rule("A3")
-def _find_vanished(group: Group) -> Iterator[Found]:
+def _find_vanished(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         last, end = receives[-1], group.end_marker(queue)
         if queue in group.expectation.queues and end is not None and has_vanished(group, last):
@@ -149,7 +149,7 @@ def has_vanished(group: Group, last: HistoryEvent) -> bool:
 
 
 @rule("A4")
-def _phantom(group: Group) -> Iterator[Found]:
+def _phantom(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_publishing_recorded:
         return
     published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked_us)
@@ -171,27 +171,27 @@ def is_moved_stranger(group: Group, event: HistoryEvent) -> bool:
 
 
 @rule("A5")
-def _aborted_delivery(group: Group) -> Iterator[Found]:
+def _aborted_delivery(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_publishing_recorded:
         return
     for idx, publishes in sorted(group.publishes.items()):
         seen = _first_seen(group, idx)
-        is_refused = all(publish.outcome == Outcome.FAIL for publish in publishes)
+        is_refused = all(publish.outcome == CallOutcome.FAIL for publish in publishes)
         if seen is not None and is_refused and not group.may_be_older(seen):
             yield seen.queue, [idx], "received, although every publish of it was refused", [publishes[-1], seen]
 
 
 @rule("A7")
-def _find_recovered(group: Group) -> Iterator[Found]:
+def _find_recovered(group: Group) -> Iterator[FoundViolation]:
     for idx, publishes in sorted(group.publishes.items()):
-        unanswered = [publish for publish in publishes if publish.outcome == Outcome.INFO]
+        unanswered = [publish for publish in publishes if publish.outcome == CallOutcome.INFO]
         seen = _first_seen(group, idx)
         if seen is not None and unanswered and idx not in group.acked:
             yield seen.queue, [idx], "received; nobody knew whether it was published", [unanswered[0], seen]
 
 
 @rule("A8")
-def _find_resurrected(group: Group) -> Iterator[Found]:
+def _find_resurrected(group: Group) -> Iterator[FoundViolation]:
     yield from _outlived_purges(group)
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.judged_queues:
@@ -214,7 +214,7 @@ def _has_waited(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     return group.is_earlier_receive(event, other) and is_over
 
 
-def _outlived_purges(group: Group) -> Iterator[Found]:
+def _outlived_purges(group: Group) -> Iterator[FoundViolation]:
     """Yield what was in a queue that was purged, and came more than a minute later.
 
     AWS: a purge takes up to 60 seconds, and removes what was sent before it, in flight or not (PUR-02).
@@ -247,7 +247,7 @@ def _is_made_by(publish: HistoryEvent, receive: HistoryEvent) -> bool:
 
 
 @rule("E1")
-def _fan_out_incomplete(group: Group) -> Iterator[Found]:
+def _fan_out_incomplete(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         if gap.drained and gap.is_received_somewhere:
             seen = [first[gap.idx] for first in group.first_received.values() if gap.idx in first]
@@ -256,7 +256,7 @@ def _fan_out_incomplete(group: Group) -> Iterator[Found]:
 
 
 @rule("E2")
-def _wrong_queue(group: Group) -> Iterator[Found]:
+def _wrong_queue(group: Group) -> Iterator[FoundViolation]:
     expectation = group.expectation
     known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
     for queue, first in sorted(group.first_received.items()):
@@ -268,7 +268,7 @@ def _wrong_queue(group: Group) -> Iterator[Found]:
 
 
 @rule("E3")
-def _fan_out_skew(group: Group) -> Iterator[Found]:
+def _fan_out_skew(group: Group) -> Iterator[FoundViolation]:
     allowed = group.expectation.fan_out_skew_seconds_max
     if allowed is None:
         return
@@ -285,7 +285,7 @@ def _fan_out_skew(group: Group) -> Iterator[Found]:
 
 
 @rule("E4")
-def _subscription_dead_lettered(group: Group) -> Iterator[Found]:
+def _subscription_dead_lettered(group: Group) -> Iterator[FoundViolation]:
     for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             sentence = f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}"
@@ -293,7 +293,7 @@ def _subscription_dead_lettered(group: Group) -> Iterator[Found]:
 
 
 @rule("E5")
-def _find_dropped_in_fault(group: Group) -> Iterator[Found]:
+def _find_dropped_in_fault(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         for queue in gap.excused:
             sentence = "published during a fault that loses messages"

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, pairwise
 
-from sluice.history.events import HistoryEvent, Outcome, is_end_marker
+from sluice.history.events import CallOutcome, HistoryEvent, is_end_marker
 from sluice.judge.checker.group import Group, by_time, effective, invoked_us, number, responded_us
-from sluice.judge.checker.rules import Found, rule
+from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.rules.existence import has_vanished
 from sluice.judge.checker.standing import Overtaking, is_free, overtakings, queue_lines
 
 
 @rule("C1")
-def _find_reordered(group: Group) -> Iterator[Found]:
+def _find_reordered(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         for line in group.lines:
@@ -26,7 +26,7 @@ def _find_reordered(group: Group) -> Iterator[Found]:
         yield from _reordered_copies(group, queue)
 
 
-def _reordered_copies(group: Group, queue: str) -> Iterator[Found]:
+def _reordered_copies(group: Group, queue: str) -> Iterator[FoundViolation]:
     """Yield the same for what has no place by its publishes: nobody answered them, or they were a window apart."""
     for line in queue_lines(group, queue):
         first = {place: receives[0] for place, receives in enumerate(line)}
@@ -61,7 +61,7 @@ def came_before(group: Group, first: HistoryEvent, second: HistoryEvent) -> bool
 
 
 @rule("C2")
-def _find_reordered_in_batch(group: Group) -> Iterator[Found]:
+def _find_reordered_in_batch(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         calls: dict[tuple[str, int, int], list[HistoryEvent]] = defaultdict(list)  # one answer has one instant
         for event in group.received.get(queue, []):
@@ -96,7 +96,7 @@ def _is_out_of_order(group: Group, first: HistoryEvent, second: HistoryEvent) ->
 
 
 @rule("C3")
-def _head_skip(group: Group) -> Iterator[Found]:
+def _head_skip(group: Group) -> Iterator[FoundViolation]:
     """Find a message that was available again, and passed over.
 
     AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
@@ -114,7 +114,7 @@ def _head_skip(group: Group) -> Iterator[Found]:
 
 def _is_deleted_by_any_handle(group: Group, skip: Overtaking) -> bool:
     return any(
-        attempt.outcome == Outcome.OK
+        attempt.outcome == CallOutcome.OK
         and group.may_delete(attempt, skip.ahead)
         and not group.is_before(attempt, skip.ahead)
         and not group.is_before(skip.event, attempt)
@@ -123,7 +123,7 @@ def _is_deleted_by_any_handle(group: Group, skip: Overtaking) -> bool:
 
 
 @rule("C4")
-def _sqs_sequence(group: Group) -> Iterator[Found]:
+def _sqs_sequence(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         for earlier, other in (
             pair for line in group.lines for pair in pairwise(_receives_with_number(group, queue, line))
@@ -148,7 +148,7 @@ def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list
 
 
 @rule("C5")
-def _sns_sequence(group: Group) -> Iterator[Found]:
+def _sns_sequence(group: Group) -> Iterator[FoundViolation]:
     places: dict[str | None, list[HistoryEvent]] = defaultdict(list)
     for idx in group.publishes:
         for event in _numbered_publishes(group, idx):
@@ -166,7 +166,7 @@ def _numbered_publishes(group: Group, idx: int) -> list[HistoryEvent]:
     first: dict[tuple[str | None, str], HistoryEvent] = {}
     for event in sorted((*group.publishes[idx], *_publishes_with_envelope_number(group, idx)), key=by_time):
         name = number(event)
-        if event.outcome == Outcome.OK and name is not None:
+        if event.outcome == CallOutcome.OK and name is not None:
             first.setdefault((event.queue, name), event)
     return list(first.values())
 
@@ -179,20 +179,20 @@ def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[HistoryE
     ]
     if (
         len(tries) == 1
-        and tries[0].outcome == Outcome.INFO
+        and tries[0].outcome == CallOutcome.INFO
         and tries[0].queue not in group.expectation.queues
         and enveloped
     ):
         receive = min(enveloped, key=responded_us)
         yield replace(
             tries[0],
-            outcome=Outcome.OK.value,
+            outcome=CallOutcome.OK.value,
             responded_at_us=responded_us(receive) + group.bound_us(tries[0], receive),
             sns_sequence_number=receive.sns_sequence_number,
         )
 
 
-def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Iterator[Found]:
+def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Iterator[FoundViolation]:
     """Yield what was published after the acknowledgement of a higher number."""
     tried_us = {event: _tried_us(group, event) for event in published}
     highest: HistoryEvent | None = None  # of what was acked before
@@ -223,7 +223,7 @@ def _tried_us(group: Group, event: HistoryEvent) -> int:
     return min(map(invoked_us, tries))
 
 
-def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[Found]:
+def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[FoundViolation]:
     """Yield two messages with one number."""
     owners: dict[str | None, HistoryEvent] = {}
     for event in sorted(published, key=by_time):
@@ -234,7 +234,7 @@ def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[Found]:
 
 
 @rule("C6")
-def _fan_out_divergence(group: Group) -> Iterator[Found]:
+def _fan_out_divergence(group: Group) -> Iterator[FoundViolation]:
     """Of messages whose order in the group is not known; of the others C1 tells."""
     for single, other in combinations(group.expectation.queues, 2):
         first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
@@ -250,7 +250,7 @@ def _fan_out_divergence(group: Group) -> Iterator[Found]:
 
 
 @rule("C7")
-def _producer_reorder(group: Group) -> Iterator[Found]:
+def _producer_reorder(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_planned:
         return
     published = [

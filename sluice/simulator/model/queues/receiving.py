@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from sluice import limits
 from sluice.simulator.model import batches
 from sluice.simulator.model.message import QueuedMessage, check_id, md5, md5_of_attributes, select_attributes
-from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.operation import AnswerFields, Params
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
@@ -22,7 +22,7 @@ class Receiving:
     def __init__(self, find: Callable[[Params], SimulatedQueue], queues: Mapping[str, SimulatedQueue]) -> None:
         self._find, self._queues = find, queues
 
-    def receive(self, params: Params, now: float) -> Answer:
+    def receive(self, params: Params, now: float) -> AnswerFields:
         """Receive once, without waiting; no message is an answer without `Messages` [RCV-03]."""
         queue = self._find(params)
         most, wait = params.get("MaxNumberOfMessages", 1), params.get("WaitTimeSeconds", 0)
@@ -82,21 +82,21 @@ class Receiving:
             return []
         return queue.receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
 
-    def delete(self, params: Params, now: float) -> Answer:
+    def delete(self, params: Params, now: float) -> AnswerFields:
         """Delete what a handle was given for."""
         self._find(params).delete(params["ReceiptHandle"], now)
         return {}
 
-    def delete_batch(self, params: Params, now: float) -> Answer:
+    def delete_batch(self, params: Params, now: float) -> AnswerFields:
         """Delete several, each by itself."""
         return self._each(params, "DeleteMessageBatchRequestEntry", lambda entry: self.delete(entry, now))
 
-    def change_visibility(self, params: Params, now: float) -> Answer:
+    def change_visibility(self, params: Params, now: float) -> AnswerFields:
         """Hide or show again what a handle was given for."""
         self._find(params).change_visibility(params["ReceiptHandle"], params["VisibilityTimeout"], now)
         return {}
 
-    def change_visibility_batch(self, params: Params, now: float) -> Answer:
+    def change_visibility_batch(self, params: Params, now: float) -> AnswerFields:
         """Hide or show again several, each by itself; without a timeout an entry is given back."""
         return self._each(
             params,
@@ -104,18 +104,18 @@ class Receiving:
             lambda entry: self.change_visibility({"VisibilityTimeout": 0, **entry}, now),
         )
 
-    def _each(self, params: Params, kind: str, handle: Callable[[Params], Answer]) -> Answer:
+    def _each(self, params: Params, kind: str, handle: Callable[[Params], AnswerFields]) -> AnswerFields:
         """Handle every entry of a batch as the call it stands for."""
         url, entries = self._find(params).url, params["Entries"]
         batches.check(entries, kind)
         return batches.handle_each(entries, lambda entry: handle({**entry, "QueueUrl": url}))
 
 
-def _as_received(message: QueuedMessage, system: list[str], requested: list[str]) -> Answer:
+def _as_received(message: QueuedMessage, system: list[str], requested: list[str]) -> AnswerFields:
     attributes = message.system_attributes()
     returned = {name: value for name, value in attributes.items() if "All" in system or name in system}
     chosen = select_attributes(message.attributes, requested)
-    answer: Answer = {
+    answer: AnswerFields = {
         "MessageId": message.id,
         "ReceiptHandle": message.handle,
         "MD5OfBody": md5(message.body),

@@ -14,7 +14,7 @@ from sluice.simulator.model.message import (
     md5_of_attributes,
     size_bytes,
 )
-from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.operation import AnswerFields, Params
 from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, invalid_value, missing
 
@@ -32,7 +32,7 @@ class Sending:
     def __init__(self, find: Callable[[Params], SimulatedQueue], new_id: Callable[[], str]) -> None:
         self._find, self._new_id = find, new_id
 
-    def send(self, params: Params, now: float) -> Answer:
+    def send(self, params: Params, now: float) -> AnswerFields:
         """Send one message."""
         queue = self._find(params)
         check_content(params)
@@ -47,7 +47,7 @@ class Sending:
         is_by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
         return queue.is_fifo and "MessageDeduplicationId" not in entry and not is_by_content
 
-    def _enqueue(self, queue: SimulatedQueue, entry: Params, now: float) -> Answer:
+    def _enqueue(self, queue: SimulatedQueue, entry: Params, now: float) -> AnswerFields:
         """Store one message of a send, single or batch, and return its answer [SND-10]."""
         check_size(entry, bytes_max=queue.seconds("MaximumMessageSize"))
         _check_parameters(queue, entry)
@@ -78,7 +78,7 @@ class Sending:
             answer["SequenceNumber"] = str(sent.sequence_number)
         return answer
 
-    def send_batch(self, params: Params, now: float) -> Answer:
+    def send_batch(self, params: Params, now: float) -> AnswerFields:
         """Send a batch: what concerns ids and groups fails it whole, other things fail an entry [BAT-05..BAT-09]."""
         queue, entries = self._find(params), params["Entries"]
         batches.check(entries, "SendMessageBatchRequestEntry")
@@ -93,7 +93,7 @@ class Sending:
         if any(self._lacks_id(queue, entry) for entry in entries):
             raise invalid_value(_NO_ID)
 
-        def send(entry: Params) -> Answer:
+        def send(entry: Params) -> AnswerFields:
             check_content(entry)
             return self._enqueue(queue, entry, now)
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sluice import limits
 from sluice.simulator.model import permissions
-from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
+from sluice.simulator.model.operation import AnswerFields, ModelOperation, Params, as_spelled
 from sluice.simulator.model.queues import settings
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.moving import SimulatedMoveTasks
@@ -40,7 +40,7 @@ class Sqs:
         self._deleted_at: dict[str, float] = {}
         self._moves = SimulatedMoveTasks(self.queues, new_id)
         sending, receiving = Sending(self._of, new_id), Receiving(self._of, self.queues)
-        self.operations: Mapping[str, Operation] = {
+        self.operations: Mapping[str, ModelOperation] = {
             "CreateQueue": self._create_queue,
             "DeleteQueue": self._delete_queue,
             "GetQueueUrl": lambda params, _: {"QueueUrl": self._queue_by_name(params["QueueName"]).url},
@@ -96,7 +96,7 @@ class Sqs:
         queue = self.queues.get(arn)
         return None if queue is None else queue.attributes
 
-    def _create_queue(self, params: Params, now: float) -> Answer:
+    def _create_queue(self, params: Params, now: float) -> AnswerFields:
         name, requested = params["QueueName"], as_spelled(params.get("Attributes", {}), settings.BOOLEANS)
         arn = self._arn_prefix + name
         existing = self.queues.get(arn)
@@ -121,7 +121,7 @@ class Sqs:
         return {"QueueUrl": url}
 
     @staticmethod
-    def _create_again(existing: SimulatedQueue, requested: Mapping[str, str]) -> Answer:
+    def _create_again(existing: SimulatedQueue, requested: Mapping[str, str]) -> AnswerFields:
         """Return the URL when nothing requested differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
         for name, value in requested.items():
             if not _same(existing.attributes.get(name), value):
@@ -132,24 +132,24 @@ class Sqs:
                 )
         return {"QueueUrl": existing.url}
 
-    def _delete_queue(self, params: Params, now: float) -> Answer:
+    def _delete_queue(self, params: Params, now: float) -> AnswerFields:
         queue = self._of(params)
         del self.queues[queue.arn]
         self._deleted_at[queue.name] = now
         return {}
 
-    def _list_queues(self, params: Params, _: float) -> Answer:
+    def _list_queues(self, params: Params, _: float) -> AnswerFields:
         prefix, most = params.get("QueueNamePrefix", ""), params.get("MaxResults", _LIST_MAX)
         urls = sorted(queue.url for queue in self.queues.values() if queue.name.startswith(prefix))
         return _page("QueueUrls", urls, params, most)
 
-    def _list_dead_letter_source_queues(self, params: Params, _: float) -> Answer:
+    def _list_dead_letter_source_queues(self, params: Params, _: float) -> AnswerFields:
         """List the queues that name this one; the key begins with a small letter [DLQ-19]."""
         target = self._of(params).arn
         urls = sorted(queue.url for queue in self.queues.values() if queue.dead_letter_arn() == target)
         return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
 
-    def _get_queue_attributes(self, params: Params, now: float) -> Answer:
+    def _get_queue_attributes(self, params: Params, now: float) -> AnswerFields:
         queue, requested = self._of(params), params.get("AttributeNames", [])
         for name in requested:
             if name != "All" and name not in _GETTABLE:
@@ -161,7 +161,7 @@ class Sqs:
         returned = {name: value for name, value in known.items() if "All" in requested or name in requested}
         return {"Attributes": returned} if returned else {}
 
-    def _set_queue_attributes(self, params: Params, now: float) -> Answer:
+    def _set_queue_attributes(self, params: Params, now: float) -> AnswerFields:
         queue = self._of(params)
         attributes = settings.check(
             params["Attributes"], current=queue.attributes, arn=queue.arn, find_queue=self._attributes_of
@@ -169,11 +169,11 @@ class Sqs:
         queue.change_attributes(attributes, now)
         return {}
 
-    def _purge_queue(self, params: Params, now: float) -> Answer:
+    def _purge_queue(self, params: Params, now: float) -> AnswerFields:
         self._of(params).purge(now)
         return {}
 
-    def _add_permission(self, params: Params, _: float) -> Answer:
+    def _add_permission(self, params: Params, _: float) -> AnswerFields:
         """Allow accounts some actions, under a label that is new to the policy [CRE-47]."""
         queue, label = self._of(params), params["Label"]
         policy = queue.policy() or {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
@@ -189,7 +189,7 @@ class Sqs:
         queue.set_policy(permissions.with_statement(policy, added))
         return {}
 
-    def _remove_permission(self, params: Params, _: float) -> Answer:
+    def _remove_permission(self, params: Params, _: float) -> AnswerFields:
         """Remove the statement of a label; with the last statement the policy goes [CRE-47, CRE-48]."""
         queue, label = self._of(params), params["Label"]
         policy = queue.policy()
@@ -199,16 +199,16 @@ class Sqs:
         queue.set_policy(left if left["Statement"] else {})
         return {}
 
-    def _tag_queue(self, params: Params, _: float) -> Answer:
+    def _tag_queue(self, params: Params, _: float) -> AnswerFields:
         self._of(params).tags.update(params["Tags"])
         return {}
 
-    def _untag_queue(self, params: Params, _: float) -> Answer:
+    def _untag_queue(self, params: Params, _: float) -> AnswerFields:
         queue = self._of(params)
         queue.tags = {name: value for name, value in queue.tags.items() if name not in params["TagKeys"]}
         return {}
 
-    def _list_queue_tags(self, params: Params, _: float) -> Answer:
+    def _list_queue_tags(self, params: Params, _: float) -> AnswerFields:
         tags = self._of(params).tags
         return {"Tags": dict(tags)} if tags else {}  # [TAG-01]
 
@@ -221,7 +221,7 @@ def _same(stored: str | None, requested: str) -> bool:
         return stored == requested
 
 
-def _page(key: str, items: list[str], params: Params, most: int) -> Answer:
+def _page(key: str, items: list[str], params: Params, most: int) -> AnswerFields:
     token = params.get("NextToken") or "0"
     if not 1 <= most <= _LIST_MAX:  # texts not recorded
         raise invalid_parameter("MaxResults", most, f"Must be between 1 and {_LIST_MAX}, if provided.")

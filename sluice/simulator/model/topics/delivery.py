@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from sluice import limits
 from sluice.simulator.model.message import QueuedMessage, size_bytes
-from sluice.simulator.model.operation import Answer, Params
+from sluice.simulator.model.operation import AnswerFields, Params
 from sluice.simulator.model.policies import PolicyDecision, PolicyRequest, decide
 from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.topics.publishing import message_of
@@ -30,7 +30,7 @@ class Delivery:
     ) -> None:
         self._queues, self._subscriptions_of, self._new_id = queues, subscriptions_of, new_id
 
-    def fan_out(self, topic: SimulatedTopic, entry: Params, now: float) -> Answer:
+    def fan_out(self, topic: SimulatedTopic, entry: Params, now: float) -> AnswerFields:
         """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
         if not topic.is_fifo:
             published = PublishResult(self._new_id(), None, now)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from sluice import limits
 from sluice.simulator.model import permissions
 from sluice.simulator.model.filter_policy import check_policy
-from sluice.simulator.model.operation import Answer, Operation, Params, as_spelled
+from sluice.simulator.model.operation import AnswerFields, ModelOperation, Params, as_spelled
 from sluice.simulator.model.queues.queue import SimulatedQueue
 from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
 from sluice.simulator.model.topics.delivery import Delivery
@@ -47,7 +47,7 @@ class Sns:
         self.topics: dict[str, SimulatedTopic] = {}
         self.subscriptions: dict[str, Subscription] = {}
         self._delivery = Delivery(queues, self.subscriptions_of, new_id)
-        self.operations: Mapping[str, Operation] = {
+        self.operations: Mapping[str, ModelOperation] = {
             "CreateTopic": self._create_topic,
             "DeleteTopic": self._delete_topic,
             "ListTopics": self._list_topics,
@@ -94,7 +94,7 @@ class Sns:
     def _living_subscriptions(self) -> list[Subscription]:
         return [subscription for subscription in self.subscriptions.values() if not subscription.is_orphaned]
 
-    def _create_topic(self, params: Params, now: float) -> Answer:
+    def _create_topic(self, params: Params, now: float) -> AnswerFields:
         name, requested = params["Name"], as_spelled(params.get("Attributes", {}), BOOLEANS)
         check_topic(name, requested)
         if requested.get("FifoTopic") == "true":
@@ -112,7 +112,7 @@ class Sns:
         topic.tags.update(tags)
         return {"TopicArn": topic.arn}
 
-    def _delete_topic(self, params: Params, now: float) -> Answer:
+    def _delete_topic(self, params: Params, now: float) -> AnswerFields:
         """Delete a topic and its subscriptions, which can be read a little longer; again is not an error [SNS-125]."""
         self._check_topic_arn(params["TopicArn"])
         topic = self.topics.get(params["TopicArn"])
@@ -124,10 +124,10 @@ class Sns:
                 subscription.is_orphaned, subscription.gone_at = True, now + _SUBSCRIPTION_READABLE_SECONDS
         return {}
 
-    def _list_topics(self, params: Params, _: float) -> Answer:
+    def _list_topics(self, params: Params, _: float) -> AnswerFields:
         return _page("Topics", [{"TopicArn": arn} for arn in self.topics], params)
 
-    def _get_topic_attributes(self, params: Params, _: float) -> Answer:
+    def _get_topic_attributes(self, params: Params, _: float) -> AnswerFields:
         topic = self._topic(params["TopicArn"])
         known = {
             "TopicArn": topic.arn,
@@ -141,7 +141,7 @@ class Sns:
         }
         return {"Attributes": known | topic.attributes}
 
-    def _set_topic_attributes(self, params: Params, _: float) -> Answer:
+    def _set_topic_attributes(self, params: Params, _: float) -> AnswerFields:
         topic = self._topic(params["TopicArn"])
         name, value = _attribute(params)
         check_attribute(name, value, is_fifo=topic.is_fifo)
@@ -150,7 +150,7 @@ class Sns:
         topic.attributes[name] = value
         return {}
 
-    def _subscribe(self, params: Params, now: float) -> Answer:
+    def _subscribe(self, params: Params, now: float) -> AnswerFields:
         """Subscribe a queue; the same again returns the same [SNS-36]."""
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
@@ -203,7 +203,7 @@ class Sns:
         if name == "ReplayPolicy" and value:
             check_replay(topic, value)
 
-    def _add_permission(self, params: Params, _: float) -> Answer:
+    def _add_permission(self, params: Params, _: float) -> AnswerFields:
         """Allow accounts some actions, under a label that is new to the policy [SNS-146, SNS-147]."""
         topic, label = self._topic(params["TopicArn"]), params["Label"]
         if permissions.has_label(topic.policy(), label):
@@ -220,13 +220,13 @@ class Sns:
         topic.attributes["Policy"] = json.dumps(permissions.with_statement(topic.policy(), added))
         return {}
 
-    def _remove_permission(self, params: Params, _: float) -> Answer:
+    def _remove_permission(self, params: Params, _: float) -> AnswerFields:
         """Remove the statement of a label; what an unknown label gets nobody recorded."""
         topic = self._topic(params["TopicArn"])
         topic.attributes["Policy"] = json.dumps(permissions.without_label(topic.policy(), params["Label"]))
         return {}
 
-    def _unsubscribe(self, params: Params, _: float) -> Answer:
+    def _unsubscribe(self, params: Params, _: float) -> AnswerFields:
         """End a subscription, also one that is not there [SNS-64]; refuse what is no ARN of one [SNS-142]."""
         arn = params["SubscriptionArn"]
         _check_arn("SubscriptionArn", arn)
@@ -237,20 +237,20 @@ class Sns:
             self.topics[subscription.topic_arn].deleted_subscriptions += 1
         return {}
 
-    def _list_subscriptions(self, params: Params, _: float) -> Answer:
+    def _list_subscriptions(self, params: Params, _: float) -> AnswerFields:
         return _page(
             "Subscriptions",
             [_subscription_entry(subscription) for subscription in self._living_subscriptions()],
             params,
         )
 
-    def _list_subscriptions_by_topic(self, params: Params, _: float) -> Answer:
+    def _list_subscriptions_by_topic(self, params: Params, _: float) -> AnswerFields:
         listed = [
             _subscription_entry(subscription) for subscription in self.subscriptions_of(self._topic(params["TopicArn"]))
         ]
         return _page("Subscriptions", listed, params)
 
-    def _get_subscription_attributes(self, params: Params, now: float) -> Answer:
+    def _get_subscription_attributes(self, params: Params, now: float) -> AnswerFields:
         subscription = self._subscription(params["SubscriptionArn"], now)
         known = {
             "SubscriptionArn": subscription.arn,
@@ -266,7 +266,7 @@ class Sns:
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
         return {"Attributes": known | scope | subscription.attributes}
 
-    def _set_subscription_attributes(self, params: Params, now: float) -> Answer:
+    def _set_subscription_attributes(self, params: Params, now: float) -> AnswerFields:
         subscription = self._subscription(params["SubscriptionArn"], now)
         name, value = _attribute(params)
         topic = self._topic(subscription.topic_arn)
@@ -276,14 +276,14 @@ class Sns:
             self._delivery.replay(topic, subscription, now)
         return {}
 
-    def _publish(self, params: Params, now: float) -> Answer:
+    def _publish(self, params: Params, now: float) -> AnswerFields:
         topic = self._topic(params.get("TopicArn") or params.get("TargetArn", ""))  # [SNS-37]
         check_publish(topic, params)
         if publish_bytes(params) > topic.bytes_max():
             raise sns_invalid("Message too long")
         return self._delivery.fan_out(topic, params, now)
 
-    def _publish_batch(self, params: Params, now: float) -> Answer:
+    def _publish_batch(self, params: Params, now: float) -> AnswerFields:
         topic, entries = self._topic(params["TopicArn"]), params["PublishBatchRequestEntries"]
         check_batch(entries)
         for entry in entries:
@@ -297,16 +297,16 @@ class Sns:
             "Failed": [],
         }
 
-    def _tag_resource(self, params: Params, _: float) -> Answer:
+    def _tag_resource(self, params: Params, _: float) -> AnswerFields:
         self._topic(params["ResourceArn"]).tags.update(_tags(params["Tags"]))
         return {}
 
-    def _untag_resource(self, params: Params, _: float) -> Answer:
+    def _untag_resource(self, params: Params, _: float) -> AnswerFields:
         topic = self._topic(params["ResourceArn"])
         topic.tags = {name: value for name, value in topic.tags.items() if name not in params["TagKeys"]}
         return {}
 
-    def _list_tags_for_resource(self, params: Params, _: float) -> Answer:
+    def _list_tags_for_resource(self, params: Params, _: float) -> AnswerFields:
         tags = self._topic(params["ResourceArn"]).tags
         return {"Tags": [{"Key": name, "Value": value} for name, value in tags.items()]}
 
@@ -330,7 +330,7 @@ def _tags(pairs: list[Mapping[str, str]]) -> dict[str, str]:
     return tags
 
 
-def _subscription_entry(subscription: Subscription) -> Answer:
+def _subscription_entry(subscription: Subscription) -> AnswerFields:
     return {
         "SubscriptionArn": subscription.arn,
         "Owner": subscription.arn.split(":")[4],
@@ -340,7 +340,7 @@ def _subscription_entry(subscription: Subscription) -> Answer:
     }
 
 
-def _page(key: str, items: list[Answer], params: Params) -> Answer:
+def _page(key: str, items: list[AnswerFields], params: Params) -> AnswerFields:
     token = params.get("NextToken") or "0"
     if not token.isdecimal():  # text not recorded
         raise sns_invalid("NextToken")

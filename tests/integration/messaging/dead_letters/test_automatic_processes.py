@@ -18,7 +18,7 @@ from sluice.declaration import task_settings
 from sluice.messaging import failpoints
 from sluice.messaging.database.audit import acts
 from sluice.messaging.inbox.tables import audit, redrives
-from tests.support.messaging.faulty_calls import Place
+from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 from tests.support.processes.dead_letter_project import DeadLetterProject
 
@@ -37,7 +37,7 @@ def project(
     made.close()
 
 
-def _record_dead(inbox: Engine, ids: Mapping[Place, str]) -> None:
+def _record_dead(inbox: Engine, ids: Mapping[GroupPlace, str]) -> None:
     """Record deaths as a worker does whose attempts are used up."""
     with inbox.begin() as connection:
         for (group, seq), sqs_message_id in ids.items():

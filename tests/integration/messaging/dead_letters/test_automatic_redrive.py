@@ -21,7 +21,7 @@ from sluice.messaging.inbox.tables import audit, redrives
 from sluice.messaging.sqs import queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
 from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, DlqHarness, envelope
-from tests.support.messaging.faulty_calls import Place
+from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 
 ONE = AutomaticRedrive()
@@ -41,22 +41,22 @@ class Billing:
         declared = replace(LOCAL, consumers=(replace(BILLING, automatic_redrive=automatic_redrive, handlers=handlers),))
         self._patch.setenv(task_settings.VARIABLE, task_settings.render(declared))
 
-    def die(self, *places: Place, is_permanent: bool = False) -> None:
+    def die(self, *places: GroupPlace, is_permanent: bool = False) -> None:
         """Let messages die, for the first time, and record why."""
         ids = {place: self._harness.send(QUEUE, envelope(*place)) for place in places}
         self._record(ids, is_permanent=is_permanent)
 
-    def die_again(self, *places: Place, is_permanent: bool = False) -> None:
+    def die_again(self, *places: GroupPlace, is_permanent: bool = False) -> None:
         """Let copies die that a run brought back."""
         waiting = self._waiting()
         self._record({place: waiting[place] for place in places}, is_permanent=is_permanent)
 
-    def _waiting(self) -> dict[Place, str]:
+    def _waiting(self) -> dict[GroupPlace, str]:
         received = self._harness._receive(QUEUE, hidden_seconds=0)
         bodies = [(json.loads(message["Body"]), message["MessageId"]) for message in received]
         return {(body["group"], body["seq"]): sqs_message_id for body, sqs_message_id in bodies}
 
-    def _record(self, ids: dict[Place, str], *, is_permanent: bool) -> None:
+    def _record(self, ids: dict[GroupPlace, str], *, is_permanent: bool) -> None:
         with self.engine.begin() as connection:
             for (group, seq), sqs_message_id in ids.items():
                 came = replace(decoded_message(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
@@ -67,7 +67,7 @@ class Billing:
         """Park groups behind their dead messages from now on."""
         self._inbox = InboxHarness(self.engine, parks_poison=True, parks_gaps=True).inbox
 
-    def handle(self, *places: Place, is_deleted: bool = True) -> None:
+    def handle(self, *places: GroupPlace, is_deleted: bool = True) -> None:
         """Let a worker handle what was brought back; what it does not delete dies in the end."""
         assert list(self._waiting()) == list(places)
         if is_deleted:
@@ -93,7 +93,7 @@ class Billing:
         assert self.command("automatic-on", "--reason", "the bank is back", "--yes").exit_code == 0
 
     @property
-    def dead(self) -> list[Place]:
+    def dead(self) -> list[GroupPlace]:
         """Return what is in the DLQ, and leave it there."""
         received = self._harness._receive(DEAD, hidden_seconds=0)
         bodies = [json.loads(message["Body"]) for message in received]

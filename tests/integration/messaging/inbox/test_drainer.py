@@ -4,13 +4,13 @@ import pytest
 from sqlalchemy import Engine, select
 
 from sluice.messaging.handlers import Reject, Retry
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.tables import parked
 from tests.support.messaging.faulty_calls import ProcessKill, failing_at
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, create_tables
 
-_PARK = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+_PARK = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from sluice.messaging.database import failures
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.messaging.inbox_harness import InboxHarness, decoded_message, handle_message
 
 _END = text("SELECT pg_terminate_backend(:pid, 5000)")
@@ -19,7 +19,7 @@ _GROUPS = ["a", "';--", "\\'", "$1", "%s%(a)s", "a" * 120]
 
 def _admit_messages(engine: Engine) -> list[Any]:
     """Return what was decided of some messages, without what differs by nature."""
-    inbox, found = Inbox(Policy(consumer="billing")), []
+    inbox, found = Inbox(InboxPolicy(consumer="billing")), []
     for came in (decoded_message(seq, group=group) for group in _GROUPS for seq in (1, 2, 2, 4)):
         with engine.begin() as connection:
             admission = inbox.admit(connection, came)
@@ -46,7 +46,7 @@ def test_somebody_elses_engine_decides_alike(on_postgres: Engine) -> None:
 
 def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgres: Engine) -> None:
     """And all others to that server are made anew: the next transaction does not meet one that is gone, too."""
-    inbox = Inbox(Policy(consumer="billing"))
+    inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as idle, on_postgres.connect() as broken, on_postgres.connect() as other:
         pids = [connection.execute(_PID).scalar_one() for connection in (idle, broken)]
         broken.rollback()
@@ -65,7 +65,7 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
 
 
 def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
-    inbox = Inbox(Policy(consumer="billing"))
+    inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as connection:
         handle_message(inbox, connection, decoded_message(1))
         connection.rollback()
@@ -78,7 +78,7 @@ def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
 
 def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
     """Postgres would refuse a kept plan whenever it is asked for: every message of this connection would die."""
-    inbox = Inbox(Policy(consumer="billing"))
+    inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as connection:
         for seq in (1, 2, 3):
             handle_message(inbox, connection, decoded_message(seq))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Engine, Row, select
 from sluice.messaging.database import engines
 from sluice.messaging.errors import TransientError
 from sluice.messaging.inbox.admission import Admission, Inbox
-from sluice.messaging.inbox.groups import DecodedMessage, Policy
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.inbox.sequence import Action, Decision, Position
 from sluice.messaging.inbox.tables import groups
 from sluice.messaging.sqs.queue import ReceivedMessage
@@ -26,10 +26,10 @@ from tests.support.messaging.inbox_state_machine import (
 
 _WAIT_US = GAP_WAIT_SECONDS * 1_000_000
 POLICIES = {
-    "skip and record": Policy(consumer="billing"),
-    "skip and wait": Policy(consumer="billing", parks_gaps=True, gap_wait_us=_WAIT_US),
-    "park and wait": Policy(consumer="billing", parks_poison=True, parks_gaps=True, gap_wait_us=_WAIT_US),
-    "park and halt": Policy(consumer="billing", parks_poison=True, parks_gaps=True),
+    "skip and record": InboxPolicy(consumer="billing"),
+    "skip and wait": InboxPolicy(consumer="billing", parks_gaps=True, gap_wait_us=_WAIT_US),
+    "park and wait": InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True, gap_wait_us=_WAIT_US),
+    "park and halt": InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True),
 }
 
 

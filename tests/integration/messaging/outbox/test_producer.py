@@ -27,7 +27,7 @@ from sluice.messaging.outbox.store import Head
 from tests.support.messaging.outbox.postgres_interleaving import (
     Naive,
     Schedule,
-    Written,
+    WrittenEvent,
     by_group,
     is_waiting,
     play,
@@ -58,7 +58,7 @@ class _NumberedOutbox:
     def begin(self) -> None:
         self._schedule = next(self._schedules)
 
-    def write(self, connection: Connection, written: Sequence[Written]) -> None:
+    def write(self, connection: Connection, written: Sequence[WrittenEvent]) -> None:
         events = [Event(type="t", group=f"{self._schedule}-{group}", data=number) for group, number in written]
         self._world.outbox.write(connection, events)
 
@@ -272,9 +272,9 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
     holds()
 
 
-def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[Written]:
+def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[WrittenEvent]:
     """Run a program; yield the events that get committed, as a model of what SQL promises has it."""
-    levels: list[list[Written]] = [[]]
+    levels: list[list[WrittenEvent]] = [[]]
     for number, operation in enumerate(operations):
         savepoint = session.get_nested_transaction()
         match operation.split():

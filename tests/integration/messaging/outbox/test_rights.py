@@ -16,7 +16,7 @@ from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox import maintenance
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, RedriveVerdict
 from sluice.messaging.outbox import tables as outbox_tables
@@ -95,7 +95,7 @@ def _relay(relaying: Engine, owner: Engine) -> None:
 
 def _work(working: Engine, owner: Engine) -> None:
     """Park behind a dead message and a gap, drain what comes back, after a failure; forget in the end."""
-    world = World(working, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world = World(working, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.worker(poll_seconds=0)
     _require(working, inbox_tables.versioned)
 
@@ -126,7 +126,7 @@ def _redrive(redriving: Engine, owner: Engine) -> None:
     """Begin a run, bring a message back whose death is recorded, and end; an operator's switch writes the same."""
     came = decoded_message(1)
     with owner.begin() as connection:
-        inbox = Inbox(Policy(consumer="billing"))
+        inbox = Inbox(InboxPolicy(consumer="billing"))
         assert inbox.record_dead(connection, came, "the bank is away", is_permanent=False)
     dead_letter = StoredDeadLetter(
         sqs_message_id=came.sqs_message_id,
@@ -157,7 +157,7 @@ def _operate(operating: Engine, owner: Engine) -> None:
     _produce(owner, owner)
     with owner.begin() as connection:
         connection.execute(text("UPDATE sluice_outbox SET status = 'quarantined' WHERE group_seq = 1"))
-        Inbox(Policy(consumer="billing")).record_dead(connection, decoded_message(1), "refused", is_permanent=True)
+        Inbox(InboxPolicy(consumer="billing")).record_dead(connection, decoded_message(1), "refused", is_permanent=True)
     with operating.begin() as connection:
         outbox = OutboxOperator(actor="me", reason="x", topic=TOPIC)
         outbox.skip(connection, "a", 1)

@@ -20,7 +20,7 @@ _CLOCK = SystemClock()
 _WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = :name")
 _ELSEWHERE = text("INSERT INTO elsewhere DEFAULT VALUES")
 
-type Written = tuple[str, int]
+type WrittenEvent = tuple[str, int]
 """A group, and the number of the transaction that wrote to it."""
 
 
@@ -63,7 +63,7 @@ def schedules(draw: st.DrawFn) -> Schedule:
 
 
 class Writer(Protocol):
-    def write(self, connection: Connection, written: Sequence[Written]) -> None:
+    def write(self, connection: Connection, written: Sequence[WrittenEvent]) -> None:
         """Write events in an open transaction."""
 
 
@@ -101,7 +101,7 @@ class _Transaction:
         self.running = pool.submit(self._left.pop(0))
 
 
-def play(engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], object]) -> list[Written]:
+def play(engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], object]) -> list[WrittenEvent]:
     """Let the transactions run as scheduled and look at the outbox after each step; return what they committed.
 
     In the order of commits; what one transaction wrote is in the order it wrote it.
@@ -190,11 +190,11 @@ class Naive:
         self.forget()
 
     def forget(self) -> None:
-        self._last, self.polled = 0, list[Written]()
+        self._last, self.polled = 0, list[WrittenEvent]()
         with self._engine.begin() as connection:
             connection.execute(text("TRUNCATE naive"))
 
-    def write(self, connection: Connection, written: Sequence[Written]) -> None:
+    def write(self, connection: Connection, written: Sequence[WrittenEvent]) -> None:
         for group in sorted({group for group, _ in written} if self._locks else ()):
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext(:one))"), {"one": group})
         for group, number in written:
@@ -210,12 +210,12 @@ class Naive:
         self.polled += [(group, number) for _, group, number in rows]
         self._last = max([self._last, *(id_ for id_, _, _ in rows)])
 
-    def all(self) -> list[Written]:
+    def all(self) -> list[WrittenEvent]:
         """Return all rows in the order of the outbox (P2, P3)."""
         with self._engine.begin() as connection:
             rows = connection.execute(text(f"SELECT group_id, number FROM naive ORDER BY {self._order}"))  # noqa: S608
             return [(group, number) for group, number in rows]
 
 
-def by_group(written: Sequence[Written]) -> dict[str, list[int]]:
+def by_group(written: Sequence[WrittenEvent]) -> dict[str, list[int]]:
     return {group: [number for its_group, number in written if its_group == group] for group, _ in written}

@@ -15,7 +15,7 @@ from sluice.messaging.outbox import store, tables
 from sluice.messaging.outbox.store import Head, PublishOutcome, PublishSuccess
 from sluice.messaging.relay.calls import Answer, RelayPublish, publish_now
 from sluice.messaging.relay.relay import Relay
-from tests.support.messaging.faulty_calls import Place, seeded_random
+from tests.support.messaging.faulty_calls import GroupPlace, seeded_random
 from tests.support.messaging.world import World
 
 
@@ -26,7 +26,7 @@ def head(number: int = 1, **more: Any) -> Head:
     return Head(**{"id": number, "not_before_us": 0, "created_at_us": 0, **ids, **stored, **more})
 
 
-def of_group(group: str, places: Iterable[Place]) -> list[int]:
+def of_group(group: str, places: Iterable[GroupPlace]) -> list[int]:
     return [seq for its_group, seq in places if its_group == group]
 
 

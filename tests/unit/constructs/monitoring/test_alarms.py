@@ -12,7 +12,7 @@ from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from tests.support.templates.environments import FULL, REDRIVEN
-from tests.support.templates.resources import OBSERVABILITY, Resource, Stacks, of_kind, outputs, resources
+from tests.support.templates.resources import OBSERVABILITY, Resource, StackTemplates, of_kind, outputs, resources
 from tests.unit.constructs.expectations import of_queue, of_service
 from tools.generate import DOCS
 
@@ -339,7 +339,7 @@ def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted_resources: lis
     assert of_kind(watching, TOPIC) == {}
 
 
-def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -> None:
+def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, StackTemplates]) -> None:
     """For those who subscribe something else than e-mail to it."""
     found = outputs(stacks["prod"][OBSERVABILITY].template)
 
@@ -347,7 +347,7 @@ def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, Stacks]) -
 
 
 def test_every_alarm_is_explained_on_the_page(
-    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
+    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, StackTemplates]
 ) -> None:
     """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
     page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from sluice.declaration import AutomaticRedrive
 from tests.support.templates.documented_metrics import faults, of_alarm
 from tests.support.templates.environments import REDRIVEN
-from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
+from tests.support.templates.resources import Resource, StackTemplates, of_kind, resources, statements
 
 ALARM, RULE, DEFINITION = "AWS::CloudWatch::Alarm", "AWS::Events::Rule", "AWS::ECS::TaskDefinition"
 QUEUE, DLQ = (f"arn:aws:sqs:eu-central-1:111122223333:sluice-redriven-ledger{kind}.fifo" for kind in ("", "-dlq"))
@@ -21,7 +21,7 @@ TASK_ROLE, EXECUTION_ROLE = (
 
 
 @pytest.fixture(scope="module")
-def redriven(edited_stacks: Mapping[str, Stacks]) -> list[Resource]:
+def redriven(edited_stacks: Mapping[str, StackTemplates]) -> list[Resource]:
     return resources(edited_stacks[REDRIVEN])
 
 

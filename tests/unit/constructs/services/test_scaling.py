@@ -9,7 +9,7 @@ import pytest
 from sluice.declaration import Environment
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
-from tests.support.templates.resources import Properties, Resource, of_kind
+from tests.support.templates.resources import Resource, ResourceProperties, of_kind
 from tests.unit.constructs.expectations import CONSUMERS, account, of_queue, of_service
 
 TARGET, POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
@@ -37,12 +37,12 @@ def _scaling_expression(
     return f"MIN([{demand}, IF({fails}, {target}, 1000000000)])"
 
 
-def _tracking(found: list[Resource]) -> list[Properties]:
+def _tracking(found: list[Resource]) -> list[ResourceProperties]:
     policies = of_kind(found, POLICY).values()
     return [policy for policy in policies if policy["PolicyType"] == "TargetTrackingScaling"]
 
 
-def _queries(policy: Properties) -> list[Any]:
+def _queries(policy: ResourceProperties) -> list[Any]:
     tracking = policy["TargetTrackingScalingPolicyConfiguration"]
     queries: list[Any] = tracking["CustomizedMetricSpecification"]["Metrics"]
     return queries

@@ -9,7 +9,7 @@ import pytest
 from sluice.declaration import DatabaseRole, Environment, NewDatabase, task_settings
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import CHANGING, EXTRA, FULL, OWNED, REDRIVEN, secret_of
-from tests.support.templates.resources import Resource, Stacks, of_kind, resources, statements
+from tests.support.templates.resources import Resource, StackTemplates, of_kind, resources, statements
 from tests.unit.constructs.expectations import CONSUMERS, account, allow, log_encryption, log_in
 
 CLUSTER, SERVICE = "AWS::ECS::Cluster", "AWS::ECS::Service"
@@ -372,7 +372,7 @@ def _reading(found: list[Resource]) -> set[str]:
 
 
 def test_no_worker_relay_or_producer_reads_the_owners_secret(
-    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, Stacks]
+    by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, StackTemplates]
 ) -> None:
     """ECS reads it with the execution role, whose credentials no container has, and hands it to the step alone."""
     redriven = resources(edited_stacks[REDRIVEN])
@@ -394,7 +394,9 @@ def test_no_worker_relay_or_producer_reads_the_owners_secret(
     }
 
 
-def test_owner_and_users_both_get_in_while_one_takes_the_others_place(edited_stacks: Mapping[str, Stacks]) -> None:
+def test_owner_and_users_both_get_in_while_one_takes_the_others_place(
+    edited_stacks: Mapping[str, StackTemplates],
+) -> None:
     """An image or a producer of before reads the secret, and one of now logs in as its user, whichever is first."""
     found = resources(edited_stacks[CHANGING])
     owned = resources(edited_stacks[OWNED])

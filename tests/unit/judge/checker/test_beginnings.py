@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, pad_sequence_number
 from sluice.judge.checker import Expectation, IdUse, Loss, Move, QueueContext, check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
@@ -505,7 +505,7 @@ def test_an_envelope_tells_the_number_of_a_publish_that_nobody_answered() -> Non
     came = [receive_event("billing", 0, 200), receive_event("billing", 1, 40_000, **_number(7), sns_message_id="m")]
     in_order = [came[0], replace(came[1], **_number(12))]
 
-    assert unanswered.outcome == Outcome.INFO
+    assert unanswered.outcome == CallOutcome.INFO
     assert unanswered.kind == Kind.PUBLISHED
     assert _safety([first, unanswered, *came], _WHOLE) == {"C5"}
     assert _safety([first, unanswered, *in_order], _WHOLE) == set()

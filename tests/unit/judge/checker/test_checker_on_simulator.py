@@ -40,7 +40,7 @@ _EXPECTATION = Expectation(
     stuck_seconds_max=60,
 )
 
-type Step = Callable[["_Life"], None]
+type ConsumerStep = Callable[["_Life"], None]
 
 
 class _Life:
@@ -127,7 +127,7 @@ class _Life:
         return events_of(read_journal(self.journal.path))
 
 
-def _publish(group: str) -> Step:
+def _publish(group: str) -> ConsumerStep:
     def step(life: _Life) -> None:
         life.publish(group, life.idx)
         life.idx += 1
@@ -135,7 +135,7 @@ def _publish(group: str) -> Step:
     return step
 
 
-def _repeat(group: str) -> Step:
+def _repeat(group: str) -> ConsumerStep:
     """Publish the newest message once more: in the window, and under another group's nose only if it is that one's."""
 
     def step(life: _Life) -> None:
@@ -147,14 +147,14 @@ def _repeat(group: str) -> Step:
     return step
 
 
-def _receive(queue: str, count: int) -> Step:
+def _receive(queue: str, count: int) -> ConsumerStep:
     def step(life: _Life) -> None:
         life.held[queue] += life.receive(queue, count=count)
 
     return step
 
 
-def _delete(queue: str) -> Step:
+def _delete(queue: str) -> ConsumerStep:
     def step(life: _Life) -> None:
         if life.held[queue]:
             life.delete(queue, [life.held[queue].pop(0)])
@@ -162,7 +162,7 @@ def _delete(queue: str) -> Step:
     return step
 
 
-def _give_back(queue: str, seconds: int) -> Step:
+def _give_back(queue: str, seconds: int) -> ConsumerStep:
     def step(life: _Life) -> None:
         if life.held[queue]:
             life.give_back(queue, life.held[queue].pop(), seconds=seconds)
@@ -170,12 +170,12 @@ def _give_back(queue: str, seconds: int) -> Step:
     return step
 
 
-def _wait(seconds: float) -> Step:
+def _wait(seconds: float) -> ConsumerStep:
     return lambda life: life.simulator.advance(seconds)
 
 
 _QUEUE, _GROUP = st.sampled_from(QUEUES), st.sampled_from(GROUPS)
-_STEPS: st.SearchStrategy[Step] = st.one_of(
+_STEPS: st.SearchStrategy[ConsumerStep] = st.one_of(
     st.builds(_publish, _GROUP),
     st.builds(_repeat, _GROUP),
     st.builds(_receive, _QUEUE, st.sampled_from([1, 3, 10])),
@@ -185,7 +185,7 @@ _STEPS: st.SearchStrategy[Step] = st.one_of(
 )
 
 
-def _live(steps: Iterable[Step], *, brings_back: bool = False, is_raw: bool = True) -> list[HistoryEvent]:
+def _live(steps: Iterable[ConsumerStep], *, brings_back: bool = False, is_raw: bool = True) -> list[HistoryEvent]:
     """Return the settled history of a life whose groups are ended and whose queues are worked off."""
     with tempfile.TemporaryDirectory() as folder:
         life = _Life(Path(folder), is_raw=is_raw)
@@ -213,7 +213,7 @@ _PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCh
 
 @settings(max_examples=12, **_PATIENT)  # the deep test below looks further
 @given(**_LIVES)
-def test_histories_of_the_simulator_show_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
+def test_histories_of_the_simulator_show_no_anomaly(*, steps: list[ConsumerStep], brings_back: bool) -> None:
     """Abandoned answers, expired leases, repeats, dead letters and their way back: all lawful, nothing left open."""
     _assert_lawful(steps, brings_back=brings_back)
 
@@ -221,11 +221,11 @@ def test_histories_of_the_simulator_show_no_anomaly(*, steps: list[Step], brings
 @pytest.mark.deep
 @settings(max_examples=500, **_PATIENT)
 @given(**_LIVES)
-def test_many_histories_of_the_simulator_show_no_anomaly(*, steps: list[Step], brings_back: bool) -> None:
+def test_many_histories_of_the_simulator_show_no_anomaly(*, steps: list[ConsumerStep], brings_back: bool) -> None:
     _assert_lawful(steps, brings_back=brings_back)
 
 
-def _assert_lawful(steps: list[Step], *, brings_back: bool) -> None:
+def _assert_lawful(steps: list[ConsumerStep], *, brings_back: bool) -> None:
     found = _judge(_live(steps, brings_back=brings_back))
 
     assert {group: (finding.violations, finding.unknowns) for group, finding in found.items()} == dict.fromkeys(

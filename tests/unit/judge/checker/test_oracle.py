@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from sluice.history.events import Kind, Outcome
+from sluice.history.events import CallOutcome, Kind
 from sluice.judge.checker import check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
@@ -56,7 +56,7 @@ def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
     """The comparison below says nothing of events that a random life never has."""
     found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
 
-    outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in Outcome}
+    outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in CallOutcome}
     expected = outcomes | {"received ok", "dead", "receive lost"} | ({"repeated", "moved"} if is_full else set())
     assert {trait for trait in expected if found[trait] < _HONEST / 200} == set()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sluice.history.events import HistoryEvent, Kind, Outcome, pad_sequence_number
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, pad_sequence_number
 from sluice.judge.checker import Activity, Expectation, Move, QueueContext, check_group, queue_context
 from tests.support.histories.builders import (
     END,
@@ -478,7 +478,7 @@ def _back_by_an_unanswered_task() -> _PlacementCase:
     task = HistoryEvent(
         kind=Kind.REDRIVEN.value,
         queue="billing-dlq",
-        outcome=Outcome.INFO.value,
+        outcome=CallOutcome.INFO.value,
         invoked_at_us=350_000_000,
         detail='{"destination": "billing"}',
     )

@@ -15,7 +15,7 @@ from sluice.history.events import HistoryEvent
 from sluice.judge import report
 from sluice.judge.checker.anomalies import JUDGED
 from sluice.judge.checker.verdict import PropertyStatus, Verdict, Violation
-from sluice.judge.folder.series_schema import SCHEMA_VERSION, Series, SeriesSchema
+from sluice.judge.folder.series_schema import SCHEMA_VERSION, RunSeries, SeriesSchema
 from sluice.judge.report import figures, junit, page, timeline
 from sluice.judge.report.summary import harm_sentence, reasons, since, threshold_results, where, witness_lines
 from spark_load.baselines import comparison
@@ -421,7 +421,7 @@ def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_ou
 
 
 def test_a_run_of_nothing_has_a_page() -> None:
-    nothing: Series = {**finished_runs.series_of_one(), "started_at_us": 0}
+    nothing: RunSeries = {**finished_runs.series_of_one(), "started_at_us": 0}
     verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
 
     found = page.html(verdict, nothing)

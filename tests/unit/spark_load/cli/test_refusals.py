@@ -13,7 +13,7 @@ import pytest
 from sluice.cli.main import main
 from tests.support.project import PROJECT
 
-type Command = Callable[..., tuple[int, list[str]]]
+type RunCommand = Callable[..., tuple[int, list[str]]]
 
 _REFUSED = {
     "load run smoke --env production": (
@@ -60,7 +60,7 @@ _COULD_NOT = {
 
 
 @pytest.fixture
-def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def sluice(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunCommand:
     """Return what runs the command line and gives exit code and the lines on standard error."""
     for name in [name for name in os.environ if name.startswith("AWS_")]:
         monkeypatch.delenv(name)
@@ -126,7 +126,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
         *((arguments, 2, line) for arguments, line in _COULD_NOT.items()),
     ],
 )
-def test_wrong_arguments_are_refused_in_one_line(sluice: Command, arguments: str, code: int, line: str) -> None:
+def test_wrong_arguments_are_refused_in_one_line(sluice: RunCommand, arguments: str, code: int, line: str) -> None:
     ended, lines = sluice(*shlex.split(arguments))
 
     assert ended == code
@@ -135,7 +135,7 @@ def test_wrong_arguments_are_refused_in_one_line(sluice: Command, arguments: str
 
 
 def test_a_plan_is_checked_against_the_endpoint_that_a_run_would_use(
-    sluice: Command, monkeypatch: pytest.MonkeyPatch
+    sluice: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = ("load", "plan", "smoke", "--consumer", "worker", "--faults", "network")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.example")
@@ -150,7 +150,7 @@ def test_a_plan_is_checked_against_the_endpoint_that_a_run_would_use(
     main((*arguments, "--env", "staging"))
 
 
-def test_a_negative_rate_is_refused(tmp_path: Path, sluice: Command) -> None:
+def test_a_negative_rate_is_refused(tmp_path: Path, sluice: RunCommand) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("messages_per_second: -70\nduration_seconds: 10\ngroup_count: 5\n", encoding="utf-8")
 
@@ -160,7 +160,7 @@ def test_a_negative_rate_is_refused(tmp_path: Path, sluice: Command) -> None:
     )
 
 
-def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], str], sluice: Command) -> None:
+def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], str], sluice: RunCommand) -> None:
     kind, url = server
 
     ended, lines = sluice("load", "run", "smoke", "--endpoint-url", url)
@@ -174,7 +174,7 @@ def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], s
     assert len(lines) == 1
 
 
-def test_no_credentials_are_named(tmp_path: Path, sluice: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_credentials_are_named(tmp_path: Path, sluice: RunCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):

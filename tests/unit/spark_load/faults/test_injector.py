@@ -262,11 +262,11 @@ def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_f
     assert written == [(FaultKind.KILL, True), (FaultKind.LOCK, True)]
 
 
-type _Written = list[tuple[ScheduledFault[FaultKind], bool]]
+type _WrittenFaults = list[tuple[ScheduledFault[FaultKind], bool]]
 
 
 @contextmanager
-def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes, _Written]]:
+def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes, _WrittenFaults]]:
     """Yield what is done by a thread that follows a schedule, and is waited for when the block ends."""
     processes, written = _Processes(), list[tuple[ScheduledFault[FaultKind], bool]]()
     with Lines() as lines:

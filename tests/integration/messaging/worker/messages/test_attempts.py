@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.database import engines
 from sluice.messaging.handlers import Reject
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.messaging.database_errors import fail_with
 from tests.support.messaging.world import Hands, World
 
@@ -192,7 +192,7 @@ def test_a_parked_message_has_the_same_attempts(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     """One failure is one attempt here: the drainer tries again later, and not in the same receive."""
-    world = World(on_postgres, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world = World(on_postgres, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     is_called = place == "handler"
     expected = {
         state: 1 if not is_called or state in ("53100", "53300") else 2

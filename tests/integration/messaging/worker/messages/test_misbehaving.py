@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.worker.processing import async_handlers
 from sluice.terminal.printable import CHARACTERS_MAX
@@ -123,7 +123,7 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
     engine: Engine, deeds: list[tuple[str, str]], *, is_parking: bool
 ) -> None:
     consumer = next(_consumers)
-    policy = Policy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
+    policy = InboxPolicy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
     world = World(engine, consumer=consumer, policy=policy)
     world.send("a", "a")
     world.says["a", 1] = [_misbehaving(*deed) for deed in deeds]
@@ -148,7 +148,7 @@ def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_r
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
     """It is in no queue any more: where it has no effect, its row stays."""
-    world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.says["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
     worker = world.park("a")
 

@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 
 from sluice.declaration import metrics
 from sluice.messaging.handlers import Ack, Reject, Retry
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFailedMessages
 from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
@@ -146,7 +146,7 @@ def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> 
 @pytest.mark.parametrize("parks", [False, True], ids=["skip and record", "park and halt"])
 def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine, *, parks: bool) -> None:
     """SNS could not deliver it, and it is brought back when its successors have come: nothing dies of it."""
-    world = World(engine, policy=Policy(consumer="billing", parks_poison=parks, parks_gaps=parks))
+    world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=parks, parks_gaps=parks))
     worker = world.worker()
     world.put(envelope("order-1", 2))
     world.put(envelope("order-1", 3))

@@ -11,21 +11,21 @@ from sqlalchemy.orm import Session
 from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.cases import diagonal
 from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, driver_of
 from tests.support.messaging.world import World, places
 
-type Way = Callable[[Session], object]
+type CommitWay = Callable[[Session], object]
 
 _INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', 'a', 1)"
 
 
-def _executes(statement: str) -> Way:
+def _executes(statement: str) -> CommitWay:
     return lambda session: session.execute(text(statement))
 
 
-def _driver_executes(*statements: str) -> Way:
+def _driver_executes(*statements: str) -> CommitWay:
     def commit(session: Session) -> None:
         for statement in statements:
             driver_of(session).execute(statement)
@@ -38,7 +38,7 @@ def _replaces_the_authorizer(session: Session) -> None:
     driver_of(session).commit()
 
 
-def _goes_on_after(end: Way, commit: Way) -> Way:
+def _goes_on_after(end: CommitWay, commit: CommitWay) -> CommitWay:
     def go_on(session: Session) -> None:
         end(session)
         session.execute(text(_INSERT))
@@ -53,7 +53,7 @@ def _begins(session: Session) -> None:
         session.execute(text(_INSERT))
 
 
-_BOTH: dict[str, Way] = {
+_BOTH: dict[str, CommitWay] = {
     "session, after a rollback": _goes_on_after(Session.rollback, Session.commit),
     "session, after it was closed": _goes_on_after(Session.close, Session.commit),
     "session, begun anew": _begins,
@@ -67,7 +67,7 @@ _BOTH: dict[str, Way] = {
     "driver as a context": lambda session: driver_of(session).__exit__(None, None, None),
     "driver executes COMMIT": _driver_executes("COMMIT"),
 }
-WAYS: dict[str, dict[str, Way]] = {
+WAYS: dict[str, dict[str, CommitWay]] = {
     SQLITE: _BOTH
     | {
         "script": lambda session: driver_of(session).executescript("SELECT 1; COMMIT"),
@@ -91,7 +91,7 @@ WAYS: dict[str, dict[str, Way]] = {
 _CASES = [case for database, ways in WAYS.items() for case in diagonal(4, [database], ways, ["returns", "raises"])]
 
 
-def _handler(way: Way, ending: str) -> Any:
+def _handler(way: CommitWay, ending: str) -> Any:
     def handle(session: Session, _: Event, __: Context) -> None:
         way(session)
         if ending == "raises":
@@ -124,7 +124,7 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
 def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: str, ending: str) -> None:
-    world = World(engine, policy=Policy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.park("a")
     world.says["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     for _ in range(6):
@@ -137,7 +137,7 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
         assert calls == 1
 
 
-def _refusals(engine: Engine, before: Way, *statements: str) -> list[str]:
+def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     """Return what SQLite says to statements of a handler, before which another message's handler did something."""
     world, refusals = World(engine), list[str]()
 

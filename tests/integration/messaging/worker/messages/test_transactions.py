@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from sluice.messaging.database import connections
 from sluice.messaging.handlers import ANY, Ack, Handlers
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing.processor import Abandon
 from tests.support.messaging.inbox_harness import decoded_message
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
@@ -153,7 +153,7 @@ def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engi
 
 def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
     """A handler may have committed on the driver itself, and begun anew: then its message does not count."""
-    inbox, came, second = Inbox(Policy(consumer="billing")), decoded_message(1), decoded_message(2)
+    inbox, came, second = Inbox(InboxPolicy(consumer="billing")), decoded_message(1), decoded_message(2)
     with on_postgres.begin() as connection:
         assert inbox.mark(connection, came.envelope, inbox.admit(connection, came))
     with on_postgres.begin() as connection:
@@ -293,7 +293,7 @@ def test_w8_a_transaction_of_the_drivers_own_that_is_left_open_is_refused(on_pos
 
 
 def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine) -> None:
-    inbox, came = Inbox(Policy(consumer="billing")), decoded_message(1)
+    inbox, came = Inbox(InboxPolicy(consumer="billing")), decoded_message(1)
     with on_postgres.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE sluice_inbox_group RENAME last_seq TO elsewhere")
     with on_postgres.connect() as connection, pytest.raises(DBAPIError) as caught:

@@ -4,16 +4,18 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import OperationalError
 
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing.processor import Abandon
 from tests.support.messaging.faulty_calls import ProcessKill, failing_at
 from tests.support.messaging.world import MAX_ATTEMPTS, TIMEOUT_SECONDS, World, places
 
-PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
-@pytest.mark.parametrize("policy", [Policy(consumer="billing"), PARKS], ids=["skip", "park"])
-def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(engine: Engine, policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [InboxPolicy(consumer="billing"), PARKS], ids=["skip", "park"])
+def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(
+    engine: Engine, policy: InboxPolicy
+) -> None:
     """Nothing was ever written for it; the one behind it must not begin the group."""
     world = World(engine, policy=policy)
     world.send("a", "a")

@@ -15,7 +15,7 @@ from sluice.messaging.database import connections
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.handlers import Context, Retry
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.worker.drainer import Drainer
@@ -26,7 +26,7 @@ from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, MachineClock, hanging, running
 from tests.support.messaging.world import MAX_ATTEMPTS, World
 
-PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 def _consumer_with_parked(engine: Engine, *groups: str) -> World:

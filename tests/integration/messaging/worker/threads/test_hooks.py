@@ -14,7 +14,7 @@ from sluice.declaration import Consumer
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.waiting import Stop
 from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.settings import WorkerSettings
@@ -22,7 +22,7 @@ from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.world import MAX_ATTEMPTS, Hands, World, envelope
 
-PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
 NAMES = [name for name in vars(WorkerHooks) if not name.startswith("_")]
 

@@ -15,7 +15,7 @@ from sluice.declaration import metrics
 from sluice.messaging import alive
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Ack, Context, Outcome
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.liveness import AliveFile, Liveness
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
@@ -27,7 +27,7 @@ from tests.support.messaging.worker_threads import BACKOFF, PATIENCE_SECONDS, SE
 from tests.support.messaging.world import Hands, World
 
 PROMISED_SECONDS = 1.0
-PARKS = Policy(consumer="billing", parks_poison=True, parks_gaps=True)
+PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 class CheckedWorker:
