@@ -19,6 +19,7 @@ from sluice.declaration.validation import (
     between,
     declaration_class,
     did_you_mean,
+    is_pending,
     matching,
     nearest,
     refuse,
@@ -216,7 +217,7 @@ def _require_region(environment: Environment, value: Any, *names: str, kind: str
         arn = getattr(value, name)
         require(
             value,
-            arn is None or arn.split(":")[3] == environment.region,
+            arn is None or is_pending(arn) or arn.split(":")[3] == environment.region,
             field=name,
             allowed=f"{kind} in {environment.region}, the region of environment {environment.name!r}",
         )

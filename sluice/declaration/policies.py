@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from sluice.declaration import naming
 from sluice.declaration.environment import Encryption, Environment
 from sluice.declaration.fields.topics import ExistingTopic, Topic
+from sluice.declaration.validation import is_pending
 
 type Statement = dict[str, Any]
 
@@ -177,4 +178,4 @@ def _of_existing_topic(environment: Environment, account: str, topic: ExistingTo
 
 
 def _owner(arn: str) -> str:
-    return arn.split(":")[4]
+    return "the key's owner" if is_pending(arn) else arn.split(":")[4]

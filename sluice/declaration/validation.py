@@ -18,6 +18,11 @@ from sluice.terminal.printable import text_of
 
 _RULE = "rule"
 _SEEN_CHARACTERS_MAX = 500
+PENDING = r"\$\{Token\[[^\]]+\]\}"
+"""CDK's token: it stands for a value that is known when the stacks are deployed, or when a context is looked up.
+
+AWS: https://docs.aws.amazon.com/cdk/v2/guide/tokens.html (read 2026-11-27).
+"""
 _NAME_CHARACTERS_MAX = 300
 """Of a name in a refusal; names that are allowed are shorter."""
 
@@ -89,6 +94,11 @@ def refuse(
     )
 
 
+def is_pending(seen: object) -> bool:
+    """Return whether a value is, or contains, a token of CDK."""
+    return isinstance(seen, str) and re.search(PENDING, seen) is not None
+
+
 def value_text(seen: object, *, characters_max: int = _NAME_CHARACTERS_MAX) -> str:
     """Return a value as a refusal shows it: its text in Python, cut."""
     text = text_of(seen)
@@ -136,7 +146,8 @@ def _check_field(kind: type, name: object, declared_field: Any, seen: object) ->
         intended = _probable_value(seen, field_type)
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=allowed_type(field_type), intended=intended)
     if rule is not None and seen is not None and not rule.is_met(seen):
-        refuse(kind, name, field=declared_field.name, seen=seen, allowed=rule.allowed)
+        written = "; a token of CDK stands for it until it is deployed: write it out" if is_pending(seen) else ""
+        refuse(kind, name, field=declared_field.name, seen=seen, allowed=f"{rule.allowed}{written}")
 
 
 def allowed_type(kind: Any) -> str:

@@ -16,7 +16,7 @@ from sluice.cli.events.document import (
     write_document,
 )
 from sluice.cli.events.schemas import Answer, Comparison, Finding, Schema, worst
-from sluice.cli.place import consumer_of
+from sluice.cli.targets import consumer_of
 from sluice.declaration import Consumer, Environment
 from sluice.errors import ConfigError
 from sluice.messaging.event_types import EventType, event_type_of

@@ -5,6 +5,7 @@ from enum import Enum
 from itertools import pairwise
 
 from sluice import limits
+from sluice.declaration.fields.existing import KEY_ARN
 from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
 
 _VERSION = re.compile(r"(\d{2})\.(\d{1,2})")
@@ -148,9 +149,7 @@ class ExistingDatabase:
     )
     security_group_id: str = matching(r"sg-[0-9a-f]{8,17}", "a security group id such as 'sg-0a1b2c3d4e5f60718'")
     port: int = between(1, 65_535, default=5432)
-    secret_key_arn: str | None = matching(
-        r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key, or None", default=None
-    )
+    secret_key_arn: str | None = matching(KEY_ARN[0], f"{KEY_ARN[1]}, or None", default=None)
     users: DatabaseUsers = DatabaseUsers.OWNER
     resource_id: str | None = matching(
         r"(cluster|db|prx)-[A-Za-z0-9]{1,64}", "an id such as 'cluster-ABCDEFGHIJKL01234', or None", default=None

@@ -4,10 +4,10 @@ Their policies are their owner's, too: nothing is attached to them, and `sluice 
 have to allow. `cdk destroy` leaves them as they are.
 """
 
-from sluice.declaration.validation import declaration_class, matching, require
+from sluice.declaration.validation import PENDING, declaration_class, matching, require
 from sluice.limits import FIFO_SUFFIX
 
-KEY_ARN = (r"arn:aws:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-)?[0-9a-f-]+", "the whole ARN of a KMS key")
+KEY_ARN = (rf"arn:aws:kms:[a-z0-9-]+:[0-9]{{12}}:key/(mrk-)?[0-9a-f-]+|{PENDING}", "the whole ARN of a KMS key")
 _QUEUE = (r"arn:aws:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,80}(\.fifo)?", "the ARN of an SQS queue")
 
 
@@ -52,7 +52,8 @@ class ExistingQueue:
 class ExistingKeys:
     """The two KMS keys of an environment with `Encryption.CMK`, where somebody else looks after them.
 
-    Both may be one key, of any account.
+    Both may be one key, of any account; of a key of the same app its `key_arn`, although that is a token. Its policy
+    is its owner's there too: `sluice.declaration.policies.for_others` returns what it has to allow.
 
     Args:
         topic_arn: encrypts the topics.

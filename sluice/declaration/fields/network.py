@@ -4,11 +4,9 @@ import ipaddress
 import re
 
 from sluice import limits
-from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
+from sluice.declaration.validation import PENDING, between, declaration_class, matching, require, satisfying
 
-# CDK's own: what stands for an id until it is deployed, and for one that `Vpc.from_lookup` has not looked up yet.
-_PENDING = r"\$\{Token\[[^\]]+\]\}"
-_SUBNET = rf"subnet-[0-9a-f]{{8,17}}|[sp]-[0-9]{{5}}|{_PENDING}"
+_SUBNET = rf"subnet-[0-9a-f]{{8,17}}|[sp]-[0-9]{{5}}|{PENDING}"
 _ENDPOINTS = ("sqs", "sns", "ecr", "logs", "secretsmanager", "s3")
 _RESOURCE = rf"arn:aws:({'|'.join(_ENDPOINTS)}):[a-z0-9-]*:[0-9]*:.+"
 
@@ -65,7 +63,7 @@ class ExistingNetwork:
         subnet_ids: private subnets for the tasks, from which SQS, ECR, CloudWatch Logs and the database are reached.
     """
 
-    vpc_id: str = matching(rf"vpc-([0-9a-f]{{8,17}}|[0-9]{{5}})|{_PENDING}", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'")
+    vpc_id: str = matching(rf"vpc-([0-9a-f]{{8,17}}|[0-9]{{5}})|{PENDING}", "a VPC id such as 'vpc-0a1b2c3d4e5f60718'")
     subnet_ids: tuple[str, ...] = satisfying(
         lambda seen: seen and len(set(seen)) == len(seen) and all(re.fullmatch(_SUBNET, id_) for id_ in seen),
         "one or more subnet ids such as 'subnet-0a1b2c3d4e5f60718', each once",

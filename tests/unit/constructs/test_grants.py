@@ -7,9 +7,11 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk.assertions import Template
 
 from sluice.constructs.fan_out import Fanout
+from sluice.declaration import ExistingKeys, policies
 from sluice.errors import ConfigError
 from tests.support.templates.environments import FULL, SHARED
 
@@ -91,3 +93,30 @@ def test_of_several_topics_one_has_to_be_named(tmp_path: Path) -> None:
     fan_out.grant_publish(role, "payments")
     with pytest.raises(ConfigError, match=r"^topic is 'payment' \(did you mean 'payments'\?\)"):
         fan_out.grant_publish(role, "payment")
+
+
+def test_keys_of_another_stack_of_the_same_app_are_used(tmp_path: Path) -> None:
+    app = cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
+    place = cdk.Environment(account="111122223333", region=FULL.region)
+    owner, stack = cdk.Stack(app, "Security", env=place), cdk.Stack(app, "Shop", env=place)
+    role = iam.Role(stack, "Publisher", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
+    key = kms.Key(owner, "Messages")
+    keys = ExistingKeys(topic_arn=key.key_arn, queues_arn=key.key_arn)
+    environment = replace(FULL, account=place.account, keys=keys)
+
+    fan_out = Fanout(stack, "Fanout", environment=environment)
+    fan_out.grant_publish(role, "orders")
+    for grant in policies.for_others(environment, place.account or ""):
+        for statement in grant.statements:
+            key.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
+
+    template = Template.from_stack(stack)
+    imported = next(iter(template.find_resources("AWS::SNS::Topic").values()))["Properties"]["KmsMasterKeyId"]
+    assert list(imported) == ["Fn::ImportValue"]
+    queues = template.find_resources("AWS::SQS::Queue").values()
+    assert all(queue["Properties"]["KmsMasterKeyId"] == imported for queue in queues)
+    (policy,) = template.find_resources("AWS::IAM::Policy").values()
+    assert [each["Resource"] for each in policy["Properties"]["PolicyDocument"]["Statement"]][1] == imported
+    (made,) = Template.from_stack(owner).find_resources("AWS::KMS::Key").values()
+    services = [each["Principal"].get("Service") for each in made["Properties"]["KeyPolicy"]["Statement"]]
+    assert {"cloudwatch.amazonaws.com", "sns.amazonaws.com"} <= set(services)

@@ -200,6 +200,8 @@ def test_sqs_takes_no_such_dlq(arn: str) -> None:
         (ExistingTopic, {"arn": LEGACY.arn}, "key_arn", "alias/theirs", "the whole ARN of a KMS key"),
         (ExistingKeys, {"queues_arn": KEY}, "topic_arn", "alias/ours", "the whole ARN of a KMS key"),
         (ExistingQueue, {"dead_letter_queue_arn": f"{SQS}:b"}, "arn", "invoices.fifo", "the ARN of an SQS queue"),
+        (ExistingQueue, {"dead_letter_queue_arn": f"{SQS}:b"}, "arn", "${Token[TOKEN.7]}", "the ARN of an SQS queue; a"
+            " token of CDK stands for it until it is deployed: write it out"),
     ],
 )  # fmt: skip
 def test_a_name_is_no_arn(kind: type[Any], right: dict[str, str], field: str, value: str, allowed: str) -> None:

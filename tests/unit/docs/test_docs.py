@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
-from benchmarks.report import Table
+from benchmarks.report import ResultTable
 from sluice import messaging
 from sluice.declaration import Consumer
 from sluice.messaging.database import engines
@@ -239,7 +239,7 @@ def test_the_table_of_differences_follows_from_the_declaration() -> None:
 
 _MEASURED = capacity.Figures(
     {
-        "relay": Table(
+        "relay": ResultTable(
             text_columns=1,
             head=["database", "groups", "messages/s", "to one"],
             rows=[["SQLite", "1", "188", ""], ["Postgres", "1", "1,092 (1,000 to 1,100)", "1.00"]],

@@ -12,7 +12,7 @@ from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic
 from spark_load.profiles import profile, trace
 from spark_load.traffic import of_profile, of_recording
-from tests.support.histories.recorded_services import Shop
+from tests.support.histories.recorded_services import OrderService
 
 TASKS = TaskWork(lanes=4, handler_seconds=1, acceptable_latency_seconds=60)
 PHASES = """
@@ -84,7 +84,7 @@ def _recorded_traffic(folder: Path) -> RecordedTraffic:
 
 def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> None:
     """Three customers order by turns, four times each, a second apart; what is billed is no traffic."""
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, tmp_path / "tuesday", clock=shop.simulator.clock):
         for number in range(4):
             for customer in ("ann", "bob", "cid"):
@@ -112,7 +112,7 @@ def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: P
 
 
 def test_a_recording_in_which_nothing_was_published_is_refused(tmp_path: Path) -> None:
-    shop = Shop()
+    shop = OrderService()
     with record(shop.clients, tmp_path / "tuesday", clock=shop.simulator.clock):
         shop.sqs.receive_message(QueueUrl=shop.url)
 
