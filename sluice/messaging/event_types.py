@@ -72,7 +72,7 @@ class EventType:
 
 
 class Declare(Protocol):
-    """What declares a class, and returns it."""
+    """A decorator that declares a class, and returns it."""
 
     def __call__[D](self, model: type[D], /) -> type[D]:
         """Declare it."""

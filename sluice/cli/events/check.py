@@ -1,4 +1,4 @@
-"""What each consumer of a topic makes of each event that is sent there."""
+"""Compare each event that is sent to a topic with what each of its consumers reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +8,11 @@ from typing import Any
 
 from sluice.cli.events.document import (
     data_schemas,
-    declared_in,
+    event_types_of,
+    find_schema,
     load_module,
-    looked_up,
     read_document,
-    sent_of,
+    sent_messages,
     write_document,
 )
 from sluice.cli.events.schemas import Answer, Comparison, Finding, Schema, worst
@@ -56,7 +56,7 @@ class ComparedEvent:
             yield (*names, finding.answer.value, finding.field, finding.reason)
 
 
-def declared_in_all(modules: Iterable[str]) -> list[EventType]:
+def event_types_of_all(modules: Iterable[str]) -> list[EventType]:
     """Return the event types of several modules; what they share counts once.
 
     Raises:
@@ -64,7 +64,7 @@ def declared_in_all(modules: Iterable[str]) -> list[EventType]:
     """
     found: dict[tuple[str, int], EventType] = {}
     for name in modules:
-        for of in declared_in(load_module(name)):
+        for of in event_types_of(load_module(name)):
             other = found.setdefault((of.type_, of.version), of)
             if other is not of:
                 raise ConfigError(
@@ -78,7 +78,7 @@ def documents(sends: Sequence[str]) -> list[Document]:
     """Return what producers send: one document for all modules, and one for each file."""
     modules = [name for name in sends if not name.endswith(".json")]
     read = [read_document(Path(name)) for name in sends if name.endswith(".json")]
-    return [*([write_document(declared_in_all(modules), "")] if modules else []), *read]
+    return [*([write_document(event_types_of_all(modules), "")] if modules else []), *read]
 
 
 def compare_all(
@@ -97,7 +97,7 @@ def compare_all(
     """
     wanted = [consumer_of(environment, name) for name in names]
     consumers = [each for each in environment.consumers_of(environment.topic(topic)) if not wanted or each in wanted]
-    types = {type_ for document in sent for type_, _, _ in sent_of(document)}
+    types = {type_ for document in sent for type_, _, _ in sent_messages(document)}
     found: list[ComparedEvent] = []
     for consumer in consumers:
         if consumer.handlers is None or consumer.image is not None:
@@ -112,7 +112,7 @@ def compare_all(
 
 
 def _compare_document(consumer: Consumer, handlers: Handlers, document: Document) -> Iterator[ComparedEvent]:
-    for type_, version, schema in sent_of(document):
+    for type_, version, schema in sent_messages(document):
         is_delivered = _is_delivered(consumer, type_)
         if is_delivered is False or handlers.passes_over(type_):
             continue
@@ -136,8 +136,8 @@ def _compare(handlers: Handlers, type_: str, version: int, sent: Schema, documen
         reason = f"version {version} is sent, read is {of.versions_text}; {next_step}"
         return [Finding(Answer.MISTAKE, "", reason)]
     ((read, named),) = [data_schemas([of.versions[version]], "validation")]
-    look_up = partial(looked_up, document["components"]["schemas"])
-    return Comparison(look_up, partial(looked_up, named)).compare(sent, read[type_, version])
+    look_up = partial(find_schema, document["components"]["schemas"])
+    return Comparison(look_up, partial(find_schema, named)).compare(sent, read[type_, version])
 
 
 def _is_delivered(consumer: Consumer, type_: str) -> bool | None:

@@ -96,9 +96,9 @@ def asyncapi(environment: "Environment", modules: tuple[str, ...], topic: str | 
     \b
       sluice events asyncapi --env prod orders.events > events.json
     """
-    from sluice.cli.events.check import declared_in_all
+    from sluice.cli.events.check import event_types_of_all
     from sluice.cli.events.document import write_document
     from sluice.declaration import naming
 
     name = naming.topic_name(environment, environment.topic(topic).name)
-    output.as_json(write_document(declared_in_all(modules), name))
+    output.as_json(write_document(event_types_of_all(modules), name))

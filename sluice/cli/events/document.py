@@ -129,12 +129,12 @@ def data_schemas(types: Iterable[EventType], mode: JsonSchemaMode) -> tuple[dict
     return {key: schema for (key, _), schema in found.items()}, named.get("$defs", {})
 
 
-def looked_up(named: Mapping[str, Schema], reference: str) -> Schema:
+def find_schema(named: Mapping[str, Schema], reference: str) -> Schema:
     """Return the schema that a reference of ours names."""
     return named[reference.removeprefix(_SCHEMAS)]
 
 
-def declared_in(module: ModuleType) -> list[EventType]:
+def event_types_of(module: ModuleType) -> list[EventType]:
     """Return the event types of a module's classes, with their earlier versions, which may be under way as well.
 
     Raises:
@@ -222,13 +222,13 @@ def read_document(path: Path) -> dict[str, Any]:
             f"{path} cannot be read as JSON ({error}); give a file of `sluice events asyncapi`"
         ) from error
     try:
-        list(sent_of(document))
+        list(sent_messages(document))
     except (AttributeError, KeyError, TypeError) as error:
         raise ConfigError(f"{path} is no document of `sluice events asyncapi`; write it again") from error
     return cast("dict[str, Any]", document)
 
 
-def sent_of(document: Mapping[str, Any]) -> Iterator[tuple[str, int, Schema]]:
+def sent_messages(document: Mapping[str, Any]) -> Iterator[tuple[str, int, Schema]]:
     """Yield type, version and the data's schema of each message of a document."""
     for message in document["components"]["messages"].values():
         properties = message["payload"]["properties"]

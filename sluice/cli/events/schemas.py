@@ -1,4 +1,4 @@
-"""Whether everything that one JSON Schema allows, another one allows too: what is sent, and what is read.
+"""Compare two JSON Schemas: whether everything that the sent one allows is allowed by the one that is read.
 
 Only keywords that pydantic writes are understood. Of any other, nothing is concluded but that it is the same on both
 sides. A schema of what is sent is closed: no field comes that it does not name, unless it says so.
@@ -99,7 +99,7 @@ class Comparison:
         elif "type" not in sent:
             yield Finding(Answer.UNKNOWN, field, f"anything may be sent, and {_words(read)} is read")
         elif (choices := _choices(read)) is not None:
-            yield Finding(Answer.MISTAKE, field, f"any {_words(sent)} may be sent, read is {_listed(choices)}")
+            yield Finding(Answer.MISTAKE, field, f"any {_words(sent)} may be sent, read is {_list_text(choices)}")
         else:
             yield from self._compare_types(sent, read, field)
 
@@ -114,7 +114,7 @@ class Comparison:
                 yield Finding(answer, field, f"{value!r} may be sent, read is {_words(read)}")
         elif (choices := _choices(read)) is not None:
             if not any(type(choice) is type(value) and choice == value for choice in choices):
-                yield Finding(Answer.MISTAKE, field, f"{value!r} may be sent, read is {_listed(choices)}")
+                yield Finding(Answer.MISTAKE, field, f"{value!r} may be sent, read is {_list_text(choices)}")
         else:
             sent: dict[str, Any] = {"type": _type_of(value)}
             if sent["type"] in _NUMBERS:
@@ -268,7 +268,7 @@ def _type_of(value: object) -> str:
 
 def _words(schema: Schema) -> str:
     if (choices := _choices(schema)) is not None:
-        return _listed(choices)
+        return _list_text(choices)
     if (union := _union(schema)) is not None:
         return " or ".join(_words(each) for each in union)
     if "title" in schema and schema.get("type") == "object":
@@ -277,5 +277,5 @@ def _words(schema: Schema) -> str:
     return f"{kind} ({schema['format']})" if "format" in schema else str(kind)
 
 
-def _listed(choices: list[object]) -> str:
+def _list_text(choices: list[object]) -> str:
     return ", ".join(map(repr, choices))

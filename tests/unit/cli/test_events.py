@@ -1,4 +1,4 @@
-"""What producers send is compared with what consumers read: what is found, and what nobody can tell."""
+"""Events that producers send are compared with those that consumers read; some differences nobody can tell."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ from uuid import UUID
 import pytest
 from pydantic import AfterValidator, AnyUrl, BaseModel, ConfigDict, Field, PlainSerializer, SecretStr, computed_field
 
-from sluice.cli.events.document import data_schemas, looked_up
+from sluice.cli.events.document import data_schemas, find_schema
 from sluice.cli.events.schemas import Answer, Comparison, worst
 from sluice.messaging import event_type
 from sluice.messaging.event_types import event_type_of
@@ -76,14 +76,14 @@ class Inner:
 
 
 @dataclass
-class Checked:
+class WithoutSeven:
     a: int
 
     def __post_init__(self) -> None:
         assert self.a != 7
 
 
-class Summed(BaseModel):
+class WithSum(BaseModel):
     a: int
 
     @computed_field
@@ -101,7 +101,7 @@ class Open(BaseModel):
     a: int
 
 
-class Left(BaseModel):
+class OptionalNote(BaseModel):
     a: int
     note: Annotated[str | None, Field(exclude_if=lambda note: note is None)] = None
 
@@ -126,7 +126,7 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
         data_schemas([event_type_of(model)], mode)  # type: ignore[arg-type]
         for model, mode in ((sends, "serialization"), (reads, "validation"))
     )
-    comparison = Comparison(lambda name: looked_up(given_names, name), lambda name: looked_up(wanted_names, name))
+    comparison = Comparison(lambda name: find_schema(given_names, name), lambda name: find_schema(wanted_names, name))
     found = comparison.compare(given["a", 1], wanted["a", 1])
     return [(each.answer, each.field, each.reason) for each in found]
 
@@ -138,8 +138,14 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
             (each, each, OK)
             for each in (int, str, bool, float, None, date, datetime, UUID, Decimal, Colour, Tree, bytes)
         ),
-        *((each, each, OK) for each in (list[int], dict[str, int], tuple[int, str], int | None, AnyUrl, Even, Checked)),
-        *((each, each, OK) for each in (ByCard | ByCash, Summed, Strict, Open, Left, Literal["a", 1], set[str], bytes)),
+        *(
+            (each, each, OK)
+            for each in (list[int], dict[str, int], tuple[int, str], int | None, AnyUrl, Even, WithoutSeven)
+        ),
+        *(
+            (each, each, OK)
+            for each in (ByCard | ByCash, WithSum, Strict, Open, OptionalNote, Literal["a", 1], set[str], bytes)
+        ),
         (int, float, OK),
         (float, int, MISTAKE),
         (int, str, MISTAKE),
@@ -204,14 +210,14 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
         (Strict, Inner, OK),
         (Open, Strict, MISTAKE),
         (Open, Inner, UNKNOWN),
-        (Summed, Inner, OK),
-        (Left, Wanting, MISTAKE),
-        (Left, Left, OK),
+        (WithSum, Inner, OK),
+        (OptionalNote, Wanting, MISTAKE),
+        (OptionalNote, OptionalNote, OK),
         (Inner, Wanting, MISTAKE),
         (Tree, OtherTree, OK),
         (Tree, WordTree, MISTAKE),
         (int, Even, UNKNOWN),
-        (Inner, Checked, UNKNOWN),
+        (Inner, WithoutSeven, UNKNOWN),
         (list[int], list[Even], UNKNOWN),
         (Literal[2], Even, UNKNOWN),
         (ByCash, ByCard | ByCash, OK),
@@ -225,7 +231,7 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
     ],
     ids=str,
 )
-def test_what_is_sent_is_read_or_not_or_nobody_can_tell(sent: Any, read: Any, answer: Answer) -> None:
+def test_each_event_is_read_or_refused_or_nobody_can_tell(sent: Any, read: Any, answer: Answer) -> None:
     found = findings(sent, read)
 
     assert worst(each for each, _, _ in found) is answer, found
@@ -235,7 +241,7 @@ def test_what_is_sent_is_read_or_not_or_nobody_can_tell(sent: Any, read: Any, an
     ("sent", "read", "message"),
     [
         (Inner, Wanting, (MISTAKE, "data.x.note", "it is not sent, and has to be there")),
-        (Left, Wanting, (MISTAKE, "data.x.note", "it may be missing, and has to be there")),
+        (OptionalNote, Wanting, (MISTAKE, "data.x.note", "it may be missing, and has to be there")),
         (Inner, Strict, (MISTAKE, "data.x.b", "it is sent, and no further field is read")),
         (Shade, Colour, (MISTAKE, "data.x", "'green' may be sent, read is 'red', 'blue'")),
         (list[str | None], list[str], (MISTAKE, "data.x[]", "null is sent, read is string")),
@@ -432,7 +438,7 @@ def test_the_exit_code_tells_a_mistake_from_what_nobody_can_tell(
     assert found in compared
 
 
-def test_what_a_filter_policy_holds_back_is_not_compared(project: Project) -> None:
+def test_an_event_that_a_filter_policy_holds_back_is_not_compared(project: Project) -> None:
     project.write(more=', filter_policy={"type": ["order.placed"]}')
 
     assert project.check("orders_sent")[0] == 0
@@ -478,7 +484,7 @@ def test_the_document_has_each_version_with_its_envelope(project: Project) -> No
         ("list.json", "list.json is no document of `sluice events asyncapi`; write it again"),
     ],
 )
-def test_what_sends_nothing_is_refused(project: Project, sends: str, message: str) -> None:
+def test_a_module_that_sends_nothing_is_refused(project: Project, sends: str, message: str) -> None:
     project.write()
     (project.folder / "other.json").write_text('{"asyncapi": "3.0.0", "components": {}}', encoding="utf-8")
     (project.folder / "list.json").write_text("[]", encoding="utf-8")

@@ -32,21 +32,21 @@ class PlacedInEuros:
     total: str
 
 
-def in_cents(old: PlacedInEuros) -> "Placed":
-    return Placed(cents=int(Decimal(old.total) * 100))
+def in_cents(old: PlacedInEuros) -> "PlacedInCents":
+    return PlacedInCents(cents=int(Decimal(old.total) * 100))
 
 
 @event_type("order.placed", version=2, previous=PlacedInEuros, upcast=in_cents)
 @dataclass(frozen=True)
-class Placed:
+class PlacedInCents:
     cents: Annotated[int, Field(ge=0)]
 
 
-def with_currency(old: Placed) -> "PlacedInCurrency":
+def with_currency(old: PlacedInCents) -> "PlacedInCurrency":
     return PlacedInCurrency(cents=old.cents, currency="EUR")
 
 
-@event_type("order.placed", version=3, previous=Placed, upcast=with_currency)
+@event_type("order.placed", version=3, previous=PlacedInCents, upcast=with_currency)
 class PlacedInCurrency(BaseModel):
     cents: int
     currency: Literal["EUR", "CHF"]
@@ -64,7 +64,7 @@ class Line:
 
 @event_type("order.described")
 @dataclass
-class Described:
+class ParcelData:
     lines: list[Line]
     id: UUID
     described_at: datetime
@@ -77,7 +77,7 @@ class Described:
 
 
 @event_type("order.picked")
-class Picked(BaseModel):
+class PickedItem(BaseModel):
     model_config = ConfigDict(extra="forbid")
     shelf: str = Field(alias="shelfName")
 
@@ -91,7 +91,7 @@ class Picked(BaseModel):
         return shelf
 
 
-DESCRIBED = Described(
+DESCRIBED = ParcelData(
     lines=[Line(cents=5, on=date(2026, 11, 27))],
     id=UUID(int=7),
     described_at=datetime(2026, 11, 27, tzinfo=UTC),
@@ -108,7 +108,7 @@ def refusal(act: Callable[[], object], kind: type[Exception] = EnvelopeError) ->
     return str(raised.value)
 
 
-@pytest.mark.parametrize("data", [DESCRIBED, PlacedInCurrency(cents=5, currency="CHF"), Picked(shelfName="a")])
+@pytest.mark.parametrize("data", [DESCRIBED, PlacedInCurrency(cents=5, currency="CHF"), PickedItem(shelfName="a")])
 def test_data_arrives_as_it_was_sent(data: Any) -> None:
     sent = event_of(data, group="order-7", attributes={"country": "CH"})
 
@@ -140,8 +140,8 @@ def test_a_version_is_a_whole_number_from_1(version: Any) -> None:
     ("data", "message"),
     [
         (PlacedInEuros(total=12), "order.placed version 1: total is 12, allowed is a valid string"),  # type: ignore[arg-type]
-        (Placed(cents="5"), "order.placed version 2: cents is '5', allowed is a valid integer"),  # type: ignore[arg-type]
-        (Placed(cents=-5), "order.placed version 2: cents is -5, allowed is greater than or equal to 0"),
+        (PlacedInCents(cents="5"), "order.placed version 2: cents is '5', allowed is a valid integer"),  # type: ignore[arg-type]
+        (PlacedInCents(cents=-5), "order.placed version 2: cents is -5, allowed is greater than or equal to 0"),
         (
             PlacedInCurrency.model_construct(cents=5, currency="USD"),
             "order.placed version 3: currency is 'USD', allowed is 'EUR' or 'CHF'",
@@ -154,10 +154,10 @@ def test_a_version_is_a_whole_number_from_1(version: Any) -> None:
         (replace(DESCRIBED, colour="blue"), "order.described version 1: colour is 'blue', allowed is 'red'"),  # type: ignore[arg-type]
         (replace(DESCRIBED, share=float("nan")), "data is nothing JSON can say"),
         (replace(DESCRIBED, note=object()), "order.described version 1: data cannot be written as JSON"),  # type: ignore[arg-type]
-        (Picked.model_construct(), "order.picked version 1: shelfName is missing, allowed is a value"),
+        (PickedItem.model_construct(), "order.picked version 1: shelfName is missing, allowed is a value"),
         (
-            Picked(shelfName="x" * 9).model_copy(update={"shelf": "lost"}),
-            "order.picked version 1: Picked raised KeyError",
+            PickedItem(shelfName="x" * 9).model_copy(update={"shelf": "lost"}),
+            "order.picked version 1: PickedItem raised KeyError",
         ),
     ],
     ids=str,
@@ -191,7 +191,7 @@ def test_a_consumer_refuses_other_data_and_other_versions(version: int, data: ob
 
 def test_older_versions_are_upcast_step_by_step() -> None:
     first = event_of(PlacedInEuros(total="12.50"), group="order-7")
-    second = event_of(Placed(cents=5), group="order-7")
+    second = event_of(PlacedInCents(cents=5), group="order-7")
 
     assert read(PlacedInCurrency, first) == PlacedInCurrency(cents=1250, currency="EUR")
     assert read(PlacedInCurrency, second) == PlacedInCurrency(cents=5, currency="EUR")
@@ -200,12 +200,12 @@ def test_older_versions_are_upcast_step_by_step() -> None:
 def test_an_upcast_returns_the_class_of_its_version() -> None:
     @event_type("order.placed", version=2, previous=PlacedInEuros, upcast=lambda _: {"cents": 5})  # type: ignore[arg-type]
     @dataclass
-    class Mapped:
+    class OrderMapping:
         cents: int
 
-    message = refusal(lambda: read(Mapped, event_of(PlacedInEuros(total="1"), group="a")))
+    message = refusal(lambda: read(OrderMapping, event_of(PlacedInEuros(total="1"), group="a")))
 
-    assert message == "order.placed version 2: upcast returned {'cents': 5}, allowed is a Mapped"
+    assert message == "order.placed version 2: upcast returned {'cents': 5}, allowed is a OrderMapping"
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_an_upcast_returns_the_class_of_its_version() -> None:
         (lambda: event_of(Line(1, date(2026, 1, 1)), group="a"), "Line is no type of event, allowed is a class under"),
         (lambda: event_of({"cents": 5}, group="a"), "dict is no type of event, allowed is a class under @event_type("),
         (lambda: handler(Line), "Line is no type of event, allowed is a class under @event_type("),
-        (lambda: handler(DESCRIBED), "handler is given Described("),  # type: ignore[call-overload]
+        (lambda: handler(DESCRIBED), "handler is given ParcelData("),  # type: ignore[call-overload]
     ],
 )
 def test_a_declaration_that_is_wrong_is_refused_at_once(declare: Callable[[], object], message: str) -> None:
@@ -251,16 +251,16 @@ def test_a_class_below_a_declared_class_is_not_declared() -> None:
 def test_a_field_of_which_pydantic_makes_nothing_is_refused_where_handlers_are_loaded() -> None:
     @event_type("order.held")
     @dataclass
-    class Held:
+    class HeldItem:
         by: ModuleType
 
-    @handler(Held)
-    def hold(_: Session, __: Held, ___: Context) -> None:
+    @handler(HeldItem)
+    def hold(_: Session, __: HeldItem, ___: Context) -> None:
         return None
 
     message = refusal(lambda: Handlers.of_function(hold), ConfigError)
 
-    assert re.match(r"Held has a field that pydantic cannot read: .*module", message)
+    assert re.match(r"HeldItem has a field that pydantic cannot read: .*module", message)
 
 
 SEEN: list[object] = []
@@ -272,8 +272,8 @@ def bill(_: Session, order: PlacedInCurrency, context: Context) -> Outcome:
     return Ack()
 
 
-@handler(Picked)
-async def pick(_: Session, picked: Picked, context: Context) -> None:
+@handler(PickedItem)
+async def pick(_: Session, picked: PickedItem, context: Context) -> None:
     SEEN.append(picked)
 
 
@@ -288,10 +288,10 @@ def test_a_handler_gets_the_typed_value(worker_harness: Callable[..., WorkerHarn
     harness = worker_harness(a_module())
 
     harness.publish(event_of(PlacedInEuros(total="12.50"), group="order-7"))
-    harness.publish(event_of(Picked(shelfName="a"), group="order-7"))
+    harness.publish(event_of(PickedItem(shelfName="a"), group="order-7"))
     harness.run()
 
-    assert [(PlacedInCurrency(cents=1250, currency="EUR"), "order-7", 1), Picked(shelfName="a")] == SEEN
+    assert [(PlacedInCurrency(cents=1250, currency="EUR"), "order-7", 1), PickedItem(shelfName="a")] == SEEN
 
 
 def test_data_that_the_class_refuses_is_dead_at_its_first_attempt(worker_harness: Callable[..., WorkerHarness]) -> None:
@@ -306,15 +306,15 @@ def test_data_that_the_class_refuses_is_dead_at_its_first_attempt(worker_harness
 
     assert [dead_letter.reason for dead_letter in harness.dead_letters] == [
         "order.placed version 1: total is 5, allowed is a valid string",
-        "order.picked version 1: Picked raised KeyError: 'lost'",
+        "order.picked version 1: PickedItem raised KeyError: 'lost'",
     ]
     assert [(PlacedInCurrency(cents=100, currency="EUR"), "order-7", 1)] == SEEN
 
 
 def test_a_validator_may_ask_for_a_retry() -> None:
-    """What it asks is somebody else, who may be away."""
+    """It asks another service, which may be away."""
     with pytest.raises(TransientError, match="the shelf is asked for later"):
-        read(Picked, Event(type="order.picked", group="a", data={"shelfName": "busy"}))
+        read(PickedItem, Event(type="order.picked", group="a", data={"shelfName": "busy"}))
 
 
 def test_pydantic_is_imported_only_where_events_are_typed() -> None:

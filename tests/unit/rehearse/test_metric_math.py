@@ -266,7 +266,7 @@ def test_a_term_has_a_value_or_none_whatever_the_metrics_are(term: Term, data: s
 @settings(deadline=None, database=None, print_blob=True)
 @given(term=_TERMS, data=st.data())
 def test_watched_values_are_those_of_the_whole_expression_each_minute(term: Term, data: st.DataObject) -> None:
-    """What is kept from earlier minutes was final; each metric comes late by a number of minutes of its own."""
+    """A value that is kept from an earlier minute is final; each metric comes late by its own number of minutes."""
     ids = metric_ids(term)
     reported = {id_: data.draw(st.lists(st.none() | st.floats(-9, 9), min_size=6, max_size=6)) for id_ in ids}
     late = {id_: data.draw(st.integers(0, 3)) for id_ in ids}
