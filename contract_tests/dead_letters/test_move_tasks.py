@@ -234,7 +234,7 @@ def test_without_destination_a_message_that_has_no_source_fails_the_task(resourc
 
 
 @pytest.mark.promise("MOV-34")
-def test_with_destination_a_message_that_has_no_source_is_moved(resources: Resources) -> None:
+def test_a_message_without_a_source_is_moved_to_a_named_destination(resources: Resources) -> None:
     _, dead_letters = resources.queue_with_dlq()
     destination = resources.fifo_queue(hint="destination")
     dead_letters.send("m1", id="m1")

@@ -211,7 +211,7 @@ def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(
 
 
 @pytest.mark.promise("GRP-11")
-def test_with_every_message_in_flight_extended_nothing_comes(resources: Resources) -> None:
+def test_nothing_comes_while_every_message_in_flight_is_extended(resources: Resources) -> None:
     extended, let_go = resources.fifo_queue(), resources.fifo_queue()
     extended.send_each("m1", "m2", "m3")
     let_go.send_each("m1", "m2", "m3")

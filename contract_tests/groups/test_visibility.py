@@ -113,7 +113,7 @@ def test_the_visibility_of_a_deleted_message_cannot_be_changed(resources: Resour
 
 
 @pytest.mark.promise("VIS-07")
-def test_a_handle_that_is_none_is_refused(resources: Resources) -> None:
+def test_an_invalid_handle_is_refused(resources: Resources) -> None:
     """Recorded on a standard queue."""
     queue = resources.standard_queue()
     queue.send("m1", group=None)

@@ -96,7 +96,7 @@ def test_a_queue_is_subscribed_by_its_arn(resources: Resources) -> None:
 
 
 @pytest.mark.promise("SNS-36")
-def test_subscribing_again_answers_the_subscription_there_is(resources: Resources) -> None:
+def test_subscribing_again_returns_the_existing_subscription(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     subscription = topic.subscribe(queue, raw=True)
 
@@ -144,7 +144,7 @@ def test_the_attributes_of_a_subscription_are_checked(resources: Resources) -> N
 
 
 @pytest.mark.promise("SNS-62")
-def test_a_protocol_there_is_not_is_refused(resources: Resources) -> None:
+def test_an_unknown_protocol_is_refused(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     assert refusal(_subscribe, topic, "test-protocol", queue.arn) == invalid_parameter(
@@ -250,7 +250,7 @@ def test_the_envelope_in_the_dlq_names_the_publish(resources: Resources) -> None
 
 
 @pytest.mark.promise("SNS-32")
-def test_of_a_batch_only_what_cannot_be_delivered_goes_to_the_dlq(resources: Resources) -> None:
+def test_only_the_undeliverable_messages_of_a_batch_go_to_the_dlq(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue(MaximumMessageSize="1024")
     undelivered, redrive = _undelivered_queue(resources, topic)
     topic.subscribe(queue, raw=True, RedrivePolicy=redrive)
@@ -330,7 +330,7 @@ def test_a_queue_that_does_not_allow_the_topic_gets_nothing(resources: Resources
 
 
 @pytest.mark.promise("SNS-142")
-def test_an_unsubscribe_of_what_is_no_subscription_is_refused(resources: Resources) -> None:
+def test_unsubscribing_an_arn_of_no_subscription_is_refused(resources: Resources) -> None:
     topic = resources.fifo_topic()
 
     refused = [
@@ -346,14 +346,14 @@ def test_an_unsubscribe_of_what_is_no_subscription_is_refused(resources: Resourc
 
 
 @pytest.mark.promise("SNS-144")
-def test_nobody_subscribes_to_a_topic_of_another_region(resources: Resources) -> None:
+def test_a_subscription_to_a_topic_of_another_region_is_refused(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
 
     assert refusal(_subscribe, topic.elsewhere(), "sqs", queue.arn) == invalid_parameter("TopicArn")
 
 
 @pytest.mark.promise("SNS-145")
-def test_nobody_subscribes_to_a_topic_that_is_none(resources: Resources) -> None:
+def test_a_subscription_to_a_missing_topic_is_refused(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     no_topics = ("randomstring", "arn:aws:sns:us-east-1:random", topic.arn.removesuffix(".fifo") + "-absent.fifo")
 

@@ -215,15 +215,15 @@ class VirtualRun(World):
             return Ack()
 
         deleting = Deleting(self)
-        hands = self.worker(
+        worker_parts = self.worker(
             handlers=Handlers.of_function(handle),
             worker_settings=replace(WorkerSettings.of_consumer(_DECLARED, lanes=_LANES), wait_seconds=0),
             rng=self.rng,
             failpoint=deleting.reach,
             hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
         )
-        hands.deleter.begin()
-        return _Steps(hands.parts, deleting, self.rng)
+        worker_parts.deleter.begin()
+        return _Steps(worker_parts.parts, deleting, self.rng)
 
     def produce(self, publish: Publish) -> None:
         """Commit an event and its row together."""

@@ -44,7 +44,7 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
     assert float(found["day: task-hours"][1].replace(",", "")) > 1
 
 
-def test_fields_and_what_comes_of_them_are_told() -> None:
+def test_fields_and_what_comes_of_them_are_reported() -> None:
     prod = ENVIRONMENTS["prod"]
     billing = replace(prod.consumers[0], visibility_timeout_seconds=120, max_tasks=10)
     changed = replace(prod, consumers=(billing, *prod.consumers[1:]))

@@ -85,7 +85,7 @@ def test_contracts_that_test_nothing_say_why_by_their_code(arguments: tuple[str,
     assert ended.returncode == code
 
 
-def test_contracts_refuse_a_target_that_is_none_in_one_line() -> None:
+def test_contracts_refuse_an_invalid_target_in_one_line() -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "sluice", "contracts", "--target", "moon"],
         capture_output=True,

@@ -107,7 +107,7 @@ def _statuses(promises: dict[str, dict[str, Any]]) -> dict[str, str]:
     return {promise: result["status"] for promise, result in promises.items()}
 
 
-def test_of_a_target_that_is_down_everything_is_unknown(tmp_path: Path) -> None:
+def test_every_promise_of_a_target_that_is_down_is_unknown(tmp_path: Path) -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))  # taken, and not listened on
         code, promises = _run(f"http://127.0.0.1:{probe.getsockname()[1]}", tmp_path, GROUPS, TOPICS)
@@ -134,7 +134,7 @@ def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Pat
     [(BROKEN, "out of order"), (HTML, "no answer of the protocol"), (THROTTLED, "slow down")],
     ids=["error 500", "HTML", "throttling"],
 )
-def test_of_a_target_that_answers_everything_alike_everything_is_unknown(
+def test_every_promise_of_a_target_with_one_answer_for_all_is_unknown(
     tmp_path: Path, answer: EmulatorAnswer, evidence: str
 ) -> None:
     with _serving(lambda *_: answer) as url:

@@ -339,7 +339,7 @@ def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_port_taken_while_it_starts_is_said_at_once(
+def test_a_port_taken_while_it_starts_is_reported_at_once(
     closed_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LocalStack says "Ready." and never answers; nobody waits two minutes for that."""

@@ -92,7 +92,7 @@ def test_every_container_has_the_proxy(shop: dict[str, Any]) -> None:
     assert {found["NO_PROXY"] for found in variables} == {"169.254.170.2,.shop.internal"}
 
 
-def test_who_was_granted_something_may_do_that_and_no_more(shop: dict[str, Any]) -> None:
+def test_a_grantee_may_do_what_was_granted_and_no_more(shop: dict[str, Any]) -> None:
     assert _actions(shop, "Legacy") == {"sns:Publish"}
     assert _actions(shop, "Audit") == {
         *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),

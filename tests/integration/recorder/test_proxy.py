@@ -259,7 +259,7 @@ def test_a_form_that_is_none_of_sns_is_answered_by_the_endpoint(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("name", ["MessageBody", "MessageGroupId", "QueueUrl"])
-def test_a_text_that_is_none_stops_no_recording(tmp_path: Path, name: str) -> None:
+def test_an_invalid_text_stops_no_recording(tmp_path: Path, name: str) -> None:
     """Half of a pair of UTF-16 can be written in JSON, and nowhere else: SQS refuses it."""
     params = {"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"}
     send = _JSON | {"X-Amz-Target": "AmazonSQS.SendMessage"}

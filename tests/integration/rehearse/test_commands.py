@@ -152,7 +152,7 @@ def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
     assert "LATENCY KEPT" in Path("page.html").read_text()
 
 
-def test_a_queue_that_the_template_does_not_tell_can_be_named(run: Run) -> None:
+def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None:
     metric = ("--metric", "OrderService/Workers/BacklogPerTask=(visible + inflight) / running")
 
     code, text, printed = run(
@@ -164,7 +164,7 @@ def test_a_queue_that_the_template_does_not_tell_can_be_named(run: Run) -> None:
     assert (document["service"], document["assumed"]) == ("orders", [])
 
 
-def test_assumptions_are_said(run: Run) -> None:
+def test_the_report_names_its_assumptions(run: Run) -> None:
     """On the terminal, in JSON and on the page: the queue's name is stored elsewhere."""
     stored = Path("fine.yaml").read_text().replace("!GetAtt Jobs.QueueName", "'{{resolve:ssm:/shop/jobs}}'")
     Path("stored.yaml").write_text(stored)
@@ -239,7 +239,7 @@ def test_a_damaged_recording_ends_with_the_code_for_unknown(run: Run) -> None:
     ],
     ids=["fine", "late", "a mistake", "a mistake, and late"],
 )
-def test_it_ends_with_what_was_found(run: Run, template: str, work: Sequence[str], code: int) -> None:
+def test_the_exit_code_follows_from_the_verdict(run: Run, template: str, work: Sequence[str], code: int) -> None:
     """A handler of 0.1 s takes 0.12 s with what is between."""
     ended, out, printed = run("rehearse", "--template", template, *work, "--profile", "mine.yaml")
 
@@ -255,7 +255,7 @@ def _rows(out: str) -> list[list[str]]:
     ]
 
 
-def test_json_is_the_table(run: Run) -> None:
+def test_the_json_says_the_same_as_the_table(run: Run) -> None:
     """Row for row: the same traffic, policy, figures and verdict; a metric of one's own is given."""
     work = ("--lanes", "1", "--handler-seconds", "1", "--latency", "30")
     metric = ("--metric", "OrderService/Workers/BacklogPerTask=visible / running")
@@ -291,7 +291,7 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
-def test_the_same_seed_is_the_same_answer_and_another_is_not(run: Run) -> None:
+def test_the_same_seed_gives_the_same_answer_and_another_does_not(run: Run) -> None:
     arguments = ("rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml", "--json", "--seed")
 
     first, again, other = (run(*arguments, seed)[1] for seed in ("7", "7", "8"))
@@ -342,7 +342,7 @@ def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:
     assert len(rows) == len(set(rows))
 
 
-def test_how_far_it_is_appears_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_the_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere nothing does: the tests above find standard error empty."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
 
@@ -351,7 +351,7 @@ def test_how_far_it_is_appears_on_a_terminal(run: Run, monkeypatch: pytest.Monke
     assert "100 %" in printed
 
 
-def test_a_profile_that_is_too_much_is_not_kept_because_it_ends(run: Run) -> None:
+def test_a_profile_with_too_much_traffic_misses_its_latency_although_it_ends(run: Run) -> None:
     """Two messages a second for two minutes, 2 s each, on one task: all but the first are handled after the end."""
     code, text, _ = run(
         "rehearse", "--template", "fine.yaml", "--lanes", "1", "--handler-seconds", "2", "--latency", "60",

@@ -280,7 +280,7 @@ def test_a_protected_task_finishes_its_work_and_then_stops() -> None:
     assert [minute.running for minute in minutes] == [1, 1, 0, 0]
 
 
-def test_of_equal_groups_the_oldest_message_is_received_first() -> None:
+def test_the_oldest_message_of_equal_groups_is_received_first() -> None:
     """One lane, sent to groups 2, 0, 1, each a second after the other."""
     _, latencies = _run(WORK._replace(lanes=1), [(0, 2, 0), (1, 0, 0), (2, 1, 0)], [1])
 

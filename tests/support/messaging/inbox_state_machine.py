@@ -34,7 +34,7 @@ from sluice.messaging.sqs.redrive import Redrive, new_run
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.database_errors import busy
 from tests.support.messaging.faulty_calls import Fault, GroupPlace, ProcessKill
-from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, create_tables, envelope
+from tests.support.messaging.world import TIMEOUT_SECONDS, WorkerParts, World, create_tables, envelope
 
 GROUPS = "abc"
 GARBAGE = "no envelope"
@@ -93,7 +93,7 @@ class SimulatedConsumer(World):
         super().__init__(engine)
         self.mood = "well"
         self.is_late: dict[GroupPlace, bool] = {}
-        self.at_work: list[Hands] = []
+        self.at_work: list[WorkerParts] = []
         self.database = FaultyDatabase(engine)
 
     def begin_again(self, policy: InboxPolicy) -> None:
@@ -139,9 +139,9 @@ class InboxStateMachine(RuleBasedStateMachine):
         self.withheld: dict[GroupPlace, Envelope] = {}
         self.skipped: set[GroupPlace] = set()
         self.armed: dict[int, tuple[str, Any]] = {}
-        self.hands = [self._worker(number) for number in range(_COUNT)]
+        self.worker_parts = [self._worker(number) for number in range(_COUNT)]
 
-    def _worker(self, number: int) -> Hands:
+    def _worker(self, number: int) -> WorkerParts:
         def die_if_armed(here: str) -> None:
             if number in self.armed and self.armed[number][0] == here:
                 self.armed.pop(number)[1]()
@@ -150,20 +150,20 @@ class InboxStateMachine(RuleBasedStateMachine):
         return self.world.worker(failpoint=die_if_armed, inbox=inbox, kind=self.work, poll_seconds=0)
 
     def _lane(self, number: int) -> bool:
-        return self._do(number, lambda hands: hands.lane.step())
+        return self._do(number, lambda worker_parts: worker_parts.lane.step())
 
     def _drain(self, number: int) -> bool:
-        return self._do(number, lambda hands: hands.drainer.step() > 0)
+        return self._do(number, lambda worker_parts: worker_parts.drainer.step() > 0)
 
     def _do(self, number: int, step: Any) -> bool:
         """Let a worker step, unless it is in the middle of one; one that dies is replaced."""
-        if any(hands is self.hands[number] for hands in self.world.at_work):
+        if any(worker_parts is self.worker_parts[number] for worker_parts in self.world.at_work):
             return False
-        self.world.at_work.append(self.hands[number])
+        self.world.at_work.append(self.worker_parts[number])
         try:
-            return bool(step(self.hands[number]))
+            return bool(step(self.worker_parts[number]))
         except ProcessKill:
-            self.hands[number] = self._worker(number)
+            self.worker_parts[number] = self._worker(number)
             return True
         finally:
             self.world.at_work.pop()
@@ -239,9 +239,9 @@ class InboxStateMachine(RuleBasedStateMachine):
     @rule(number=_HANDS)
     def restart(self, number: int) -> None:
         """Stop a worker that has a poll under way, and start another in its place."""
-        self.hands[number].wait.is_over = True
+        self.worker_parts[number].wait.is_over = True
         self._lane(number)
-        self.hands[number] = self._worker(number)
+        self.worker_parts[number] = self._worker(number)
 
     @rule(seconds=_TIMES)
     def wait(self, seconds: float) -> None:
@@ -250,7 +250,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
     def fail(self, number: int, fault: Fault, behaviour: str) -> None:
         """Let one worker's next call of that kind meet this."""
-        self.hands[number].line.faults.append(fault)
+        self.worker_parts[number].line.faults.append(fault)
         self.step(number, behaviour, 2)
 
     @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
@@ -364,7 +364,7 @@ class InboxStateMachine(RuleBasedStateMachine):
             self._put(place, self.withheld.pop(place))
         for _ in range(20):
             for number in range(_COUNT):
-                self.hands[number].line.faults.clear()
+                self.worker_parts[number].line.faults.clear()
                 while self._lane(number) or self._drain(number):
                     pass
             if not (self.world.bodies_left() or self.world.dead() or self._parked_groups()):

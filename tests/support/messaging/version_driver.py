@@ -58,7 +58,7 @@ class Version:
         """Handle messages."""
         for group, body in bodies:
             self._workers.put_body(body, group)
-        self._workers.work_off(self._workers.worker(poll_seconds=0), steps_max=10_000)
+        self._workers.work_until_idle(self._workers.worker(poll_seconds=0), steps_max=10_000)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import GroupPlace
-from tests.support.messaging.world import Hands, World
+from tests.support.messaging.world import WorkerParts, World
 
 PATIENCE_SECONDS = 30
 BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)
@@ -71,12 +71,12 @@ def _pace(queue: Queue) -> None:
 
 @contextmanager
 def running(
-    hands: Hands, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
+    worker_parts: WorkerParts, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
 ) -> Iterator[RunningWorker]:
     """Run a worker with these lanes besides its own, and stop it at the end."""
     stop, clock = Stop() if stop is None else stop, SystemClock()
-    _pace(hands.queue)
-    parts = replace(hands.parts, lanes=[*hands.parts.lanes, *more], protection=Protection(None, clock))
+    _pace(worker_parts.queue)
+    parts = replace(worker_parts.parts, lanes=[*worker_parts.parts.lanes, *more], protection=Protection(None, clock))
     with ThreadPoolExecutor(1) as pool:
         worker = RunningWorker(stop, pool.submit(Worker(parts, settings=settings, stop=stop, clock=clock).run))
         try:
@@ -109,7 +109,7 @@ class Hang:
 def hanging(world: World, place: GroupPlace) -> Iterator[Hang]:
     """Let the handler of a message hang meanwhile, and wait for the threads that it held up."""
     hang = Hang()
-    world.says[place] = [hang.handle]
+    world.scripts[place] = [hang.handle]
     try:
         yield hang
     finally:

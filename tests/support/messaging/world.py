@@ -179,7 +179,9 @@ class Call:
     time: float
 
 
-class Hands:
+class WorkerParts:
+    """The parts of one worker, with its clients' faults, its waits and its counts."""
+
     def __init__(self, made: Worker, line: Line, wait: SimulatorWait, tally: WorkerTally) -> None:
         self.line, self.wait, self.parts = line, wait, made.parts
         self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
@@ -195,8 +197,8 @@ type HandlerStep = Outcome | BaseException | Handler | None
 class World:
     """An outbox with its relays, and one consumer with its handler and workers, which the topic's queues are made for.
 
-    `says` holds, by place, what the handler says to the first, second … call; then it says nothing, which is Ack. The
-    topic is made when it is first looked for.
+    `scripts` holds, by group and number, the steps of the handler at its first, second … call; after them it returns
+    Ack. The topic is made when it is first looked for.
     """
 
     subscribers: tuple[str, ...] = QUEUES
@@ -226,7 +228,7 @@ class World:
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
         )
-        self.says: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
+        self.scripts: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
         self.handlers = Handlers({ANY: self._handle})
         self.sqs, self.line = self.simulator.client("sqs"), TopicLine()
@@ -362,15 +364,15 @@ class World:
         (task,) = self.sqs.list_message_move_tasks(SourceArn=self.dlq_arn)["Results"]
         assert task["Status"] == "COMPLETED", task
 
-    def park(self, *groups: str, behind: int = 1) -> Hands:
+    def park(self, *groups: str, behind: int = 1) -> WorkerParts:
         """Let each group's first message die and come back; what is behind it is set aside, and due."""
         worker = self.worker(poll_seconds=0)
         for group in groups:
-            self.says[group, 1] = [Reject("no such customer")]
+            self.scripts[group, 1] = [Reject("no such customer")]
             self.send(*[group] * (1 + behind))
-        self.work_off(worker, steps_max=100_000)
+        self.work_until_idle(worker, steps_max=100_000)
         self.redrive()
-        self.work_off(worker, steps_max=100_000)
+        self.work_until_idle(worker, steps_max=100_000)
         assert self.parked_places() == [(group, seq) for group in groups for seq in range(2, behind + 2)]
         return worker
 
@@ -388,7 +390,7 @@ class World:
         rng: Random | None = None,
         hooks: Sequence[WorkerHooks] = (),
         **options: Any,
-    ) -> Hands:
+    ) -> WorkerParts:
         """Return a worker process that has not done anything yet; `kind` and `inbox` may be broken ones.
 
         It dies at `failpoint`, and measures its leases by `clock`. A poll that brings nothing lasts `poll_seconds`.
@@ -420,9 +422,9 @@ class World:
                 hooks=[tally, *hooks],
                 **options,
             )
-        return Hands(made, line, wait, tally)
+        return WorkerParts(made, line, wait, tally)
 
-    def work_off(self, *workers: Hands, until: Sequence[GroupPlace] = (), steps_max: int = 200) -> None:
+    def work_until_idle(self, *workers: WorkerParts, until: Sequence[GroupPlace] = (), steps_max: int = 200) -> None:
         """Let workers step in turn until nothing is left in the queue, or just that."""
         for _ in range(steps_max):
             for worker in workers:
@@ -431,7 +433,7 @@ class World:
                 worker.lane.step()
         raise AssertionError(f"still in the queue after {steps_max} steps: {self.bodies_left()}")
 
-    def receive(self, worker: Hands) -> ReceivedMessage:
+    def receive(self, worker: WorkerParts) -> ReceivedMessage:
         """Receive a message without working on it; there has to be one."""
         message = worker.queue.receive(attempt_id=None, wait_seconds=0)
         assert message is not None, "nothing can be received"
@@ -448,7 +450,7 @@ class World:
         )
         self.calls.append(call)
         session.execute(insert(effects).values(consumer=self.consumer, group_id=event.group, seq=context.seq))
-        result = self.says[place].pop(0) if self.says[place] else None
+        result = self.scripts[place].pop(0) if self.scripts[place] else None
         if isinstance(result, BaseException):
             raise result
         return result(session, event, context) if callable(result) else result

@@ -813,6 +813,6 @@ def test_the_simulators_server_answers_alike() -> None:
     assert [entry["Id"] for entry in gone["Failed"]] == ["1"]
 
 
-def test_a_kind_of_client_that_there_is_not_is_refused() -> None:
+def test_an_unknown_kind_of_client_is_refused() -> None:
     with pytest.raises(ConfigError, match="client is 'bot3', allowed are light and boto3"):
         _open(kind="bot3")

@@ -21,7 +21,7 @@ class _Unrestartable:
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_faults_that_nobody_does_any_more_are_told(tmp_path: Path) -> None:
+def test_faults_that_nobody_does_any_more_are_reported(tmp_path: Path) -> None:
     settings = Settings(seconds=2.0, every_seconds=0.1, kinds=(FaultKind.RESTART,), commits=0, producers=0)
     nothing, database = cast("Any", None), cast("Any", _Unrestartable())
     run = Run(settings=settings, emulated=nothing, database=database, folder=tmp_path, print_progress=print)

@@ -23,7 +23,7 @@ def test_a_failure_without_faults_shrinks_to_nothing() -> None:
     assert (least.faults, least.messages) == ((), ())
 
 
-def test_with_few_tries_it_is_said_that_more_may_be_left_out() -> None:
+def test_a_short_search_says_that_more_may_be_left_out() -> None:
     """The faults and messages that are returned have failed all the same."""
 
     def fails(faults: Sequence[int], messages: Sequence[int]) -> bool:

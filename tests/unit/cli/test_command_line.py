@@ -131,9 +131,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "1e300", "-1", "-1e-300", "x", ""])
 @pytest.mark.parametrize(("command", "option"), NUMBERS)
-def test_a_number_that_is_none_is_refused(
-    run: Run, dsn: str, command: tuple[str, ...], option: str, value: str
-) -> None:
+def test_an_invalid_number_is_refused(run: Run, dsn: str, command: tuple[str, ...], option: str, value: str) -> None:
     code, out, err = run(*command, "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", f"{option}={value}")
 
     assert (code, out) == (3, "")
@@ -164,7 +162,7 @@ def test_a_number_that_is_none_is_refused(
         ("://", "database URL cannot be read ("),
     ],
 )
-def test_a_database_that_is_none_is_refused(run: Run, url: str, message: str) -> None:
+def test_an_invalid_database_is_refused(run: Run, url: str, message: str) -> None:
     code, out, err = run("outbox", "lag", "--dsn", url)
 
     assert (code, out) == (3, "")
@@ -185,7 +183,7 @@ def test_a_database_that_is_none_is_refused(run: Run, url: str, message: str) ->
         "http://" + 128 * "a." + "b",
     ],
 )
-def test_an_endpoint_that_is_none_is_refused(run: Run, dsn: str, url: str) -> None:
+def test_an_invalid_endpoint_is_refused(run: Run, dsn: str, url: str) -> None:
     """Also where only botocore minds, with a ValueError."""
     code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
 

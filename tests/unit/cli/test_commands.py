@@ -111,7 +111,7 @@ def test_every_number_is_finite_and_bounded() -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_no_command_takes_a_number_that_is_none(path: tuple[str, ...]) -> None:
+def test_no_command_takes_an_invalid_number(path: tuple[str, ...]) -> None:
     """Also those of other packages: `--max-clock-offset nan` ended in a traceback."""
     assert not [
         parameter.name for parameter in COMMANDS[path].params if isinstance(parameter.type, click.types.FloatParamType)

@@ -127,7 +127,7 @@ def test_an_environment_called_as_a_command_is_shown_by_the_commands_whole_name(
         (("--size", "1.1MiB"), "it is '1.1MiB', which is 1,153,434, allowed is 1 to 1,048,576"),
     ],
 )
-def test_a_number_that_is_none_is_refused(arguments: tuple[str, ...], refusal: str) -> None:
+def test_an_invalid_number_is_refused(arguments: tuple[str, ...], refusal: str) -> None:
     with pytest.raises(click.BadParameter) as refused:
         _output_of("cost", "prod", *arguments)
 

@@ -17,7 +17,7 @@ TWO = replace(
 
 
 @pytest.mark.parametrize(("topic", "name"), [(None, "orders"), ("orders", "orders"), ("payments", "payments")])
-def test_a_command_acts_on_the_topic_it_names_or_the_first(topic: str | None, name: str) -> None:
+def test_a_command_acts_on_the_named_topic_or_the_first(topic: str | None, name: str) -> None:
     with outbox_target(TWO, "sqlite://", topic) as found:
         assert found.topic == f"sluice-local-{name}.fifo"
 

@@ -81,7 +81,7 @@ def test_a_consumer_nobody_declared_is_refused_with_the_nearest(fan_out: Fanout,
         ask(fan_out, "ledgers")
 
 
-def test_of_several_topics_one_has_to_be_named(tmp_path: Path) -> None:
+def test_one_of_several_topics_has_to_be_named(tmp_path: Path) -> None:
     app = cdk.App(outdir=str(tmp_path), builtin_cloud_formation_validation=False)
     stack = cdk.Stack(app, "Shop")
     fan_out = Fanout(stack, "Fanout", environment=replace(SHARED, database=None))

@@ -83,7 +83,7 @@ def test_a_target_that_could_not_be_tested_is_a_column_of_unknowns_with_the_reas
     }
 
 
-def test_where_no_target_could_be_tested_every_promise_is_unknown() -> None:
+def test_every_promise_is_unknown_without_a_tested_target() -> None:
     matrix = conformance.matrix({"moto": ({}, "out of disk")}, "2026-11-21")
 
     services = [promise.id for promise in PROMISES.values() if promise.promiser is not Promiser.STACK]

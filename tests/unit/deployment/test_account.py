@@ -36,7 +36,7 @@ def _importers() -> list[str]:
     return DeployedAccount(account="111122223333", region="us-east-1").importers(STACK, "net:Vpc")
 
 
-def test_whoever_imports_an_export_is_named(cloudformation: Server) -> None:
+def test_each_importer_of_an_export_is_named(cloudformation: Server) -> None:
     names = "<Imports><member>app</member><member>shop</member></Imports>"
     result = f"<ListImportsResult>{names}</ListImportsResult>"
     cloudformation.answer = _answer("200 OK", f"<ListImportsResponse>{result}</ListImportsResponse>")

@@ -203,7 +203,7 @@ def test_composing_keeps_the_worst(statuses: list[PropertyStatus], worst: Proper
         (Property(anomaly="B6", opportunities=5, violation_count=1), PropertyState.SEEN),
     ],
 )
-def test_how_a_property_fares(given: Property, holding: PropertyState) -> None:
+def test_the_state_of_a_property(given: Property, holding: PropertyState) -> None:
     assert given.holding is holding
 
 

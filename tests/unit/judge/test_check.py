@@ -129,7 +129,7 @@ def test_text_is_text_however_arrow_holds_it(tmp_path: Path) -> None:
     require_history(tmp_path)
 
 
-def test_where_there_is_no_history_is_said_before_spark_starts(tmp_path: Path) -> None:
+def test_a_missing_history_is_refused_before_spark_starts(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.touch()
 

@@ -243,7 +243,7 @@ def test_the_order_of_events_and_chunks_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())])
-def test_how_a_file_holds_its_texts_does_not_matter(type_: pa.DataType, tmp_path: Path) -> None:
+def test_the_encoding_of_texts_in_a_file_does_not_matter(type_: pa.DataType, tmp_path: Path) -> None:
     table = table_of(full())
     other = table.cast(
         pa.schema([(field.name, type_ if field.type == pa.string() else field.type) for field in table.schema])

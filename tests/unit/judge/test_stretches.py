@@ -174,7 +174,7 @@ def _change_events(events: Sequence[HistoryEvent], kind: str, idx: int, **change
     return [replace(e, **changes) if (e.kind, e.idx) == (kind, idx) else e for e in events]
 
 
-def test_of_a_long_group_with_one_lost_message_little_is_needed() -> None:
+def test_a_long_group_with_one_lost_message_needs_few_events() -> None:
     lost = [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED]
 
     whole, some, share = _in_both(lost, EXPECTATION, QueueContext())
@@ -204,7 +204,7 @@ def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
     ],
     ids=["moves", "purges", "faults"],
 )
-def test_where_something_happened_to_a_queue_all_is_needed(around: QueueContext) -> None:
+def test_a_group_needs_all_events_if_something_happened_to_its_queue(around: QueueContext) -> None:
     assert _in_both(_long(), EXPECTATION, around)[2] == 1
     assert _in_both(_long(), EXPECTATION, QueueContext())[2] < 1
 

@@ -146,7 +146,7 @@ def test_data_too_deep_for_json_is_refused() -> None:
         Event(type="t", group="g", data=data)
 
 
-def test_where_a_restored_group_begins_travels_and_otherwise_is_not_said() -> None:
+def test_the_beginning_of_a_restored_group_travels_and_of_others_does_not() -> None:
     """A consumer that sees number 58 first has to know whether 57 others are missing."""
     restored = Envelope(event=PLACED, seq=60, epoch=1_763_839_801, first=58)
 

@@ -67,7 +67,7 @@ def test_a_type_of_another_consumer_is_passed_over_and_one_of_nobody_is_not() ->
     assert everything.find("order.sent") is log
 
 
-def test_of_declared_types_all_others_are_passed_over() -> None:
+def test_events_of_undeclared_types_are_passed_over() -> None:
     consumer = Consumer(name="billing", types=("order.placed", "order.paid", "order.gone"))
 
     handlers = Handlers.of(a_module(bill=bill)).of_consumer(consumer)
@@ -217,7 +217,7 @@ def test_a_module_that_is_not_there_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".handlers", "a..b"])
-def test_a_name_that_is_none_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="handlers are"):
         Handlers.load(name)
 

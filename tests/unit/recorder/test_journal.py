@@ -49,7 +49,7 @@ def test_events_in_columns_are_the_events_one_by_one(tmp_path: Path) -> None:
     assert in_columns.column("kind").to_pylist() == ["opened", "probe", *["published"] * 3, "closed"]
 
 
-def test_columns_are_with_the_operating_system_at_once(tmp_path: Path) -> None:
+def test_columns_are_written_to_the_operating_system_at_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "j", common=COMMON)
     journal.add(kind="probe", visible_count=4)
 

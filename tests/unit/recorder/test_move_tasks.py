@@ -99,7 +99,7 @@ def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Pat
     assert "F13" not in anomalies(judge_groups(events))
 
 
-def test_how_a_move_task_ended_is_not_known_before_it_is_listed(tmp_path: Path) -> None:
+def test_the_end_of_a_move_task_is_unknown_before_it_is_listed(tmp_path: Path) -> None:
     """Refused, cancelled, failed, still running, and a task of before that the list has too."""
     shop = OrderService()
     arn, there = queue_arn(shop.sqs, shop.dead_url), queue_arn(shop.sqs, shop.url)

@@ -265,7 +265,7 @@ def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
     assert judge_groups(events)["ann"].unknowns == ()
 
 
-def test_where_not_every_producer_is_recorded_a_message_from_nowhere_is_unknown(tmp_path: Path) -> None:
+def test_a_message_from_nowhere_is_unknown_if_a_producer_is_not_recorded(tmp_path: Path) -> None:
     """It may be a phantom, and it may be of a producer nobody looked at."""
     shop = OrderService()
     with record(shop.sqs, tmp_path, clock=shop.simulator.clock):

@@ -76,7 +76,7 @@ def test_the_first_row_is_named_of_several_that_cannot_be() -> None:
 
 
 @pytest.mark.parametrize("field", ["detail", "kind"])
-def test_a_text_that_is_none_is_refused(field: str) -> None:
+def test_an_invalid_text_is_refused(field: str) -> None:
     table = _table({field: "a"}, {field: "b"})
     texts = pa.StringArray.from_buffers(2, *pa.array([b"a", b"\xff\x00"]).buffers()[1:])
     table = table.set_column(table.column_names.index(field), field, texts)

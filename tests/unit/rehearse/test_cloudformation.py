@@ -97,7 +97,7 @@ def test_a_condition_leaves_out_its_resources() -> None:
     assert [queue.id for queue in stacks_of([TEMPLATE]).of_kind("AWS::SQS::Queue")] == ["Jobs", "Plain"]
 
 
-def test_of_two_of_one_name_that_of_the_own_template_is_found() -> None:
+def test_a_name_in_two_templates_means_the_one_in_its_own() -> None:
     """Two stages of an app, synthesized into one folder, have the same logical ids."""
     first, second = ({"Resources": {"Plain": QUEUE, "Near": {"Type": "Custom::Near"}}} for _ in range(2))
     stacks = stacks_of([first, second])

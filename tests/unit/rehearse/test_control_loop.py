@@ -237,7 +237,7 @@ def test_a_metric_that_is_late_scales_all_the_same(variant: Variant) -> None:
     assert decide(services[1], 200.0) == 5
 
 
-def test_from_zero_target_tracking_adds_one_task_at_its_first_point() -> None:
+def test_target_tracking_at_zero_tasks_adds_one_at_its_first_point() -> None:
     """Ten times the target: one task at once, then what is in proportion to it, after as long as ever."""
     assert _tasks(_tracking(), begin=0, variant=USUAL, backlog=[100]) == [1]
     assert _tasks(_tracking(), begin=0, variant=USUAL, backlog=[5, 10, None, 100, 100, 100]) == [0, 0, 0, 1, 1, 10]
@@ -284,7 +284,7 @@ def test_a_scale_out_ends_the_cooldown_of_a_scale_in_whoever_scales_out() -> Non
     ) == [6, 12, 10]
 
 
-def test_of_several_policies_the_most_tasks_count() -> None:
+def test_the_policy_that_asks_for_the_most_tasks_counts() -> None:
     """Out: 8 and 12 are 12. In: 2 and 1 are 2. One out, one in: out."""
     policies = (_tracking(), _tracking(name="other"))
 
@@ -362,7 +362,7 @@ def test_a_bound_belongs_to_the_step_that_is_nearer_to_the_threshold_below_it_an
     assert _tasks(_stepping(*steps, alarm=_alarm(100, comparison)), backlog=[value]) == [after]
 
 
-def test_where_no_step_is_nothing_is_done() -> None:
+def test_a_value_without_a_step_changes_nothing() -> None:
     assert _tasks(_stepping((50, None, 1)), backlog=[120]) == [4]
 
 

@@ -146,7 +146,7 @@ def test_names_from_outside_are_escaped() -> None:
     assert "<b" not in page.replace("<body", "")
 
 
-def test_of_many_minutes_the_highest_of_each_few_is_drawn() -> None:
+def test_many_minutes_are_drawn_by_the_highest_of_each_few() -> None:
     """A peak of one minute in a day is seen; a stretch without a value is none."""
     day: list[float | None] = [1.0] * 1_440
     day[777] = 99.0

@@ -148,7 +148,7 @@ def test_every_kind_of_traffic_is_sized_by_what_the_most_tasks_can_do() -> None:
     assert all(each.name == name for name, each in kinds.items())
 
 
-def test_with_fewer_groups_than_lanes_the_groups_are_what_counts() -> None:
+def test_groups_limit_the_rate_if_there_are_fewer_than_lanes() -> None:
     """Eight groups are two tasks' lanes: four messages a second, of which steady is 0.4."""
     assert scenarios(SERVICE, TASKS, groups=8)["steady"].traffic.peak_per_second == pytest.approx(1.6)
 

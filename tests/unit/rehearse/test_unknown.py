@@ -109,7 +109,7 @@ def test_an_export_of_several_stages_is_that_of_the_own_stage() -> None:
         ("a.b<Queue>", "axb", False),
     ],
 )
-def test_two_names_may_be_one_as_far_as_they_are_known(name: str, other: str, is_same: bool) -> None:  # noqa: FBT001 (a case)
+def test_two_names_with_unknown_parts_may_be_the_same(name: str, other: str, is_same: bool) -> None:  # noqa: FBT001 (a case)
     assert may_be_same(name, other) == is_same
 
 
@@ -129,7 +129,7 @@ SSM = "AWS::SSM::Parameter::Value<String>"
     ],
     ids=["dynamic reference", "SSM parameters", "no default"],
 )
-def test_a_queue_whose_name_is_not_known_is_no_other_queue(arn: object, name: object, parameters: Any) -> None:
+def test_a_queue_with_an_unknown_name_is_not_taken_for_another(arn: object, name: object, parameters: Any) -> None:
     """A policy that may look at the queue of its tasks is taken to, and that is said; so is what kind the queue has."""
     template = _backlog()
     template["Parameters"] = parameters
@@ -145,7 +145,7 @@ def test_a_queue_whose_name_is_not_known_is_no_other_queue(arn: object, name: ob
     assert "looks at QueueName" in service.assumed[1]
 
 
-def test_a_queue_that_is_known_is_another_one() -> None:
+def test_a_queue_with_a_known_name_is_told_from_another() -> None:
     template = _backlog()
     _watch(template, {"Fn::GetAtt": "Returns.QueueName"})
 
@@ -174,7 +174,7 @@ def _nest(place: dict[str, Any]) -> tuple[Any, Any]:
 @pytest.mark.parametrize(
     ("place", "name"), [({}, "Child.nested.template.json"), ({"TemplateURL": "./child.yaml"}, "child.yaml")]
 )
-def test_a_nested_stack_knows_what_it_is_given(place: dict[str, Any], name: str) -> None:
+def test_a_nested_stack_knows_its_parameters(place: dict[str, Any], name: str) -> None:
     """By CDK's metadata, or by the path that `aws cloudformation package` replaces."""
     (service,) = read_services(*_nest(place), names=("out/root.json", f"out/{name}"))
 
@@ -246,13 +246,13 @@ def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Calla
     assert read_services(template, parameters={"Env": "prod"}) != read_services(template, parameters={"Env": "dev"})
 
 
-def test_an_alternative_that_nothing_needs_is_not_asked_for() -> None:
+def test_no_value_is_asked_for_an_alternative_that_nothing_uses() -> None:
     template = _add_condition(lambda resources: resources["Service"]["Properties"].update(LoadBalancers=_if([1], [])))
 
     assert len(read_services(template)) == 1
 
 
-def test_a_value_that_is_stored_elsewhere_is_asked_for() -> None:
+def test_a_value_from_the_parameter_store_is_asked_for() -> None:
     """The default of an SSM parameter is the key under which its value is stored."""
     template = _backlog()
     template["Parameters"] = {"Most": {"Type": "AWS::SSM::Parameter::Value<Number>", "Default": "/shop/most"}}
@@ -294,7 +294,7 @@ def test_an_action_that_is_not_rehearsed_is_named() -> None:
         read_services(template)
 
 
-def test_a_size_that_is_not_known_costs_what_is_not_known() -> None:
+def test_the_cost_of_an_unknown_task_size_is_unknown() -> None:
     """No policy needs it."""
     template = _backlog()
     template["Parameters"] = {"TaskCpu": {"Type": "String"}}
@@ -307,7 +307,7 @@ def test_a_size_that_is_not_known_costs_what_is_not_known() -> None:
     assert report.dollars(replace(service, cpu_units=1_024), 10) is not None
 
 
-def test_the_queue_may_be_given() -> None:
+def test_an_option_names_the_queue() -> None:
     """One of the templates has its settings, another one is known by its name."""
     template = _backlog()
     _receive(template, [{"Fn::GetAtt": "Orders.Arn"}, {"Fn::GetAtt": "Returns.Arn"}])
@@ -398,13 +398,13 @@ def test_a_folder_of_yaml_is_read_together(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_macro_of_which_nobody_knows_what_it_makes_is_said(more: Any, assumed: Sequence[str]) -> None:
+def test_a_macro_with_an_unknown_result_is_named(more: Any, assumed: Sequence[str]) -> None:
     (service,) = read_services(_backlog() | more)
 
     assert [each for each in service.assumed if "transform" in each] == [*assumed]
 
 
-def test_a_module_is_said() -> None:
+def test_a_module_is_named() -> None:
     template = _backlog()
     template["Resources"]["More"] = {"Type": "Shop::Scaling::More::MODULE"}
 
@@ -435,7 +435,7 @@ def test_a_module_is_said() -> None:
         ),
     ],
 )
-def test_a_template_that_is_not_yet_one_is_refused_with_what_to_give(tmp_path: Path, text: str, refused: str) -> None:
+def test_an_unfinished_template_is_refused_with_the_next_step(tmp_path: Path, text: str, refused: str) -> None:
     (tmp_path / "template.yaml").write_text(text, encoding="utf-8")
 
     with pytest.raises(ConfigError) as error:

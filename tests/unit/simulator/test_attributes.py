@@ -122,7 +122,7 @@ def test_a_policy_that_does_not_let_the_topic_send_keeps_its_messages_out(servic
 
 @pytest.mark.parametrize(("operation", "names"), [("ListQueues", ()), ("ListDeadLetterSourceQueues", ("QueueUrl",))])
 @pytest.mark.parametrize("paging", [{"MaxResults": 0}, {"MaxResults": 1_001}, {"NextToken": "x", "MaxResults": 1}])
-def test_a_page_that_sqs_would_not_list(
+def test_a_page_size_that_sqs_does_not_take_is_refused(
     service: Service, operation: str, names: tuple[str, ...], paging: dict[str, Any]
 ) -> None:
     """API_ListQueues: 1 to 1,000; texts not recorded."""

@@ -55,7 +55,7 @@ def test_every_profile_that_comes_with_sluice_is_as_much_traffic_as_it_says(name
     assert _drawn_traffic(name).message_count == pytest.approx(expected)
 
 
-def test_where_a_profile_has_poison_the_latency_is_not_judged(tmp_path: Path) -> None:
+def test_the_latency_of_a_profile_with_poison_is_not_judged(tmp_path: Path) -> None:
     poison, plain = (
         of_profile(_profile(tmp_path, f"{PHASES}{more}"), TASKS, seed=1) for more in ("poison_share: 0.1\n", "")
     )

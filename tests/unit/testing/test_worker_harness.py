@@ -178,7 +178,7 @@ def test_a_message_that_kills_every_worker_is_a_dead_letter(worker_harness: Make
     ]
 
 
-def test_with_park_the_group_waits_until_the_poison_is_back(parking: WorkerHarness) -> None:
+def test_a_parked_group_waits_until_the_poison_is_back(parking: WorkerHarness) -> None:
     """Nothing behind it is handled, other groups go on; when it is redriven, and is none, all follow in order."""
     for group, data in (("g", "a"), ("g", "b"), ("g", "c"), ("h", "d")):
         parking.publish("order.placed", group, data)

@@ -269,7 +269,7 @@ def test_a_second_database_of_the_server_gives_its_own_tables_too(tables: Engine
             connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
 
 
-def test_who_does_not_own_sluices_tables_is_refused(superuser: Engine) -> None:
+def test_a_user_who_does_not_own_the_tables_is_refused(superuser: Engine) -> None:
     """Postgres gives nothing then, and warns where somebody has some rights himself."""
     for versioned in _PARTS:
         list(migrations.upgrade(superuser, versioned))
@@ -403,7 +403,7 @@ def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.Mo
     ("name", "value"),
     [("HOST", "[shop"), ("PORT", "http"), ("PORT", "0"), ("PORT", "70000"), ("PORT", "5432/x")],
 )
-def test_a_place_that_is_none_is_refused_before_a_token_is_made_for_it(
+def test_an_invalid_place_is_refused_before_a_token_is_made_for_it(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     variables = {"USER": _WORKER, "HOST": "shop.example", "PORT": "5432", "NAME": "sluice"} | {name: value}

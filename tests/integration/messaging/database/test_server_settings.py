@@ -158,7 +158,7 @@ def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int
             connection.execute(table.delete())
     inbox = World(engine)
     inbox.send(*_GROUPS)
-    inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
+    inbox.work_until_idle(inbox.worker(poll_seconds=0), steps_max=20)
     received = world.receive_all()
     assert {decode(message["Body"]).event.data for message in received} == {_TEXT}
     return places([message["Body"] for message in received]), inbox.effects()
@@ -390,8 +390,8 @@ def _work(inbox: World) -> None:
     def commit_asynchronously(session: Session, _: Event, __: Context) -> None:
         session.execute(text("SET LOCAL synchronous_commit = off"))
 
-    inbox.says["a", 1] = [commit_asynchronously]
-    inbox.work_off(inbox.worker(poll_seconds=0), steps_max=20)
+    inbox.scripts["a", 1] = [commit_asynchronously]
+    inbox.work_until_idle(inbox.worker(poll_seconds=0), steps_max=20)
 
 
 @pytest.fixture

@@ -579,7 +579,7 @@ def test_audited_commands_need_a_reason_and_a_database(run: Run, command: tuple[
         ({"SLUICE_CONSUMER": "billing", "SLUICE_DSN": "sqlite:///no.db"}, "create it with .* schema apply inbox"),
     ],
 )
-def test_a_place_that_is_none_is_refused(run: Run, variables: dict[str, str], message: str) -> None:
+def test_an_invalid_place_is_refused(run: Run, variables: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         run("inspect", env=variables)
 

@@ -82,7 +82,7 @@ def test_d9_a_live_message_waits_for_the_drainer(
     assert (parking.numbers(), parking.is_parked()) == ((1, 1, 3), False)
 
 
-def test_of_two_drainers_the_second_goes_on_with_another_group(parking: InboxHarness) -> None:
+def test_a_second_drainer_goes_on_with_another_group(parking: InboxHarness) -> None:
     parking.record_dead(1, group="b")
     parking.bring(2, group="b")
     parking.bring(1, group="b", copy="-redriven")

@@ -21,13 +21,13 @@ def world(engine: Engine) -> World:
 
 def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: World) -> None:
     worker = world.worker()
-    world.says["a", 1] = [Reject("no such customer")]
+    world.scripts["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
-    world.work_off(worker)
+    world.work_until_idle(worker)
     assert (world.parked_places(), worker.drainer.step()) == ([("a", 2), ("a", 3)], 0)
 
     world.redrive()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     assert (world.effects(), worker.drainer.step()) == ([("a", 1)], 2)
 
     assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
@@ -38,7 +38,7 @@ def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: Worl
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
 def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
     workers = [world.worker(failpoint=failing_at(step))]
-    world.says["a", 1] = [Reject("no such customer")]
+    world.scripts["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     is_redriven = False
 
@@ -76,7 +76,7 @@ def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> N
 def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
     worker = world.park("a", behind=2)
     world.calls.clear()
-    world.says["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
+    world.scripts["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
 
     assert worker.drainer.step() == 0
     world.simulator.advance(59)
@@ -101,7 +101,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
 def test_a_rejected_parked_message_is_held_at_once(world: World) -> None:
     """There is no DLQ for what is not in the queue any more."""
     worker = world.park("a", behind=2)
-    world.says["a", 2] = [Reject("never")]
+    world.scripts["a", 2] = [Reject("never")]
 
     assert worker.drainer.step() == 0
     world.simulator.advance(10_000)
@@ -118,7 +118,7 @@ def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: W
     def end(*_: object) -> None:
         worker.shutdown.set()
 
-    world.says["a", 2] = [end]
+    world.scripts["a", 2] = [end]
     assert worker.drainer.step() == 0
     assert (world.effects(), world.parked_places()) == ([("a", 1)], [("a", 2), ("a", 3)])
 

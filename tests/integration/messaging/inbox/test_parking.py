@@ -299,7 +299,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
     assert parking.inbox.due(parking.engine) == []
 
 
-def test_who_comes_second_takes_nothing_back(parking: InboxHarness) -> None:
+def test_the_second_of_two_migrations_undoes_nothing(parking: InboxHarness) -> None:
     """Two drainers may have tried one message: what the first wrote down stays."""
     parking.record_dead(1)
     parking.bring(2)

@@ -459,7 +459,7 @@ def test_a_step_waits_for_a_writer_and_no_longer_than_its_lock_timeout(
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-def test_who_waited_for_another_sees_what_that_one_did_at_any_level_of_isolation(postgres: Engine, level: str) -> None:
+def test_a_waiting_writer_sees_the_first_ones_changes_at_any_isolation(postgres: Engine, level: str) -> None:
     """Both are there before the first commits; the level is what a role or a database may have by default."""
     strict = engines.engine(
         _with_options(postgres, f"-cdefault_transaction_isolation={level.replace(' ', chr(92) + ' ')}")

@@ -267,7 +267,7 @@ def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absen
 
 
 @pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
-def test_a_secret_with_a_port_that_is_none_is_refused(port: Any) -> None:
+def test_a_secret_with_an_invalid_port_is_refused(port: Any) -> None:
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret", {})
 
@@ -298,7 +298,7 @@ def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
-def test_a_secret_with_an_sslmode_that_is_none_is_refused(mode: Any) -> None:
+def test_a_secret_with_an_invalid_sslmode_is_refused(mode: Any) -> None:
     with pytest.raises(ConfigError) as refused:
         database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret", {})
 
@@ -465,7 +465,7 @@ def test_a_postgres_nobody_answers_for_is_one_line(run: Run) -> None:
     assert text.count("\n") == 1
 
 
-def test_a_failpoint_that_is_none_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_failpoint_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A misspelt one would let every test pass."""
     monkeypatch.setenv("SLUICE_FAILPOINT", "after_lunch")
     empty = tmp_path / "empty.db"

@@ -99,13 +99,13 @@ def _work(working: Engine, owner: Engine) -> None:
     worker = world.worker(poll_seconds=0)
     _require(working, inbox_tables.versioned)
 
-    world.says["a", 1], world.says["a", 2] = [Reject("no such customer")], [RuntimeError("the bank is away")]
+    world.scripts["a", 1], world.scripts["a", 2] = [Reject("no such customer")], [RuntimeError("the bank is away")]
     world.send("a", "a")
     world.put(envelope("b", 2))
-    world.work_off(worker, steps_max=20)
+    world.work_until_idle(worker, steps_max=20)
     world.redrive()
     world.put(envelope("b", 1))
-    world.work_off(worker, steps_max=20)
+    world.work_until_idle(worker, steps_max=20)
     for _ in range(3):
         worker.drainer.step()
         world.simulator.advance(60)
@@ -115,7 +115,7 @@ def _work(working: Engine, owner: Engine) -> None:
         with working.begin() as connection:
             world.inbox.forget(connection, 1)
         world.send("c")
-        world.work_off(worker, steps_max=20)
+        world.work_until_idle(worker, steps_max=20)
 
     assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
     assert set(counted.values()) == {0}

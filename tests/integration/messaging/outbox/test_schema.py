@@ -43,7 +43,7 @@ def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
     assert make_tables(engine, schema.sql(engine.dialect.name, metadata), metadata) == []
 
 
-def test_every_missing_table_is_told(engine: Engine) -> None:
+def test_every_missing_table_is_reported(engine: Engine) -> None:
     assert make_tables(engine, "") == [
         "table sluice_outbox is missing",
         "table sluice_outbox_audit is missing",
@@ -89,7 +89,7 @@ def test_every_missing_table_is_told(engine: Engine) -> None:
         ),
     ],
 )
-def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, message: str) -> None:
+def test_each_kind_of_drift_is_reported(engine: Engine, before: str, after: str, message: str) -> None:
     assert differences_after(engine, before, after) == [message]
 
 
@@ -104,7 +104,7 @@ def test_each_kind_of_drift_is_told(engine: Engine, before: str, after: str, mes
         ("body TEXT", "body VARCHAR(1000)", "column sluice_outbox.body is VARCHAR(1000), expected is TEXT"),
     ],
 )
-def test_a_column_too_small_for_what_goes_into_it_is_told(
+def test_a_column_too_small_for_what_goes_into_it_is_reported(
     postgres: Engine, before: str, after: str, message: str
 ) -> None:
     """On Postgres: SQLite's columns take any length."""

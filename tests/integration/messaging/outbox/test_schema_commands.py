@@ -138,7 +138,7 @@ def test_a_second_time_nothing_is_changed(run: Run, dsn: str) -> None:
     assert run("schema", "apply", "--dsn", dsn) == (0, "", _DONE)
 
 
-def test_whoever_is_too_old_for_the_tables_refuses_to_begin(run: Run, engine: Engine) -> None:
+def test_a_process_that_is_too_old_for_the_tables_refuses_to_start(run: Run, engine: Engine) -> None:
     """The upgrade, the worker and the relay, each in one line with exit code 3."""
     dsn = engine.url.render_as_string(hide_password=False)
     assert run("schema", "apply", "--dsn", dsn)[0] == 0

@@ -253,7 +253,7 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
     assert (stored_rows(engine), count_of_orders(engine)) == ([(TOPIC, "g", 1, "first")], 0)
 
 
-def test_missing_tables_are_told_and_how_to_make_them(engine: Engine, session: Session) -> None:
+def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, session: Session) -> None:
     tables.metadata.drop_all(engine)
     session.add(Order())
     OUTBOX.add(session, logged_messages(1))

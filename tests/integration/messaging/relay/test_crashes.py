@@ -127,7 +127,7 @@ def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHa
 
 
 @pytest.mark.parametrize("engine", BOTH, indirect=True)
-def test_of_two_relays_one_leads_and_the_other_follows_a_sigterm(shop: ShopHarness) -> None:
+def test_a_second_relay_leads_after_a_sigterm_to_the_first(shop: ShopHarness) -> None:
     """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5."""
     with shop.relay() as first:
         led = first.await_logged("leading")
@@ -262,9 +262,7 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: Sho
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
-def test_where_the_time_went_is_told_apart(
-    engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
-) -> None:
+def test_spans_show_where_the_time_went(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> None:
     with shop_harness.open_shop(engine, localstack_shared, tmp_path, TOPIC) as shop:
         done = shop.trade(20, seed=1)
         shop.end_groups()

@@ -249,7 +249,7 @@ def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: B
     assert world.lease().acquire()
 
 
-def test_a_lease_that_cannot_be_given_back_is_told(world: World) -> None:
+def test_a_lease_that_cannot_be_given_back_is_reported(world: World) -> None:
     relay = world.relay()
     relay.step()
     with world.engine.begin() as connection:

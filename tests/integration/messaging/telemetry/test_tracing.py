@@ -215,7 +215,7 @@ def test_an_exception_is_recorded_and_goes_on(traced_process: TracedProcess) -> 
         {"TRACEPARENT": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"},
     ],
 )
-def test_a_trace_that_is_none_makes_no_link(traced_process: TracedProcess, trace: dict[str, str]) -> None:
+def test_an_invalid_trace_makes_no_link(traced_process: TracedProcess, trace: dict[str, str]) -> None:
     with traced_process.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 

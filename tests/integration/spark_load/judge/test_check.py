@@ -105,7 +105,7 @@ def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
     ]
 
 
-def test_how_a_history_is_cut_changes_nothing(
+def test_cutting_a_history_elsewhere_changes_nothing(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {"B7", "C1", "E1", "G1"}

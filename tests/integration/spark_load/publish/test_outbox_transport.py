@@ -143,7 +143,7 @@ def test_a_message_the_relay_gave_up_has_failed(publishing: Publishing) -> None:
     assert publishing.answer().errors == {0: "quarantined"}
 
 
-def test_of_what_no_relay_publishes_nobody_knows(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_that_no_relay_publishes_are_unknown(publishing: Publishing, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transports, "ANSWER_SECONDS_MAX", 0.5)
 
     publishing.transport.send([publishing.call((4, 0))])
@@ -151,7 +151,7 @@ def test_of_what_no_relay_publishes_nobody_knows(publishing: Publishing, monkeyp
     assert publishing.answer().errors == {0: "NotPublished"}
 
 
-def test_of_what_a_producer_has_that_ended_nobody_knows(publishing: Publishing) -> None:
+def test_messages_of_a_producer_that_ended_are_unknown(publishing: Publishing) -> None:
     producer = publishing.transport._producer
     publishing.transport.send([publishing.call((4, 0))])
     publishing.wait_for(1)

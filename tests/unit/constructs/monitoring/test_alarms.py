@@ -309,7 +309,7 @@ def test_alarms_go_to_a_standard_topic_that_only_this_accounts_alarms_publish_to
     }
 
 
-def test_who_is_declared_is_told_by_the_operator_topic(
+def test_the_operator_topic_tells_each_declared_address(
     by_environment: Mapping[str, list[Resource]], full: list[Resource]
 ) -> None:
     """And nobody where none is declared."""

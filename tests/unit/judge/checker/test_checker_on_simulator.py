@@ -101,7 +101,7 @@ class _Life:
         except self.sqs.exceptions.ClientError:
             return
 
-    def work_off(self, queue: str) -> None:
+    def work_until_idle(self, queue: str) -> None:
         """Receive and delete until nothing comes for longer than any lease."""
         quiet = 0
         for _ in range(_ROUNDS_MAX):
@@ -194,11 +194,11 @@ def _live(steps: Iterable[ConsumerStep], *, brings_back: bool = False, is_raw: b
         for number, group in enumerate(GROUPS):
             life.publish(group, -1 - number)
         for queue in QUEUES:
-            life.work_off(queue)
+            life.work_until_idle(queue)
             if brings_back:
                 life.bring_back(queue)
-                life.work_off(queue)
-            life.work_off(f"dead-{queue}")
+                life.work_until_idle(queue)
+            life.work_until_idle(f"dead-{queue}")
         return life.events()
 
 

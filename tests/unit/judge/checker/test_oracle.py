@@ -137,7 +137,7 @@ def _oracle_verdict(history: TinyHistory) -> str:
     return "invalid" if not possible else "valid" if possible == tried else "unknown"
 
 
-def test_of_two_clocks_is_said_what_holds_wherever_they_are_within_the_bound() -> None:
+def test_two_clocks_prove_what_holds_anywhere_within_their_bound() -> None:
     """INVALID where no offset explains it, UNKNOWN where one does and another does not, and else neither."""
     counts: Counter[tuple[str, str]] = Counter()
     for seed in range(_TWO_CLOCKS):

@@ -57,7 +57,7 @@ def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
         life.check()
 
 
-def test_receives_that_are_counted_and_not_recorded_are_said(tmp_path: Path) -> None:
+def test_receives_that_are_counted_and_not_recorded_are_reported(tmp_path: Path) -> None:
     """A consumer that is not recorded takes messages, and gives some back."""
     left_out = [record_life(seed, tmp_path / str(seed), part=Part(is_consumer_left_out=True)) for seed in range(8, 16)]
 

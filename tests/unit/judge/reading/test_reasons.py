@@ -68,7 +68,7 @@ def _of_python(text: str) -> str:
         (KeyError(), "KeyError"),
     ],
 )
-def test_an_error_is_told_without_spark_and_java(error: Exception, expected: str) -> None:
+def test_an_error_is_reported_without_spark_and_java(error: Exception, expected: str) -> None:
     assert reason(error) == expected
 
 

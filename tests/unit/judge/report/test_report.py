@@ -44,7 +44,7 @@ def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
     assert line.endswith(f": {shown} (+0 s is 1970-01-01T00:00:00.010000Z)")
 
 
-def test_how_workers_were_scaled_stands_behind_the_measures() -> None:
+def test_the_page_shows_the_scaling_of_workers_after_the_measures() -> None:
     verdict = Verdict(violations=(), run={"run": "r", "scaling": ["billing: tasks 0 → 1", "audit: tasks 1"]})
 
     assert "\n\n## Scaling\n\n- billing: tasks 0 → 1\n- audit: tasks 1\n\n" in report.markdown(verdict)

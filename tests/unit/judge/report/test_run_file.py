@@ -101,7 +101,7 @@ def test_a_folder_that_is_no_runs_is_refused(tmp_path: Path) -> None:
         driver.find_stored(tmp_path)
 
 
-def test_series_of_nonsense_are_told_and_made_again(tmp_path: Path) -> None:
+def test_a_damaged_series_is_named_and_made_again(tmp_path: Path) -> None:
     report.write(finished_runs.valid(), tmp_path)
     report.write_series({**finished_runs.series_of(finished_runs.valid()), "published": "all"}, tmp_path)
 

@@ -134,7 +134,7 @@ def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
     ]
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_every_fault_is_reported_at_once() -> None:
     live = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"}
 
     found = faults(Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DEAD)

@@ -156,6 +156,6 @@ def test_a_newer_line_is_refused(tmp_path: Path) -> None:
         results.read(tmp_path / "results.jsonl")
 
 
-def test_where_there_are_none_the_next_step_is_named(tmp_path: Path) -> None:
+def test_an_empty_list_names_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`sluice load run` adds each run to results.jsonl in its --runs-dir"):
         results.read(tmp_path / "results.jsonl")

@@ -25,7 +25,7 @@ def test_ratios_are_of_geometric_means() -> None:
     assert found.p == pytest.approx(above(math.log2(3) / math.sqrt(2 / 3 * 5 / 6), 3))
 
 
-def test_where_a_deviation_stays_until_the_next_run_the_same_difference_is_less_sure() -> None:
+def test_a_difference_is_less_sure_if_deviations_last_until_the_next_run() -> None:
     """Deviations -1, 0, 1 have an autocorrelation of 0, without its bias of 1/3: factors 41/27 of three, 4/3 of two."""
     found = slower([1, 2, 4], [6, 6])
 

@@ -29,7 +29,7 @@ def _share(factor: float, *, slow: int = 1, count: int = 26) -> float:
     return sum(bool(each.slower) for each in found) / TRIES
 
 
-def test_where_nothing_changed_at_most_one_run_in_a_hundred_is_called_slower() -> None:
+def test_at_most_one_unchanged_run_in_a_hundred_is_called_slower() -> None:
     """Two of the hundred drawn series, with the seed as it is."""
     assert _share(1) <= 2 * LEVEL
 
@@ -46,7 +46,7 @@ def test_a_fifth_is_found_in_one_run_and_a_tenth_when_it_lasts() -> None:
     assert found[1.1, 1] < found[1.1, 3] < found[1.1, 5]
 
 
-def test_where_no_time_was_measured_before_nobody_can_say() -> None:
+def test_a_run_without_earlier_times_is_not_compared() -> None:
     """The profile is the same where the queues have other names: not a single time would be compared."""
     before = runs(np.random.default_rng(3), 12)
 
@@ -93,7 +93,7 @@ def test_a_difference_below_a_twentieth_is_not_called_slower_however_sure() -> N
     assert _last(runs(random, 26, noise=0.0005), factor=1.06).exit_code == 99
 
 
-def test_with_fewer_than_eight_runs_before_nothing_is_said() -> None:
+def test_fewer_than_eight_earlier_runs_are_not_compared() -> None:
     found = runs(np.random.default_rng(5), 9)
 
     assert trend(found[7], found[:8], last=20).exit_code == 98

@@ -29,7 +29,7 @@ def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.Mo
         _ = 1 / 0
 
 
-def test_a_crossed_threshold_is_said_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crossed_threshold_is_reported_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         ending.finish(finished_runs.crossed_verdict(), tmp_path, as_json=True)
 

@@ -115,7 +115,7 @@ def test_a_clock_that_ran_back_shows_as_a_long_pause(tmp_path: Path, monkeypatch
     assert "the longest pause is 3,600.0 s" in _call("back").stdout
 
 
-def test_a_recorder_that_did_not_finish_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recorder_that_did_not_finish_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "killed", {"kind": "opened"}, {}, {"worker": "other", "kind": "closed"})
 
@@ -190,7 +190,7 @@ def test_a_history_that_cannot_be_replayed_is_refused_in_one_line_and_leaves_not
     assert [path.name for path in tmp_path.iterdir()] == ["odd"]
 
 
-def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_several_topics_and_queues_has_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shop = OrderService()
     other = create_queue(shop.sqs, "other.fifo")
@@ -203,7 +203,7 @@ def test_of_several_topics_and_queues_one_is_named(tmp_path: Path, monkeypatch: 
     assert json.loads(_call("both", "--to", "other.fifo", "--json").stdout)["message_count"] == 1
 
 
-def test_of_a_load_test_the_warm_up_and_the_end_markers_are_left_out(tmp_path: Path) -> None:
+def test_warm_up_and_end_markers_of_a_load_test_are_left_out(tmp_path: Path) -> None:
     """And bodies are as large as its profile says, with what is around them."""
     phases = ((0, "warm_up"), (1, "measure"), (2, "measure"), (-1, "measure"))
     _write_publishes(

@@ -95,7 +95,9 @@ def test_a_sabotaged_run_is_not_remembered(tmp_path: Path) -> None:
     assert not (tmp_path / "results.jsonl").exists()
 
 
-def test_a_run_that_cannot_be_remembered_keeps_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_whose_result_cannot_be_stored_keeps_its_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "results.jsonl").mkdir()
 
     remember(verdict(), tmp_path)

@@ -42,7 +42,7 @@ def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
     assert (audit.waiting, audit.per_second, audit.left_seconds, audit.seen) == (550, 0, None, "")
 
 
-def test_of_workers_nobody_says_how_far_they_are() -> None:
+def test_the_progress_of_workers_is_unknown() -> None:
     """They keep their own record; a nought would say that nothing was consumed."""
     gauge = ProgressTable(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
 
@@ -131,7 +131,7 @@ def test_a_consumer_counts_what_looks_odd() -> None:
     assert (progress.fallen_back, progress.again, progress.strangers) == (1, 1, 2)
 
 
-def test_where_a_message_may_come_behind_a_later_one_that_is_not_odd() -> None:
+def test_a_message_behind_a_later_one_is_not_odd_where_that_may_happen() -> None:
     """A repeat outside the window is a new message."""
     load = replace(_LOAD, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
     progress = TaskProgress(worker="consume-0", role="consume")

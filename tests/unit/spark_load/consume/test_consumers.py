@@ -349,7 +349,7 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
     assert _is_sane(consumer)
 
 
-def test_from_a_dlq_that_had_nothing_nothing_is_brought_back(consumer: _SimulatedConsumer) -> None:
+def test_nothing_is_brought_back_from_an_empty_dlq(consumer: _SimulatedConsumer) -> None:
     """A move task there would be one more the judge has to reckon with."""
     dead_letters = _poison(consumer)
 

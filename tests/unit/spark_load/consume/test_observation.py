@@ -73,7 +73,7 @@ def test_a_minute_is_the_mean_of_its_samples_and_idle_lanes_poll() -> None:
     }
 
 
-def test_where_nothing_runs_running_tasks_are_not_reported_and_nobody_polls() -> None:
+def test_no_running_tasks_are_reported_while_nothing_runs() -> None:
     series = observation.new_series()
 
     observation.add_minute(series, [Sample(7, 0, 0)], desired=0, lanes=2, pace=PACE)

@@ -95,7 +95,7 @@ def test_the_newest_unprotected_task_is_stopped_first(pool_under_test: PoolUnder
     assert [task.was_protected for task in pool_under_test.pool.tasks] == [False, False, False]
 
 
-def test_where_all_are_protected_scaling_in_waits_for_the_first_that_is_not(pool_under_test: PoolUnderTest) -> None:
+def test_scaling_in_waits_for_the_first_task_without_protection(pool_under_test: PoolUnderTest) -> None:
     pool_under_test.pool.scale(2)
     pool_under_test.receive()
     for name in ("billing-0", "billing-1"):

@@ -170,7 +170,7 @@ def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
 
 @QUICK
 @given(profile=PROFILES)
-def test_at_a_messages_time_the_rates_integral_has_reached_its_number(profile: Profile) -> None:
+def test_the_integral_of_the_rate_reaches_a_messages_number_at_its_time(profile: Profile) -> None:
     rows = [row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.offset_us >= 0 and row.idx >= 0]
 
     for row in rows[:: max(1, len(rows) // 7)]:

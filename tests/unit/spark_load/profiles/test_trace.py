@@ -137,7 +137,7 @@ def test_fields_of_a_trace_are_not_repeated_in_the_profile(tmp_path: Path, text:
         ("{file: long.parquet}", "the trace .*long.parquet lasts 86,401 s at speed 1, allowed is at most 86,400 s"),
     ],
 )
-def test_a_trace_that_is_none_is_refused_in_one_line(tmp_path: Path, given: str, why: str) -> None:
+def test_an_invalid_trace_is_refused_in_one_line(tmp_path: Path, given: str, why: str) -> None:
     traced_profile(tmp_path)
     (tmp_path / "text.parquet").write_text("no columns")
     pq.write_table(pa.table({"a": [1]}), tmp_path / "columns.parquet")

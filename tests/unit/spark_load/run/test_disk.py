@@ -49,7 +49,7 @@ def test_a_full_disk_is_reported_in_one_line(tmp_path: Path, write: Callable[[Pa
         write(tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_to_is_said_in_a_line(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_reported_in_a_line(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"gone \(No such file or directory\); make room there"),
         resume.run_lock(tmp_path / "gone"),

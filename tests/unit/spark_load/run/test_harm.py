@@ -175,7 +175,7 @@ def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -
         assert not RunHarm(run, [_KILL], lines).harm(FaultKind.KILL, "publish-0", "")
 
 
-def test_effects_that_cannot_be_read_are_told_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effects_that_cannot_be_read_are_reported_without_a_password(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(EndpointError, match=r"the effects in postgresql://nobody:\*\*\*@127.0.0.1:1/none cannot be"):
         effects.make_table("postgresql://nobody:secret@127.0.0.1:1/none")
 

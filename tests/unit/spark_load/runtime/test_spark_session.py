@@ -20,7 +20,7 @@ from spark_load.runtime import spark_session
         ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
     ],
 )
-def test_an_address_that_is_none_is_refused(given: dict[str, str], message: str) -> None:
+def test_an_invalid_address_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         spark_session.Cluster(**given)
 
@@ -33,7 +33,7 @@ def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("given", [{"master": "spark://127.0.0.1:9"}, {"remote": "sc://127.0.0.1:9"}])
-def test_a_cluster_that_is_not_there_is_said_at_once(given: dict[str, str]) -> None:
+def test_a_cluster_that_is_not_there_is_reported_at_once(given: dict[str, str]) -> None:
     """Spark itself would try for a minute."""
     with (
         pytest.raises(EndpointError, match=r"127.0.0.1:9 cannot be reached .*; start it, or leave it out to run here"),

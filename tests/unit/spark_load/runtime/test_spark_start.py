@@ -140,7 +140,7 @@ def test_sparks_error_says_why_it_did_not_start(raised: Exception, sentence: str
         ("", "nothing, as a process does that was killed"),
     ],
 )
-def test_a_cause_nobody_knows_is_said_to_be_unknown(printed: str, last: str) -> None:
+def test_a_cause_nobody_knows_is_reported_as_unknown(printed: str, last: str) -> None:
     """With what Java said last, and without blame: that it needs Java 17 would send people looking at Java."""
     assert str(explain(EXITED, printed)) == (
         "Spark did not start (Java gateway process exited before sending its port number.), and the cause is none of"

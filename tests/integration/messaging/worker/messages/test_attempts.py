@@ -17,7 +17,7 @@ from sluice.messaging.database import engines
 from sluice.messaging.handlers import Reject
 from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.messaging.database_errors import fail_with
-from tests.support.messaging.world import Hands, World
+from tests.support.messaging.world import WorkerParts, World
 
 FAILURES = 4
 """So often each message's fault is there: once more than a transaction is tried in one receive."""
@@ -66,7 +66,7 @@ def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
 
 def _work_off(world: World, states: dict[str, Any]) -> dict[str, int | None]:
     world.send(*states)
-    world.work_off(world.worker(), steps_max=1_000)
+    world.work_until_idle(world.worker(), steps_max=1_000)
     return _attempts(world, states)
 
 
@@ -81,10 +81,10 @@ def test_before_the_handler_only_refused_data_costs_an_attempt(
     assert _work_off(world, BEFORE_THE_CALL) == BEFORE_THE_CALL
 
 
-def test_in_the_handler_a_full_disk_and_a_full_server_cost_no_attempt(on_postgres: Engine) -> None:
+def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine) -> None:
     world, faults = World(on_postgres), PostgresRefusals()
     for group in AFTER_THE_CALL:
-        world.says[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
+        world.scripts[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
 
     assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -105,7 +105,7 @@ def test_nor_do_they_in_a_handler_that_asks_the_driver_or_raises_its_own_error(o
             raise ValueError("the order cannot be stored") from error
 
     for number, group in enumerate(AFTER_THE_CALL):
-        world.says[group, 1] = [(ask_driver, wrap)[number % 2]] * 100
+        world.scripts[group, 1] = [(ask_driver, wrap)[number % 2]] * 100
 
     assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -143,7 +143,7 @@ def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
             session.execute(text("INSERT INTO late VALUES (:state)"), {"state": received.group})
 
     for group in AFTER_THE_CALL:
-        world.says[group, 1] = [fail_late] * 100
+        world.scripts[group, 1] = [fail_late] * 100
 
     assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -155,7 +155,7 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
     world, faults = World(on_postgres), PostgresRefusals()
     states = [state for state, attempt in BEFORE_THE_CALL.items() if attempt is NEVER]
     for group in states:
-        world.says[group, 1] = [Reject("never")]
+        world.scripts[group, 1] = [Reject("never")]
     record = faults.before(world.inbox.record_dead, lambda arrived, *_, **__: arrived.envelope.event.group)
     monkeypatch.setattr(world.inbox, "record_dead", record)
 
@@ -176,11 +176,11 @@ def test_a_disk_that_is_full_for_the_handlers_table_alone_costs_no_attempt_howev
             fail_with(session.connection(), "53100")
 
     world.send("a")
-    world.says["a", 1] = [write] * 10_000
+    world.scripts["a", 1] = [write] * 10_000
     worker = world.worker()
     worker.wait.meanwhile = worker.heartbeat.beat
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert world.effects() == [("a", 1)]
     assert {call.attempt for call in world.calls} == {1}
@@ -204,7 +204,7 @@ def test_a_parked_message_has_the_same_attempts(
     faults.counts.update(dict.fromkeys(expected, FAILURES - 1))
     if is_called:
         for group in expected:
-            world.says[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
+            world.scripts[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
     else:
         taken_up = faults.before(world.inbox.next_parked, lambda group_id: group_id)
         monkeypatch.setattr(world.inbox, "next_parked", taken_up)
@@ -221,17 +221,17 @@ def test_a_parked_message_has_the_same_attempts(
 def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
     """Yield a connection that has the lock of a group's row until it is rolled back."""
     world.send("a")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     with engine.connect() as connection:
         connection.execute(text("SELECT * FROM sluice_inbox_group WHERE group_id = 'a' FOR UPDATE"))
         yield connection
 
 
-def _waiting(world: World, worker: Hands, end: Callable[[], Any]) -> list[int]:
+def _waiting(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[int]:
     """Work off what there is, let the fault end at the tenth wait, and return the attempts that were made."""
     world.calls.clear()
     worker.wait.meanwhile = lambda: end() if len(worker.wait.waits) == 10 else None
-    world.work_off(worker)
+    world.work_until_idle(worker)
     assert len(worker.wait.waits) >= 10
     return [call.attempt for call in world.calls]
 
@@ -295,7 +295,7 @@ def test_an_sqlite_file_that_has_no_room_or_only_reads_costs_no_attempt(on_file:
 
     world.send("a", "b")
     for group in "ab":
-        world.says[group, 1] = [write] * 100
+        world.scripts[group, 1] = [write] * 100
 
     attempts = _waiting(world, world.worker(), lambda: is_over.append(True))
 

@@ -109,16 +109,16 @@ class Case:
 
         world = self.world
         worker = world.worker()
-        world.says["a", 1] = [misbehave] * 3
+        world.scripts["a", 1] = [misbehave] * 3
         for place in (("b", 1), ("b", 2), ("a", 2)):
-            world.says[place] = [self._look] * 3
+            world.scripts[place] = [self._look] * 3
         with ProcessState().handling():  # which is the test's own afterwards
             for groups in (("a",), ("b",), ("a", "b")):
                 world.send(*groups)
                 worker.lane.step()
                 if is_early:
                     KeptThings.go_on_now()
-            world.work_off(worker)
+            world.work_until_idle(worker)
             KeptThings.end()
         async_handlers.close()
         rows = connection_misdeeds.engine_looks(self.engine)

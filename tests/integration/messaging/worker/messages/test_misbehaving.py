@@ -93,7 +93,7 @@ def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, faul
     world = World(engine)
     world.send("a", "a")
 
-    world.work_off(world.worker(handlers=_early(world, faulty_worker, ending)))
+    world.work_until_idle(world.worker(handlers=_early(world, faulty_worker, ending)))
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
 
@@ -105,9 +105,9 @@ def _repeats(engine: Engine, faulty_worker: str) -> bool:
 def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str) -> None:
     world = World(engine)
     world.send("a", "a")
-    world.says["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+    world.scripts["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
     assert _rows_of_nobody(world) == []
@@ -126,16 +126,16 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
     policy = InboxPolicy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
     world = World(engine, consumer=consumer, policy=policy)
     world.send("a", "a")
-    world.says["a", 1] = [_misbehaving(*deed) for deed in deeds]
+    world.scripts["a", 1] = [_misbehaving(*deed) for deed in deeds]
     worker = world.worker()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
     may_repeat = any(_repeats(engine, faulty_worker) for faulty_worker, _ in deeds)
     if is_parking and world.dead():
         assert places(world.dead()) == [("a", 1)]
-        world.says.clear()
+        world.scripts.clear()
         world.redrive()
-        world.work_off(worker)
+        world.work_until_idle(worker)
         worker.drainer.step()
         assert may_repeat or world.effects() == [("a", 1), ("a", 2)]
 
@@ -149,7 +149,7 @@ def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_r
 ) -> None:
     """It is in no queue any more: where it has no effect, its row stays."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
-    world.says["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+    world.scripts["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
     worker = world.park("a")
 
     for _ in range(2 * MAX_ATTEMPTS):
@@ -179,9 +179,9 @@ def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) 
     """Negative control: a rollback below the ORM, and the message is gone."""
     world = World(on_postgres)
     world.send("a", "a")
-    world.says["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
+    world.scripts["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
 
-    world.work_off(world.worker(kind=CommitsWhatIsThere))
+    world.work_until_idle(world.worker(kind=CommitsWhatIsThere))
 
     with pytest.raises(AssertionError):
         _assert_accounted_for(world)
@@ -209,9 +209,9 @@ def test_nor_is_it_when_a_hook_of_its_session_misbehaves_in_the_commit_itself(en
     """The last look is after all hooks: behind it is the commit and nothing else."""
     world = World(engine)
     world.send("a", "a")
-    world.says["a", 1] = [_hook(act)] * 100
+    world.scripts["a", 1] = [_hook(act)] * 100
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     _assert_accounted_for(world)
 
@@ -228,10 +228,10 @@ def test_an_async_handler_is_done_in_its_transaction_and_on_its_lanes_loop(world
         loops.append(asyncio.get_running_loop())
         return Ack()
 
-    world.says["a", 1], world.says["a", 2] = [handle], [handle]
+    world.scripts["a", 1], world.scripts["a", 2] = [handle], [handle]
     world.send("a", "a")
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     async_handlers.close()
 
     assert world.effects() == [("a", 1), ("a", 2)]
@@ -248,10 +248,10 @@ def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> N
 
     world = World(engine)
     behaviour: Any = handle
-    world.says["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
+    world.scripts["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
     world.send("a", "a")
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     async_handlers.close()
 
     _assert_accounted_for(world)
@@ -273,11 +273,11 @@ def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
         await asyncio.sleep(0)
         assert not task.done()
 
-    world.says["a", 1] = [handle]
+    world.scripts["a", 1] = [handle]
     world.send("a")
     token = _marked.set("the lane's context")
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     _marked.reset(token)
     async_handlers.close()
 
@@ -297,10 +297,10 @@ def test_a_loop_that_a_handler_has_damaged_is_none_of_the_next_message(world: Wo
         await asyncio.sleep(0)
 
     bad: Any = damages
-    world.says["a", 1], world.says["a", 2] = [bad] * 3 * MAX_ATTEMPTS, [behaves]
+    world.scripts["a", 1], world.scripts["a", 2] = [bad] * 3 * MAX_ATTEMPTS, [behaves]
     world.send("a", "a")
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     async_handlers.close()
 
     assert ("a", 2) in world.effects()
@@ -314,8 +314,8 @@ def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engin
     setting = _SETTINGS[engine.dialect.name]
     world = World(engine)
     world.send("a", "b", "c")
-    world.says["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
+    world.scripts["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert sorted(world.effects())[1:] == [("b", 1), ("c", 1)]

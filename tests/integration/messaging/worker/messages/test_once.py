@@ -18,7 +18,7 @@ from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 from tests.support.messaging.world import (
     MAX_ATTEMPTS,
     TIMEOUT_SECONDS,
-    Hands,
+    WorkerParts,
     World,
     envelope,
     places,
@@ -28,7 +28,7 @@ REFUSED = Fault(operation="DeleteMessage", refused="InvalidParameterValue")
 UNREACHABLE = Fault(operation="DeleteMessage", unreachable=True)
 
 
-def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults: list[Fault]) -> Hands:
+def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults: list[Fault]) -> WorkerParts:
     """W6: the delete fails; another worker gets the message again, calls nothing, deletes it, and goes on behind it."""
     world.send("a", "a")
     first, second = world.worker(kind=kind), world.worker(kind=kind)
@@ -37,7 +37,7 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
     first.lane.step()
     assert world.called_places == [("a", 1)]
     assert places(world.bodies_left()) == [("a", 1), ("a", 2)]
-    world.work_off(second)
+    world.work_until_idle(second)
 
     assert world.called_places == [("a", 1), ("a", 2)]
     assert world.effects() == [("a", 1), ("a", 2)]
@@ -69,7 +69,7 @@ def test_w6_a_delete_whose_answer_is_lost_is_repeated_and_nothing_comes_again(wo
     worker = world.worker()
     worker.line.faults.append(Fault(operation="DeleteMessage", lost=True))
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert world.effects() == [("a", 1), ("a", 2)]
     assert [len(worker.line.calls(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
@@ -82,7 +82,7 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
     with pytest.raises(ProcessKill):
         world.worker(kind=kind, failpoint=failing_at(step)).lane.step()
     assert [seq for _, seq in world.effects()] == list(range(1, world.positions().get("a", 0) + 1))
-    world.work_off(world.worker(kind=kind))
+    world.work_until_idle(world.worker(kind=kind))
 
     assert world.effects() == [("a", 1), ("a", 2)]
     assert world.positions() == {"a": 2}
@@ -119,13 +119,13 @@ def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
 @pytest.mark.parametrize("step", ["before_commit", "after_death", "before_release"])
 def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, step: str) -> None:
     world.send("a", "a")
-    world.says["a", 1] = [Reject("never"), Reject("never")]
+    world.scripts["a", 1] = [Reject("never"), Reject("never")]
     if step == "before_commit":
-        world.says["a", 1].insert(0, None)
+        world.scripts["a", 1].insert(0, None)
 
     with pytest.raises(ProcessKill):
         world.worker(failpoint=failing_at(step)).lane.step()
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert world.exceptions() == {("a", 1): ("dead", "never")}
     assert (places(world.dead()), world.effects()) == ([("a", 1)], [("a", 2)])
@@ -135,16 +135,16 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
 def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
     """Nobody lived to write down that it is dead; its number is seen to be missing, and filled by its copy."""
     world.send("a", "a", "a")
-    world.work_off(world.worker(), until=[("a", 2), ("a", 3)])
+    world.work_until_idle(world.worker(), until=[("a", 2), ("a", 3)])
     for _ in range(MAX_ATTEMPTS):
         with pytest.raises(ProcessKill):
             world.worker(failpoint=failing_at("in_transaction")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS)
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     missed = world.exceptions()
     world.redrive()
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert missed == {("a", 2): ("gap", None)}
     assert world.effects() == [("a", 1), ("a", 3), ("a", 2)]
@@ -169,7 +169,7 @@ def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> l
         assert may_go_on.wait(30)
         return None
 
-    world.says["a", 1] = [lingers]
+    world.scripts["a", 1] = [lingers]
     slow, fast = world.worker(clock=slow_clock), world.worker()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(slow.processor.process, world.receive(slow))
@@ -200,10 +200,10 @@ def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(s
 
 def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:
     world.put(envelope("a", 1, id="known"))
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     world.put(envelope("a", 1))
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     reason = "has the number of event known; was the database restored without begin-epoch?"
     assert world.effects() == [("a", 1)]

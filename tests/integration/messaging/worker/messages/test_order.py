@@ -24,10 +24,10 @@ GOOD = json.loads(envelope("a", 2).body)
 def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
     """W1: the head of a group fails twice; nothing behind it is handled or deleted before it."""
     world.send("a", "a", "b", "a")
-    world.says["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
+    world.scripts["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
     worker = world.worker(kind=kind)
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2), ("a", 3)]
     assert [place for place in world.called_places if place[0] == "a"] == [*[("a", 1)] * 3, ("a", 2), ("a", 3)]
@@ -45,9 +45,9 @@ def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> No
 
 def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: World) -> None:
     world.send("a", "a", "b", "b")
-    world.says["a", 1] = [Retry(delay_seconds=40)]
+    world.scripts["a", 1] = [Retry(delay_seconds=40)]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert world.called_places == [("a", 1), ("b", 1), ("b", 2), ("a", 1), ("a", 2)]
     times = {(call.place, call.attempt): call.time for call in world.calls}
@@ -57,10 +57,10 @@ def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: 
 
 def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
     world.send("a")
-    world.says["a", 1] = [RuntimeError("one"), RuntimeError("two")]
+    world.scripts["a", 1] = [RuntimeError("one"), RuntimeError("two")]
     worker = world.worker()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     timeouts = [params["VisibilityTimeout"] for params in worker.line.calls("ChangeMessageVisibility")]
     times = [call.time for call in world.calls]
@@ -73,9 +73,9 @@ def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
 
 def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> None:
     world.send("a", "a", "a")
-    world.says["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
+    world.scripts["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert [(call.place, call.attempt) for call in world.calls] == [
         (("a", 1), 1),
@@ -109,9 +109,9 @@ def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world:
     world.put(envelope("a", 1))
     world.put_body(body, "a")
     world.put(envelope("a", 3))
-    world.says["a", 3] = [looks]
+    world.scripts["a", 3] = [looks]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert world.called_places == [("a", 1), ("a", 3)]
     assert world.effects() == [("a", 1), ("a", 3)]
@@ -123,7 +123,7 @@ def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> Non
     worker = world.worker()
 
     with structlog.testing.capture_logs() as logged:
-        world.work_off(worker)
+        world.work_until_idle(worker)
 
     assert len(world.dead()) == 1
     assert worker.tally.take()[metrics.DEAD] == 1
@@ -132,10 +132,10 @@ def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> Non
 
 def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:
     world.send("a", "a", "a")
-    world.says["a", 1] = [RuntimeError("once")]
-    world.says["a", 2] = [Reject("never")]
+    world.scripts["a", 1] = [RuntimeError("once")]
+    world.scripts["a", 2] = [Reject("never")]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     last = world.calls[-1]
     assert (last.place, last.attempt, last.is_last_attempt, last.is_late) == (("a", 3), 1, False, False)
@@ -150,11 +150,11 @@ def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine
     worker = world.worker()
     world.put(envelope("order-1", 2))
     world.put(envelope("order-1", 3))
-    world.work_off(worker)
+    world.work_until_idle(worker)
     before, seen = world.effects(), world.inbox.counts(engine)
 
     world.put(envelope("order-1", 1))
-    world.work_off(worker)
+    world.work_until_idle(worker)
     worker.drainer.step()
 
     in_order = [("order-1", 1), ("order-1", 2), ("order-1", 3)]

@@ -24,7 +24,7 @@ def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> N
     world = world_anywhere
     world.send("a", "a", "b", "a", "b")
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert sorted(world.effects()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
     assert world.called_places == world.effects()
@@ -36,9 +36,9 @@ def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> N
 def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
     """Never before; SQS knows whole seconds. What the handler had written is rolled back."""
     world.send("a")
-    world.says["a", 1] = [Retry(delay_seconds=delay_seconds)]
+    world.scripts["a", 1] = [Retry(delay_seconds=delay_seconds)]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     first, second = world.calls
     assert second.time - first.time == pytest.approx(waited, abs=0.1)
@@ -48,9 +48,9 @@ def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_sec
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 43_201.0])
 def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: float) -> None:
     world.send("a")
-    world.says["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
+    world.scripts["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     found = f"attempt 3: FieldError: Retry.delay_seconds is {seconds}, allowed is 0 to 43200, or None for the backoff"
     assert world.exceptions() == {("a", 1): ("dead", found)}
@@ -73,9 +73,9 @@ def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
 ) -> None:
     """The queue moves it there natively, so it says where it comes from; what is behind it goes on."""
     world.send("a", "a")
-    world.says["a", 1] = [result] * MAX_ATTEMPTS
+    world.scripts["a", 1] = [result] * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert [(call.place, call.attempt, call.is_last_attempt) for call in world.calls] == [
         (("a", 1), 1, False),
@@ -92,9 +92,9 @@ def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
 def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
     """The inbox's mark is gone with the effect, so it cannot have been done."""
     world.send("a")
-    world.says["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
+    world.scripts["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     found = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
     assert (world.effects(), world.exceptions()) == ([], {("a", 1): ("dead", found)})
@@ -103,9 +103,9 @@ def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
 def test_a_handler_that_commits_has_failed(world: World) -> None:
     """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
     world.send("a")
-    world.says["a", 1] = [lambda session, *_: session.commit()]
+    world.scripts["a", 1] = [lambda session, *_: session.commit()]
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert (world.called_places, world.effects()) == ([("a", 1), ("a", 1)], [("a", 1)])
     assert (world.dead(), world.exceptions()) == ([], {})
@@ -114,10 +114,10 @@ def test_a_handler_that_commits_has_failed(world: World) -> None:
 @pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
 def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result: HandlerStep) -> None:
     world.send("a", "a")
-    world.says["a", 1] = [result]
+    world.scripts["a", 1] = [result]
     worker = world.worker()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert world.called_places == [("a", 1), ("a", 2)]
     assert world.exceptions() == {("a", 1): ("dead", "no such customer")}
@@ -128,12 +128,12 @@ def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result
 
 def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> None:
     world.send("a", "a")
-    world.says["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
+    world.scripts["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
     worker = world.worker()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     world.redrive()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert [(call.place, call.attempt, call.is_late) for call in world.calls] == [
         (("a", 1), 1, False),
@@ -147,26 +147,26 @@ def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> Non
 
 def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World) -> None:
     (first,) = world.send("a")
-    world.says["a", 1] = [Reject("not yet")]
+    world.scripts["a", 1] = [Reject("not yet")]
     worker = world.worker()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     world.redrive()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     world.put(first)
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert (world.called_places, world.effects()) == ([("a", 1)] * 2, [("a", 1)])
 
 
 def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world: World) -> None:
     world.send("a")
-    world.says["a", 1] = [Reject("first"), Reject("second")]
+    world.scripts["a", 1] = [Reject("first"), Reject("second")]
     worker = world.worker()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     world.redrive()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert (len(world.called_places), places(world.dead())) == (2, [("a", 1)])
     assert world.exceptions() == {("a", 1): ("dead", "second")}
@@ -175,7 +175,7 @@ def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world:
 def test_a_type_without_a_handler_is_rejected(world: World) -> None:
     world.send("a")
 
-    world.work_off(world.worker(handlers=Handlers({"order.paid": world.handlers.find("x")})))  # type: ignore[dict-item]
+    world.work_until_idle(world.worker(handlers=Handlers({"order.paid": world.handlers.find("x")})))  # type: ignore[dict-item]
 
     assert world.called_places == []
     reason = "there is no handler for 'order.placed'; add one, or one for '*'"
@@ -191,7 +191,7 @@ def test_a_type_that_is_not_the_consumers_is_counted_and_what_is_missing_behind_
     handlers = Handlers({"order.placed": world.handlers.find("x")}).of_consumer(consumer)  # type: ignore[dict-item]
     worker = world.worker(handlers=handlers)
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     counted = worker.tally.take()
     assert world.called_places == [("a", 2)]
@@ -209,7 +209,7 @@ def test_a_type_with_a_handler_of_its_own_is_not_for_the_one_for_all(world: Worl
     world.put(envelope("a", 1))
     world.put(envelope("a", 2, type="order.paid"))
 
-    world.work_off(world.worker(handlers=Handlers({"order.placed": by("own"), ANY: by("any")})))
+    world.work_until_idle(world.worker(handlers=Handlers({"order.placed": by("own"), ANY: by("any")})))
 
     assert handled == [("own", "order.placed"), ("any", "order.paid")]
 
@@ -220,7 +220,7 @@ def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> 
     world.put(envelope("a", 3, type=events.END_TYPE))
     world.put(envelope("a", 4))
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert world.effects() == [("a", 1), ("a", 4)]
     assert world.positions() == {"a": 4}
@@ -239,8 +239,8 @@ def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> 
         session.execute(text("INSERT INTO paid VALUES (1)"))
         return Ack()
 
-    world.says["a", 1] = [pays_twice] * MAX_ATTEMPTS
-    world.work_off(world.worker())
+    world.scripts["a", 1] = [pays_twice] * MAX_ATTEMPTS
+    world.work_until_idle(world.worker())
 
     assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
     ((state, reason),) = world.exceptions().values()
@@ -254,9 +254,9 @@ def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: W
     """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
     world = world_anywhere
     world.send("a")
-    world.says["a", 1] = [result] * MAX_ATTEMPTS
+    world.scripts["a", 1] = [result] * MAX_ATTEMPTS
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     ((state, reason),) = world.exceptions().values()
     assert (state, places(world.dead())) == ("dead", [("a", 1)])
@@ -308,7 +308,7 @@ def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_un
 
     ended = worker.processor.process(world.receive(worker))
     writer.execute("ROLLBACK")
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert ended == Abandon()
     assert {operation for operation, _ in worker.line.log} == {"ReceiveMessage", "DeleteMessage"}
@@ -356,11 +356,11 @@ def server(postgres_url: str) -> Iterator[Server]:
 def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server: Server) -> None:
     world = World(server.engine)
     world.send("a", "a")
-    world.says["a", 1] = [lambda *_: server.shut()]
+    world.scripts["a", 1] = [lambda *_: server.shut()]
     worker = world.worker()
     worker.wait.meanwhile = lambda: server.open() if len(worker.wait.waits) == 3 else None
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 1), (("a", 2), 1)]
     assert world.effects() == [("a", 1), ("a", 2)]
@@ -376,7 +376,7 @@ def test_nothing_is_received_while_the_server_does_not_answer(server: Server) ->
 
     steps = [worker.lane.step() for _ in range(4)]
     server.open()
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert steps == [True, False, False, False]
     assert len(worker.line.calls("ReceiveMessage")) == 3
@@ -387,7 +387,7 @@ def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer
     world = World(impatient)
     writer.execute("ROLLBACK")
     world.send("a")
-    world.says["a", 1] = [Reject("never")]
+    world.scripts["a", 1] = [Reject("never")]
     worker = world.worker()
     worker.wait.meanwhile = lambda: writer.execute("ROLLBACK")
 
@@ -396,7 +396,7 @@ def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer
         if world.calls and not worker.wait.waits and not writer.in_transaction:
             writer.execute("BEGIN IMMEDIATE")
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert len(worker.wait.waits) == 1
     assert world.exceptions() == {("a", 1): ("dead", "never")}

@@ -110,8 +110,8 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine, way: str, ending: str) -> None:
     world = World(engine)
     world.send("a", "a", "b")
-    world.says["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
-    world.work_off(world.worker())
+    world.scripts["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world.work_until_idle(world.worker())
 
     effects, calls = world.effects(), world.called_places.count(("a", 1))
     state, reason = world.exceptions()["a", 1]
@@ -126,7 +126,7 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
 def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: str, ending: str) -> None:
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.park("a")
-    world.says["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world.scripts["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     for _ in range(6):
         worker.drainer.step()
         world.simulator.advance(301)
@@ -151,7 +151,7 @@ def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     def prepare(session: Session, _: Event, __: Context) -> None:
         before(session)
 
-    world.says["a", 1], world.says["a", 2] = [prepare], [handle]
+    world.scripts["a", 1], world.scripts["a", 2] = [prepare], [handle]
     worker = world.worker()
     for _ in range(2):
         world.send("a")

@@ -124,9 +124,9 @@ def _work_off(engine: Engine, act: Callable[[Session], None]) -> World:
         act(session)
 
     world = World(engine)
-    world.says["a", 1] = [handle] * 100
+    world.scripts["a", 1] = [handle] * 100
     world.send("a", "a", "b")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     return world
 
 

@@ -110,7 +110,7 @@ def test_a_missing_number_stays_written_down(service: _Service) -> None:
     assert service.exceptions() == [(1, 1, 1, "filled", True), (1, 2, 3, "gap", False)]
 
 
-def test_behind_a_filter_policy_a_late_message_is_no_repeat(on_file: Engine) -> None:
+def test_a_late_message_behind_a_filter_policy_is_no_repeat(on_file: Engine) -> None:
     """Its lawful gaps are recorded all the same, or 2 after 5 would be dropped unhandled."""
     service = _Service(on_file, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
     service.send(5, 2, 5, 2)

@@ -39,9 +39,9 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
     assert lock_holder.in_transaction()
     world = World(on_postgres)
     world.send("a", "a", "b")
-    world.says["a", 1] = [_locks] * 100
+    world.scripts["a", 1] = [_locks] * 100
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert sorted(world.effects()) == [("a", 2), ("b", 1)]
     assert places(world.dead()) == [("a", 1)]
@@ -53,11 +53,11 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
 def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder: Connection) -> None:
     world = World(on_postgres)
     world.send("a")
-    world.says["a", 1] = [_locks] * 3
+    world.scripts["a", 1] = [_locks] * 3
     worker = world.worker()
     worker.wait.meanwhile = lock_holder.rollback
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert [call.attempt for call in world.calls] == [1, 1]
     assert (world.effects(), world.dead()) == ([("a", 1)], [])
@@ -78,9 +78,9 @@ def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_p
         session.execute(text("UPDATE totals SET n = n + 1"))
         return Ack()
 
-    world.says["a", 1] = [loses] * 100
+    world.scripts["a", 1] = [loses] * 100
     worker = world.worker()
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert places(world.dead()) == [("a", 1)]
     assert "could not serialize access" in str(world.exceptions()["a", 1][1])
@@ -93,9 +93,9 @@ def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) 
     world.send("a", "b")
     elsewhere: Any = OperationalError("SELECT", {}, RuntimeError("connection refused by another database"))
     elsewhere.orig.sqlstate = "08006"
-    world.says["a", 1] = [elsewhere] * 100
+    world.scripts["a", 1] = [elsewhere] * 100
 
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert world.effects() == [("b", 1)]
     assert "connection refused by another database" in str(world.exceptions()["a", 1][1])
@@ -111,7 +111,7 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
         world = World(silent)
         world.send("warm")
         worker = world.worker()
-        world.work_off(worker)
+        world.work_until_idle(worker)
         world.send("a", "a", "b", "c")
         worker.wait.meanwhile = lambda: world.simulator.advance(TIMEOUT_SECONDS)
         line.hold()
@@ -120,7 +120,7 @@ def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_messag
         worker.lane.step()
         received = len(worker.line.calls("ReceiveMessage"))
         line.let_go()
-        world.work_off(worker)
+        world.work_until_idle(worker)
         silent.dispose()
     world.engine = on_postgres
 
@@ -176,8 +176,8 @@ def _begins_another_transaction(session: Session, *_: object) -> Ack:
 def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engine) -> None:
     world = World(on_postgres)
     world.send("a")
-    world.says["a", 1] = [_begins_another_transaction] * 100
-    world.work_off(world.worker())
+    world.scripts["a", 1] = [_begins_another_transaction] * 100
+    world.work_until_idle(world.worker())
 
     with on_postgres.connect() as connection:
         is_written = inspect(connection).has_table("written")
@@ -189,7 +189,7 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
     """It is called after ours, and the driver would commit nothing without a word."""
     world = World(on_postgres)
     world.send("a")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     rollbacks = list[str]()
 
     def rolls_back(connection: Connection) -> None:
@@ -200,7 +200,7 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
 
     event.listen(on_postgres, "commit", rolls_back)
     world.send("a")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert rollbacks == ["rollback"]
     assert [(call.place, call.attempt) for call in world.calls][1:] == [(("a", 2), 1), (("a", 2), 2)]
@@ -224,7 +224,7 @@ def test_w8_a_listener_that_fails_leaves_no_mark_for_whoever_has_the_connection_
     positions = world.positions()
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE written (n int)"))
-    world.work_off(worker)
+    world.work_until_idle(worker)
     event.remove(engine, "commit", fails)
 
     assert (failures, positions) == (["failed"], {})
@@ -269,7 +269,7 @@ def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) ->
             " FOR EACH ROW EXECUTE FUNCTION divide()"
         )
     world.send("a")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     assert "division by zero" in str(world.exceptions()["a", 1][1])
 
@@ -285,8 +285,8 @@ def test_w8_a_transaction_of_the_drivers_own_that_is_left_open_is_refused(on_pos
         return Ack()
 
     world.send("a")
-    world.says["a", 1] = [opens] * 100
-    world.work_off(world.worker())
+    world.scripts["a", 1] = [opens] * 100
+    world.work_until_idle(world.worker())
 
     assert (world.effects(), places(world.dead())) == ([], [("a", 1)])
     assert "forbidden within a Transaction context" in str(world.exceptions()["a", 1][1])
@@ -307,8 +307,8 @@ def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engin
     """It calls the listeners of both."""
     world, with_options = World(engine), World(engine.execution_options(max_row_buffer=10))
     world.send("a")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     with_options.send("b")
-    with_options.work_off(with_options.worker())
+    with_options.work_until_idle(with_options.worker())
 
     assert sorted(with_options.effects()) == [("a", 1), ("b", 1)]

@@ -24,12 +24,12 @@ def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(
             world.worker(failpoint=failing_at("before_commit")).lane.step()
         world.simulator.advance(TIMEOUT_SECONDS + 1)
     worker = world.worker()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     assert places(world.dead()) == [("a", 1)]
 
     before = world.effects()
     world.redrive()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     worker.drainer.step()
 
     assert before == ([] if policy.parks_gaps else [("a", 2)])
@@ -48,7 +48,7 @@ def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) 
         worker.lane.step()
     received = len(worker.line.calls("ReceiveMessage"))
     _rename(world.engine, "elsewhere", "sluice_inbox_group")
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     assert (ended, received) == (Abandon(), 1)
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
@@ -64,7 +64,7 @@ def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: E
     world = World(engine, policy=PARKS)
     worker = world.park("a", "b")
     elsewhere = OperationalError("SELECT", {}, RuntimeError("another database does not answer"))
-    world.says["a", 2] = [elsewhere] * MAX_ATTEMPTS
+    world.scripts["a", 2] = [elsewhere] * MAX_ATTEMPTS
 
     assert worker.drainer.step() == 1
     for _ in range(MAX_ATTEMPTS):

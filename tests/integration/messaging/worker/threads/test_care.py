@@ -13,7 +13,7 @@ from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.recorded_metrics import RecordedMetrics
-from tests.support.messaging.world import Hands, World
+from tests.support.messaging.world import WorkerParts, World
 
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
 NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
@@ -25,21 +25,21 @@ def recorded_metrics() -> RecordedMetrics:
 
 
 @pytest.fixture
-def hands(world: World, recorded_metrics: RecordedMetrics) -> Hands:
+def worker_parts(world: World, recorded_metrics: RecordedMetrics) -> WorkerParts:
     """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
-    world.says["a", 2] = [Reject("never")]
-    world.says["a", 3] = [RuntimeError("once")]
-    hands = world.worker(hooks=[WorkerMetrics(recorded_metrics, world.clock)])
-    world.work_off(hands)
+    world.scripts["a", 2] = [Reject("never")]
+    world.scripts["a", 3] = [RuntimeError("once")]
+    worker_parts = world.worker(hooks=[WorkerMetrics(recorded_metrics, world.clock)])
+    world.work_until_idle(worker_parts)
     world.put(first)
-    world.work_off(hands)
-    return hands
+    world.work_until_idle(worker_parts)
+    return worker_parts
 
 
 @pytest.fixture
-def worker(world: World, hands: Hands) -> Worker:
-    return Worker(hands.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+def worker(world: World, worker_parts: WorkerParts) -> Worker:
+    return Worker(worker_parts.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
 
 
 def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
@@ -56,13 +56,17 @@ def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
 
 
 def test_the_last_counts_are_written_at_the_end(
-    world: World, hands: Hands, worker: Worker, recorded_metrics: RecordedMetrics, monkeypatch: pytest.MonkeyPatch
+    world: World,
+    worker_parts: WorkerParts,
+    worker: Worker,
+    recorded_metrics: RecordedMetrics,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Without asking a database that may not answer in time; nothing is counted twice or left out."""
     world.simulator.advance(61)
     worker.care()
     world.send("b", "b")
-    world.work_off(hands)
+    world.work_until_idle(worker_parts)
     monkeypatch.setattr(world.inbox, "counts", None)
 
     worker._end([], [], [])
@@ -78,9 +82,9 @@ def test_the_last_counts_are_written_at_the_end(
 def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:
     other = World(world.engine, consumer="shipping", simulator=world.simulator)
     other.send("a")
-    other.work_off(other.worker())
+    other.work_until_idle(other.worker())
     world.send("b")
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
 
     world.simulator.advance(86_000)
     worker.care()

@@ -55,7 +55,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
         _rotate(owner)
         return Ack()
 
-    world.says["a", 1] = [is_there_for_the_change]
+    world.scripts["a", 1] = [is_there_for_the_change]
     with (
         running(world.worker(poll_seconds=0)) as worker,
         pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"),
@@ -63,7 +63,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
         worker.wait_for_end()
     join_threads()
     world.engine = second
-    world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
+    world.work_until_idle(world.worker(poll_seconds=0), steps_max=100_000)
 
     assert world.effects() == [("a", 1), ("a", 2)]
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 2), (("a", 2), 1)]

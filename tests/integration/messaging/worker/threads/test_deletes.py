@@ -15,12 +15,12 @@ from sluice.messaging.worker.processing.deleter import DELETED_MAX
 from tests.support.messaging.broken_workers import TakesABatchAsAWhole
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.worker_threads import PATIENCE_SECONDS, running
-from tests.support.messaging.world import Hands, Line, World, places
+from tests.support.messaging.world import Line, WorkerParts, World, places
 
 BATCH, SINGLE = "DeleteMessageBatch", "DeleteMessage"
 
 
-def hand_over(world: World, *groups: str, **options: Any) -> Hands:
+def hand_over(world: World, *groups: str, **options: Any) -> WorkerParts:
     """Return a worker that has handled a message of each group; nothing is deleted yet."""
     worker = world.worker(poll_seconds=0, **options)
     world.send(*groups)
@@ -71,7 +71,7 @@ def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) 
     assert (before, world.called_places[len(before) :]) == ([("a", 1), ("b", 1), ("c", 1)], [("a", 2)])
 
 
-def one_entry_fails(world: World, worker: Hands) -> None:
+def one_entry_fails(world: World, worker: WorkerParts) -> None:
     """W6: of three messages in one call, the queue cannot delete the second just now."""
     fault = Fault(operation=BATCH, failed={handle_of(world, "b"): ("InternalError", False)})
     worker.line.faults = [fault]
@@ -105,7 +105,7 @@ def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(w
 
     assert (places(world.bodies_left()), worker.line.calls(SINGLE)) == ([("b", 1)], [])
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
 
 
@@ -155,7 +155,7 @@ def test_a_delete_nobody_answers_holds_others_up_for_no_longer_than_a_renewal(wo
 def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
     world, stop = World(on_file), Stop()
     world.send("a", "b", "c")
-    world.says["c", 1] = [lambda *_: stop.request()]
+    world.scripts["c", 1] = [lambda *_: stop.request()]
 
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
         worker.wait_for_end()

@@ -40,8 +40,8 @@ def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_wo
     world = _consumer_with_parked(on_postgres, "a", "b", "c")
     world.settings = replace(world.settings, hold_seconds_max=3.0)
     connections.end_waits(on_postgres, 30)
-    hands = world.worker(poll_seconds=0)
-    with capture_logs() as logged, hanging(world, ("a", 2)), running(hands, hands.lane) as worker:
+    worker_parts = world.worker(poll_seconds=0)
+    with capture_logs() as logged, hanging(world, ("a", 2)), running(worker_parts, worker_parts.lane) as worker:
         eventually(
             lambda: {("b", 2), ("c", 2)} <= set(world.effects()),
             timeout_seconds=PATIENCE_SECONDS,
@@ -60,8 +60,8 @@ def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
     world = _consumer_with_parked(on_postgres, "a")
     world.settings = replace(world.settings, hold_seconds_max=1.0)
     recorded = RecordedMetrics()
-    hands = world.worker(poll_seconds=0, hooks=[WorkerMetrics(recorded, world.clock)])
-    with hanging(world, ("a", 2)), running(hands) as worker, pytest.raises(OutboxError):
+    worker_parts = world.worker(poll_seconds=0, hooks=[WorkerMetrics(recorded, world.clock)])
+    with hanging(world, ("a", 2)), running(worker_parts) as worker, pytest.raises(OutboxError):
         worker.wait_for_end()
 
     assert recorded[-1][metrics.OVERDUE] == 1
@@ -77,7 +77,7 @@ def test_a_handler_that_asks_learns_that_its_time_is_over_and_that_was_an_attemp
         world.simulator.advance(world.settings.hold_seconds_max)
         context.hold.check()
 
-    world.says["a", 2] = [takes_long]
+    world.scripts["a", 2] = [takes_long]
     assert worker.drainer.step() == 0
     with engine.connect() as connection:
         row = connection.execute(select(parked.c.attempts, parked.c.last_error)).one()
@@ -107,23 +107,23 @@ class Sequential(Drainer):
         return []
 
 
-def test_a_drainer_that_goes_one_by_one_is_caught(on_postgres: Engine) -> None:
+def test_the_test_catches_a_drainer_that_takes_parts_in_sequence(on_postgres: Engine) -> None:
     world = _consumer_with_parked(on_postgres, "a", "b")
     world.settings = replace(world.settings, hold_seconds_max=2.0)
-    hands = world.worker(poll_seconds=0)
+    worker_parts = world.worker(poll_seconds=0)
     broken = Sequential(
         on_postgres,
         world.inbox,
-        hands.drainer._runner,
+        worker_parts.drainer._runner,
         settings=world.settings,
         clock=SystemClock(),
         rng=seeded_random(3),
-        hooks=hands.parts.hooks,
-        shutdown=hands.shutdown,
-        signs=hands.parts.signs,
+        hooks=worker_parts.parts.hooks,
+        shutdown=worker_parts.shutdown,
+        signs=worker_parts.parts.signs,
     )
-    hands.parts = replace(hands.parts, drainer=broken)
-    with hanging(world, ("a", 2)), running(hands) as worker, pytest.raises(OutboxError):
+    worker_parts.parts = replace(worker_parts.parts, drainer=broken)
+    with hanging(world, ("a", 2)), running(worker_parts) as worker, pytest.raises(OutboxError):
         worker.wait_for_end()
 
     assert ("b", 2) not in world.effects()
@@ -164,7 +164,7 @@ def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypa
     """While it was away another worker finished its message; the next of the group waits for its backoff, uncounted."""
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
-    world.says["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
+    world.scripts["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
     take_up = worker.drainer._take_up
 
     def late(*arguments: Any) -> Any:
@@ -204,13 +204,13 @@ def test_an_attempt_is_taken_back_later_if_the_disk_is_full(
     world = World(on_postgres, policy=PARKS)
     worker = world.park("a")
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731
-    world.says["a", 2] = [full] * MAX_ATTEMPTS * 2
+    world.scripts["a", 2] = [full] * MAX_ATTEMPTS * 2
     with monkeypatch.context() as patched:
         patched.setattr(world.inbox, "end_attempt", lambda connection, *_: fail_with(connection, "53100"))
         for _ in range(2 * MAX_ATTEMPTS):
             worker.drainer.step()
             world.simulator.advance(10)
-    world.says.clear()
+    world.scripts.clear()
     world.calls.clear()
 
     for _ in range(3):

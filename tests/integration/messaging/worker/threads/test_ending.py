@@ -25,7 +25,7 @@ IN_TIME_SECONDS = SETTINGS.drain_seconds + 5
 def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, requests: bool) -> None:
     world = World(on_file)
     world.send("a", "a")
-    hands = world.worker(poll_seconds=0)
+    worker_parts = world.worker(poll_seconds=0)
     is_in_handler, may_end = threading.Event(), threading.Event()
     ended: list[str] = []
 
@@ -37,27 +37,27 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
         ended.append("by itself")
         return Ack()
 
-    world.says["a", 1] = [lingers]
-    with running(hands) as worker:
+    world.scripts["a", 1] = [lingers]
+    with running(worker_parts) as worker:
         assert is_in_handler.wait(30)
         worker.stop.request()
         worker.stop.request()
         worker.wait_for_end(IN_TIME_SECONDS)
-    given_back = hands.line.calls("ChangeMessageVisibility")
+    given_back = worker_parts.line.calls("ChangeMessageVisibility")
     may_end.set()
     join_threads()
 
     assert [call["VisibilityTimeout"] for call in given_back] == [0]
     assert ended == ([] if requests else ["by itself"])
     assert (world.effects(), places(world.bodies_left())) == ([], [("a", 1), ("a", 2)])
-    assert hands.line.calls("DeleteMessage") == []
+    assert worker_parts.line.calls("DeleteMessage") == []
 
 
 def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(on_file: Engine) -> None:
     """The outcome of the commit is open; its message is given back, and the inbox knows it if it came through."""
     world = World(on_file)
     world.send("a")
-    hands = world.worker(poll_seconds=0)
+    worker_parts = world.worker(poll_seconds=0)
     is_in_commit, may_end = threading.Event(), threading.Event()
 
     @event.listens_for(on_file, "commit")
@@ -65,7 +65,7 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
         is_in_commit.set()
         assert may_end.wait(30)
 
-    with running(hands) as worker:
+    with running(worker_parts) as worker:
         assert is_in_commit.wait(30)
         worker.stop.request()
         try:
@@ -74,16 +74,16 @@ def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(o
             may_end.set()
     join_threads()
 
-    assert [call["VisibilityTimeout"] for call in hands.line.calls("ChangeMessageVisibility")] == [0]
+    assert [call["VisibilityTimeout"] for call in worker_parts.line.calls("ChangeMessageVisibility")] == [0]
     assert world.effects() == [("a", 1)]
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     assert world.called_places == [("a", 1)]
 
 
 def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
     world, stop = World(on_file), Stop()
     world.send("a", "a")
-    world.says["a", 1] = [lambda *_: stop.request()]
+    world.scripts["a", 1] = [lambda *_: stop.request()]
 
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
         worker.wait_for_end()
@@ -94,7 +94,7 @@ def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) ->
 def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> None:
     world, stop = World(on_file), Stop()
     world.send("a", "b")
-    world.says["b", 1] = [lambda *_: stop.request()]
+    world.scripts["b", 1] = [lambda *_: stop.request()]
     seen: list[str] = []
 
     def breaks_once(here: str) -> None:
@@ -112,14 +112,14 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that looks alive and does nothing is worse than one that ends: whoever runs it starts another."""
-    hands = World(on_file).worker(poll_seconds=0)
+    worker_parts = World(on_file).worker(poll_seconds=0)
 
     def exits() -> bool:
         raise SystemExit
 
-    monkeypatch.setattr(hands.lane, "step", exits)
+    monkeypatch.setattr(worker_parts.lane, "step", exits)
 
-    with running(hands) as worker, pytest.raises(OutboxError, match="lane-0 ended by itself"):
+    with running(worker_parts) as worker, pytest.raises(OutboxError, match="lane-0 ended by itself"):
         worker.wait_for_end()
 
 
@@ -128,21 +128,21 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
     world.settings = replace(world.settings, hold_seconds_max=2.0)
     connections.end_waits(on_postgres, 2)
     world.send("a", "a", "b")
-    hands = world.worker(poll_seconds=0)
+    worker_parts = world.worker(poll_seconds=0)
     other = Lane(
-        hands.queue,
-        hands.processor,
+        worker_parts.queue,
+        worker_parts.processor,
         settings=SETTINGS,
-        wait=hands.wait,
+        wait=worker_parts.wait,
         clock=world.clock,
         rng=seeded_random(2),
-        signs=hands.parts.signs,
+        signs=worker_parts.parts.signs,
     )
-    with hanging(world, ("a", 1)), running(hands, other) as worker:
+    with hanging(world, ("a", 1)), running(worker_parts, other) as worker:
         with pytest.raises(OutboxError, match="of group a was given up and has not ended"):
             worker.wait_for_end()
         called = sorted((call.place, call.attempt) for call in world.calls)
-    world.work_off(world.worker(poll_seconds=0), steps_max=100_000)
+    world.work_until_idle(world.worker(poll_seconds=0), steps_max=100_000)
 
     assert called == [(("a", 1), 1), (("b", 1), 1)]
     assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2)]

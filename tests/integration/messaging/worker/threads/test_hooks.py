@@ -20,7 +20,7 @@ from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks, WorkerHookSe
 from sluice.messaging.worker.settings import WorkerSettings
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.world import MAX_ATTEMPTS, Hands, World, envelope
+from tests.support.messaging.world import MAX_ATTEMPTS, WorkerParts, World, envelope
 
 PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_seconds=86_400)
@@ -93,19 +93,19 @@ class _FailingBlock(AbstractContextManager[TakeOutcome]):
             self._hook.fail()
 
 
-def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
+def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
     """Let one of each happen: handled, retried, dead, parked and drained, repeated, lost, not deleted, passed over."""
     handlers = world.handlers.of_consumer(Consumer(name="shipping", types=("order.placed",)))
     worker = world.worker(hooks=hooks, handlers=handlers)
     sent = world.send("a", "a")
-    world.says["a", 1] = [Retry(0), Reject("no such customer")]
-    world.work_off(worker)
+    world.scripts["a", 1] = [Retry(0), Reject("no such customer")]
+    world.work_until_idle(worker)
     world.redrive()
-    world.work_off(worker)
+    world.work_until_idle(worker)
     worker.drainer.step()
     world.put(sent[0])
     worker.line.faults = [Fault(operation="DeleteMessage", refused="ReceiptHandleIsInvalid")]
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     def loses(_: Session, __: Event, context: Context) -> Outcome:
         worker.heartbeat.leases()[0].lose("by this test")
@@ -113,10 +113,10 @@ def everything(world: World, hooks: list[WorkerHooks]) -> Hands:
         raise AssertionError("it was told that the message is still its own")
 
     world.send("a")
-    world.says["a", 3] = [loses]
-    world.work_off(worker)
+    world.scripts["a", 3] = [loses]
+    world.work_until_idle(worker)
     world.put(envelope("a", 4, type="order.shipped"))
-    world.work_off(worker)
+    world.work_until_idle(worker)
     caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     caring.care()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)

@@ -24,7 +24,7 @@ from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_threads import BACKOFF, PATIENCE_SECONDS, SETTINGS, hanging, join_threads, running
-from tests.support.messaging.world import Hands, World
+from tests.support.messaging.world import WorkerParts, World
 
 PROMISED_SECONDS = 1.0
 PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
@@ -34,7 +34,7 @@ class CheckedWorker:
     def __init__(self, world: World, path: Path, promises: Promises) -> None:
         self.path, self.signs = path, Signs(Liveness(SystemClock()), promises)
         file = AliveFile(path, SystemClock())
-        self.hands: Hands = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=file)
+        self.worker_parts: WorkerParts = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=file)
 
     def problem(self, *, within_seconds: float | None = None) -> str | None:
         return alive.problem(
@@ -69,7 +69,7 @@ def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Eng
     world = World(on_file)
     world.send("a")
     checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))
-    with hanging(world, ("a", 1)) as hang, running(checked.hands) as worker:
+    with hanging(world, ("a", 1)) as hang, running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from lane-0 (")
         hang.may_end.set()
         checked.await_passed()
@@ -82,8 +82,8 @@ def test_a_lane_whose_poll_never_ends_fails_the_check(
     """A socket that trickles keeps every timeout from passing."""
     checked = CheckedWorker(World(on_file), path, promising(polling=PROMISED_SECONDS))
     may_end = threading.Event()
-    monkeypatch.setattr(checked.hands.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
-    with running(checked.hands) as worker:
+    monkeypatch.setattr(checked.worker_parts.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
+    with running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from lane-0 (")
         may_end.set()
         checked.await_passed()
@@ -98,8 +98,8 @@ def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, m
     def exits() -> None:
         raise SystemExit
 
-    monkeypatch.setattr(checked.hands.heartbeat, "beat", exits)
-    with running(checked.hands) as worker:
+    monkeypatch.setattr(checked.worker_parts.heartbeat, "beat", exits)
+    with running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from heartbeat (")
     worker.wait_for_end()
 
@@ -108,7 +108,7 @@ def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Pa
     world = World(on_file, policy=PARKS)
     world.park("a")
     checked = CheckedWorker(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
-    with capture_logs() as logged, hanging(world, ("a", 2)) as hang, running(checked.hands) as worker:
+    with capture_logs() as logged, hanging(world, ("a", 2)) as hang, running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from drain-")
         hang.may_end.set()
     worker.wait_for_end()
@@ -132,7 +132,7 @@ def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> N
         return Ack()
 
     for seq in (2, 3, 4, 5):
-        parks.says["a", seq] = [takes_long]
+        parks.scripts["a", seq] = [takes_long]
     signs.working()
     assert drainer.step() == 4
 
@@ -161,7 +161,7 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
         overdue.append(signs.liveness.overdue())
         raise OperationalError("BEGIN", None, Exception("the database gave no answer for 300 s"))
 
-    world.says["a", 1] = [takes_long]
+    world.scripts["a", 1] = [takes_long]
     world.send("a")
     for turn in range(60):
         if turn == 20:
@@ -187,13 +187,13 @@ def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: P
     promised: dict[str, set[float]] = {"lane-0": set(), "heartbeat": set()}
 
     def sends_the_next(*_: object) -> None:
-        world.says[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
+        world.scripts[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
         world.send("a")
 
     if is_busy:
-        world.says["a", 1] = [sends_the_next]
+        world.scripts["a", 1] = [sends_the_next]
         world.send("a")
-    with capture_logs() as logged, running(checked.hands) as worker:
+    with capture_logs() as logged, running(checked.worker_parts) as worker:
 
         def have_renewed() -> bool:
             assert checked.problem() is None
@@ -217,7 +217,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
     with (
         capture_logs() as logged,
         hanging(world, ("a", 1)) as hang,
-        running(checked.hands, settings=drains) as worker,
+        running(checked.worker_parts, settings=drains) as worker,
     ):
         assert hang.has_begun.wait(PATIENCE_SECONDS)
         worker.stop.request()
@@ -231,7 +231,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
 
 def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
     checked = CheckedWorker(World(on_file), path, promising())
-    with running(checked.hands) as worker:
+    with running(checked.worker_parts) as worker:
         eventually(
             lambda: (
                 set(checked.signs.liveness._due_at)
@@ -246,7 +246,7 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
     assert checked.signs.liveness._due_at == {}
 
 
-def test_how_many_parts_are_stuck_is_measured(world: World) -> None:
+def test_the_number_of_stuck_parts_is_measured(world: World) -> None:
     recorded = RecordedMetrics()
     signs = Signs(Liveness(world.clock))
     parts = world.worker(signs=signs, hooks=[WorkerMetrics(recorded, world.clock)]).parts

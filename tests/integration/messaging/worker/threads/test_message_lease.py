@@ -20,13 +20,13 @@ from sluice.simulator.hook import Simulator
 from tests.support.messaging.broken_workers import CommitsWithoutGate
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.worker_threads import MachineClock
-from tests.support.messaging.world import TIMEOUT_SECONDS, Hands, World, places
+from tests.support.messaging.world import TIMEOUT_SECONDS, WorkerParts, World, places
 
 EXTEND = "ChangeMessageVisibilityBatch"
 HOUR = 3_600
 
 
-def receive_lease(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -> MessageLease:
+def receive_lease(world: World, worker: WorkerParts, seconds_max: float = 10 * HOUR) -> MessageLease:
     return MessageLease(
         world.receive(worker),
         clock=world.clock,
@@ -35,7 +35,7 @@ def receive_lease(world: World, worker: Hands, seconds_max: float = 10 * HOUR) -
     )
 
 
-def handles(worker: Hands) -> list[list[str]]:
+def handles(worker: WorkerParts) -> list[list[str]]:
     return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.line.calls(EXTEND)]
 
 
@@ -52,7 +52,7 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
             context.hold.check()
         return Ack()
 
-    world.says["a", 1] = [takes_long]
+    world.scripts["a", 1] = [takes_long]
     worker.lane.step()
 
     assert (world.called_places, world.effects(), world.bodies_left()) == ([("a", 1)], [("a", 1)], [])
@@ -79,12 +79,12 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool
             raise AssertionError("it was told that the message is still its own")
         return Ack()
 
-    world.says["a", 1] = [loses]
+    world.scripts["a", 1] = [loses]
     worker.lane.step()
 
     operations = {operation for operation, _ in worker.line.log}
     assert (operations, world.effects()) == ({"ReceiveMessage", EXTEND}, [])
-    world.work_off(world.worker())
+    world.work_until_idle(world.worker())
     assert world.effects() == [("a", 1)]
 
 
@@ -162,7 +162,7 @@ def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
     assert worker.heartbeat.leases() == []
 
 
-def requested_seconds(worker: Hands) -> list[int]:
+def requested_seconds(worker: WorkerParts) -> list[int]:
     return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
 
 
@@ -216,7 +216,7 @@ def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> N
         world.simulator.advance(20)
         return Retry(delay_seconds=12 * HOUR)
 
-    world.says["a", 1] = [tarries]
+    world.scripts["a", 1] = [tarries]
     worker = world.worker()
 
     worker.lane.step()
@@ -241,7 +241,7 @@ def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
             context.hold.check()
         return Ack()
 
-    world.says["a", 1] = [never_ends]
+    world.scripts["a", 1] = [never_ends]
     began_at = world.clock.monotonic()
     worker.lane.step()
 
@@ -270,7 +270,7 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
         while not has_ended.wait(worker.heartbeat.interval_seconds):
             worker.heartbeat.beat()
 
-    world.says["a", 1], world.says["b", 1] = [sleeps], [computes]
+    world.scripts["a", 1], world.scripts["b", 1] = [sleeps], [computes]
     worker = world.worker(poll_seconds=0)
     with ThreadPoolExecutor(3) as pool:
         beating = pool.submit(beats)
@@ -391,7 +391,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
         assert may_end.wait(30)
         return Ack()
 
-    world.says["a", 1] = [lingers]
+    world.scripts["a", 1] = [lingers]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(worker.processor.process, world.receive(worker))
         assert is_in_handler.wait(30)

@@ -16,12 +16,12 @@ from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageL
 from sluice.messaging.worker.processing.processor import Release
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.messaging.faulty_calls import Fault
-from tests.support.messaging.world import BACKOFF, TIMEOUT_SECONDS, Hands, World
+from tests.support.messaging.world import BACKOFF, TIMEOUT_SECONDS, WorkerParts, World
 
 RECEIVE = "ReceiveMessage"
 
 
-def attempt_ids(worker: Hands) -> list[str]:
+def attempt_ids(worker: WorkerParts) -> list[str]:
     return [call["ReceiveRequestAttemptId"] for call in worker.line.calls(RECEIVE)]
 
 
@@ -31,7 +31,7 @@ def test_w13_a_receive_whose_answer_was_lost_is_repeated_with_its_attempt_id(wor
     worker.line.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
     began_at = world.clock.monotonic()
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     first, second, third, fourth = attempt_ids(worker)
     assert first == second == third != fourth
@@ -61,7 +61,7 @@ def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
     worker.lane.step()
     world.simulator.advance(TIMEOUT_SECONDS + 1)
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     first, second, third = attempt_ids(worker)
     assert first == second != third
@@ -74,7 +74,7 @@ def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> 
     other.send("a")
     worker = other.worker()
 
-    other.work_off(worker)
+    other.work_until_idle(worker)
 
     assert (other.effects(), "ReceiveRequestAttemptId" in worker.line.calls(RECEIVE)[0]) == ([("a", 1)], False)
 
@@ -114,7 +114,7 @@ class Empty:
 
 def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> None:
     world.send("a", "b")
-    world.says["a", 1] = [RuntimeError("boom")]
+    world.scripts["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
     worker.line.faults = [
         Fault(operation=RECEIVE, unreachable=True),
@@ -131,11 +131,11 @@ def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> N
 
 def test_x6_what_could_not_be_given_back_comes_again_by_itself(world: World) -> None:
     world.send("a")
-    world.says["a", 1] = [RuntimeError("boom")]
+    world.scripts["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
     worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3
 
-    world.work_off(worker)
+    world.work_until_idle(worker)
 
     first, second = world.calls
     assert TIMEOUT_SECONDS <= second.time - first.time <= TIMEOUT_SECONDS + 1
@@ -146,7 +146,7 @@ def test_x7_groups_that_failed_together_do_not_come_back_together(world: World) 
     groups = [f"g{number}" for number in range(60)]
     world.send(*groups)
     for group in groups:
-        world.says[group, 1] = [RuntimeError("down")]
+        world.scripts[group, 1] = [RuntimeError("down")]
     worker = world.worker()
 
     for _ in groups:
@@ -176,7 +176,7 @@ def test_s1_what_comes_after_the_end_was_asked_for_is_worked_on(world: World) ->
 def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
     """The end of the handlers does not end a release that has to be tried again."""
     world.send("a")
-    world.says["a", 1] = [Retry(0)]
+    world.scripts["a", 1] = [Retry(0)]
     worker = world.worker()
     worker.wait.is_over = True
     worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 2
@@ -200,7 +200,7 @@ def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monk
         return message
 
     monkeypatch.setattr(worker.queue, "receive", receive_slowly)
-    world.says["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
+    world.scripts["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
 
     worker.lane.step()
 
