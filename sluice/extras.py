@@ -18,6 +18,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),
     "contracts": ("boto3", "botocore", "localstack_client", "pytest", "pytest_timeout", "xdist"),
     "testing": (*_WORKER, "pytest"),
+    "django": (*_WORKER, "django"),
     "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "numba", "py4j", "pyspark", "zstandard"),
     "rehearse": (*_CHECKER, "lark", "numba"),
 }

@@ -11,8 +11,8 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -22,6 +22,9 @@ from sluice.terminal import output, streams
 from sluice.terminal.exits import COULD_NOT, REFUSED, STOPPED
 from sluice.terminal.groups import CommandGroup, Lazy
 from sluice.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
 
 _NO_TEXT = re.compile("[\udc80-\udcff]")  # https://docs.python.org/3/library/codecs.html#error-handlers
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
@@ -66,15 +69,16 @@ def cli() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engine] | None" = None) -> None:
     """Run the command line; every expected failure is one line and an exit code.
 
     Args:
         arguments: without the program's name; None takes what the program was started with.
+        database: opens the one that is meant, where `--dsn` does not say that.
     """
     _trim_variables()
     try:
-        cli(arguments, standalone_mode=False, prog_name="sluice")
+        cli(arguments, standalone_mode=False, prog_name="sluice", obj=database)
     except click.Abort:
         output.line("stopped", is_error=True)
         sys.exit(STOPPED)
@@ -171,11 +175,14 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def run() -> None:
-    """End, also where a handler has left threads at work that Python would wait for: nobody would start another."""
+def run(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engine] | None" = None) -> None:
+    """Run it and end, also where a handler has left threads at work that Python would wait for.
+
+    Nobody would start another process meanwhile.
+    """
     code: object = 0
     try:
-        main()
+        main(arguments, database=database)
     except SystemExit as end:
         code = end.code
     if (failed := streams.failure()) is not None:

@@ -1,9 +1,11 @@
 """Targets of a command: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+import click
+from click.core import ParameterSource
 from sqlalchemy import Engine
 
 from sluice.declaration import Consumer, Environment, naming
@@ -62,7 +64,7 @@ def outbox_target(environment: Environment, dsn: str | None, topic: str | None) 
     """
     found = environment.topic(topic)
     environment = replace(environment, topics=(found, *(other for other in environment.topics if other != found)))
-    engine = runtime_engine(environment.region, dsn)
+    engine = _engine(environment, dsn)
     engines.require_there(engine)
     try:
         yield DatabaseTarget(environment, engine)
@@ -100,12 +102,27 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
 @contextmanager
 def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
     """Yield the engine of the inbox's database; None where neither a URL nor a variable names it."""
-    if dsn is None and not is_named():
+    if dsn is None and not is_named() and _database_opener() is None:
         yield None
         return
-    engine = runtime_engine(environment.region, dsn)
+    engine = _engine(environment, dsn)
     engines.require_there(engine, part="inbox")
     try:
         yield engine
     finally:
         engine.dispose()
+
+
+def _engine(environment: Environment, dsn: str | None) -> Engine:
+    opening = _database_opener()
+    if opening is None:
+        return runtime_engine(environment.region, dsn)
+    if click.get_current_context().get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
+        raise ConfigError("--dsn is given, allowed is --database with an alias of the project's DATABASES")
+    return opening()
+
+
+def _database_opener() -> Callable[[], Engine] | None:
+    """Return what opens the database where whoever runs the command names it."""
+    context = click.get_current_context(silent=True)
+    return None if context is None else context.obj

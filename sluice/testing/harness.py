@@ -78,6 +78,7 @@ class WorkerHarness:
         database: with inbox and outbox, whose tables are made; a URL, or an engine.
         consumer: its declaration; None is one with all defaults.
         tables: your own, which are made as well.
+        topic: name that your own outbox gives its events, which come as well; None is one of its own, for `publish`.
 
     Raises:
         ConfigError: there are no such handlers.
@@ -92,6 +93,7 @@ class WorkerHarness:
         database: Engine | str,
         consumer: Consumer | None = None,
         tables: MetaData | None = None,
+        topic: str | None = None,
     ) -> None:
         self.aws, self._handlers = aws, _handlers(handlers)
         declared = Consumer(name="consumer") if consumer is None else consumer
@@ -105,7 +107,9 @@ class WorkerHarness:
         self.queue_url = deployed.queues[self.consumer.name]
         self.dead_letter_queue_url = deployed.dead_letter_queues[self.consumer.name]
         self.outbox = Outbox(
-            naming.topic_name(environment), event_bytes_max=environment.event_bytes_max, clock=aws.clock
+            naming.topic_name(environment) if topic is None else topic,
+            event_bytes_max=environment.event_bytes_max,
+            clock=aws.clock,
         )
         self.attempts: list[Attempt] = []
         self._sqs, self._publisher = aws.client("sqs"), Publisher(aws.client("sns"), deployed.topic_arn)

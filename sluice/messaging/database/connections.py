@@ -152,11 +152,13 @@ class HookedConnection(psycopg.Connection[Any]):
         self._thread: int | None = None
         self._transactions = self._handlers = self._fewest = 0
         self._opened: tuple[Any, ...] | None = None
-        self._watched = _Adapters(super().adapters)
+        self._watched: _Adapters | None = None
 
     @property
-    def adapters(self) -> AdaptersMap:
-        """Return the adapters of this connection."""
+    def adapters(self) -> _Adapters:
+        """Return the adapters of this connection: copied when first asked for, as psycopg gives it its context last."""
+        if self._watched is None:
+            self._watched = _Adapters(super().adapters)
         return self._watched
 
     @property
@@ -352,7 +354,7 @@ class HookedConnection(psycopg.Connection[Any]):
             *(self.row_factory, self.cursor_factory, self.server_cursor_factory),
             *(self.prepare_threshold, self.prepared_max, self._handlers, self._transactions),
             *(self.pgconn.notice_handler, self.pgconn.notify_handler),
-            *(self._watched.changes, frozenset(vars(self))),
+            *(self.adapters.changes, frozenset(vars(self))),
         )
 
     def is_at_rest(self) -> bool:
@@ -390,22 +392,25 @@ class HookedConnection(psycopg.Connection[Any]):
         self._is_new, self._is_lent, self._has_ended = True, False, False
 
 
-class _SqliteCursor(sqlite3.Cursor):
+class SqliteCursor(sqlite3.Cursor):
     """A cursor that no thread uses while another one does, or once it may not any more."""
 
     connection: "SqliteConnection"
 
     def execute(self, *arguments: Any) -> Any:
+        """Execute a statement."""
         with self.connection.lock:
             self.connection.begin_statement()
             return super().execute(*arguments)
 
     def executemany(self, *arguments: Any) -> Any:
+        """Execute a statement for each of several parameters."""
         with self.connection.lock:
             self.connection.begin_statement()
             return super().executemany(*arguments)
 
     def executescript(self, *arguments: Any) -> Any:
+        """Execute several statements."""
         with self.connection.lock:
             self.connection.begin_statement()
             return super().executescript(*arguments)
@@ -440,6 +445,9 @@ class SqliteConnection(sqlite3.Connection):
     seen when they are prepared. What an earlier message has prepared changes rows alone, or the connection would be
     closed; so it is prepared again only where no transaction is open.
     """
+
+    cursor_factories: tuple[type[SqliteCursor], ...] = (SqliteCursor,)
+    """Classes of cursors that change nothing else: a subclass may know more."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -531,9 +539,9 @@ class SqliteConnection(sqlite3.Connection):
         super().set_authorizer(self._watch)
         self._is_watched = True
 
-    def cursor(self, factory: Any = _SqliteCursor) -> Any:
+    def cursor(self, factory: Any = SqliteCursor) -> Any:
         """Return a cursor."""
-        if factory is not _SqliteCursor:
+        if factory not in self.cursor_factories:
             self.note_change()
             if self._watch.authorizer is not None:
                 self._see_everything()
@@ -592,7 +600,14 @@ for _name in _CHANGES_OF_SQLITE & vars(sqlite3.Connection).keys():  # a build ma
     setattr(SqliteConnection, _name, _noting(getattr(sqlite3.Connection, _name)))
 
 
-def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mapping[str, Any]) -> HookedConnection:
+def open_postgres(
+    _: object,
+    __: object,
+    arguments: Sequence[Any],
+    named: Mapping[str, Any],
+    *,
+    kind: type[HookedConnection] = HookedConnection,
+) -> HookedConnection:
     """Return a new connection to Postgres, for SQLAlchemy's `do_connect`.
 
     Raises:
@@ -601,7 +616,7 @@ def open_postgres(_: object, __: object, arguments: Sequence[Any], named: Mappin
     """
     named = {**named, **_POSTGRES}
     try:
-        return HookedConnection.connect(*arguments, **named)
+        return kind.connect(*arguments, **named)
     except psycopg.OperationalError as error:
         raise with_sqlstate(error, arguments, named) from error.__cause__
 

@@ -71,7 +71,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
 
     Args:
         url: its password as it is now, where `connect` takes another later.
-        connect: makes each connection to Postgres, called as `connections.open_postgres` is, which None means.
+        connect: makes each connection, called as `connections.open_postgres` is, which None means of Postgres.
 
     Raises:
         ConfigError: the URL is none, or of another kind of database, or for another driver.
@@ -95,10 +95,12 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         ) from error
     connections.take_back(made)
     connections.close_lent(made)
+    if connect is None and made.dialect.name == "postgresql":
+        connect = connections.open_postgres
+    if connect is not None:
+        event.listen(made, "do_connect", connect)
     if made.dialect.name == "sqlite":
         make_durable(made)
-    else:
-        event.listen(made, "do_connect", connections.open_postgres if connect is None else connect)
     connections.leave_standbys(made)
     _engines.add(made)
     return made

@@ -181,6 +181,15 @@ class Outbox:
         self._write(connection, [event.with_current_trace() for event in events])
 
     def _write(self, connection: Connection, events: Iterable[Event]) -> None:
+        connections.leave_standbys(connection.engine)
+        with engines.explaining_missing_tables():
+            self.write_through(connection, events)
+
+    def write_through(self, connection: Connection, events: Iterable[Event]) -> None:
+        """Do the same through whatever executes statements as a connection does, for frameworks with their own.
+
+        It has `dialect`, `execute`, `exec_driver_sql`, `connection` and `invalidated`; its errors are its own.
+        """
         listed = sorted(events, key=lambda event: event.group)  # stable: within a group as given
         if not listed:
             return
@@ -188,15 +197,13 @@ class Outbox:
             event.check_size(self._event_bytes_max)
         server_settings.require_durable(connection)
         sessions.require_transaction(connection)
-        connections.leave_standbys(connection.engine)
-        with engines.explaining_missing_tables():
-            if connection.dialect.name != "postgresql":
-                _counters_first(connection, self.topic, listed, self._clock)
-                return
-            for part in _parts(listed):
-                _in_one_statement(connection, self.topic, part, self._clock)
-            if self._notify:
-                connection.execute(select(func.pg_notify(channel(self.topic), "")))
+        if connection.dialect.name != "postgresql":
+            _counters_first(connection, self.topic, listed, self._clock)
+            return
+        for part in _parts(listed):
+            _in_one_statement(connection, self.topic, part, self._clock)
+        if self._notify:
+            connection.execute(select(func.pg_notify(channel(self.topic), "")))
 
 
 def _session_of(given: object) -> Session:

@@ -96,6 +96,7 @@ class Reader:
 
     def save(self, name: str, inside: str) -> None:
         """Save a file."""
+        (self._folder / name).parent.mkdir(exist_ok=True)
         (self._folder / name).write_text(inside, encoding="utf-8")
 
     def run(self, command: list[str], *, declared: Mapping[str, Any], exit_code: int = 0) -> str:
@@ -210,6 +211,7 @@ def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[R
         ("consumers.md", ()),
         ("fastapi.md", ()),
         ("typed-events.md", ()),
+        pytest.param("django.md", (), marks=pytest.mark.slow),
         pytest.param("load.md", (), marks=pytest.mark.slow),
         ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),

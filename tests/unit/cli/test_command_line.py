@@ -222,7 +222,7 @@ _LEAVES_A_THREAD = """
 import concurrent.futures, sys, threading
 import sluice.cli.main as runtime
 concurrent.futures.ThreadPoolExecutor().submit(threading.Event().wait)
-runtime.main = lambda: sys.exit(2)
+runtime.main = lambda *_, **__: sys.exit(2)
 runtime.run()
 """
 

@@ -1,0 +1,1 @@
+"""The app's commands, where Django looks for them."""

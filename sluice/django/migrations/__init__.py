@@ -1,0 +1,1 @@
+"""The app's migrations, where Django looks for them."""

@@ -1,0 +1,82 @@
+"""The tables of outbox and inbox as Django's models, made of the tables themselves: nothing is written here twice.
+
+They are for reading and for the admin. Django does not manage them: rows are written by outbox, relay and worker, and
+the tables are made by the migrations, which do what `sluice schema apply` does.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from django.db import models
+
+from sluice.messaging.database import migrations as versioning
+from sluice.messaging.inbox import tables as inbox
+from sluice.messaging.outbox import tables as outbox
+
+TABLES = {
+    "OutboxMessage": outbox.messages,
+    "OutboxGroup": outbox.groups,
+    "OutboxLease": outbox.leases,
+    "OutboxAct": outbox.audit,
+    "InboxGroup": inbox.groups,
+    "InboxConsumer": inbox.consumers,
+    "InboxException": inbox.exceptions,
+    "InboxParked": inbox.parked,
+    "InboxRedrive": inbox.redrives,
+    "InboxAct": inbox.audit,
+    "TablesVersion": versioning.versions,
+}
+"""Model to table."""
+_VERBOSE = {
+    "OutboxMessage": "outbox message",
+    "OutboxAct": "act on the outbox",
+    "InboxGroup": "group",
+    "InboxException": "dead letter or gap",
+    "InboxParked": "parked message",
+    "InboxAct": "act on the inbox",
+}
+
+
+def fields(table: sa.Table) -> list[tuple[str, Any]]:
+    """Return the fields of a table's model, with their names."""
+    keys = [column.name for column in table.primary_key]
+    found: list[tuple[str, Any]] = [] if len(keys) == 1 else [("pk", models.CompositePrimaryKey(*keys))]
+    return found + [(column.name, _field(column, is_key=keys == [column.name])) for column in table.columns]
+
+
+def options(name: str) -> dict[str, Any]:
+    """Return the options of a model."""
+    verbose = _VERBOSE.get(name, TABLES[name].name.removeprefix("sluice_").replace("_", " "))
+    plural = {"InboxException": {"verbose_name_plural": "dead letters and gaps"}}.get(name, {})
+    return {"managed": False, "db_table": TABLES[name].name, "verbose_name": verbose, **plural}
+
+
+def _field(column: "sa.Column[Any]", *, is_key: bool) -> "models.Field[Any, Any]":
+    if is_key and column.autoincrement is True:
+        return models.BigAutoField(primary_key=True)
+    kinds: dict[type[Any], Any] = {
+        sa.BigInteger: models.BigIntegerField,
+        sa.Integer: models.IntegerField,
+        sa.Boolean: models.BooleanField,
+        sa.Text: models.TextField,
+    }
+    kind = next(kinds[type_] for type_ in kinds if isinstance(column.type, type_))
+    return kind(primary_key=True) if is_key else kind(null=column.nullable)
+
+
+def _model(name: str) -> type[models.Model]:
+    meta = type("Meta", (), options(name))
+    return type(name, (models.Model,), {"__module__": __name__, "Meta": meta, **dict(fields(TABLES[name]))})
+
+
+OutboxMessage = _model("OutboxMessage")
+OutboxGroup = _model("OutboxGroup")
+OutboxLease = _model("OutboxLease")
+OutboxAct = _model("OutboxAct")
+InboxGroup = _model("InboxGroup")
+InboxConsumer = _model("InboxConsumer")
+InboxException = _model("InboxException")
+InboxParked = _model("InboxParked")
+InboxRedrive = _model("InboxRedrive")
+InboxAct = _model("InboxAct")
+TablesVersion = _model("TablesVersion")

@@ -1,0 +1,371 @@
+"""Handlers on Django's ORM: one transaction with the inbox, and the guards of every other handler."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from django.db import DatabaseError, IntegrityError, close_old_connections, connections, transaction
+from sqlalchemy import text
+
+from sluice.clock import eventually
+from sluice.django import AtomicOutbox, orm_handler
+from sluice.django.databases import worker_engine
+from sluice.django.models import InboxException, InboxGroup
+from sluice.errors import ConfigError
+from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
+from sluice.messaging.handlers import Handlers
+from sluice.testing import SimulatedAws, WorkerHarness
+from tests.support.cases import diagonal
+from tests.support.shop.models import Invoice
+
+type Effect = Callable[[str], object]
+
+
+def invoices(alias: str) -> list[str]:
+    return list(Invoice.objects.using(alias).order_by("id").values_list("order", flat=True))
+
+
+@contextmanager
+def harness(alias: str, handle: Any, **options: Any) -> Iterator[WorkerHarness]:
+    """Yield a worker on the project's database."""
+    engine = worker_engine(alias)
+    made = WorkerHarness(Handlers.of_function(handle), aws=SimulatedAws(), database=engine, **options)
+    try:
+        yield made
+    finally:
+        made.close()
+        engine.dispose()
+
+
+def test_an_effect_of_the_orm_is_there_once_however_often_the_message_comes(alias: str) -> None:
+    seen = list[tuple[bool, bool]]()
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        """Write an invoice."""
+        Invoice.objects.using(alias).create(order=event.group)
+        found = connections[alias]
+        seen.append((found.in_atomic_block, found.get_autocommit()))
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.crash_before_commit()
+        assert invoices(alias) == []
+        worker.run()
+        worker.redeliver()
+
+    assert (invoices(alias), seen) == (["order-7"], [(True, False)] * 2)
+    assert InboxGroup.objects.using(alias).get().last_seq == 1
+
+
+def test_a_handler_that_fails_leaves_nothing(alias: str) -> None:
+    outcomes: list[Outcome | Exception] = [ValueError("no"), Retry(delay_seconds=1), Reject("never")]
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> Outcome:
+        Invoice.objects.using(alias).create(order=event.group)
+        ended = outcomes.pop(0)
+        if isinstance(ended, Exception):
+            raise ended
+        return ended
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+        reasons = [dead_letter.reason for dead_letter in worker.dead_letters]
+
+    assert (invoices(alias), reasons) == ([], ["never"])
+
+
+def test_a_rolled_back_savepoint_of_a_handler_is_gone_and_the_rest_is_there(alias: str) -> None:
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        with suppress(IntegrityError), transaction.atomic(using=alias):
+            Invoice.objects.using(alias).create(id=1, order="first")
+            Invoice.objects.using(alias).create(id=1, order="second")
+        Invoice.objects.using(alias).create(order="after")
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+
+    assert invoices(alias) == ["after"]
+
+
+def test_an_event_of_a_handler_is_published_with_its_effect(alias: str) -> None:
+    handled = list[str]()
+
+    @orm_handler("*", using=alias)
+    def follow(event: Event, context: Context) -> None:
+        handled.append(event.type)
+        if event.type == "order.placed":
+            AtomicOutbox(worker.outbox.topic, using=alias).add(Event(type="invoice.sent", group=event.group, data={}))
+
+    with harness(alias, follow) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.crash_before_commit()
+        worker.run()
+
+    assert handled == ["order.placed", "order.placed", "invoice.sent"]
+
+
+def test_on_commit_is_called_after_the_worker_has_committed_and_never_without(alias: str) -> None:
+    calls = list[tuple[int, list[str]]]()
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        attempt = context.attempt
+        Invoice.objects.using(alias).create(order=event.group)
+        transaction.on_commit(lambda: calls.append((attempt, invoices(alias))), using=alias)
+        transaction.on_commit(lambda: 1 // 0, using=alias)
+        if attempt == 1:
+            raise ValueError
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+        assert worker.dead_letters == []
+
+    assert calls == [(2, ["order-7"])]
+
+
+def _driver(alias: str) -> Any:
+    return connections[alias].connection
+
+
+def _execute(statement: str) -> Effect:
+    def execute(alias: str) -> None:
+        with connections[alias].cursor() as cursor:
+            cursor.execute(statement)
+
+    return execute
+
+
+def _break(alias: str) -> None:
+    with suppress(DatabaseError):
+        _execute("SELECT 1 / 0 FROM nowhere")(alias)
+
+
+def _commit_in_another_wrapper(alias: str) -> None:
+    """Take the connection out of Django's hands."""
+    driver = _driver(alias)
+    connections[alias] = connections.create_connection(alias)
+    driver.commit()
+
+
+MISDEEDS: dict[str, Effect] = {
+    "does nothing wrong": lambda _: None,
+    "commits by Django": lambda alias: transaction.commit(using=alias),
+    "rolls back by Django": lambda alias: transaction.rollback(using=alias),
+    "switches autocommit on": lambda alias: transaction.set_autocommit(True, using=alias),
+    "begins a durable block": lambda alias: transaction.atomic(using=alias, durable=True).__enter__(),
+    "commits by SQL": _execute("COMMIT"),
+    "commits by SQL after a comment": _execute("/* then */ COMMIT"),
+    "rolls back by SQL": _execute("ROLLBACK"),
+    "commits by the driver": lambda alias: _driver(alias).commit(),
+    "rolls back by the driver": lambda alias: _driver(alias).rollback(),
+    "commits what it has hidden": _commit_in_another_wrapper,
+    "swallows an error": _break,
+    "has it rolled back": lambda alias: transaction.set_rollback(True, using=alias),
+    "leaves a block open": lambda alias: transaction.atomic(using=alias).__enter__(),
+    "closes its connection": lambda alias: connections[alias].close(),
+    "closes the driver's": lambda alias: _driver(alias).close(),
+    "closes all connections": lambda _: connections.close_all(),
+    "closes old connections": lambda _: close_old_connections(),
+}
+_HARMLESS = ("does nothing wrong", "closes old connections")
+_ENDINGS: dict[str, Callable[[], object]] = {
+    "nothing": lambda: None,
+    "Ack": Ack,
+    "Reject": lambda: Reject("no"),
+    "ValueError": lambda: 1 / 0,
+}
+
+
+@pytest.mark.parametrize(("misdeed", "ending"), diagonal(20, MISDEEDS, _ENDINGS))
+def test_a_message_whose_handler_misbehaves_is_done_once_or_dead(alias: str, misdeed: str, ending: str) -> None:
+    _misbehave(alias, misdeed, ending)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ending", _ENDINGS)
+@pytest.mark.parametrize("misdeed", MISDEEDS)
+def test_so_is_every_message_of_a_misbehaving_handler(alias: str, misdeed: str, ending: str) -> None:
+    _misbehave(alias, misdeed, ending)
+
+
+def _misbehave(alias: str, misdeed: str, ending: str) -> None:
+    """The first message misbehaves at every attempt, after its effect; the second does not."""
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> Any:
+        Invoice.objects.using(alias).create(order=f"{event.group} {context.seq}")
+        if context.seq == 1:
+            MISDEEDS[misdeed](alias)
+            return _ENDINGS[ending]()
+        return None
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.publish("order.placed", "order-7")
+        worker.run()
+        dead = len(worker.dead_letters)
+
+    effects = invoices(alias)
+    assert (effects.count("order-7 1") + dead, effects.count("order-7 2")) == (1, 1), effects
+    assert dead == (ending in ("Reject", "ValueError") or misdeed not in _HARMLESS)
+    assert InboxException.objects.using(alias).filter(state="dead").exclude(reason="").count() == dead
+
+
+_kept = list[Any]()
+LEFTOVERS: dict[str, Effect] = {
+    "a setting": _execute("SET work_mem = '1MB'"),
+    "a time zone": _execute("SET TIME ZONE 'Asia/Tokyo'"),
+    "a temporary table": _execute("CREATE TEMPORARY TABLE shop_invoice (id integer)"),
+    "a wrapper": lambda alias: connections[alias].execute_wrappers.append(lambda *_: 1 / 0),
+    "a cursor": lambda alias: _kept.append(connections[alias].cursor()),
+    "a query log": lambda alias: setattr(connections[alias], "force_debug_cursor", True),
+}
+_ON_SQLITE = {name: act for name, act in LEFTOVERS.items() if name not in ("a setting", "a time zone")}
+
+
+@pytest.mark.parametrize("leftover", LEFTOVERS)
+def test_nothing_that_a_handler_leaves_reaches_the_next_on_postgres(postgres: str, leftover: str) -> None:
+    _leave(postgres, leftover)
+
+
+@pytest.mark.parametrize("leftover", _ON_SQLITE)
+def test_nor_does_it_on_sqlite(sqlite: str, leftover: str) -> None:
+    _leave(sqlite, leftover)
+
+
+def _leave(alias: str, leftover: str) -> None:
+    found_settings, own = set[Any](), connections[alias]
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        found = connections[alias]
+        if found.vendor == "postgresql":
+            with found.cursor() as cursor:
+                cursor.execute("SELECT current_setting('TimeZone'), current_setting('work_mem')")
+                found_settings.add(cursor.fetchone())
+        assert not found.force_debug_cursor
+        Invoice.objects.using(alias).create(order=event.group)
+        if event.group == "a":
+            LEFTOVERS[leftover](alias)
+
+    with harness(alias, invoice) as worker:
+        for group in ("a", "b"):
+            worker.publish("order.placed", group)
+            worker.run()
+    _kept.clear()
+
+    assert invoices(alias) == ["a", "b"]
+    assert found_settings in (set(), {("UTC", "4MB")})
+    assert connections[alias] is own
+
+
+def test_a_thread_that_a_handler_left_behind_writes_nothing_of_another_message(alias: str) -> None:
+    may_write, ended, errors = threading.Event(), list[threading.Thread](), list[Exception]()
+
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        if event.group == "b":
+            may_write.set()
+            eventually(lambda: not ended[0].is_alive(), timeout_seconds=30, describe="the thread has ended")
+        Invoice.objects.using(alias).create(order=event.group)
+        if event.group == "a":
+            found = connections[alias]
+            found.inc_thread_sharing()
+            ended.append(threading.Thread(target=write_later, args=(found,)))
+            ended[0].start()
+
+    def write_later(found: Any) -> None:
+        may_write.wait()
+        try:
+            with found.cursor() as cursor:
+                cursor.execute("DELETE FROM shop_invoice")
+        except Exception as error:
+            errors.append(error)
+
+    with harness(alias, invoice) as worker:
+        for group in ("a", "b"):
+            worker.publish("order.placed", group)
+            worker.run()
+
+    assert (invoices(alias), len(errors)) == (["a", "b"], 1)
+
+
+def test_another_database_of_a_handler_is_its_own(sqlite: str, postgres: str) -> None:
+    """A transaction that it leaves open there is rolled back."""
+
+    @orm_handler("order.placed", using=postgres)
+    def invoice(event: Event, context: Context) -> None:
+        Invoice.objects.using(postgres).create(order=event.group)
+        with transaction.atomic(using=sqlite):
+            Invoice.objects.using(sqlite).create(order="committed")
+        transaction.set_autocommit(False, using=sqlite)
+        Invoice.objects.using(sqlite).create(order="left open")
+
+    with harness(postgres, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+
+    assert (invoices(postgres), invoices(sqlite)) == (["order-7"], ["committed"])
+
+
+def test_a_worker_on_another_database_than_the_handlers_is_refused(sqlite: str, postgres: str) -> None:
+    @orm_handler("order.placed", using=postgres)
+    def invoice(event: Event, context: Context) -> None:
+        Invoice.objects.using(postgres).create(order=event.group)
+
+    with harness(sqlite, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+        assert "start it by `manage.py sluice_worker --database postgresql`" in worker.dead_letters[0].reason
+
+
+async def _asynchronous(event: Event, context: Context) -> None:
+    """Do nothing."""
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [(_asynchronous, "is `async def`, allowed is a function"), (lambda _: None, "takes .*, allowed is what")],
+)
+def test_a_function_that_is_no_handler_is_refused(function: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        orm_handler("order.placed")(function)
+
+
+def test_a_handler_has_djangos_functions_types_and_role(alias: str) -> None:
+    @orm_handler("order.placed", using=alias)
+    def invoice(event: Event, context: Context) -> None:
+        made = Invoice.objects.using(alias).create(order=event.group, cents=5)
+        found = Invoice.objects.using(alias).filter(
+            cents__regex="^5$", made_at__date=made.made_at.date(), order__iexact="ORDER-7"
+        )
+        assert found.get().made_at.tzinfo is not None
+        assert next(iter(Invoice.objects.using(alias).iterator(chunk_size=1))).order == "order-7"
+
+    with harness(alias, invoice) as worker:
+        worker.publish("order.placed", "order-7")
+        worker.run()
+        assert [dead_letter.reason for dead_letter in worker.dead_letters] == []
+
+
+def test_the_options_of_django_hold_on_a_workers_connection(postgres: str) -> None:
+    options = connections[postgres].settings_dict["OPTIONS"]
+    with connections[postgres].cursor() as cursor:
+        cursor.execute("DROP ROLE IF EXISTS shop_role; CREATE ROLE shop_role; GRANT shop_role TO CURRENT_USER")
+    connections.settings[postgres]["OPTIONS"] = options | {"assume_role": "shop_role", "isolation_level": 3}
+    engine = worker_engine(postgres)
+    try:
+        with engine.connect() as connection:
+            shown = connection.execute(text("SELECT current_user, current_setting('transaction_isolation')")).one()
+    finally:
+        engine.dispose()
+
+    assert tuple(shown) == ("shop_role", "repeatable read")

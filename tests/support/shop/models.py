@@ -1,0 +1,16 @@
+"""The rows of the shop."""
+
+from django.db import models
+
+
+class Invoice(models.Model):
+    """An invoice."""
+
+    order = models.TextField()
+    cents = models.IntegerField(default=0)
+    made_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        """The app's label is its own, wherever its module is."""
+
+        app_label = "shop"
