@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 
 from sluice.django.databases import JoinedConnection, PostgresConnection, SqliteConnection, SqliteCursor
 from sluice.errors import ConfigError
-from sluice.messaging import Context, Event, Outcome
+from sluice.messaging import Context, Outcome
 from sluice.messaging import handler as session_handler
 from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.handlers import Ack, Handler
@@ -35,18 +35,18 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 
-type DjangoHandler = Callable[[Event, Context], Outcome | None]
+type DjangoHandler = Callable[[Any, Context], Outcome | None]
 """As a handler of `sluice.messaging`, without a session."""
 
 
-def orm_handler(*types: str, using: str = DEFAULT_DB_ALIAS) -> Callable[[DjangoHandler], Handler]:
+def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[DjangoHandler], Handler]:
     """Mark a function as the handler of events of these types; `*` is every type without one of its own.
 
     Functions that it gives to `transaction.on_commit` are called when the worker has committed, and the message is
     deleted after them.
 
     Args:
-        types: of events.
+        types: of events; or classes of typed events, of which it gets the data in place of the event.
         using: alias of the database that has the inbox: that of `manage.py sluice_worker --database`.
 
     Raises:
@@ -69,7 +69,7 @@ def orm_handler(*types: str, using: str = DEFAULT_DB_ALIAS) -> Callable[[DjangoH
             ) from error
 
         @wraps(function)
-        def handle(session: Session, event: Event, context: Context) -> Outcome | None:
+        def handle(session: Session, event: Any, context: Context) -> Outcome | None:
             return _handle(session, using, partial(function, event, context))
 
         del handle.__wrapped__  # it takes a session, and the function does not

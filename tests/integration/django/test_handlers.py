@@ -20,7 +20,7 @@ from sluice.testing import SimulatedAws, WorkerHarness
 from tests.support.cases import diagonal
 from tests.support.shop.models import Invoice
 
-type Effect = Callable[[str], object]
+type HandlerPart = Callable[[str], object]
 
 
 def invoices(alias: str) -> list[str]:
@@ -135,7 +135,7 @@ def _driver(alias: str) -> Any:
     return connections[alias].connection
 
 
-def _execute(statement: str) -> Effect:
+def _execute(statement: str) -> HandlerPart:
     def execute(alias: str) -> None:
         with connections[alias].cursor() as cursor:
             cursor.execute(statement)
@@ -155,7 +155,7 @@ def _commit_in_another_wrapper(alias: str) -> None:
     driver.commit()
 
 
-MISDEEDS: dict[str, Effect] = {
+MISDEEDS: dict[str, HandlerPart] = {
     "does nothing wrong": lambda _: None,
     "commits by Django": lambda alias: transaction.commit(using=alias),
     "rolls back by Django": lambda alias: transaction.rollback(using=alias),
@@ -220,7 +220,7 @@ def _misbehave(alias: str, misdeed: str, ending: str) -> None:
 
 
 _kept = list[Any]()
-LEFTOVERS: dict[str, Effect] = {
+LEFTOVERS: dict[str, HandlerPart] = {
     "a setting": _execute("SET work_mem = '1MB'"),
     "a time zone": _execute("SET TIME ZONE 'Asia/Tokyo'"),
     "a temporary table": _execute("CREATE TEMPORARY TABLE shop_invoice (id integer)"),

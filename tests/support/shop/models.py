@@ -9,8 +9,3 @@ class Invoice(models.Model):
     order = models.TextField()
     cents = models.IntegerField(default=0)
     made_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        """The app's label is its own, wherever its module is."""
-
-        app_label = "shop"
