@@ -73,7 +73,8 @@ def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[
             return _handle(session, using, partial(function, event, context))
 
         del handle.__wrapped__  # it takes a session, and the function does not
-        return session_handler(*types)(handle)
+        marked: Handler = cast("Any", session_handler)(*types)(handle)
+        return marked
 
     return mark
 
