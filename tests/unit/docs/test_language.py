@@ -65,6 +65,6 @@ def test_a_public_name_with_two_definitions_is_counted_at_both() -> None:
 
 
 def test_the_same_seed_draws_the_same_places() -> None:
-    files = language.sources()
+    files = {path: text for path, text in language.sources().items() if "/docs/" in path}
 
     assert list(language.draw(files, 35)) == list(language.draw(files, 35))
