@@ -122,14 +122,15 @@ def test_a_publish_answers_a_sequence_number_of_the_topics_own(resources: Resour
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
-    first = topic.publish("m1", id="m1")
-    second = topic.publish("m2", id="m2")
-    copies = queue.drain(2)
+    sent = [f"m{number}" for number in range(8)]
+    answers = [topic.publish(body, id=body) for body in sent]
+    copies = queue.drain(8)
 
-    assert sorted(first.keys() - {"ResponseMetadata"}) == ["MessageId", "SequenceNumber"]
-    assert int(first["SequenceNumber"]) < int(second["SequenceNumber"])
-    assert bodies(copies) == ["m1", "m2"]
-    assert second["SequenceNumber"] not in [copy["Attributes"]["SequenceNumber"] for copy in copies]
+    assert sorted(answers[0].keys() - {"ResponseMetadata"}) == ["MessageId", "SequenceNumber"]
+    numbers = [int(answer["SequenceNumber"]) for answer in answers]
+    assert numbers == sorted(set(numbers))
+    assert bodies(copies) == sent
+    assert answers[-1]["SequenceNumber"] not in [copy["Attributes"]["SequenceNumber"] for copy in copies]
 
 
 @pytest.mark.promise("SNS-17")
