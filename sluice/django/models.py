@@ -38,8 +38,13 @@ _VERBOSE = {
 
 
 def fields(table: sa.Table) -> list[tuple[str, Any]]:
-    """Return the fields of a table's model, with their names."""
-    keys = [column.name for column in table.primary_key]
+    """Return the fields of a table's model, with their names.
+
+    The admin takes no composite key. Of parked messages, SQS's id serves: a copy in each queue has its own.
+    https://docs.djangoproject.com/en/5.2/topics/composite-primary-key/#composite-primary-keys-and-the-admin-site (read
+    2026-11-27)
+    """
+    keys = ["sqs_message_id"] if table is inbox.parked else [column.name for column in table.primary_key]
     found: list[tuple[str, Any]] = [] if len(keys) == 1 else [("pk", models.CompositePrimaryKey(*keys))]
     return found + [(column.name, _field(column, is_key=keys == [column.name])) for column in table.columns]
 
