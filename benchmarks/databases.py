@@ -58,7 +58,7 @@ def fill(engine: Engine, events: list[Event]) -> None:
 
 
 def settle(engine: Engine) -> None:
-    """Do now what Postgres does within a minute of a large change: clean up, and count for the planner."""
+    """Run VACUUM ANALYZE now, which Postgres does within a minute of a large change."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
             connection.execute(text("VACUUM ANALYZE"))

@@ -174,7 +174,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what this process started."""
+    """Stop the processes and servers that this process started."""
     stack = config.stash.get(_emulator, None)
     if stack is not None:
         stack.close()

@@ -22,7 +22,7 @@ _INSTALL_SECONDS = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Engine:
-    """A LocalStack, or what descends from it.
+    """An emulator: LocalStack, or a descendant of it.
 
     Args:
         name: stable: of its Python package, of the target of the contracts, and in SLUICE_EMULATOR.

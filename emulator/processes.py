@@ -77,7 +77,7 @@ class SupervisedProcess:
 def await_ready(
     process: SupervisedProcess, answers: Callable[[], bool], *, name: str, timeout_seconds: float, log: Path
 ) -> None:
-    """Wait until what a command serves answers.
+    """Wait until the server of a command answers.
 
     Raises:
         EndpointError: it ended while starting, or did not answer in that time; the message names its log.

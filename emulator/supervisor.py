@@ -48,7 +48,7 @@ class _Command:
         return True
 
     def end(self, number: int, grace_seconds: float) -> int:
-        """Signal the group, kill what is left of it after the grace, and return the command's exit code."""
+        """Signal the group, kill the rest of it after the grace, and return the command's exit code."""
         deadline = time.monotonic() + grace_seconds  # noqa: TID251 (no import of sluice here: see above)
         self.signal(number)
         while self.signal(0):

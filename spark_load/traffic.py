@@ -54,7 +54,7 @@ def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
 
 
 def of_recording(folder: Path, tasks: TaskWork) -> Scenario:
-    """Return what was published in a recording, as it came.
+    """Return the messages that were published in a recording, in order.
 
     Raises:
         ConfigError: it is no recording, it is too large, or nothing was published in it.

@@ -66,7 +66,7 @@ _HIGH_THROUGHPUT = {
 def _queue(
     deployment: DeployedEnvironment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
 ) -> dict[str, Any]:
-    """Return what every queue of the environment has."""
+    """Return the attributes that every queue of the environment has."""
     return (
         (_HIGH_THROUGHPUT if name.endswith(FIFO_SUFFIX) else {})
         | {

@@ -147,7 +147,7 @@ def matrix(
     date: str,
     columns: Mapping[str, Column] = COLUMNS,
 ) -> dict[str, Any]:
-    """Return what the page is made of.
+    """Return the data of the page.
 
     Args:
         measured: column name to its results, and why there are none.

@@ -95,7 +95,7 @@ def read_matrix(folder: Path) -> dict[str, Any]:
 
 
 def describe(promise: Promise) -> dict[str, Any]:
-    """Return what a row of the matrix says of its promise."""
+    """Return the result of a promise in a row of the matrix."""
     return {
         "id": promise.id,
         "area": promise.area,

@@ -131,7 +131,7 @@ class ResultWatch:
 def judge(
     error: BaseException | None, line: str, failures: list[ContractFailure], known: Deviation | None
 ) -> tuple[PromiseStatus, str]:
-    """Return what a test says of its promise, and why.
+    """Return a test's result for its promise, and the reason.
 
     Args:
         error: what ended the test; None when nothing did.
@@ -204,14 +204,14 @@ class Plugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
-        """Forget what the last test met."""
+        """Forget the last test's findings."""
         self.watch.failures.clear()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note what a test says of its promise, and let a failure be reported in one line.
+        """Record a test's result for its promise; a failure is reported in one line.
 
         A clean-up that fails takes nothing back: the test has seen what it came for.
         """

@@ -28,7 +28,7 @@ class Order(Base):
 
     @property
     def total_cents(self) -> int:
-        """Return what it costs."""
+        """Return the price of the order."""
         return sum(line.quantity * line.price_cents for line in self.lines)
 
 

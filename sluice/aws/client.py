@@ -193,7 +193,7 @@ class LightSns(_LightClient):
         return self._call("PublishBatch", params)
 
     def get_topic_attributes(self, **params: Any) -> Any:
-        """Return what a topic is."""
+        """Return a topic's attributes."""
         return self._boto3.get_topic_attributes(**params)
 
 
@@ -236,7 +236,7 @@ class LightSqs(_LightClient):
         return self._boto3.get_queue_url(**params)
 
     def get_queue_attributes(self, **params: Any) -> Any:
-        """Return what a queue is."""
+        """Return a queue's attributes."""
         return self._boto3.get_queue_attributes(**params)
 
 

@@ -82,7 +82,7 @@ class Connections:
             self._idle.append(connected)
 
     def close(self) -> None:
-        """Close what is idle; what is on its way closes after its answer, or is kept."""
+        """Close the idle connections; a busy one closes after its answer, or is kept."""
         _close(self._idle)
 
 

@@ -169,7 +169,7 @@ class _Head(NamedTuple):
 
 
 class ResponseReader:
-    """Reads one response out of what a connection brings."""
+    """Reads one response from the bytes of a connection."""
 
     __slots__ = ("_body", "_head", "_position", "_received")
 
@@ -222,7 +222,7 @@ class ResponseReader:
         return Response(head.status, head.headers, body, is_last)
 
     def _read_chunks(self) -> bool:
-        """Read what chunks are whole; return whether the last was among them."""
+        """Read the whole chunks that have come; return whether the last was among them."""
         received = self._received
         while (end := received.find(b"\r\n", self._position)) >= 0:
             found = _CHUNK_SIZE.fullmatch(received, self._position, end)
@@ -243,7 +243,7 @@ class ResponseReader:
 
 
 def _parse_head(head: str) -> _Head:
-    """Return what a head says.
+    """Return the fields of a response's head.
 
     Raises:
         MalformedResponse: it is none, or it says two things.

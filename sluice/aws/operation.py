@@ -65,7 +65,7 @@ class AwsOperation:
         ).request
 
     def result(self, response: Response) -> dict[str, Any]:
-        """Return what a response says, as boto3 does.
+        """Return a parsed response, as boto3 returns it.
 
         Raises:
             ClientError: the service refused, by the class that a boto3 client's `exceptions` has for it.

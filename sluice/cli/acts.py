@@ -35,7 +35,7 @@ def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Do
 
 
 def print_intent(description: str, *, confirmed: bool) -> None:
-    """Say what was done, or would be."""
+    """Print the act: that it was done, or would be."""
     output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
 
 

@@ -190,7 +190,7 @@ confirmation_option = click.option(
 
 
 def audit_options(command: Command) -> Command:
-    """Give a command what every audited act takes: a reason, and `--yes`."""
+    """Give a command the options of every audited act: a reason, and `--yes`."""
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
 
 

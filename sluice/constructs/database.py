@@ -64,7 +64,7 @@ class DatabaseAccess:
 
     @classmethod
     def to_existing(cls, database: ExistingDatabase) -> "DatabaseAccess":
-        """Return what it takes to get into somebody else's database."""
+        """Return the access to an existing database."""
         places: dict[str, str] = {}
         if database.host is not None and database.database_name is not None:
             places = _places(database.host, database.port, database.database_name)
@@ -81,12 +81,12 @@ class DatabaseAccess:
         )
 
     def variables(self, role: DatabaseRole) -> dict[str, str]:
-        """Return what a task is told of the database; a token it makes, and a secret it reads."""
+        """Return the variables that tell a task where the database is; it makes its token, or reads its secret."""
         user = {} if self.users_arn is None else {"SLUICE_DATABASE_USER": role.value}
         return {**user, **self.owner_variables()}
 
     def owner_variables(self) -> dict[str, str]:
-        """Return what is told to who makes tables; where the secret is not shared he is handed it (`owner_secrets`)."""
+        """Return the variables of the schema step; a secret that is not shared is injected (`owner_secrets`)."""
         secret = {"SLUICE_DATABASE_SECRET_ARN": self.secret_arn} if self.shares_secret else {}
         return {**secret, **self.places}
 
@@ -104,7 +104,7 @@ class DatabaseAccess:
         return {"SLUICE_DATABASE_SECRET": ecs.Secret.from_secrets_manager(secret)}
 
     def statements(self, role: DatabaseRole) -> list[iam.PolicyStatement]:
-        """Return what a role of IAM needs to get in as that user, and where the secret is shared to read that one."""
+        """Return the statements with which a role of IAM logs in as that user; with a shared secret, also reads it."""
         allowed = {} if self.users_arn is None else {"rds-db:connect": f"{self.users_arn}/{role.value}"}
         if self.shares_secret:
             allowed["secretsmanager:GetSecretValue"] = self.secret_arn

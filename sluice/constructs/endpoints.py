@@ -17,7 +17,7 @@ _PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloa
 
 
 def let_through(environment: Environment, declared: NewNetwork, *, account: str) -> dict[str, list[AllowedCalls]]:
-    """Return what each service's endpoint lets through, by the service as it is in ARNs and actions.
+    """Return the actions and resources that each endpoint lets through, by service as in ARNs and actions.
 
     Args:
         environment: what is declared.

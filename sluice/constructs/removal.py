@@ -8,7 +8,7 @@ from sluice.declaration import Environment, Removal, naming
 
 
 def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
-    """Return what becomes of a stateful resource of that environment.
+    """Return the removal policy of the stateful resources of an environment.
 
     What is retained is deleted all the same when its very creation is rolled back: left behind, its name would be in
     the way of the next attempt.

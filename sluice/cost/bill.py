@@ -104,7 +104,7 @@ class Bill:
 
 
 def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
-    """Return what a month of an environment costs with so many messages."""
+    """Return the bill of an environment for a month with so many messages."""
     services = tuple(_service(consumer, volume) for consumer in environment.consumers)
     lines = _lines(environment, volume, services)
     whole = sum(lines.values())
@@ -163,7 +163,7 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
 
 
 def _keys(environment: Environment) -> float:
-    """Return what keys cost: of logs and a new database always, of topics and queues unless they are existing ones."""
+    """Return the price of the keys: of logs and a new database, and of topics and queues unless they exist already."""
     if environment.encryption is not Encryption.CMK:
         return 0.0
     made = 1 + isinstance(environment.database, NewDatabase) + 2 * (environment.keys is None)
@@ -243,7 +243,7 @@ def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, flo
 
 
 def _gigabytes(environment: Environment, volume: MonthlyMessages) -> float:
-    """Return what passes between the tasks and AWS: what consumers receive and the relay publishes."""
+    """Return the bytes between the tasks and AWS: those that consumers receive and the relay publishes."""
     copies = len(environment.consumers) + _relays(environment)
     return copies * volume.messages * volume.message_bytes / _GIGABYTE
 

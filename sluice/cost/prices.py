@@ -75,7 +75,7 @@ def queue_request(*, is_fifo: bool) -> float:
 
 
 def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> float:
-    """Return what messages of one queue cost that a consumer takes one by one, in US dollars.
+    """Return the price of one queue's messages, received one by one, in US dollars.
 
     Args:
         delivered: messages.
@@ -86,7 +86,7 @@ def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> 
 
 
 def fan_out(*, published: int, delivered: int, message_bytes: float) -> Mapping[str, float]:
-    """Return what an SNS FIFO topic costs, in US dollars by line; each message of a batch counts.
+    """Return the price of an SNS FIFO topic, in US dollars by line; each message of a batch counts.
 
     Args:
         published: messages, suppressed repeats among them.

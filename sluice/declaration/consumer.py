@@ -158,7 +158,7 @@ class Consumer:
 
     @property
     def demand_per_task(self) -> Term:
-        """Return what its service is scaled on."""
+        """Return the expression that its service is scaled on."""
         return backlog.demand_per_task(self.target_backlog, **self._pace)
 
     @property

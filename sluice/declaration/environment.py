@@ -313,7 +313,7 @@ def _check_topics(environment: Environment) -> None:
 
 
 def _check_filters(environment: Environment, topic: Topic | ExistingTopic) -> None:
-    """Refuse what no attribute of an outbox's events can meet."""
+    """Refuse a filter policy that no attributes of an outbox's events can match."""
     for consumer in environment.consumers_of(topic):
         for fault in filters.find_mismatches(consumer.filter_policy or {}):
             field = f"filter_policy{fault.where}"

@@ -78,7 +78,7 @@ class JudgeEngine:
         self._history = history
 
     def screen(self, expectation: Expectation) -> ScreeningResult:
-        """Return what one pass over the whole history finds."""
+        """Return the results of one pass over the whole history."""
         counted, maybe, seen = self._history.look(partial(cleared_part, expectation=expectation))
         return conclude(counted, maybe, seen, expectation)
 

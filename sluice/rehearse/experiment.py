@@ -65,7 +65,7 @@ class Experiment:
 
 
 def on_its_own(service: ScaledService) -> ScaledService:
-    """Return the service with every policy looking at its own queue and at itself, where that is reported."""
+    """Return the service with each policy's metrics pointed at its own queue and itself, where these are reported."""
     for policy in service.policies:
         watched = policy.watched
         metrics = {

@@ -80,12 +80,12 @@ class Rehearsal:
 
     @property
     def deployed_rows(self) -> Sequence[RehearsalRow]:
-        """Return what is deployed, on each traffic, in the usual variant."""
+        """Return the rows of the deployed service, on each traffic, in the usual variant."""
         return [row for row in self.rows if row.policy == DEPLOYED and row.variant is USUAL]
 
     @property
     def is_missed(self) -> bool:
-        """Return whether what is deployed misses the declared latency in the usual variant."""
+        """Return whether the deployed service misses the declared latency in the usual variant."""
         return any(row.is_missed for row in self.deployed_rows)
 
     @property
@@ -107,7 +107,7 @@ def simulate_all(
     compares: bool,
     watch: ProgressWatcher = lambda _name, _share: None,
 ) -> list[RehearsalRow]:
-    """Return what comes of a service on traffic.
+    """Return a service's results on traffic.
 
     Args:
         service: as it is deployed.

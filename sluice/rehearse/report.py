@@ -43,7 +43,7 @@ NOT_SIMULATED = (
 
 @contextmanager
 def progress() -> Iterator[ProgressWatcher]:
-    """Show on a terminal what is simulated and how far it is; elsewhere nothing."""
+    """Show the progress of the simulation on a terminal; elsewhere show nothing."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -86,7 +86,7 @@ def judgement(row: RehearsalRow) -> str:
 
 
 def verdict_of(row: RehearsalRow) -> str:
-    """Return the same with what was declared."""
+    """Return the judgement of a row, with the declared latency."""
     word = judgement(row)
     return f"{word}: {seconds(row.scenario.tasks.acceptable_latency_seconds)}" if row.scenario.is_judged else word
 
@@ -140,7 +140,7 @@ def summary(rehearsal: Rehearsal) -> Iterator[str]:
 
 
 def advice_sentences(traffic: str, advice: Advice) -> list[str]:
-    """Return what limits a consumer on this traffic, and what helps, as sentences."""
+    """Return sentences about the limit of a consumer on this traffic, and about each remedy."""
     lowest = advice.ceilings[0]
     head = (
         f"{traffic}: at its peak {advice.peak_per_second:,.3g} messages a second; the limit is {lowest.name}:"

@@ -186,7 +186,7 @@ def _is_gauge(metric: MetricSource) -> bool:
 
 
 def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
-    """Find target tracking on messages, or their age, themselves: more tasks do not bring these down in proportion.
+    """Find target tracking on the number or age of messages: more tasks do not lower these in proportion.
 
     AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23) and
     https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html (read

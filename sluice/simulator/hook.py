@@ -153,7 +153,7 @@ class Simulator:
 
 
 def of(client: BaseClient) -> Simulator | None:
-    """Return what answers a client, None when it is the network."""
+    """Return the simulator that answers a client; None for the network."""
     return _simulators.get(client)
 
 

@@ -22,19 +22,19 @@ class Logger:
         return bool(getattr(structlog.get_logger(), "is_enabled_for", bool)(level))  # noqa: TID251 (the one that may)
 
     def debug(self, event: str, **values: Any) -> None:
-        """Log what helps to find a fault."""
+        """Log a detail that helps to find a fault."""
         self._write("debug", event, values)
 
     def info(self, event: str, **values: Any) -> None:
-        """Log what happened as it should."""
+        """Log an expected event."""
         self._write("info", event, values)
 
     def warning(self, event: str, **values: Any) -> None:
-        """Log what may pass."""
+        """Log a problem that may pass by itself."""
         self._write("warning", event, values)
 
     def error(self, event: str, **values: Any) -> None:
-        """Log what somebody has to look at."""
+        """Log an error that somebody has to look at."""
         self._write("error", event, values)
 
     def exception(self, event: str, **values: Any) -> None:

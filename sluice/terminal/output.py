@@ -84,7 +84,7 @@ def console() -> "Console":
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield what is called with how many more are done; on a terminal, standard error shows a bar."""
+    """Yield a function to call with the number of items done since; on a terminal, standard error shows a bar."""
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 

@@ -216,7 +216,7 @@ class WorkerHarness:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """Return what is in the DLQ, in order, with the reason."""
+        """Return the dead letters, in order, with their reasons."""
         return [self._dead_letter(body) for body in self.aws.bodies(self.dead_letter_queue_url)]
 
     @property
@@ -278,7 +278,7 @@ class WorkerHarness:
         )
 
     def _step(self) -> bool:
-        """Do what can be done now; return whether there was anything."""
+        """Do one step of relay and worker; return whether there was anything to do."""
         self._relay()
         drainer = self._worker.parts.drainer
         due = drainer.claim()
@@ -296,7 +296,7 @@ class WorkerHarness:
         return min((instant for instant in found if instant is not None), default=None)
 
     def _relay(self) -> None:
-        """Publish what is committed to the outbox, by handlers, too."""
+        """Publish the outbox's committed events, also those of handlers."""
         store = Store(self.engine, self.outbox.topic, clock=self.clock)
         if store.is_finished():
             return

@@ -9,7 +9,7 @@ from sluice.messaging.inbox.awaiting import NEVER_US
 
 
 def parked_events(engine: Engine, consumer: str) -> list[Event]:
-    """Return what is set aside, by group, in order."""
+    """Return the parked messages by group, in order."""
     columns = tables.parked.c
     found = select(columns.body).where(columns.consumer == consumer)
     with engines.reading(engine) as connection:

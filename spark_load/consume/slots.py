@@ -180,7 +180,7 @@ class Places:
         return last.kill() if kind is FaultKind.KILL else last.terminate()
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """End what was begun."""
+        """End the processes that were started."""
         with self._lock:
             if kind is FaultKind.ROLL:
                 self._rolls.pop(name, None)

@@ -44,7 +44,7 @@ class WorkerProcess:
 
     @property
     def title(self) -> str:
-        """Return what it is called in a sentence."""
+        """Return its name in a sentence."""
         return f"a worker of {self.consumer}"
 
 

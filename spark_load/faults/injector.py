@@ -134,7 +134,7 @@ class Injector:
                 self._end(*self._under_way.pop())
 
     def stop(self) -> None:
-        """Have it end what is under way, and end."""
+        """Let it end the faults under way, and then itself."""
         self._stopped.set()
 
     def _is_over(self, fault: ScheduledFault[FaultKind], now: float) -> bool:

@@ -83,7 +83,7 @@ class Postgres:
 
 
 def database() -> DatabaseKind:
-    """Return what the workers' database is.
+    """Return the kind of the workers' database.
 
     Raises:
         ConfigError: no worker can use what is named, or no line lead to it.
@@ -100,7 +100,7 @@ def database() -> DatabaseKind:
 
 
 def restartable() -> list[str]:
-    """Return what somebody says how to restart."""
+    """Return the servers for which a restart command is given."""
     return [name for name, variable in RESTARTS.items() if os.environ.get(variable, "").strip()]
 
 

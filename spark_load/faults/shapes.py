@@ -237,7 +237,7 @@ class Targets:
         )
 
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return what a kind of fault can be done to."""
+        """Return the targets of a kind of fault."""
         if kind is FaultKind.SWALLOW:
             return (f"{PUBLISH}:{ENDPOINT}",) if PUBLISH in self.lines else ()
         if kind in WIRE:

@@ -79,7 +79,7 @@ class HistoryOnSpark:
     def _of_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: RowSelection | None
     ) -> DataFrame:
-        """Return what is made of each part, as rows of the schema."""
+        """Return the results of each part, as rows of the schema."""
         found, bucket_count = pieces(self._folder)
         if bucket_count is not None and rows is not None and rows.name == "message_group_id":
             theirs = buckets_of(rows.values, bucket_count)

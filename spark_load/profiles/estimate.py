@@ -56,7 +56,7 @@ class Estimate(LoadEstimate):
 
     @classmethod
     def of(cls, profile: Profile, environment: Environment, target: EstimateTarget) -> "Estimate":
-        """Return what a run of the profile in a declared environment is expected to take."""
+        """Return the estimate of a run of the profile in a declared environment."""
         return cls(
             profile,
             queue_count=len(environment.consumers_of(environment.topics[0])),
@@ -88,7 +88,7 @@ class Estimate(LoadEstimate):
 
     @property
     def cost_usd(self) -> float:
-        """Return what the run costs on AWS, in US dollars."""
+        """Return the price of the run on AWS, in US dollars."""
         return sum(self.cost.values())
 
     def as_json(self) -> dict[str, Any]:

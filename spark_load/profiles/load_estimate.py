@@ -215,7 +215,7 @@ class LoadEstimate:
 
     @property
     def cost(self) -> dict[str, float]:
-        """Return what it costs on AWS, in US dollars by line."""
+        """Return its price on AWS, in US dollars by line."""
         calls, request = self.calls, prices.usd("SQS FIFO request")
         small = calls["receive"] - self._answers + calls["delete"] + calls["change visibility"]
         consuming = small + self._answers * prices.requests(self.messages_per_receive_call * self.body_bytes)

@@ -48,7 +48,7 @@ class Bodies:
 
 
 def bodies(plan: Plan, run: str) -> Bodies:
-    """Return what the messages of a run are made of."""
+    """Return the template of a run's messages."""
     return Envelopes(plan, run) if plan.profile.consumer == "worker" else Bodies(plan, run)
 
 

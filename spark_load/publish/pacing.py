@@ -51,7 +51,7 @@ class RetryPolicy:
         self._down_since: float | None = None
 
     def forget_failures(self, groups: list[int]) -> None:
-        """Forget what failed before."""
+        """Forget earlier failures."""
         self._down_since = None
         if self._groups:
             for group in groups:

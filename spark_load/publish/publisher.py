@@ -263,7 +263,7 @@ class _PlanCursor:
         return self._next_us < (_NEVER_US if until_us is None else until_us)
 
     def take(self, until_us: float, room: int) -> Iterator[pa.RecordBatch]:
-        """Take what is due by then, at most so many."""
+        """Take the messages that are due by then, at most so many."""
         while room > 0 and self._next_us <= until_us:
             looked = self._offsets[self._index : self._index + room]
             count = int(np.searchsorted(looked, until_us, side="right"))

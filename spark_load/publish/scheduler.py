@@ -37,11 +37,11 @@ class _Rows:
         self._size, self._oldest, self._next = _ROWS, 1, 1
 
     def get(self, name: str, rows: Any) -> Any:
-        """Return what stands in a column."""
+        """Return the values of a column."""
         return self._columns[name][rows & (self._size - 1)]
 
     def put(self, name: str, rows: Any, values: Any) -> None:
-        """Change what stands in a column."""
+        """Change values of a column."""
         self._columns[name][rows & (self._size - 1)] = values
 
     def append(self, columns: Mapping[str, Any]) -> Any:

@@ -86,7 +86,7 @@ class StoredRun:
 
     @property
     def facts(self) -> RunFacts:
-        """Return what the judge is told of it."""
+        """Return the facts that the judge is given of it."""
         described, profile = self.described, self.plan.profile
         attempts = described.get("attempts", 1)
         return RunFacts(
@@ -106,7 +106,7 @@ class StoredRun:
 
 
 def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
-    """Write what a run is described by, as a whole."""
+    """Write the description of a run, as one file."""
     stored = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
     json_files.replace(folder / RUN_FILE, json.dumps(stored, indent=2) + "\n")
 

@@ -189,7 +189,7 @@ class _Java:
 
     @property
     def last_words(self) -> str:
-        """Return what it printed last."""
+        """Return the last lines that it printed."""
         return "".join(self._lines)
 
     def _pass_on(self, reading: int) -> None:

@@ -113,7 +113,7 @@ class TaskContext:
 
 
 def summary(progress: TaskProgress) -> pa.RecordBatch:
-    """Return what a task returns: one row. Everything that matters is in its journal."""
+    """Return the result of a task: one row. All else is in its journal."""
     return pa.RecordBatch.from_pydict(
         {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
     )

@@ -55,7 +55,7 @@ class _Targets(Targets):
     """Those of a load test, of which every process has a line to the database, and the relays are restarted in turn."""
 
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return what a kind of fault can be done to."""
+        """Return the targets of a kind of fault."""
         return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))
 
 

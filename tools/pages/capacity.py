@@ -70,7 +70,7 @@ class Need:
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Yield what is needed, a column for each rate, and where the figures come from."""
+    """Yield a row for each need, a column for each rate, and the source of the figures."""
     figures = Figures(report.read_tables())
     for part, needs in _parts(figures).items():
         yield (f"**{part}**", *("" for _ in RATES), "")

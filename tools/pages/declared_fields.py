@@ -279,7 +279,7 @@ def show(value: object) -> str:
 
 
 def _effect(text: str, hint: object) -> str:
-    """Return what the argument does; where it takes words, with what their class says, and nothing said twice."""
+    """Return the effect of an argument; for an enumeration, with the text of its class, nothing twice."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         meaning = inspect.getdoc(hint) or ""
         first, _, further = text.partition(". ")

@@ -173,7 +173,7 @@ def rows() -> Iterator[tuple[str, str, str]]:
 
 
 def findings(change: GuardedChange) -> list[GuardFinding]:
-    """Return what the guard finds in a change."""
+    """Return the guard's findings about a change."""
     return judge(_templates(change.before, change.parts), _templates(change.after(), change.parts), _schema)
 
 

@@ -58,7 +58,7 @@ class _GuardedRun:
 
 
 def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
-    """Bring back what the guard lets, print a line of JSON, and end with 1 where something is left to look at."""
+    """Bring back the dead letters that the guard lets through; print a line of JSON; exit with 1 if any need a look."""
     declared = _automatic_redrive(dlq.target.consumer)
     if dlq.is_undelivered:
         raise ConfigError(

@@ -82,7 +82,7 @@ def _destination_name(dlq: DlqTarget, to: str | None) -> str:
 
 
 def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool) -> None:
-    """Say what a run would meet first, and give it back."""
+    """Print the messages that a run would meet first, and release them."""
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
         dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_stopped)
     matching = sum(choice.matches(dead_letter) for dead_letter in dead_letters)
@@ -175,7 +175,7 @@ def _whole(rate: float | None) -> int | None:
 def _redrive_natively(
     dlq: DlqTarget, to: str | None, rate: float | None, *, is_followed: bool, as_json: bool, confirmed: bool
 ) -> None:
-    """Let SQS move everything, or say what it would move; `is_followed` waits for its end."""
+    """Let SQS move every message, or print how many it would move; `is_followed` waits for the end of the task."""
     destination, whole_rate = _destination_name(dlq, to), _whole(rate)
     if dlq.is_undelivered:
         raise ConfigError(

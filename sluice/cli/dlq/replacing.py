@@ -26,7 +26,7 @@ from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Selection:
-    """The message that is meant: what it is called, by what it is known, and its body, put right."""
+    """The message to replace: its name for the operator, its ids, and its corrected body."""
 
     described: str
     matches: Callable[[StoredDeadLetter], bool]

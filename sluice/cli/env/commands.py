@@ -57,7 +57,7 @@ def show(name: str | None, declaration: Path | None, shows_policies: bool, as_js
 
 
 def _show_policies(environment: Environment, *, as_json: bool) -> None:
-    """Print what others have to allow.
+    """Print the statements that other owners have to add to their policies.
 
     Raises:
         ConfigError: it is not declared in which account the environment is.

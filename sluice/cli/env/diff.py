@@ -29,7 +29,7 @@ _MESSAGE_BYTES = 1_024
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that differs: what it is of, what it is, and both sides as text."""
+    """One difference: the value it belongs to, the field, and both sides as text."""
 
     of: str
     name: str
@@ -188,7 +188,7 @@ def _value_differences(of: str, before: Mapping[str, str], after: Mapping[str, s
 def _behaviour(
     environment: Environment, consumer: Consumer, sized_in: Environment, sized_by: Consumer
 ) -> Mapping[str, str]:
-    """Return what a consumer does, on the traffic of the consumer it was."""
+    """Return how a consumer behaves on the traffic of its earlier declaration."""
     from sluice.rehearse.advice import ceilings
     from sluice.rehearse.declared_service import service_of, tasks_of
     from sluice.rehearse.model.scenarios import scenarios

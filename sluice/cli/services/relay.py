@@ -130,7 +130,7 @@ def _report_left(left: Lag, *, is_finished: bool) -> None:
 
 
 class _UntilEmpty:
-    """Waits as another does, and stops when nothing but what is blocked is left."""
+    """Waits as another `Wait` does, and stops the relay when only blocked messages are left."""
 
     def __init__(self, wait: Wait, store: Store, leading: Relay) -> None:
         self._wait, self._store, self._relay = wait, store, leading

@@ -38,7 +38,7 @@ def measuring(
     is_embedded: bool,
     prometheus: tuple[str, int] | None,
 ) -> Metrics:
-    """Return what takes measurements: standard output, OpenTelemetry and Prometheus, each where it is wanted.
+    """Return the meters of a process: standard output, OpenTelemetry and Prometheus, each if it is configured.
 
     OpenTelemetry is where somebody has imported it: the handlers' module, which is loaded before this is called.
 

@@ -38,7 +38,7 @@ class TaskImage:
 
     @property
     def platform(self) -> ecs.RuntimePlatform:
-        """Return what a task definition asks for."""
+        """Return the platform that a task definition asks for."""
         return ecs.RuntimePlatform(
             operating_system_family=ecs.OperatingSystemFamily.LINUX, cpu_architecture=_PROCESSORS[self.architecture]
         )
@@ -58,7 +58,7 @@ class Images(Construct):
         self._environment, self._file = environment, project.resolve() / "Dockerfile"
 
     def of(self, consumer: Consumer) -> TaskImage:
-        """Return what a consumer's workers run.
+        """Return the image of a consumer's workers.
 
         Raises:
             ConfigError: it is to be built, and there is no Dockerfile, or it would not hold the consumer's handlers.
@@ -72,7 +72,7 @@ class Images(Construct):
 
     @cached_property
     def shared_image(self) -> TaskImage:
-        """Return what the relay runs, and every consumer without an image of its own.
+        """Return the image of the relay, and of every consumer without one of its own.
 
         Raises:
             ConfigError: it is to be built, and there is no Dockerfile.
@@ -125,7 +125,7 @@ class Images(Construct):
 
     @cached_property
     def _ignore_strategy(self) -> cdk.IgnoreStrategy:
-        """Return what stays out of the build, as the asset reads it."""
+        """Return the patterns of files that stay out of the build, as the asset reads them."""
         file = self._file.with_name(".dockerignore")
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
         return cdk.IgnoreStrategy.docker(str(self._file.parent), [line for line in lines if line])

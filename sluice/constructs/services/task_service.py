@@ -330,7 +330,7 @@ class ConsumerService(Construct):
 
 
 class RelayService(TaskSpec):
-    """A topic's relay, which publishes the outbox to it: two tasks, of which one leads, in two zones where there are.
+    """A topic's relay, which publishes the outbox to it: two tasks, one of which leads, in two zones if there are two.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-rebalancing.html (read 2026-11-23).
     """

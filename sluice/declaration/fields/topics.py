@@ -76,7 +76,7 @@ class ExistingTopic:
 
     @property
     def name(self) -> str:
-        """Return what consumers call it."""
+        """Return the name that consumers give as their `topic`."""
         return self.arn.rpartition(":")[2].removesuffix(FIFO_SUFFIX)
 
     @property

@@ -76,7 +76,7 @@ class Finding:
 
 
 def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around: QueueContext = _NOWHERE) -> Finding:
-    """Return what the events of one message group prove.
+    """Return the violations that the events of one message group prove.
 
     Args:
         events: all events that carry this message_group_id, in any order, settled (`history.settle`).

@@ -59,7 +59,7 @@ def effect_by_us(event: HistoryEvent) -> int:
 
 
 def by_time(event: HistoryEvent) -> tuple[int, int, str, int]:
-    """Return what sorts events by their answers."""
+    """Return a sort key of events: the instant of the answer."""
     return responded_us(event), invoked_us(event), event.call_id or "", event.batch_position or 0
 
 
@@ -649,7 +649,7 @@ class Group:
         return max([expired, *put_off])
 
     def _effective_tries(self, event: HistoryEvent) -> list[HistoryEvent]:
-        """Return what may have had its effect after this receive was asked for."""
+        """Return the calls that may have had their effect after this receive was sent."""
         return [
             attempt
             for attempt in effective(self._with_repeats(event, self.tries(event)))
@@ -717,7 +717,7 @@ class Group:
         return min(end for _, end in ends)
 
     def siblings(self, event: HistoryEvent) -> list[HistoryEvent]:
-        """Return every receive of the same instance, by time of answer."""
+        """Return every receive of the same message in the queue, by time of answer."""
         return self.instances.get((event.queue or "", event.sqs_message_id or ""), [event])
 
     def are_in_answer_of(self, others: Iterable[HistoryEvent], event: HistoryEvent) -> bool:

@@ -99,7 +99,7 @@ class Thresholds:
 
 
 def check_thresholds(measured: MeasuredValues, thresholds: Thresholds) -> dict[str, tuple[str, ...]]:
-    """Return what crosses its threshold, of H3 to H6: anomaly id to a sentence for each place."""
+    """Return the crossed thresholds of H3 to H6: anomaly id to a sentence for each place."""
     share, bound_seconds = measured.throttled_count / max(1, measured.call_count), measured.clock_bound_us / 1e6
     crossed: dict[str, tuple[str, ...]] = {}
     for anomaly, what, seconds, allowed in _times_with_threshold(measured, thresholds):

@@ -90,7 +90,7 @@ class OnStandby(OutboxError):
 
 
 class _Durable(FunctionElement[bool]):
-    """True; see `DURABLE`. A function, as no plain element has a key by which compiled statements are kept.
+    """The SQL expression TRUE; see `DURABLE`. A function: SQLAlchemy caches a statement by the keys of its elements.
 
     https://docs.sqlalchemy.org/en/21/core/compiler.html#enabling-caching-support-for-custom-constructs (read
     2026-11-26)

@@ -245,7 +245,7 @@ class BegunTransaction:
             self._driver.keep_to_this_thread()
 
     def _is_ended_behind_authorizer(self) -> bool:
-        """Return whether it has ended, and the authorizer is another: ours would have refused that."""
+        """Return whether the transaction has ended while another authorizer was set: ours would have refused it."""
         self._is_authorizer = False
         try:
             self._driver.execute(f"SELECT {id(self)}").close()  # a statement that was never prepared

@@ -211,7 +211,7 @@ class Reading:
         self._held.pop(dead_letter.sqs_message_id, None)
 
     def _release(self) -> None:
-        """Give everything back, the first received first; what cannot be given back comes by itself after its hold."""
+        """Release every message in the order received; one that cannot be released comes back when its hold ends."""
         handles = [handle for handle, _ in self._held.values()]
         for start in range(0, len(handles), limits.RECEIVE_MESSAGES_MAX):
             with suppress(TransientError):

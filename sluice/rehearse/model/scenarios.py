@@ -34,7 +34,7 @@ class Scenario:
 
     @property
     def name(self) -> str:
-        """Return what it is called."""
+        """Return the name of the scenario."""
         return self.traffic.name
 
 

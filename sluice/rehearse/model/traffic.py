@@ -164,7 +164,7 @@ class RecordedTraffic:
         return float(np.bincount(self.group).max() / len(self.group)) if len(self.group) else 1.0
 
     def each_minute(self) -> Iterator[SimulatedArrivals]:
-        """Yield what was sent, minute by minute."""
+        """Yield the messages that were sent, minute by minute."""
         bounds = np.searchsorted(self.sent_at, np.arange(self.minutes + 1) * _MINUTE * self.speed)
         for first, last in pairwise(bounds):
             sent = self.sent_at[first:last] / self.speed

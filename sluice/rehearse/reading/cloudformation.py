@@ -398,7 +398,7 @@ class TemplateStack:
         return None if found is None else _resource(self, id_, found)
 
     def ref(self, name: str) -> Any:
-        """Return what a `Ref` to a name gives."""
+        """Return the value of a `Ref` to a name."""
         if name == "AWS::NoValue":
             return None
         if (resource := self._resource(name)) is not None:
@@ -497,7 +497,7 @@ def _resource(stack: TemplateStack, id_: str, written: Mapping[str, Any]) -> Tem
 
 
 def _compute(template: Template, function: str, argument: Any) -> Any:
-    """Return what a function of plain values gives, or a placeholder."""
+    """Return the value of an intrinsic function of plain values, or a placeholder."""
     found: Any = None
     match function, argument:
         case "Fn::Join", [str(separator), list(parts)]:

@@ -120,7 +120,7 @@ def _refusal(text: str, position: int | None, seen: str, allowed: Iterable[str])
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Makes terms of what was parsed."""
+    """Makes terms of a parsed expression."""
 
     text: str
     expressions: Mapping[str, Term]

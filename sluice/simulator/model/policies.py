@@ -39,7 +39,7 @@ class PolicyRequest:
 
 
 def decide(policy: Mapping[str, Any], request: PolicyRequest) -> PolicyDecision:
-    """Return what the policy says of the request.
+    """Return the decision of the policy about the request.
 
     Raises:
         ValueError: the policy uses something this evaluator does not know; then nothing is known.

@@ -83,7 +83,7 @@ class TaskPool:
         self.tend()
 
     def tend(self) -> None:
-        """Take note of what has happened to the tasks, and do what is due. Called several times a second."""
+        """Observe the tasks, and start and stop those that are due. Called several times a second."""
         now_us = self._clock.now_us()
         for task in self.alive:
             if task.process.poll() is not None:

@@ -78,7 +78,7 @@ class HttpTransport:
             return EntryResults.alike(call.size, _outcome(has_no_effect=False), type(error).__name__), False
 
     def close(self) -> None:
-        """Write down what was answered, and close every connection."""
+        """Record the answers, and close every connection."""
         self._ledger.flush()
         self._exchange.close()
 

@@ -81,11 +81,11 @@ class Ledger:
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
     def add_answer(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
-        """Remember what a call was answered; None as the instant when there was no answer."""
+        """Remember the answer to a call; None as the instant when there was none."""
         self._unwritten.append((recorded_call, responded_at_us, results))
 
     def flush(self) -> None:
-        """Write down what was answered."""
+        """Record the answers."""
         if self._unwritten:
             self._write(_NO_ROWS)
 

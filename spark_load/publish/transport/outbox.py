@@ -104,7 +104,7 @@ class OutboxTransport:
         return ()
 
     def _look(self) -> None:
-        """Read what became of the messages that are waited for."""
+        """Read the outcomes of the messages that are waited for."""
         owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
         for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
             is_sent = status == "sent"  # else quarantined: the relay has given it up
@@ -135,7 +135,7 @@ class OutboxTransport:
         return TransportAnswer(waiting.recorded.call, errors)
 
     def close(self) -> None:
-        """Write down what was published, and let the producer end."""
+        """Record the published messages, and let the producer end."""
         self._ledger.flush()
         with suppress(BrokenPipeError):
             self._pipe.close()

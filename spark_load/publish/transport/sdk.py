@@ -80,5 +80,5 @@ class SdkTransport:
         return [future.result() for future in came]
 
     def close(self) -> None:
-        """Wait for what is on its way, and end the threads."""
+        """Wait for the calls under way, and end the threads."""
         self._threads.shutdown()

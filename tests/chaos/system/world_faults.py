@@ -98,7 +98,7 @@ class Setup:
         return bool(self._crowd)
 
     def disperse(self) -> None:
-        """Let others connect."""
+        """Let other clients connect again."""
         while self._crowd:
             self._crowd.pop().close()
 

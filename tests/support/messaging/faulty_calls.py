@@ -26,7 +26,7 @@ class ProcessKill(BaseException):
 
 
 def failing_at(step: str, count: int = 1) -> Failpoint:
-    """Return what ends a process when it gets there, the `count`-th time and ever after."""
+    """Return a failpoint that ends a process at a step, from the `count`-th time on."""
     left = count
 
     def die_at(here: str) -> None:

@@ -32,7 +32,7 @@ def page() -> str:
 
 
 def _section(page: str, title: str) -> str:
-    """Return what stands under a heading, up to the next one."""
+    """Return the text under a heading, up to the next one."""
     return re.split(r"^#+ ", page.partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 
 

@@ -15,7 +15,7 @@ registry: dict[str, AnomalyRule] = {}
 
 
 def rule(anomaly: str) -> Callable[[Callable[[Group], Iterator[FoundViolation]]], AnomalyRule]:
-    """Make the function below what looks for an anomaly."""
+    """Register the decorated function as the rule of an anomaly."""
 
     def register(look: Callable[[Group], Iterator[FoundViolation]]) -> AnomalyRule:
         @wraps(look)

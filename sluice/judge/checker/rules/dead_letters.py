@@ -180,7 +180,7 @@ def _content(group: Group) -> Iterator[FoundViolation]:
 
 
 def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: HistoryEvent | None) -> str | None:
-    """Return what is not as it should be in the DLQ."""
+    """Return how a dead letter differs from its message; None if it does not, as far as is known."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
     if (

@@ -73,7 +73,7 @@ def windows_max(group: Group, idx: int, *, by: HistoryEvent | None = None) -> in
 
 
 def _single_delivery(group: Group, idx: int) -> str:
-    """Return in what the publishes of a message are one."""
+    """Return a phrase for the publishes of a message: under one deduplication id, or under several."""
     ids = {event.deduplication_id for event in group.publishes[idx]}
     return "one deduplication id" if len(ids) == 1 else f"what is one message under {len(ids)} deduplication ids"
 

@@ -36,7 +36,7 @@ class MissingMessage:
 
 @lru_cache(maxsize=1)  # five rules ask for it
 def missing(group: Group) -> Sequence[MissingMessage]:
-    """Return what was acked and did not come from every queue it was to reach."""
+    """Return the acked messages that were not received from every queue they were to reach."""
     return tuple(_all_missing(group))
 
 

@@ -116,7 +116,7 @@ class Transactions:
         return may_be_a_messages(error, is_called=is_called)
 
     def _require_another_try(self, error: Exception, tries: int, *, is_away: bool) -> None:
-        """Refuse to try again what would fail again, or has too often.
+        """Refuse another try of an error that would come again, or has come too often.
 
         Raises:
             TransactionFailedError: it would, or has.

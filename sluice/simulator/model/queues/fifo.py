@@ -106,7 +106,7 @@ class FifoQueue(SimulatedQueue):
             yield message
 
     def receivable(self, now: float) -> list[QueuedMessage]:
-        """Return what of all groups a receive could bring now."""
+        """Return the messages of all groups that a receive could return now."""
         groups = self._groups().values()
         return sorted(
             (message for group in groups for message in self.deliverable(group, now)), key=lambda each: each.number
@@ -191,7 +191,7 @@ class FifoQueue(SimulatedQueue):
         )
 
     def remember_attempt(self, attempt_id: str, received: list[QueuedMessage], now: float) -> None:
-        """Keep what a receive brought, for its retry."""
+        """Keep the messages of a receive, for its retry."""
         if received:
             handed_out = tuple((message.id, str(message.handle)) for message in received)
             self._attempts[attempt_id] = _Attempt(handed_out, now)

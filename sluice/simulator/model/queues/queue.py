@@ -59,7 +59,7 @@ class SimulatedQueue:
             self.attributes["Policy"] = json.dumps(policy, separators=(",", ":"))
 
     def dead_letter_arn(self) -> str | None:
-        """Return where what is received too often goes; None when it stays."""
+        """Return the DLQ of messages that were received too often; None when they stay."""
         policy = self.redrive_policy()
         return None if policy is None else str(policy["deadLetterTargetArn"])
 
@@ -119,7 +119,7 @@ class SimulatedQueue:
         yield from self.receivable(now)
 
     def receivable(self, now: float) -> list[QueuedMessage]:
-        """Return what a receive could bring now, the oldest first."""
+        """Return the messages that a receive could return now, the oldest first."""
         return [message for message in self.in_order() if message.is_visible(now)]
 
     def room_in_flight(self, now: float) -> int:

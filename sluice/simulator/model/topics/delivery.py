@@ -14,7 +14,7 @@ from sluice.simulator.model.topics.topic import ArchivedMessage, PublishResult, 
 
 
 class Delivery:
-    """Hands what is published to the subscribers.
+    """Delivers published messages to the subscribers.
 
     Args:
         queues: the account's by ARN, as they are at any time.

@@ -94,7 +94,7 @@ class Subscription:
         return accepts_body(policy, body)
 
     def dead_letter_arn(self) -> str | None:
-        """Return where goes what cannot be delivered."""
+        """Return the DLQ of undeliverable messages."""
         policy = self.attributes.get("RedrivePolicy")
         return None if not policy else str(json.loads(policy)["deadLetterTargetArn"])
 
@@ -175,7 +175,7 @@ class SimulatedTopic:
         self._published[key] = published
 
     def has_archive(self) -> bool:
-        """Return whether it keeps what is published."""
+        """Return whether it archives published messages."""
         return self.attributes.get("ArchivePolicy") not in (None, "", "{}")
 
     def keep(self, archived: ArchivedMessage) -> None:
@@ -184,7 +184,7 @@ class SimulatedTopic:
             self._archive.append(archived)
 
     def messages_to_replay(self, policy: Mapping[str, str]) -> list[ArchivedMessage]:
-        """Return what a replay policy asks for, the oldest first."""
+        """Return the messages that a replay policy asks for, the oldest first."""
         if not policy:
             return []
         since, until = (_instant(policy.get(name)) for name in ("StartingPoint", "EndingPoint"))
