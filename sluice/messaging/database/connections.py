@@ -73,6 +73,17 @@ _AS_NEW = "; ".join(
         *("SELECT pg_catalog.pg_advisory_unlock_all()", "DISCARD TEMP", "DISCARD SEQUENCES"),
     )
 )
+_SEED_BYTES = 6
+
+
+def _as_new() -> str:
+    """Return the statements that make a session new; `random()` begins anew, or a handler's `setseed` would repeat it.
+
+    https://www.postgresql.org/docs/18/functions-math.html#FUNCTIONS-MATH-RANDOM-TABLE (read 2026-11-27)
+    """
+    return f"{_AS_NEW}; SET seed = {int.from_bytes(os.urandom(_SEED_BYTES)) / 2 ** (8 * _SEED_BYTES - 1) - 1:.15f}"
+
+
 # What listeners of the engine set when they opened the connection, RESET would take away, and nothing brings back. Two
 # settings are ours, and the transaction's alone.
 _OPENED_WITH = (
@@ -150,7 +161,7 @@ class HookedConnection(psycopg.Connection[Any]):
         self._is_first = self._is_resettable = True
         self._is_borrowed = self._is_new = self._is_pooled = False
         self._thread: int | None = None
-        self._transactions = self._handlers = self._fewest = 0
+        self._transactions = self._changes = self._fewest = 0
         self._opened: tuple[Any, ...] | None = None
         self._watched: _Adapters | None = None
 
@@ -264,13 +275,24 @@ class HookedConnection(psycopg.Connection[Any]):
 
     def add_notice_handler(self, callback: Callable[..., None]) -> None:
         """Call back for each notice."""
-        self._handlers += 1
+        self._changes += 1
         super().add_notice_handler(callback)
 
     def add_notify_handler(self, callback: Callable[..., None]) -> None:
         """Call back for each notification."""
-        self._handlers += 1
+        self._changes += 1
         super().add_notify_handler(callback)
+
+    @property
+    def prepare_threshold(self) -> int | None:
+        """Return how often psycopg executes a statement before it prepares it."""
+        return super().prepare_threshold
+
+    @prepare_threshold.setter
+    def prepare_threshold(self, value: int | None) -> None:
+        """Set it; psycopg keeps the names of what it has prepared meanwhile, which the server then forgets."""
+        self._changes += 1
+        psycopg.Connection.prepare_threshold.__set__(self, value)  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """Close it.
@@ -336,11 +358,13 @@ class HookedConnection(psycopg.Connection[Any]):
         return self._state() == self._opened
 
     def _note_what_it_was_opened_with(self) -> None:
-        cursor, rows = psycopg.Cursor(self, row_factory=tuple_row).execute(_OPENED_WITH), list[Any]()
+        cursor, rows = psycopg.Cursor(self, row_factory=tuple_row), list[Any]()
+        cursor.execute(_OPENED_WITH, prepare=False)
         while cursor.nextset():
             rows += cursor.fetchall() if cursor.description else []
         (role, settings), (of_new,) = rows
-        self._is_first, self._is_resettable = False, settings == 0 and role == of_new
+        self._is_first = False
+        self._is_resettable = settings == 0 and role == of_new and self.prepare_threshold is None
         if not self._is_resettable:
             _log.warning(
                 "connections are closed after each message, as listeners of the engine set something when they are"
@@ -352,7 +376,7 @@ class HookedConnection(psycopg.Connection[Any]):
         return (
             *(self.autocommit, self.isolation_level, self.read_only, self.deferrable),
             *(self.row_factory, self.cursor_factory, self.server_cursor_factory),
-            *(self.prepare_threshold, self.prepared_max, self._handlers, self._transactions),
+            *(self.prepare_threshold, self.prepared_max, self._changes, self._transactions),
             *(self.pgconn.notice_handler, self.pgconn.notify_handler),
             *(self.adapters.changes, frozenset(vars(self))),
         )
@@ -384,7 +408,7 @@ class HookedConnection(psycopg.Connection[Any]):
             self.pgconn.transaction_status == TransactionStatus.IDLE
         )  # the server logs a warning of a ROLLBACK then
         with self.lock:  # without a cursor, which takes as long again
-            answer = self.pgconn.exec_((_AS_NEW if is_idle else f"{command}; {_AS_NEW}").encode())
+            answer = self.pgconn.exec_((_as_new() if is_idle else f"{command}; {_as_new()}").encode())
         if answer.status != ExecStatus.COMMAND_OK:
             if self.closed:
                 raise psycopg.OperationalError(f"the connection was lost: {answer.get_error_message()}")
@@ -510,6 +534,11 @@ class SqliteConnection(sqlite3.Connection):
     def _state(self) -> tuple[Any, ...]:
         settings = (self.isolation_level, self.autocommit, self.row_factory, self.text_factory)
         return *settings, frozenset(vars(self))
+
+    @property
+    def has_seen_change(self) -> bool:
+        """Return whether whoever has it may have changed more than rows."""
+        return self._watch.has_seen_change
 
     def note_change(self) -> None:
         """Take in that it may not be as new any more."""

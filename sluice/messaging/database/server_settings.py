@@ -109,8 +109,8 @@ is on the disk, and a crash would take it back. A standby that has to confirm is
 https://www.postgresql.org/docs/18/wal-async-commit.html,
 https://docs.sqlalchemy.org/en/21/core/compiler.html (read 2026-11-26)
 """
-DURABLE_SQL = """(set_config('synchronous_commit',
-    CASE current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
+DURABLE_SQL = """(pg_catalog.set_config('synchronous_commit',
+    CASE pg_catalog.current_setting('synchronous_commit') WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true)
     IS NOT NULL)"""
 """The same as text inside another statement of Postgres."""
 

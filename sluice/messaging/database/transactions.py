@@ -13,11 +13,14 @@ from weakref import WeakKeyDictionary, WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
-from sqlalchemy.exc import OperationalError, SQLAlchemyError
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
+from sluice.clock import NotReachedError, eventually
 from sluice.messaging.database import connections, engines
+from sluice.terminal.logger import Logger
 
+_log = Logger()
 _SAVEPOINT = "sluice_handler"
 # They outlive their connection: https://www.sqlite.org/pragma.html (read 2026-11-26).
 _OF_PROCESS = ("soft_heap_limit", "hard_heap_limit", "temp_store_directory", "data_store_directory")
@@ -30,7 +33,14 @@ ENDS_TRANSACTION = re.compile(
 """Pattern of the beginning of a statement that ends a transaction."""
 _TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
 # https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT (read 2026-11-26)
-_STATUS, _COMMITTED = text("SELECT txid_status(:id)"), "committed"
+_STATUS, _COMMITTED, _IN_PROGRESS = text("SELECT txid_status(:id)"), "committed", "in progress"
+# https://www.postgresql.org/docs/18/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW: without the epoch;
+# https://www.postgresql.org/docs/18/functions-admin.html#FUNCTIONS-ADMIN-SIGNAL (read 2026-11-27)
+_END_SERVER = text(
+    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    " WHERE backend_xid = CAST(CAST(:id % 4294967296 AS text) AS xid)"
+)
+_END_SECONDS = 10.0
 _IDLE, _IN_TRANSACTION, _IN_ERROR = 0, 2, 3  # libpq's PQTRANS_IDLE, PQTRANS_INTRANS, PQTRANS_INERROR
 
 
@@ -45,6 +55,10 @@ class TransactionEndedError(Exception):
     COMMITTED = (
         "the handler ended its transaction and may have committed, so it is not called again by itself, or its effect"
         " could be there twice; look at the effect, then redrive, retry or skip the message"
+    )
+    NOT_WHOLE = (
+        "the handler ended its transaction, or hid the inbox's tables behind others (a temporary table, search_path),"
+        " allowed is neither"
     )
     FAILED = "the handler went on after an error of the database, allowed is to let it pass, or a savepoint around it"
 
@@ -67,7 +81,7 @@ class BegunTransaction:
     def __init__(self, session: Session, transaction_id: int | None = None) -> None:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
-        self._engine = self._connection.engine
+        self._engine = session.workers_engine if isinstance(session, _MessageSession) else self._connection.engine
         self._driver: Any = self._connection.connection.driver_connection
         self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id = transaction_id
@@ -85,7 +99,7 @@ class BegunTransaction:
         connections.lend(self._connection)
         _guarded[self._connection] = self
         if isinstance(self._session, _MessageSession):
-            self._session.begun = self
+            self._session.begun, self._session.lent = self, self._connection
         connections.end_own_work()
         return self
 
@@ -116,7 +130,8 @@ class BegunTransaction:
     def may_have_committed(self) -> bool:
         """Return whether anybody but the worker may have committed the transaction: then no attempt may follow.
 
-        A rollback, and a connection that is lost, commit nothing. It may close the session.
+        A rollback commits nothing. A connection that is lost has committed nothing once its process on the server has
+        ended, which is seen to: a COMMIT that was sent may be under way there. It may close the session.
 
         Raises:
             DBAPIError: the database cannot be asked.
@@ -127,10 +142,29 @@ class BegunTransaction:
             return True
         if _transaction_status(self._driver) == _IN_TRANSACTION and self._can_answer():
             return bool(self._driver.transaction_id() != self._id)
-        with suppress(SQLAlchemyError):
-            self._session.close()
+        close_session(self._session)
         with engines.looking(self._engine) as connection:
-            return bool(connection.execute(_STATUS, {"id": self._id}).scalar_one() == _COMMITTED)
+            return self._has_committed_on(connection)
+
+    def _has_committed_on(self, connection: Connection) -> bool:
+        """Ask for its status until it has ended; true where it does not end."""
+        of_this = {"id": self._id}
+
+        def status() -> object:
+            found = connection.execute(_STATUS, of_this).scalar_one()
+            if found == _IN_PROGRESS:
+                connection.execute(_END_SERVER, of_this)
+            return found
+
+        with suppress(NotReachedError):
+            ended = eventually(
+                status,
+                timeout_seconds=_END_SECONDS,
+                describe="a transaction's end",
+                until=lambda found: found != _IN_PROGRESS,
+            )
+            return ended == _COMMITTED
+        return True
 
     def _can_answer(self) -> bool:
         return isinstance(self._driver, connections.HookedConnection) and self._driver.is_at_rest()
@@ -197,9 +231,11 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
         if _has_failed(connection):
             raise TransactionEndedError(TransactionEndedError.FAILED)
+        if self._is_sqlite and getattr(self._driver, "has_seen_change", True):
+            connection.execution_options(schema_translate_map={None: "main"})  # a temporary table would come first
         is_whole = self._mark(connection)
         if not (self._is_whole(connection) if is_whole is None else is_whole):
-            raise TransactionEndedError(TransactionEndedError.ENDED)
+            raise TransactionEndedError(TransactionEndedError.NOT_WHOLE)
 
     def _is_whole(self, connection: Connection) -> bool:
         if not self._is_sqlite:
@@ -266,6 +302,11 @@ class _MessageSession(Session):
     """
 
     begun: BegunTransaction | None = None
+    lent: Connection | None = None
+
+    def __init__(self, bind: Engine, workers_engine: Engine) -> None:
+        super().__init__(bind)
+        self.workers_engine = workers_engine
 
     def get_bind(self, *arguments: Any, **named: Any) -> Any:
         """Return where it executes; it asks before each statement.
@@ -298,6 +339,19 @@ def listen(engine: Engine) -> None:
             _listened.add(engine)
 
 
+def close_session(session: Session) -> None:
+    """Close a session that a handler had; where a listener that it left fails, its connection is closed as well."""
+    lent = session.lent if isinstance(session, _MessageSession) else None
+    try:
+        session.close()
+    except BaseException:
+        _log.warning("a listener that a handler left on its session failed", exc_info=True)
+        if lent is not None and not lent.closed:
+            lent.invalidate()
+    if isinstance(session, _MessageSession):
+        session.lent = None
+
+
 class MessageSessions:
     """Sessions of messages on an engine; any number of threads open them.
 
@@ -315,9 +369,12 @@ class MessageSessions:
         """Yield a session for one message; it is closed with the block."""
         connections.begin_own_work()
         made = self._take_transaction()
-        with _MessageSession(made.engine) as session:
-            made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
+        session = _MessageSession(made.engine, self._engine)
+        made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
+        try:
             yield session
+        finally:
+            close_session(session)
         if _count_holders(made.engine) == made.holders and vars(made.engine) == made.attributes:
             self._idle.append(made)
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Engine, delete, insert
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox import maintenance
-from sluice.messaging.inbox.groups import DecodedMessage, columns_of, position_of
+from sluice.messaging.inbox.groups import DecodedMessage, RowLock, columns_of, position_of
 from sluice.messaging.inbox.parking import Parking
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, NumberRecord, Position, decide, needs_known
 from sluice.messaging.inbox.tables import groups
@@ -27,13 +27,13 @@ class Admission:
     Args:
         position: where its group is before it.
         decided_at_us: when that was.
-        transaction_id: Postgres's, in which its group was locked; None on SQLite.
+        lock: of its group's row; None on SQLite.
     """
 
     decision: Decision
     position: Position
     decided_at_us: int
-    transaction_id: int | None
+    lock: RowLock | None
 
 
 class Inbox(Parking):
@@ -55,12 +55,12 @@ class Inbox(Parking):
         arrival = arrived.arrival
         with engines.explaining_missing_tables():
             group_id = arrived.envelope.event.group
-            position, now_us, transaction_id = self._groups.lock(connection, group_id, arrival)
+            position, now_us, lock = self._groups.lock(connection, group_id, arrival)
         known = self._number_record(connection, group_id, arrival) if needs_known(position, arrival) else None
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.PARK:
             self._park(connection, arrived, position, now_us)
-        return Admission(decision=decision, position=position, decided_at_us=now_us, transaction_id=transaction_id)
+        return Admission(decision=decision, position=position, decided_at_us=now_us, lock=lock)
 
     def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool | None:
         """Count a message as handled, in the transaction of its effect, after its handler: the caller commits.
@@ -68,7 +68,8 @@ class Inbox(Parking):
         Not before: a handler that commits by itself would have the message count, whatever becomes of its effect.
 
         Returns:
-            Whether this transaction has locked the group: otherwise nothing counts. None where it is not known.
+            Whether this transaction has locked the group, and it counts in the inbox's own tables: otherwise nothing
+            counts. None where it is not known.
         """
         return self._groups.advance(
             connection,
@@ -76,7 +77,7 @@ class Inbox(Parking):
             admission.position,
             admission.decision,
             admission.decided_at_us,
-            transaction_id=admission.transaction_id,
+            lock=admission.lock,
         )
 
     def begin_group(self, connection: Connection, arrived: DecodedMessage) -> None:

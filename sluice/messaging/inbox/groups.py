@@ -8,7 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Connection, Executable, Row, Select, bindparam, literal_column, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Executable,
+    Row,
+    Select,
+    bindparam,
+    literal_column,
+    select,
+    text,
+    update,
+)
 
 from sluice.clock import Clock
 from sluice.declaration import Consumer, Gaps, Poison
@@ -83,11 +94,18 @@ class DecodedMessage:
 
 
 class LockedGroup(NamedTuple):
-    """A consumer's position in a group whose row is locked, the instant, and Postgres's id of the transaction."""
+    """A consumer's position in a group whose row is locked, the instant, and what Postgres says of the lock."""
 
     position: Position
     now_us: int
-    transaction_id: int | None
+    lock: "RowLock | None"
+
+
+class RowLock(NamedTuple):
+    """Postgres's ids of the transaction that has locked a group's row, and of the row's table."""
+
+    transaction_id: int
+    table_id: int
 
 
 class GroupRows:
@@ -121,7 +139,16 @@ class GroupRows:
         position = position_of(row)
         if arrival.epoch > position.epoch and not position.is_parked:
             position = self.enter_epoch(connection, group_id, position, arrival, row.updated_at_us)
-        return LockedGroup(position, row.updated_at_us, row.transaction_id)
+        lock = None if row.transaction_id is None else RowLock(row.transaction_id, row.table_id)
+        return LockedGroup(position, row.updated_at_us, lock)
+
+    def row_lock(self, connection: Connection) -> RowLock | None:
+        """Return what Postgres says of the rows that this transaction locks; None on SQLite."""
+        return None if connection.dialect.name == "sqlite" else RowLock(*connection.execute(_LOCK).one())
+
+    def holds(self, connection: Connection, lock: RowLock) -> bool:
+        """Return whether it is this transaction that holds a lock, and finds the inbox's tables beside that row."""
+        return bool(connection.execute(_HOLDS, lock._asdict()).scalar_one())
 
     def enter_epoch(
         self, connection: Connection, group_id: str, before: Position, arrival: Arrival, now_us: int
@@ -152,16 +179,20 @@ class GroupRows:
         now_us: int,
         *,
         is_handled: bool = True,
-        transaction_id: int | None = None,
+        lock: RowLock | None = None,
     ) -> bool | None:
         """Count the number of a message, and write down what is missing before it, or that it was missing.
 
-        With a `transaction_id` the group's row is changed in that transaction only.
+        With a `lock` rows are changed by whoever holds it, and in the inbox's own tables.
 
         Returns:
-            Whether it was that transaction; None where no row had to be changed, or none was named.
+            Whether they were; None where no lock was named.
         """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
+        is_next = (epoch, seq) == (position.epoch, position.last_seq + 1)
+        is_plain = is_next and decision.state is State.CONTIGUOUS and not position.is_parked
+        if lock is not None and not (is_plain or self.holds(connection, lock)):
+            return False
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or position.is_parked)
         is_closed = may_close and self.gaps.close(connection, envelope, now_us)
         if envelope.event.type == TOMBSTONE and not is_closed:
@@ -170,7 +201,7 @@ class GroupRows:
         if (epoch, seq) <= (position.epoch, position.last_seq):
             if decision.state is State.FILLED and not is_closed:
                 self.gaps.write_filled(connection, envelope, now_us)
-            return None
+            return None if lock is None else True
         self.gaps.write_missing(connection, group_id, epoch, (position.last_seq + 1, seq - 1), now_us)
         last_seq = self.gaps.over_skipped(connection, group_id, epoch, seq) if position.is_parked else seq
         advanced = {
@@ -179,10 +210,10 @@ class GroupRows:
             "last_seq": last_seq,
             "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
         }
-        if transaction_id is None:
+        if lock is None:
             self.write(connection, group_id, advanced)
             return None
-        found = {"of_consumer": self._policy.consumer, "of_group": group_id, "of_transaction": transaction_id}
+        found = {"of_consumer": self._policy.consumer, "of_group": group_id, **lock._asdict()}
         return connection.execute(_CHANGE_IN, found | advanced).rowcount == 1
 
     def write(self, connection: Connection, group_id: str, values: Mapping[str, Any]) -> None:
@@ -217,9 +248,20 @@ _CHANGE = update(groups).where(
 )
 
 _CHANGE_IN = _CHANGE.where(
-    literal_column("txid_current_if_assigned()") == bindparam("of_transaction", type_=BigInteger)
+    literal_column("pg_catalog.txid_current_if_assigned()") == bindparam("transaction_id", type_=BigInteger),
+    literal_column("tableoid") == bindparam("table_id", type_=BigInteger),
 )
-"""The same in one transaction of Postgres only, which saves to ask for it: a round trip for each message."""
+"""The same under a lock only, which saves to ask for that: a round trip for each message."""
+# A handler may have made a temporary table of the same name, or set a search path: its tables are not the inbox's.
+# https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-SEARCH-PATH,
+# https://www.postgresql.org/docs/18/ddl-system-columns.html (read 2026-11-27)
+_LOCK = text("SELECT txid_current(), CAST(to_regclass('sluice_inbox_group') AS oid)")
+_HOLDS = text("""
+    SELECT pg_catalog.txid_current_if_assigned() = :transaction_id AND pg_catalog.count(*) = 3
+    FROM pg_catalog.pg_class AS locked JOIN pg_catalog.pg_class AS found USING (relnamespace)
+    WHERE locked.oid = :table_id AND found.oid IN (pg_catalog.to_regclass('sluice_inbox_group'),
+        pg_catalog.to_regclass('sluice_inbox_exception'), pg_catalog.to_regclass('sluice_inbox_parked'))
+""")
 
 
 @cache
@@ -234,5 +276,7 @@ def _locking(dialect: str, *, is_timed: bool) -> Executable:
     set_ = {"updated_at_us": made.excluded.updated_at_us}
     locking = made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_)
     of_position = ("epoch", "first_seq", "last_seq", "last_event_id", "awaits_seq", "parked_at_us", "updated_at_us")
-    transaction_id = engines.transaction_id_sql(dialect).label("transaction_id")
-    return locking.returning(*(groups.c[name] for name in of_position), transaction_id, DURABLE)
+    lock = [engines.transaction_id_sql(dialect).label("transaction_id")]
+    if dialect == "postgresql":
+        lock.append(literal_column(f"{groups.name}.tableoid", BigInteger).label("table_id"))
+    return locking.returning(*(groups.c[name] for name in of_position), *lock, DURABLE)

@@ -29,7 +29,7 @@ from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.inbox.awaiting import ParkedGroups
-from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, columns_of
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, RowLock, columns_of
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, Position, State
 from sluice.messaging.inbox.tables import groups, parked
 
@@ -47,6 +47,7 @@ class ParkedMessage:
     Args:
         attempts: how often it was tried since, this time counted.
         position: where its group is before it.
+        lock: of its group's row; None on SQLite, and before it is taken up.
     """
 
     envelope: Envelope
@@ -54,6 +55,7 @@ class ParkedMessage:
     attempts: int
     position: Position
     taken_at_us: int
+    lock: RowLock | None = None
 
 
 class Parking:
@@ -125,13 +127,20 @@ class Parking:
         None when it is not there to be handled any more: commit then as well.
         """
         turn = self._turn(connection, group_id, is_begun=True)
-        return None if turn is None else _to_parked_message(*turn)
+        return None if turn is None else replace(_to_parked_message(*turn), lock=self._groups.row_lock(connection))
 
-    def mark_parked(self, connection: Connection, message: ParkedMessage) -> None:
-        """Count a parked message as handled, after its handler: its row is gone once the caller commits."""
+    def mark_parked(self, connection: Connection, message: ParkedMessage) -> bool | None:
+        """Count a parked message as handled, after its handler: its row is gone once the caller commits.
+
+        Returns:
+            As `Inbox.mark`.
+        """
         envelope, decision = message.envelope, Decision(State.CONTIGUOUS, Action.HANDLE)
-        self._groups.advance(connection, envelope, message.position, decision, message.taken_at_us)
+        is_held = self._groups.advance(
+            connection, envelope, message.position, decision, message.taken_at_us, lock=message.lock
+        )
         connection.execute(delete(parked).where(*self._place(envelope)))
+        return is_held
 
     def _turn(
         self, connection: Connection, group_id: str, *, is_begun: bool = False

@@ -18,7 +18,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
-from sluice.messaging.database.transactions import MessageSessions
+from sluice.messaging.database.transactions import MessageSessions, close_session
 from sluice.messaging.errors import HoldLostError
 from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
@@ -195,16 +195,17 @@ class Drainer:
                 context=context,
                 mark=partial(self._inbox.mark_parked, message=message),
                 before_commit="before_drain_commit",
+                transaction_id=None if message.lock is None else message.lock.transaction_id,
             )
             return self._runner.run(attempt)
         except HoldLostError as lost:
-            session.rollback()
+            close_session(session)
             if self._shutdown.is_set():
                 self._end_attempt(message)
                 raise
             return Retry(reason=str(lost))
         except DatabaseFailedError as error:
-            session.rollback()
+            close_session(session)
             if is_away(self._engine, self._inbox, error):
                 self._end_attempt(message)
                 raise

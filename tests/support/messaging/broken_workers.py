@@ -124,7 +124,7 @@ class CommitsWhatIsThere(MessageProcessor):
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
-        self._inbox.mark(session.connection(), arrived.envelope, replace(admission, transaction_id=None))
+        self._inbox.mark(session.connection(), arrived.envelope, replace(admission, lock=None))
         event = arrived.envelope.event
         handler = self._runner.handlers.find(event.type)
         assert handler is not None

@@ -229,6 +229,9 @@ _SESSIONS = {
     "RESET ALL": "RESET ALL",
     "DISCARD TEMP": "DISCARD TEMP",
     "SET LOCAL": f"SET LOCAL search_path = {ELSEWHERE}",
+    "search path of a block": (
+        f"DO $$ BEGIN PERFORM set_config('search_path', '{ELSEWHERE}', false); SET ROLE {GUEST}; END $$"
+    ),
     "constraints deferred": "SET CONSTRAINTS ALL DEFERRED",
     "deletes and rolls back to a savepoint": "SAVEPOINT s; DELETE FROM effects; ROLLBACK TO s",
     "savepoint left open": "SAVEPOINT left_open",
@@ -296,6 +299,16 @@ def _prepares(session: Session) -> None:
         driver.execute("SELECT count(*) FROM effects WHERE seq = %s", [1]).fetchone()
 
 
+def _sets_when_garbage(session: Session) -> None:
+    driver = driver_of(session)
+
+    def set_quietly() -> None:
+        with suppress(psycopg.Error):
+            driver.execute(f"SET search_path = {ELSEWHERE}")
+
+    weakref.finalize(session, set_quietly)
+
+
 def _is_at_work(driver: Any) -> None:
     driver.execute("SELECT pg_sleep(0.3)")
 
@@ -327,6 +340,12 @@ _PSYCOPG: dict[str, Act] = {
     "prepare threshold": _set("prepare_threshold", 0),
     "prepared max": _set("prepared_max", 1),
     "prepares statements": _prepares,
+    "sets when it is garbage": _sets_when_garbage,
+    "sets without an answer": _driver(
+        lambda driver: driver.pgconn.send_query(f"SET search_path = {ELSEWHERE}".encode())
+    ),
+    "blocks the calls of libpq": _driver(lambda driver: setattr(driver.pgconn, "nonblocking", 0)),
+    "pipeline of libpq": _driver(lambda driver: driver.pgconn.enter_pipeline_mode()),
     "autocommit": _suppressing(_set("autocommit", value=True)),
     "autocommit after a rollback": _after_a_rollback(_set("autocommit", value=True)),
     "isolation level": _suppressing(_set("isolation_level", psycopg.IsolationLevel.SERIALIZABLE)),
@@ -633,6 +652,12 @@ _SQLALCHEMY: dict[str, Act] = {
     ),
     "listener of the engine's commit": lambda session: event.listen(session.get_bind(), "commit", _swallow),
     "listener of the engine's begin": lambda session: event.listen(session.get_bind(), "begin", _swallow),
+    "listener of the engine's rollback": lambda session: event.listen(session.get_bind(), "rollback", _swallow),
+    "listener of the engine's statements": lambda session: event.listen(session.get_bind(), "before_execute", _swallow),
+    "listener of the session's end": lambda session: event.listen(session, "after_transaction_end", _swallow),
+    "listener of the session's rollback": lambda session: event.listen(session, "after_soft_rollback", _swallow),
+    "pooled connection closed": lambda session: session.connection().connection.close(),
+    "pooled connection invalidated softly": lambda session: session.connection().connection.invalidate(soft=True),
     "options of the engine": lambda session: session.get_bind().update_execution_options(  # type: ignore[union-attr]
         schema_translate_map={None: ELSEWHERE}
     ),

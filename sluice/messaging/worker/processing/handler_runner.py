@@ -9,7 +9,7 @@ import contextvars
 import decimal
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from sqlalchemy.exc import DatabaseError, DBAPIError
@@ -31,6 +31,8 @@ from sluice.terminal.printable import exception_text, printable, text_of
 _log = Logger()
 CALLED = "sluice_handler_called"
 """In `Session.info` of a transaction once its handler is called: what fails from then on may be the handler's."""
+BEGUN = "sluice_begun"
+"""In `Session.info`: the `BegunTransaction` of a handler that may have committed, which the database did not tell."""
 _FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
@@ -90,7 +92,7 @@ class HandlerRunner:
             if not isinstance(outcome, Ack) and begun.may_have_committed():
                 outcome = Reject(TransactionEndedError.COMMITTED)
         except (DBAPIError, DatabaseFailedError, HoldLostError):
-            if not _may_have_committed(begun):
+            if not _may_have_committed(begun, attempt.session):
                 raise
             outcome = Reject(TransactionEndedError.COMMITTED)
         if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
@@ -107,10 +109,12 @@ class HandlerRunner:
         return outcome
 
 
-def _may_have_committed(begun: BegunTransaction) -> bool:
-    with suppress(DBAPIError):  # what cannot be asked now was not seen to be committed
+def _may_have_committed(begun: BegunTransaction, session: Session) -> bool:
+    try:
         return begun.may_have_committed()
-    return False
+    except DBAPIError:  # nobody calls the handler again before this was told
+        session.info[BEGUN] = begun
+        return False
 
 
 def _call_handler(handler: Handler, attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:

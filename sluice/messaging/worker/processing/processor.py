@@ -19,6 +19,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
+from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
@@ -150,6 +151,8 @@ class MessageProcessor:
             ended = self.transactions.run(lease, partial(self._transact, lease, arrived))
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
+        except TransactionEndedError as committed:
+            ended = Reject(str(committed))
         except DatabaseAway:
             return Release(0)
         match ended:
@@ -198,7 +201,7 @@ class MessageProcessor:
                 context=self._context(lease, arrived, decision),
                 mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
                 before_commit="before_commit",
-                transaction_id=admission.transaction_id,
+                transaction_id=None if admission.lock is None else admission.lock.transaction_id,
             )
             outcome = self._runner.run(attempt)
             if not isinstance(outcome, Ack):

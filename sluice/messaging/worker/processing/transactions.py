@@ -14,11 +14,11 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
-from sluice.messaging.database.transactions import MessageSessions, listen
+from sluice.messaging.database.transactions import BegunTransaction, MessageSessions, TransactionEndedError, listen
 from sluice.messaging.errors import HoldLostError, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
-from sluice.messaging.worker.processing.handler_runner import CALLED, DatabaseFailedError
+from sluice.messaging.worker.processing.handler_runner import BEGUN, CALLED, DatabaseFailedError
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
@@ -67,10 +67,12 @@ class Transactions:
             HoldLostError: it was away for longer than a handler may take, or refused only this for longer than SQS lets
                 a message be held; the receive counts as an attempt.
             TransactionFailedError: this transaction failed, again and again, while another one did not.
+            TransactionEndedError: the last try's handler has committed by itself, as the database tells only now.
             DatabaseAway: the worker stops meanwhile.
         """
         failed_count = own_count = 0
         reason = ""
+        unknown: BegunTransaction | None = None
         while not (failed_count and self._wait.is_stopped()):
             try:
                 lease.check()
@@ -80,14 +82,18 @@ class Transactions:
                 raise HoldLostError(f"{lost}, and its attempt counts though the database failed: {reason}") from lost
             info: dict[Any, Any] = {}
             try:
+                if unknown is not None and unknown.may_have_committed():
+                    raise TransactionEndedError(TransactionEndedError.COMMITTED)
+                unknown = None
                 with self._sessions.open() as session:
                     info = session.info
                     done = transact(session)
             except (DBAPIError, OutboxError, DatabaseFailedError) as error:
                 failed_count += 1
+                unknown = info.get(BEGUN, unknown)
                 reason = reason_of(error)
                 is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
-                is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in info)
+                is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in info) and unknown is None
                 if is_suspect:
                     own_count += 1
                     self._require_another_try(error, own_count, is_away=is_away)

@@ -24,7 +24,7 @@ def _admit_messages(engine: Engine) -> list[Any]:
         with engine.begin() as connection:
             admission = inbox.admit(connection, came)
             is_marked = inbox.mark(connection, came.envelope, admission)
-        found.append((dataclasses.replace(admission, decided_at_us=0, transaction_id=None), is_marked))
+        found.append((dataclasses.replace(admission, decided_at_us=0, lock=None), is_marked))
     return found
 
 

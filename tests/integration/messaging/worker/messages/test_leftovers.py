@@ -16,13 +16,14 @@ from sqlalchemy.orm import Session
 from sluice.messaging.database import engines
 from sluice.messaging.database.transactions import MessageSessions
 from sluice.messaging.envelope import Event
-from sluice.messaging.handlers import Context
+from sluice.messaging.handlers import Context, Reject
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import ProcessState
 from tests.support.cases import diagonal
 from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
-from tests.support.messaging.world import World, create_tables
+from tests.support.messaging.world import MAX_ATTEMPTS, World, create_tables
 
 _AUDITED = {
     SQLITE: ["CREATE TRIGGER audits AFTER INSERT ON effects BEGIN INSERT INTO audit VALUES (new.seq); END"],
@@ -190,6 +191,89 @@ def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine,
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed, is_early=True)
+
+
+def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> None:
+    """Let each handle a message of one group, on one connection."""
+    worker = world.worker()
+    for number, handler in enumerate(handlers, 1):
+        world.scripts["a", number] = [lambda session, *_, handler=handler: handler(session)]
+        world.send("a")
+        worker.lane.step()
+    assert world.effects() == [("a", number) for number in range(1, len(handlers) + 1)]
+
+
+def test_a_handlers_seed_repeats_no_other_messages_random_numbers(on_postgres: Engine) -> None:
+    seen = list[object]()
+
+    def seed(session: Session) -> None:
+        session.execute(text("SELECT setseed(0.5)"))
+
+    def draw(session: Session) -> None:
+        seen.append(session.execute(text("SELECT random()")).scalar_one())
+
+    _handle_in_turn(World(on_postgres), seed, draw, seed, draw)
+
+    assert len(set(seen)) == 2
+
+
+def test_handlers_that_prepare_statements_and_tidy_up_get_none_that_is_gone(on_postgres: Engine) -> None:
+    """Psycopg keeps the names of what it has prepared, and the server forgets them after each message."""
+
+    def prepare(session: Session) -> None:
+        driver = connection_misdeeds.driver_of(session)
+        driver.prepare_threshold, before = 0, driver.prepare_threshold
+        driver.execute("SELECT count(*) FROM effects WHERE seq = %s", [1])
+        driver.prepare_threshold = before
+
+    _handle_in_turn(World(on_postgres), prepare, prepare, prepare)
+
+
+def test_statements_that_an_engines_listener_lets_psycopg_prepare_are_none_that_are_gone(on_postgres: Engine) -> None:
+    def prepare(connection: Any, _: object) -> None:
+        connection.prepare_threshold = 0
+
+    on_postgres.dispose()
+    event.listen(on_postgres, "connect", prepare)
+
+    _handle_in_turn(World(on_postgres), *[lambda _: None] * 3)
+
+
+def _hide(name: str) -> Any:
+    def hide(session: Session, _: Event, __: Context) -> None:
+        session.execute(text(f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}"))  # noqa: S608 (a test's own names)
+
+    return hide
+
+
+def test_a_handler_that_hides_the_inboxs_groups_commits_nothing_that_does_not_count(engine: Engine) -> None:
+    """A message in order, and one that was set aside: Postgres finds another row first, SQLite is told not to."""
+    world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world.park("a")
+    worker = world.worker()
+    world.send("c")
+    world.scripts["c", 1], world.scripts["a", 2] = [_hide("sluice_inbox_group")] * 9, [_hide("sluice_inbox_group")] * 9
+    world.work_until_idle(worker)
+    for _ in range(MAX_ATTEMPTS):
+        worker.drainer.step()
+        world.simulator.advance(301)
+
+    handled = [("a", 1)] if engine.dialect.name == POSTGRES else [("a", 1), ("c", 1), ("a", 2)]
+    assert world.effects() == handled
+    assert world.positions() == {"a": handled.count(("a", 2)) + 1, "c": handled.count(("c", 1))}
+
+
+def test_a_handler_that_hides_the_inboxs_exceptions_commits_nothing_that_does_not_count(engine: Engine) -> None:
+    world = World(engine)
+    world.scripts["a", 1] = [Reject("no such customer"), *[_hide("sluice_inbox_exception")] * 9]
+    world.send("a")
+    for _ in range(2):
+        world.work_until_idle(world.worker())
+        world.redrive()
+    world.work_until_idle(world.worker())
+
+    state, _ = world.exceptions()["a", 1]
+    assert (world.effects(), state) == (([], "dead") if engine.dialect.name == POSTGRES else ([("a", 1)], "redriven"))
 
 
 def _listen(name: str, engine: Engine) -> None:

@@ -1,6 +1,7 @@
 """A handler that commits by itself: refused where that is seen, and otherwise its effect is there once, not more."""
 
 import sqlite3
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +9,15 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
+from sluice.messaging.database.answer_watch import shut_down
 from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import Event
 from sluice.messaging.handlers import Context
 from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.cases import diagonal
-from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, driver_of
+from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, KeptThings, driver_of
 from tests.support.messaging.world import World, places
+from tests.support.processes.worker_processes import DatabaseLine
 
 type CommitWay = Callable[[Session], object]
 
@@ -53,6 +56,24 @@ def _begins(session: Session) -> None:
         session.execute(text(_INSERT))
 
 
+def _pipelines(session: Session) -> None:
+    driver = driver_of(session)
+    KeptThings.kept.append(driver.pipeline())
+    KeptThings.kept[-1].__enter__()
+    driver.execute("SELECT pg_sleep(0.3)")
+    driver.execute("COMMIT")
+
+
+def _loses_its_connection(session: Session) -> None:
+    """Lose it while a COMMIT is under way."""
+    ends = threading.Timer(0.1, shut_down, [driver_of(session)])
+    ends.start()
+    try:
+        session.execute(text("SELECT pg_sleep(0.3); COMMIT"))
+    finally:
+        ends.join()
+
+
 _BOTH: dict[str, CommitWay] = {
     "session, after a rollback": _goes_on_after(Session.rollback, Session.commit),
     "session, after it was closed": _goes_on_after(Session.close, Session.commit),
@@ -86,6 +107,9 @@ WAYS: dict[str, dict[str, CommitWay]] = {
         "driver and chain, and an error": _driver_executes("COMMIT AND CHAIN", "SELECT 1 / 0"),
         "driver, and goes on": _driver_executes("SELECT 1; COMMIT", _INSERT, "COMMIT"),
         "a block": _executes("DO 'BEGIN COMMIT; END'"),
+        "COMMIT under way": lambda session: driver_of(session).pgconn.send_query(b"SELECT pg_sleep(0.3); COMMIT"),
+        "COMMIT in a pipeline": _pipelines,
+        "COMMIT of a lost connection": _loses_its_connection,
     },
 }
 _CASES = [case for database, ways in WAYS.items() for case in diagonal(4, [database], ways, ["returns", "raises"])]
@@ -114,6 +138,7 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
     world.work_until_idle(world.worker())
 
     effects, calls = world.effects(), world.called_places.count(("a", 1))
+    KeptThings.end()
     state, reason = world.exceptions()["a", 1]
     assert effects.count(("a", 1)) <= 1
     assert (effects.count(("a", 2)), effects.count(("b", 1))) == (1, 1)
@@ -135,6 +160,31 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
     assert (effects <= 1, world.parked_places()) == (True, [("a", 2)])
     if effects:
         assert calls == 1
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_database_that_is_away_after_a_handlers_own_commit_is_asked_when_it_is_back(
+    on_postgres: Engine, *, is_committed: bool
+) -> None:
+    with DatabaseLine(on_postgres) as line:
+        world = World(line.engine())
+        worker = world.worker()
+        world.send("a")
+        end = "COMMIT; BEGIN" if is_committed else "SELECT 2"
+
+        def commit(session: Session, _: Event, __: Context) -> None:
+            session.execute(text(f"SELECT 1; {end}"))
+            line.cut()
+
+        world.scripts["a", 1] = [commit]
+        mending = iter([line.mend])
+        worker.wait.meanwhile = lambda: [mend() for mend in mending]
+        world.work_until_idle(worker)
+        world.engine.dispose()
+    world.engine = on_postgres
+
+    assert world.effects() == [("a", 1)]
+    assert places(world.dead()) == [("a", 1)] * is_committed
 
 
 def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
