@@ -11,6 +11,8 @@ from sluice.terminal import output
 if TYPE_CHECKING:
     from sqlalchemy import Column, Connection, Engine
 
+    from sluice.messaging.database.choice import RowChoice
+
 
 def actor() -> str:
     """Return who acts: by number where the system knows no name, as in a container that runs as any number."""
@@ -39,12 +41,12 @@ def print_intent(description: str, *, confirmed: bool) -> None:
     output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
 
 
-def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, most: int) -> None:
+def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, choice: "RowChoice", most: int) -> None:
     """Print what operators did, a line of JSON each; see `sluice.messaging.database.audit.acts`."""
     from sluice.messaging.database import audit, engines
 
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
-        for row in audit.acts(connection, owner, name, most=most):
+        for row in audit.acts(connection, owner, name, choice=choice, most=most):
             output.as_json({**row, "at": instant_text(row["at_us"])}, indent=None)
 
 

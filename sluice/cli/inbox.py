@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 import click
 
 from sluice.cli.acts import act, actor, instant_text
-from sluice.cli.options import audit_options, consumer_options, json_option, limit_option
+from sluice.cli.options import audit_options, choice_options, consumer_options, json_option, limit_option
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup
 from sluice.terminal.values import SEQ
 
 if TYPE_CHECKING:
     from sluice.cli.targets import ConsumerTarget
+    from sluice.messaging.database.choice import RowChoice
 
 _COLUMNS = ("group", "epoch", "baseline", "last number", "parked", "last message")
 
@@ -50,18 +51,21 @@ def status(target: "ConsumerTarget", as_json: bool) -> None:
 
 
 @inbox.command()
-@click.option("--group", "group_id", help="Only this message group.")
+@choice_options
 @limit_option(100_000, default=50)
 @json_option
 @consumer_options
-def ls(target: "ConsumerTarget", group_id: str | None, most: int, as_json: bool) -> None:
-    """List groups: where each begins for this consumer (its baseline), and how far it is."""
+def ls(target: "ConsumerTarget", choice: "RowChoice", most: int, as_json: bool) -> None:
+    """List groups: where each begins for this consumer (its baseline), and how far it is.
+
+    --since is of the group's last message; --type and --died-of are of what is dead or set aside in it now.
+    """
     from sluice.messaging.database import engines
     from sluice.messaging.inbox import operations
 
     name = target.consumer.name
     with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
-        found, count = operations.listed_groups(connection, name, group_id=group_id, most=most)
+        found, count = operations.listed_groups(connection, name, choice=choice, most=most)
     if as_json:
         output.as_json({"consumer": name, "count": count, "groups": found})
         return

@@ -43,6 +43,7 @@ COMMANDS = {
         "sluice.cli.env.commands:env", "List the declared environments, their names, and what they cost.", "rehearse"
     ),
     "events": Lazy("sluice.cli.events.commands:events", "Compare what producers send and consumers read.", "events"),
+    "find": Lazy("sluice.cli.overview.commands:find", "Show where an event or a group is and was."),
     "inbox": Lazy("sluice.cli.inbox:inbox", "Look after a consumer's inbox."),
     "init": Lazy("sluice.cli.new_project.init:init", "Write a new project: a consumer, its tests, its stacks."),
     "load": Lazy("spark_load.cli.commands:load", "Load-test a deployed environment.", "load"),
@@ -53,6 +54,7 @@ COMMANDS = {
     "report": Lazy("spark_load.cli.report:report", "Draw the page of a judged run again.", "checker"),
     "schema": Lazy("sluice.cli.schema.commands:schema", "Create or upgrade the tables of outbox and inbox."),
     "simulator": Lazy("sluice.cli.simulator:simulator", "Run SQS and SNS in memory, as a server for development."),
+    "status": Lazy("sluice.cli.overview.commands:status", "Show an environment on one screen, and what waits for you."),
     "topology": Lazy("sluice.cli.topology:topology", "Make an environment's topics and queues on an emulator."),
     "worker": Lazy("sluice.cli.services.commands:worker", "Hand a consumer's messages to its handlers."),
 }
@@ -65,7 +67,8 @@ def cli() -> None:
 
     \b
     Exit codes: 0 done, 1 partly done (check, load: invalid), 2 could not (unknown),
-    3 wrong usage or refused, 99 (check, load) valid with a threshold crossed.
+    3 wrong usage or refused, 99 (check, load) valid with a threshold crossed,
+    (status) something waits for a person.
     """
 
 

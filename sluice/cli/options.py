@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import Whole
+from sluice.terminal.values import SINCE, Whole
 
 if TYPE_CHECKING:
     from sluice.messaging.liveness import AliveFile
@@ -76,6 +76,27 @@ def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
     return click.option(
         "--limit", "most", type=Whole(1, most), default=default, show_default=True, help="At most this many."
     )
+
+
+def choice_options(command: Command) -> Command:
+    """Give a listing `--group`, `--type`, `--died-of` and `--since`, and hand it the `RowChoice` they make."""
+
+    @click.option("--group", "groups", multiple=True, help="Only this message group. It and --type may be repeated.")
+    @click.option("--type", "types", multiple=True, help="Only events of this type.")
+    @click.option("--died-of", metavar="TEXT", help="Only what has this in its recorded reason; `…` is any text.")
+    @click.option(
+        "--since", "since_us", type=SINCE, metavar="AGE|TIME", help="Only from then on: 15m, 2h, 7d, 2026-11-27T03:00."
+    )
+    @wraps(command)
+    def run_with_choice(
+        groups: tuple[str, ...], types: tuple[str, ...], died_of: str | None, since_us: int | None, **given: Any
+    ) -> None:
+        from sluice.messaging.database.choice import RowChoice
+
+        choice = RowChoice(groups=frozenset(groups), types=frozenset(types), died_of=died_of, since_us=since_us)
+        command(choice=choice, **given)
+
+    return run_with_choice
 
 
 log_level_option = click.option(

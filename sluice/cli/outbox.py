@@ -1,18 +1,20 @@
 """`sluice outbox …`: what is in an outbox, and what an operator does to its messages."""
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sluice.cli.acts import act, actor, instant_text, print_acts
-from sluice.cli.options import audit_options, database_options, json_option, limit_option
+from sluice.cli.options import audit_options, choice_options, database_options, json_option, limit_option
+from sluice.cli.overview.commands import verify_options
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup
-from sluice.terminal.values import SEQ
+from sluice.terminal.values import EVERY_NUMBER, IN_FLIGHT, NUMBERS, SEQ
 
 if TYPE_CHECKING:
     from sluice.cli.targets import DatabaseTarget
+    from sluice.messaging.database.choice import RowChoice
     from sluice.messaging.outbox.operations import OutboxOperator
 
 _STATUSES = ["pending", "sent", "quarantined"]
@@ -32,17 +34,17 @@ def outbox() -> None:
 
 @outbox.command()
 @click.option("--status", type=click.Choice(_STATUSES), help="Only these.  [default: what is not sent]")
-@click.option("--group", "group_id", help="Only this message group.")
+@choice_options
 @limit_option(100_000, default=50)
 @json_option
 @database_options
-def ls(target: "DatabaseTarget", status: str | None, group_id: str | None, most: int, as_json: bool) -> None:
-    """List messages of the outbox, by group and number."""
+def ls(target: "DatabaseTarget", status: str | None, choice: "RowChoice", most: int, as_json: bool) -> None:
+    """List messages of the outbox, by group and number. --died-of is of the last error, --since of the commit."""
     from sluice.messaging.database import engines
     from sluice.messaging.outbox import operations
 
     with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
-        found, count = operations.list_messages(connection, target.topic, status=status, group_id=group_id, most=most)
+        found, count = operations.list_messages(connection, target.topic, status=status, choice=choice, most=most)
     if as_json:
         output.as_json({"topic": target.topic, "count": count, "messages": found})
         return
@@ -89,6 +91,38 @@ def lag(target: "DatabaseTarget", as_json: bool) -> None:
         output.line(f"{count} pending for another topic, {topic}, and not for {target.topic}", is_error=True)
 
 
+@outbox.command()
+@click.option("--topic", metavar="NAME", help="The topic, as declared.  [default: the first]")
+@click.option(
+    "--in-flight",
+    type=IN_FLIGHT,
+    metavar="AGE",
+    help="Longest time that a message may be on its way: a younger one is not judged; 60s or more."
+    "  [default: the longest message_retention_seconds of the topic's consumers]",
+)
+@click.option("--epochs", "shows_epochs", is_flag=True, help="Also list each group's epoch, as after a restore.")
+@limit_option(100_000, default=50)
+@json_option
+@verify_options
+def verify(**options: Any) -> None:
+    """Compare what is marked as sent with every consumer's position, its set aside and dead messages, and its queues.
+
+    It finds purged queues, lost messages, rows that nobody published, missing subscriptions and filter policies that
+    swallow, by name. It only reads, and receives nothing. `outbox resend` sends what is missing again.
+
+    With a shorter --in-flight than the default, an empty queue is taken as SQS counts it, approximately.
+
+    \b
+    Exit codes:
+      0  VALID: everything that was judged has come, is set aside, or is dead and in its DLQ
+      1  INVALID: the numbers are listed, with the cause
+      2  UNKNOWN: something could not be judged, and the reason says why
+    """
+    from sluice.cli.overview.verification import verify
+
+    verify(**options)
+
+
 def _operator(target: "DatabaseTarget", reason: str) -> "OutboxOperator":
     from sluice.messaging.outbox.operations import OutboxOperator
 
@@ -96,17 +130,42 @@ def _operator(target: "DatabaseTarget", reason: str) -> "OutboxOperator":
 
 
 @outbox.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("group_seq", metavar="SEQ", type=SEQ)
+@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("numbers", metavar="[SEQ|FIRST-LAST]...", type=NUMBERS, nargs=-1)
+@click.option("--group", "groups", multiple=True, help="All that was sent of this group; may be repeated.")
 @audit_options
 @database_options
-def resend(target: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Publish a sent message again, under a fresh deduplication id.
+def resend(
+    target: "DatabaseTarget",
+    group_id: str | None,
+    numbers: tuple[tuple[int, int], ...],
+    groups: tuple[str, ...],
+    reason: str,
+    confirmed: bool,
+) -> None:
+    """Publish sent messages again, each under a fresh deduplication id, in the order of their groups.
 
-    For consumers that lost it. The others drop it, because it is the same event.
+    For consumers that lost them: `outbox verify` says which. The others drop them, because they are the same events.
+
+    \b
+      outbox resend order-7 3 --reason "billing lost it" --yes
+      outbox resend order-7 3-9 12 --reason "billing's queue was purged" --yes
+      outbox resend --group order-7 --group order-8 --reason "billing's queue was purged" --yes
     """
-    do = partial(_operator(target, reason).resend, group_id=group_id, group_seq=group_seq)
-    act(target.engine, f"resend message {group_seq} of group {group_id}", do, confirmed=confirmed)
+    from sluice.messaging.outbox.operations import resend_all
+
+    if (group_id is None) == (not groups) or (group_id is not None and not numbers):
+        raise click.UsageError("give GROUP and its numbers, such as 3 or 3-9, or one or more --group")
+    operator = _operator(target, reason)
+    if group_id is not None and len(numbers) == 1 and numbers[0][0] == numbers[0][1]:
+        do = partial(operator.resend, group_id=group_id, group_seq=numbers[0][0])
+        act(target.engine, f"resend message {numbers[0][0]} of group {group_id}", do, confirmed=confirmed)
+        return
+    ranges = [(name, *EVERY_NUMBER) for name in groups] if group_id is None else [(group_id, *each) for each in numbers]
+    named = ", ".join(f"group {name}" if group_id is None else f"{first} to {last}" for name, first, last in ranges)
+    described = f"resend what was sent of {named}" + ("" if group_id is None else f" of group {group_id}")
+    count = act(target.engine, described, partial(resend_all, operator, ranges=ranges), confirmed=confirmed)
+    output.line(f"{count} messages {'resent' if confirmed else 'to resend'}")
 
 
 @outbox.command()
@@ -148,13 +207,14 @@ def begin_epoch(target: "DatabaseTarget", reason: str, confirmed: bool) -> None:
 
 
 @outbox.command()
+@choice_options
 @limit_option(100_000, default=50)
 @database_options
-def audit(target: "DatabaseTarget", most: int) -> None:
+def audit(target: "DatabaseTarget", choice: "RowChoice", most: int) -> None:
     """Print what operators did, newest first, as lines of JSON."""
     from sluice.messaging.outbox import tables
 
-    print_acts(target.engine, tables.audit.c.topic, target.topic, most=most)
+    print_acts(target.engine, tables.audit.c.topic, target.topic, choice=choice, most=most)
 
 
 @outbox.command()

@@ -35,6 +35,14 @@ def lines(text: str, *, is_error: bool = False) -> None:
         line(part, is_error=is_error)
 
 
+def clear() -> None:
+    """Clear a terminal before the next screen; elsewhere an empty line divides screens."""
+    if console().is_terminal:
+        click.clear()
+    else:
+        line("")
+
+
 def as_json(value: object, *, indent: int | None = 2) -> None:
     """Print JSON that says exactly the value: what is not printable is escaped as JSON escapes it.
 

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
 import click
 
 from sluice import limits
+from sluice.clock import SystemClock
 
 DAY_SECONDS = 86_400
 
@@ -26,8 +28,11 @@ class Whole(click.IntRange):
             self.fail(f"it is {str(value)!r}, allowed is a whole number from {self.min}{upper}", param, ctx)
 
 
-SEQ = Whole(1, 2**63 - 2)
+_SEQ_MAX = 2**63 - 2
+SEQ = Whole(1, _SEQ_MAX)
 """A number of a group: more than 64 bits no database holds."""
+EVERY_NUMBER = (1, _SEQ_MAX)
+"""The first and the last."""
 
 
 class NumberType(click.ParamType[float]):
@@ -96,8 +101,51 @@ AGE = ScaledNumber(
     examples="90s, 15m, 2h or 7d",
 )
 """Seconds since something."""
+IN_FLIGHT = ScaledNumber(AGE.units, minimum=60, maximum=100_000 * DAY_SECONDS, examples="15m, 2h or 4d")
+"""Seconds that a message is on its way: no less than SQS needs to count it."""
 _BYTES = {"": 1, "b": 1, "k": 1_000, "kb": 1_000, "kib": 1_024, "m": 1_000_000, "mb": 1_000_000, "mib": 1_048_576}
 SIZE = ScaledNumber(
     _BYTES, minimum=1, maximum=limits.MESSAGE_BYTES_MAX, examples="900, 2k (2,000 bytes), 2KiB (2,048) or 1MiB"
 )
 """Bytes of a message."""
+
+
+class Since(click.ParamType[int]):
+    """An instant: an age, or a date and time of ISO 8601, of UTC where it names no offset. Microseconds since 1970."""
+
+    name = "since"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Return the instant, or fail."""
+        if isinstance(value, int):
+            return value
+        try:
+            found = datetime.fromisoformat(value)
+        except ValueError:
+            age = re.fullmatch(r"[0-9.]+ ?[smhd]?", value.strip(), flags=re.IGNORECASE)
+            if age is None:
+                self.fail(f"it is {value!r}, allowed is an age such as 15m, 2h or 7d, or 2026-11-27T03:00", param, ctx)
+            return SystemClock().now_us() - AGE.convert(value, param, ctx) * 1_000_000
+        return round((found if found.tzinfo is not None else found.replace(tzinfo=UTC)).timestamp() * 1_000_000)
+
+
+class Numbers(click.ParamType[tuple[int, int]]):
+    """A number of a group, or a range of them: 7, or 3-9."""
+
+    name = "numbers"
+
+    def convert(
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Return the first and the last number, or fail."""
+        if isinstance(value, tuple):
+            return value
+        first, dash, last = value.partition("-")
+        found = (SEQ.convert(first, param, ctx), SEQ.convert(last if dash else first, param, ctx))
+        if found[0] > found[1]:
+            self.fail(f"it is {value!r}, allowed is a range whose first number is not after its last", param, ctx)
+        return found
+
+
+SINCE = Since()
+NUMBERS = Numbers()

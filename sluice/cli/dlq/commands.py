@@ -10,6 +10,7 @@ from sluice.cli.acts import act, actor, print_acts
 from sluice.cli.options import (
     Command,
     audit_options,
+    choice_options,
     confirmation_option,
     consumer_options,
     dsn_option,
@@ -26,6 +27,7 @@ from sluice.terminal.values import AGE, SEQ, NumberType, Whole
 if TYPE_CHECKING:
     from sluice.cli.dlq.target import DlqTarget
     from sluice.cli.targets import ConsumerTarget
+    from sluice.messaging.database.choice import RowChoice
     from sluice.messaging.inbox.operations import InboxOperator
 
 _CANARY_MAX = 1_000_000
@@ -92,11 +94,15 @@ def dlq() -> None:
 @click.option("--consumer", "consumer_name", envvar="SLUICE_CONSUMER", metavar="NAME", help="Only this consumer.")
 @dsn_option("The inboxes' database, for what is parked, dead and missing: e.g. sqlite:///billing.db")
 @endpoint_option("SQS")
+@choice_options
+@limit_option(100_000, default=1_000)
+@click.option("--each", "is_each", is_flag=True, help="A line for each number, in place of one for each reason.")
 @json_option
 def ls(**options: Any) -> None:
-    """List the DLQs of an environment's consumers, and with a database what their inboxes wait for.
+    """List the DLQs of an environment's consumers, and with a database what their inboxes wait for, by reason.
 
-    Counts are SQS's own, and approximate: they can be a minute late.
+    Counts are SQS's own, and approximate: they can be a minute late. What the other options leave out is left out of
+    what the inboxes wait for; the type of a dead message is known where outbox and inbox share a database.
     """
     from sluice.cli.dlq.listing import list_queues
 
@@ -104,17 +110,19 @@ def ls(**options: Any) -> None:
 
 
 @dlq.command()
+@choice_options
 @limit_option(1_000, default=10)
 @json_option
 @dlq_options
-def inspect(dlq: "DlqTarget", most: int, as_json: bool) -> None:
+def inspect(dlq: "DlqTarget", choice: "RowChoice", most: int, as_json: bool) -> None:
     """Show the first messages of each group, what they hold and, with --dsn, why they died; then give them back.
 
     A FIFO queue delivers at most the first ten of a group. Nobody can see how many are behind them.
+    With --died-of only those whose reason the inbox of --dsn knows; --since is of when they came into the DLQ.
     """
     from sluice.cli.dlq.listing import show_dead_letters
 
-    show_dead_letters(dlq, most, as_json=as_json)
+    show_dead_letters(dlq, choice, most, as_json=as_json)
 
 
 @dlq.command()
@@ -304,13 +312,14 @@ def skip(
 
 
 @dlq.command()
+@choice_options
 @limit_option(100_000, default=50)
 @consumer_options
-def audit(target: "ConsumerTarget", most: int) -> None:
+def audit(target: "ConsumerTarget", choice: "RowChoice", most: int) -> None:
     """Print what operators did to the consumer's messages, newest first, as lines of JSON."""
     from sluice.messaging.inbox import tables
 
-    print_acts(target.engine, tables.audit.c.consumer, target.consumer.name, most=most)
+    print_acts(target.engine, tables.audit.c.consumer, target.consumer.name, choice=choice, most=most)
 
 
 @dlq.command()

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import Engine
@@ -11,27 +12,42 @@ from sluice.cli.dlq.target import DlqTarget, queue_client, stoppable
 from sluice.cli.targets import ConsumerTarget, consumer_of, inbox_database
 from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
-from sluice.errors import EndpointError
+from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.database import engines
+from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.inbox import operations
+from sluice.messaging.inbox.death_reasons import DeathReason, group_reasons
+from sluice.messaging.inbox.tables import DEAD
 from sluice.messaging.sqs import dead_letter_queue
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Reading, StoredDeadLetter
 from sluice.messaging.sqs.redrive import MoveTask, MoveTasks
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
-_ROWS_MAX = 1_000
+_PEEKED_MAX = 10_000
+"""Dead letters received to find those that match."""
 _SHOWN_CHARACTERS = 500
 
 
 def list_queues(
-    *, environment: Environment, consumer_name: str | None, dsn: str | None, endpoint_url: str | None, as_json: bool
+    *,
+    environment: Environment,
+    consumer_name: str | None,
+    dsn: str | None,
+    endpoint_url: str | None,
+    choice: RowChoice,
+    most: int,
+    is_each: bool,
+    as_json: bool,
 ) -> None:
-    """Show the DLQs of consumers, and with a database what their inboxes wait for."""
+    """Show the DLQs of consumers, and with a database what their inboxes wait for, by reason or each number."""
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
-        found = [_dead_letter_queues(sqs, environment, consumer, database) for consumer in consumers]
+        found = [_dead_letter_queues(sqs, environment, consumer) for consumer in consumers]
+        if database is not None:
+            waiting = (_waiting(database, consumer, choice, most) for consumer in consumers)
+            found = [listed | waits for listed, waits in zip(found, waiting, strict=True)]
     if not any(queue["is_there"] for listed in found for queue in listed["queues"]):
         names = ", ".join(queue["queue"] for listed in found for queue in listed["queues"])
         raise EndpointError(
@@ -42,25 +58,32 @@ def list_queues(
         output.as_json({"environment": environment.name, "is_approximate": True, "consumers": found})
     else:
         for listed in found:
-            _show_listed(listed)
+            _show_listed(listed, is_each=is_each)
 
 
-def _dead_letter_queues(
-    sqs: Any, environment: Environment, consumer: Consumer, database: Engine | None
-) -> dict[str, Any]:
+def _dead_letter_queues(sqs: Any, environment: Environment, consumer: Consumer) -> dict[str, Any]:
     names = {
         "dead": naming.dead_letter_queue_name(environment, consumer),
         "undelivered": naming.undelivered_queue_name(environment, consumer),
     }
-    listed: dict[str, Any] = {
+    return {
         "consumer": consumer.name,
         "queues": [{"holds": holds, "queue": name, **_queue(sqs, name)} for holds, name in names.items()],
     }
-    if database is not None:
-        with engines.reading(database) as connection, engines.explaining_missing_tables():
-            listed["parked"] = operations.parked_groups(connection, consumer.name, most=_ROWS_MAX)
-            listed["exceptions"] = operations.open_exceptions(connection, consumer.name, most=_ROWS_MAX)
-    return listed
+
+
+def _waiting(database: Engine, consumer: Consumer, choice: RowChoice, most: int) -> dict[str, Any]:
+    """Return what an inbox waits for: parked groups, dead and missing numbers, and the dead ones by reason."""
+    with engines.reading(database) as connection, engines.explaining_missing_tables():
+        parked = operations.parked_groups(connection, consumer.name, choice=choice, most=most)
+        exceptions = operations.open_exceptions(connection, consumer.name, choice=choice, most=most)
+    dead = ((row["group_id"], row["reason"], row["seen_at_us"]) for row in exceptions if row["state"] == DEAD)
+    return {
+        "parked": parked,
+        "exceptions": exceptions,
+        "reasons": [asdict(reason) for reason in group_reasons(dead)],
+        "is_cut": most in (len(parked), len(exceptions)),
+    }
 
 
 def _queue(sqs: Any, name: str) -> dict[str, Any]:
@@ -72,7 +95,7 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
     return {"is_there": True, **queue.counts, "move_task": None if running is None else _move_task_fields(running)}
 
 
-def _show_listed(listed: dict[str, Any]) -> None:
+def _show_listed(listed: dict[str, Any], *, is_each: bool) -> None:
     output.line(listed["consumer"])
     for queue in listed["queues"]:
         output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
@@ -87,13 +110,21 @@ def _show_listed(listed: dict[str, Any]) -> None:
                 f"    held       number {held['seq']} of epoch {held['epoch']} after {held['attempts']} attempts:"
                 f" {held['last_error']}"
             )
-    for gap in listed.get("exceptions", ()):
+    exceptions = listed.get("exceptions", [])
+    dead = [row for row in exceptions if row["state"] == DEAD]
+    is_by_reason = len(listed.get("reasons", ())) < len(dead) and not is_each
+    for reason in listed["reasons"] if is_by_reason else ():
+        summary = DeathReason(**reason).summarize()
+        output.line(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
+    for gap in (row for row in exceptions if not (is_by_reason and row["state"] == DEAD)):
         numbers = str(gap["seq"]) if gap["seq"] == gap["through"] else f"{gap['seq']} to {gap['through']}"
         why = f": {gap['reason']}" if gap["reason"] else ""
         output.line(
             f"  {gap['state']:<12} group {gap['group_id']} number {numbers} of epoch {gap['epoch']}"
             f" since {instant_text(gap['seen_at_us'])}{why}"
         )
+    if listed.get("is_cut"):
+        output.line("there may be more; raise --limit, or choose with --group, --died-of, --since", is_error=True)
 
 
 def _queue_line(queue: dict[str, Any]) -> str:
@@ -107,28 +138,44 @@ def _queue_line(queue: dict[str, Any]) -> str:
     return line
 
 
-def show_dead_letters(dlq: DlqTarget, most: int, *, as_json: bool) -> None:
+def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: bool) -> None:
     """Show the first messages of each group of a DLQ, and give them back."""
+    if choice.died_of is not None and dlq.target.database is None:
+        raise ConfigError("--died-of is given without a database, whose inbox knows the reasons; give --dsn")
     queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        dead_letters = dead_letter_queue.peek(reading, most, is_stopped=stop.is_stopped)
+        looked_at = most if choice.is_any else _PEEKED_MAX
+        dead_letters = dead_letter_queue.peek(reading, looked_at, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
+        shown = 0
         for dead_letter in dead_letters:
-            fields = _dead_letter_fields(dead_letter, **_inbox_facts(dlq.target, dead_letter))
-            groups.setdefault(dead_letter.message_group_id, []).append(fields)
+            if shown == most or not _is_chosen(dead_letter, choice):
+                continue
+            facts = _inbox_facts(dlq.target, dead_letter)
+            if choice.matches_reason((facts["known"] or {}).get("reason")):
+                groups.setdefault(dead_letter.message_group_id, []).append(_dead_letter_fields(dead_letter, **facts))
+                shown += 1
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
         output.as_json({"queue": queue.name, "may_be_more": True, "groups": groups_shown})
     else:
         for group, rows in groups.items():
             _show_group(group, rows)
-        if not groups:
+        if dead_letters and not groups:
+            output.line(f"none of the {len(dead_letters)} messages that can be seen in {queue.name} matches")
+        elif not groups:
             about = queue.counts
             flying = about["in_flight"]
             output.line(f"nothing to be had in {queue.name}; SQS says about {about['visible']}, and in flight {flying}")
     if stop.is_stopped():
         output.line("stopped; what was seen is given back", is_error=True)
         sys.exit(PARTLY)
+
+
+def _is_chosen(dead_letter: StoredDeadLetter, choice: RowChoice) -> bool:
+    type_ = None if dead_letter.envelope is None else dead_letter.envelope.event.type
+    is_in_group = choice.matches_group(dead_letter.message_group_id)
+    return is_in_group and choice.matches_type(type_) and choice.matches_instant(dead_letter.sent_at_us)
 
 
 def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:

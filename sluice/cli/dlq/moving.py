@@ -2,17 +2,23 @@
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
 
 from sluice import limits
+from sluice.cli.acts import actor
 from sluice.cli.dlq.target import DlqTarget, stoppable
 from sluice.clock import SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
+from sluice.messaging.database import engines
+from sluice.messaging.errors import OutboxError
+from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
-from sluice.messaging.sqs.dead_letter_limits import NATIVE, RATE_MAX
-from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading
+from sluice.messaging.sqs.dead_letter_limits import CLIENT, NATIVE, RATE_MAX
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading, StoredDeadLetter
 from sluice.messaging.sqs.rate_limit import Pace
 from sluice.messaging.sqs.redrive import (
     Choice,
@@ -28,6 +34,7 @@ from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _FOLLOW_SECONDS = 2
+_RECORDED_MAX = 1_000  # places of a run in its row of the audit
 _FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
 
 
@@ -69,7 +76,7 @@ def redrive(
     batch = batch_of(rate, dlq.hold_seconds)
     queue, destination = dlq.open(), Destination(dlq.sqs(), name)
     if confirmed:
-        _redrive_from_here(queue, destination, choice, rate, batch, canary, run, as_json)
+        _redrive_from_here(dlq, queue, destination, choice, rate, batch, canary, run, as_json)
     else:
         _print_preview(queue, name, choice, canary, as_json)
 
@@ -103,6 +110,7 @@ def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, can
 
 
 def _redrive_from_here(
+    dlq: DlqTarget,
     queue: DeadLetterQueue,
     destination: Destination,
     choice: Choice,
@@ -112,7 +120,14 @@ def _redrive_from_here(
     run: str | None,
     as_json: bool,
 ) -> None:
+    moved: list[StoredDeadLetter] = []
+
     with stoppable() as (stop, clock), output.progress(sum(queue.counts.values())) as advance:
+
+        def count(dead_letter: StoredDeadLetter) -> None:
+            moved.append(dead_letter)
+            advance(1)
+
         run = new_run(clock) if run is None else run
         redrive = Redrive(
             queue,
@@ -125,18 +140,55 @@ def _redrive_from_here(
             most=canary,
             is_stopped=stop.is_stopped,
             failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
-            on_moved=lambda _: advance(1),
+            on_moved=count,
         )
         output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
         result = redrive.work()
+        _record(dlq, f"run {run}, to {destination.name}", CLIENT, [_place(each) for each in moved], result)
     if as_json:
         result_fields = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
-        moved = [{"group": group, "seq": seq} for group, seq in result.moved]
+        places = [{"group": group, "seq": seq} for group, seq in result.moved]
         left = {"left": result.left_counts(), "error": result.error, "is_whole": result.is_whole}
-        output.as_json(result_fields | {"moved": moved} | left)
+        output.as_json(result_fields | {"moved": places} | left)
     else:
         _show(result, run, canary)
     _exit(result)
+
+
+def _place(dead_letter: StoredDeadLetter) -> tuple[str, int | None, int | None]:
+    """Return group, epoch and number; what is not an envelope has only a group."""
+    envelope = dead_letter.envelope
+    if envelope is None:
+        return dead_letter.message_group_id, None, None
+    return dead_letter.message_group_id, envelope.epoch, envelope.seq
+
+
+def _record(
+    dlq: DlqTarget,
+    reason: str,
+    engine: str,
+    moved: Sequence[tuple[str, int | None, int | None]],
+    result: RedriveResult,
+) -> None:
+    """Write the run into the inbox's audit, where its database is named; that it cannot be written changes nothing."""
+    if dlq.target.database is None:
+        return
+    operator = InboxOperator(consumer=dlq.target.consumer.name, actor=actor(), reason=reason)
+    detail = {
+        "engine": engine,
+        "queue": dlq.name,
+        "moved": moved[:_RECORDED_MAX],
+        "moved_count": len(moved),
+        "left": result.left_counts(),
+        "error": result.error,
+        "is_whole": result.is_whole,
+    }
+    try:
+        with dlq.target.database.begin() as connection, engines.explaining_missing_tables():
+            operator.write_down_redrive(connection, detail)
+    except (SQLAlchemyError, OutboxError) as error:
+        why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
+        output.line(f"the audit does not have this run: its row could not be written ({why})", is_error=True)
 
 
 def _show(result: RedriveResult, run: str, canary: int | None) -> None:
@@ -192,6 +244,7 @@ def _redrive_natively(
         )
         return
     tasks.start(destination_arn, rate=whole_rate)
+    _record(dlq, f"a move task to {destination}", NATIVE, [], RedriveResult())
     if not is_followed:
         output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return

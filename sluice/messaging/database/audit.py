@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, insert, select
@@ -10,7 +11,12 @@ from sqlalchemy import BigInteger, Column, Connection, MetaData, Table, Text, in
 from sluice.clock import Clock
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines, schema
+from sluice.messaging.database.choice import EVERYTHING, RowChoice
 from sluice.messaging.database.server_settings import DURABLE
+from sluice.messaging.envelope import decode
+from sluice.messaging.errors import EnvelopeError
+
+_PAGE = 500
 
 
 def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
@@ -70,8 +76,31 @@ class Operator:
         connection.execute(insert(table).values({**row, **place}).returning(DURABLE))
 
 
-def acts(connection: Connection, owner: Column[str], name: str, *, most: int) -> list[dict[str, Any]]:
-    """Return the last `most` acts, newest first."""
+def acts(
+    connection: Connection, owner: Column[str], name: str, *, choice: RowChoice = EVERYTHING, most: int
+) -> list[dict[str, Any]]:
+    """Return the last `most` acts, newest first.
+
+    The type of an act is that of its message, its reason is what the message had failed with before.
+    """
     table = owner.table
-    rows = connection.execute(select(table).where(owner == name).order_by(table.c.id.desc()).limit(most))
-    return [dict(row) for row in rows.mappings()]
+    here = (owner == name, choice.in_groups(table.c.group_id), choice.is_since(table.c.at_us))
+    ordered = select(table).where(*here).order_by(table.c.id.desc())
+    if not choice.types and choice.died_of is None:
+        ordered = ordered.limit(most)
+    rows = (dict(row) for row in connection.execute(ordered.execution_options(yield_per=_PAGE)).mappings())
+    return list(islice((row for row in rows if _is_chosen(row["detail"], choice)), most))
+
+
+def _is_chosen(detail: str | None, choice: RowChoice) -> bool:
+    """Return whether an act on a message is shown, by what the audit keeps of the message."""
+    if not choice.types and choice.died_of is None:
+        return True
+    kept = json.loads(detail or "{}")
+    type_ = kept.get("type")
+    if type_ is None and "body" in kept:
+        try:
+            type_ = decode(kept["body"]).event.type
+        except EnvelopeError:
+            type_ = None
+    return choice.matches_type(type_) and choice.matches_reason(kept.get("last_error") or kept.get("fault"))

@@ -54,6 +54,8 @@ _INVALID = text(
     "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
     " WHERE NOT indisvalid AND indrelid = CAST(:table AS regclass)"
 )
+_MAY_READ = text("SELECT has_table_privilege(to_regclass(:table), 'SELECT')")
+_IS_THERE = text("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :table")
 _NAMED_MAX = 10
 _KINDS = (Boolean, Integer, String)
 """Of the columns of all tables: a type of one kind holds no value of another."""
@@ -63,6 +65,15 @@ _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDial
 def partial_index(name: str, *columns: str, where: str) -> Index:
     """Return an index of the rows that meet a condition, for either kind of database."""
     return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
+def may_read(connection: Connection, table: Table) -> bool:
+    """Return whether a table is there, and may be read.
+
+    https://www.postgresql.org/docs/18/functions-info.html (of no table NULL; read 2026-11-27)
+    """
+    sql = _MAY_READ if connection.dialect.name == "postgresql" else _IS_THERE
+    return bool(connection.execute(sql, {"table": table.name}).scalar_one())
 
 
 def names() -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, 
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
+from sluice.messaging.database.choice import EVERYTHING, RowChoice
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import DeadLetterError
 from sluice.messaging.inbox.awaiting import NEVER_US
@@ -20,8 +21,10 @@ from sluice.messaging.inbox.gaps import SequenceGaps
 from sluice.messaging.inbox.groups import position_of
 from sluice.messaging.inbox.sequence import Action, Arrival, decide
 from sluice.messaging.inbox.tables import DEAD, SKIPPED, audit, exceptions, groups, parked
+from sluice.messaging.outbox.operations import find_types
 from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter, with_data
 
+_READ_MAX = 100_000
 _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us")
 
 
@@ -149,6 +152,10 @@ class InboxOperator(Operator):
         kept = {"sqs_message_id": dead_letter.sqs_message_id, "fault": dead_letter.fault, "body": dead_letter.body}
         self._write_down(connection, action, dead_letter.message_group_id, seq, kept)
 
+    def write_down_redrive(self, connection: Connection, detail: Mapping[str, Any]) -> None:
+        """Audit a run that brought dead letters back, with its result."""
+        self._record(connection, audit, "redrive", {"consumer": self.consumer}, detail)
+
     def _held_message(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
         found = parked_message(connection, self.consumer, group_id, seq)
         where = f"message {seq} of group {group_id!r} of {self.consumer}"
@@ -233,30 +240,47 @@ def parked_message(connection: Connection, consumer: str, group_id: str, seq: in
 
 
 def listed_groups(
-    connection: Connection, consumer: str, *, group_id: str | None, most: int
+    connection: Connection, consumer: str, *, choice: RowChoice, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return up to `most` groups, by their ids, and how many there are.
+
+    The instant of a group is that of its last message. Of a type or a reason are the groups in which something of it is
+    dead or set aside now.
 
     Each is a dict of group_id, epoch, first_seq, last_seq, awaits_seq, parked_at_us, updated_at_us.
     """
     names = ("group_id", "epoch", "first_seq", "last_seq", "awaits_seq", "parked_at_us", "updated_at_us")
-    here = [groups.c.consumer == consumer]
-    if group_id is not None:
-        here.append(groups.c.group_id == group_id)
+    here = [groups.c.consumer == consumer, choice.in_groups(groups.c.group_id)]
+    here.append(choice.is_since(groups.c.updated_at_us))
+    if choice.types or choice.died_of is not None:
+        open_now = RowChoice(groups=choice.groups, types=choice.types, died_of=choice.died_of)
+        waiting = {row["group_id"] for row in open_exceptions(connection, consumer, choice=open_now, most=_READ_MAX)}
+        waiting |= {row["group_id"] for row in parked_messages(connection, consumer, choice=open_now)}
+        here.append(groups.c.group_id.in_(sorted(waiting)))
     count = connection.execute(select(func.count()).select_from(groups).where(*here)).scalar_one()
     columns = (groups.c[name] for name in names)
     found = select(*columns).where(*here).order_by(groups.c.group_id).limit(most)
     return [dict(row) for row in connection.execute(found).mappings()], int(count)
 
 
-def parked_groups(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+def parked_groups(
+    connection: Connection, consumer: str, *, choice: RowChoice = EVERYTHING, most: int
+) -> list[dict[str, Any]]:
     """Return up to so many parked groups, those parked longest first.
+
+    The instant of a group is when it was parked. Of a type or a reason are the groups that have set something of it
+    aside.
 
     Each is a dict of group_id, epoch, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in
     it: parked_count, held (a list of dicts of epoch, seq, attempts, last_error).
     """
-    here = (groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None))
+    here = [groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None)]
     columns = (groups.c[name] for name in _OF_PARKED)
+    here += [choice.in_groups(groups.c.group_id), choice.is_since(groups.c.parked_at_us)]
+    if choice.types or choice.died_of is not None:
+        of_messages = RowChoice(groups=choice.groups, types=choice.types, died_of=choice.died_of)
+        wanted = {row["group_id"] for row in parked_messages(connection, consumer, choice=of_messages)}
+        here.append(groups.c.group_id.in_(sorted(wanted)))
     rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
     return [_parked_group(connection, consumer, dict(row)) for row in rows.mappings().all()]
 
@@ -274,16 +298,43 @@ def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str
     return {"parked_count": count, "held": [dict(row) for row in connection.execute(held.limit(10)).mappings()]}
 
 
-def open_exceptions(connection: Connection, consumer: str, *, most: int) -> list[dict[str, Any]]:
+def parked_messages(connection: Connection, consumer: str, *, choice: RowChoice) -> list[dict[str, Any]]:
+    """Return up to `_READ_MAX` messages that are set aside, by group and number.
+
+    Each is a dict of group_id, epoch, seq, event_id, type, attempts, last_error, parked_at_us, held_at_us.
+    """
+    names = ("group_id", "epoch", "seq", "event_id", "attempts", "last_error", "parked_at_us", "held_at_us")
+    here = (parked.c.consumer == consumer, choice.in_groups(parked.c.group_id), choice.of_reason(parked.c.last_error))
+    columns = (*(parked.c[name] for name in names), parked.c.body)
+    ordered = select(*columns).where(*here, choice.is_since(parked.c.parked_at_us))
+    rows = connection.execute(ordered.order_by(parked.c.group_id, parked.c.epoch, parked.c.seq).limit(_READ_MAX))
+    found = [{**row, "type": decode(row["body"]).event.type} for row in rows.mappings()]
+    return [
+        {name: value for name, value in row.items() if name != "body"}
+        for row in found
+        if choice.matches_type(row["type"])
+    ]
+
+
+def open_exceptions(
+    connection: Connection, consumer: str, *, choice: RowChoice = EVERYTHING, most: int
+) -> list[dict[str, Any]]:
     """Return up to so many ranges of numbers that are dead or missing, the longest known first.
 
-    Each is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us.
+    The type of a dead number is that of its event in the outbox, where that is in the same database and may be read.
+
+    Each is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us, type.
     """
     names = ("group_id", "epoch", "seq", "through", "state", "reason", "event_id", "receive_count", "seen_at_us")
     here = (exceptions.c.consumer == consumer, exceptions.c.closed_at_us.is_(None))
+    chosen = (choice.in_groups(exceptions.c.group_id), choice.is_since(exceptions.c.seen_at_us))
     columns = (exceptions.c[name] for name in names)
-    found = select(*columns).where(*here).order_by(exceptions.c.seen_at_us, exceptions.c.id).limit(most)
-    return [dict(row) for row in connection.execute(found).mappings()]
+    ordered = select(*columns).where(*here, *chosen, choice.of_reason(exceptions.c.reason))
+    ordered = ordered.order_by(exceptions.c.seen_at_us, exceptions.c.id)
+    rows = [dict(row) for row in connection.execute(ordered.limit(_READ_MAX if choice.types else most)).mappings()]
+    types = find_types(connection, {row["event_id"] for row in rows if row["event_id"] is not None})
+    typed = [{**row, "type": types.get(row["event_id"])} for row in rows]
+    return [row for row in typed if choice.matches_type(row["type"])][:most]
 
 
 def dead_letter_record(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ consumers that lost it; the others' inbox knows it.
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,11 +16,16 @@ from sqlalchemy import Connection, Row, case, func, select, update
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
+from sluice.messaging.database.choice import RowChoice
+from sluice.messaging.database.schema import may_read
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, messages
 
+RESENT_MAX = 10_000
+"""Messages resent in one transaction."""
+_IDS = 500  # in one statement
 _SHOWN = (
     "group_id",
     "group_seq",
@@ -48,6 +53,30 @@ class OutboxOperator(Operator):
         """Publish again what was sent, under a fresh deduplication id."""
         found = self._find(connection, group_id, group_seq, SENT)
         self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
+
+    def resend_range(self, connection: Connection, group_id: str, first: int, last: int) -> int:
+        """Publish again all of these numbers that were sent, in their order, and return how many.
+
+        Raises:
+            OutboxError: none of them is in the outbox and sent, or they are more than `RESENT_MAX`.
+        """
+        sent = (messages.c.status == SENT, messages.c.group_seq.between(first, last))
+        here = (messages.c.topic == self.topic, messages.c.group_id == group_id, *sent)
+        numbers = select(messages.c.group_seq).where(*here).order_by(messages.c.group_seq).limit(RESENT_MAX + 1)
+        found = connection.execute(numbers).scalars().all()
+        where = f"of group {group_id!r} of {self.topic}"
+        if not found:
+            raise OutboxError(
+                f"no number from {first} to {last} {where} is sent and in the outbox; see `outbox ls --group {group_id}"
+                " --status sent`"
+            )
+        if len(found) > RESENT_MAX:
+            raise OutboxError(
+                f"more than {RESENT_MAX} numbers {where} would be resent, allowed are so many; give a range"
+            )
+        for group_seq in found:
+            self.resend(connection, group_id, group_seq)
+        return len(found)
 
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
         """Try a quarantined message again, as it is and under its own deduplication id."""
@@ -101,16 +130,25 @@ class OutboxOperator(Operator):
         self._record(connection, audit, action, place, kept)
 
 
+def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:
+    """Publish again what was sent of ranges (group, first and last number), and return how many messages."""
+    return sum(operator.resend_range(connection, group_id, first, last) for group_id, first, last in ranges)
+
+
 def list_messages(
-    connection: Connection, topic: str, *, status: str | None, group_id: str | None, most: int
+    connection: Connection, topic: str, *, status: str | None, choice: RowChoice, most: int
 ) -> tuple[list[dict[str, Any]], int]:
     """Return up to `most` messages, unfinished ones unless a status is given, by group and number; and how many match.
+
+    The instant of a message is that of its commit, its reason what it was not published for.
 
     Each is a dict of group_id, group_seq, status, type, event_id, attempts, last_error, created_at_us, sent_at_us.
     """
     wanted = [messages.c.topic == topic, messages.c.status != SENT if status is None else messages.c.status == status]
-    if group_id is not None:
-        wanted.append(messages.c.group_id == group_id)
+    wanted += [choice.in_groups(messages.c.group_id), choice.is_since(messages.c.created_at_us)]
+    wanted.append(choice.of_reason(messages.c.last_error))
+    if choice.types:
+        wanted.append(messages.c.type.in_(sorted(choice.types)))
     count = connection.execute(select(func.count()).select_from(messages).where(*wanted)).scalar_one()
     rows = connection.execute(
         select(*(messages.c[name] for name in _SHOWN))
@@ -119,3 +157,15 @@ def list_messages(
         .limit(most)
     )
     return [dict(row) for row in rows.mappings()], int(count)
+
+
+def find_types(connection: Connection, event_ids: Collection[str]) -> dict[str, str]:
+    """Return the types of events, by id: of those in this database's outbox, if it has one that may be read."""
+    if not event_ids or not may_read(connection, messages):
+        return {}
+    ids, found = sorted(event_ids), dict[str, str]()
+    for start in range(0, len(ids), _IDS):
+        here = messages.c.event_id.in_(ids[start : start + _IDS])
+        rows = connection.execute(select(messages.c.event_id, messages.c.type).where(here))
+        found |= {row.event_id: row.type for row in rows}
+    return found

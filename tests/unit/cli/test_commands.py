@@ -27,6 +27,7 @@ FOLDER = Path(sluice.cli.__file__).parent
 PRINTS = "output.py"
 PRINTING = {"echo", "secho", "echo_via_pager", "print", "pprint", "Console", "confirm", "prompt", "print_exc"}
 GIVEN = {
+    "choice": {"groups", "types", "died_of", "since_us"},
     "environment": {"environment_name", "declaration"},
     "place": {"environment_name", "declaration", "dsn"},
     "dlq": {"environment_name", "declaration", "dsn", "undelivered", "hold_seconds", "force"},

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import Engine, select
 
 from sluice.messaging.database.audit import acts
+from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.envelope import TOMBSTONE, decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError
 from sluice.messaging.inbox import operations
@@ -294,7 +295,9 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
     _lower_baseline(late, 3)
 
     with late.engine.connect() as connection:
-        (group,), count = operations.listed_groups(connection, "billing", group_id="a", most=10)
+        (group,), count = operations.listed_groups(
+            connection, "billing", choice=RowChoice(groups=frozenset("a")), most=10
+        )
     assert _open(late) == [(3, 4, "gap", None)]
     assert (group["first_seq"], group["last_seq"], count) == (3, 6, 1)
     assert late.bring(3, 4, 3) == [HANDLE, HANDLE, DROP]

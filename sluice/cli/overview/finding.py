@@ -1,0 +1,470 @@
+"""`sluice find`: one event, or one group, in the outbox, at each consumer, and in the audits."""
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, func, select
+
+from sluice.cli.acts import instant_text
+from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, chosen_consumers, opening, read
+from sluice.declaration import Consumer, Environment, naming
+from sluice.messaging.database import audit
+from sluice.messaging.database.choice import RowChoice
+from sluice.messaging.envelope import decode
+from sluice.messaging.inbox import tables as inbox
+from sluice.messaging.outbox import tables as outbox
+from sluice.messaging.outbox.tables import SENT
+from sluice.messaging.reconciliation import GroupSnapshot, NumberState, has_rows, read_groups
+from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT, PARTLY
+
+_EVENTS_MAX = 10
+_HANDLED = (NumberState.HANDLED, NumberState.FILLED, NumberState.REDRIVEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A number of a group, and the event that has it; None where that is not known."""
+
+    group_id: str
+    epoch: int
+    seq: int
+    event_id: str | None
+
+
+def show(
+    environment: Environment,
+    *,
+    sought: str,
+    consumer_name: str | None,
+    dsn: str | None,
+    inboxes: tuple[str, ...],
+    endpoint_url: str | None,
+    most: int,
+    as_json: bool,
+) -> None:
+    """Show an event of that id and a group of that name, whichever there is."""
+    consumers = chosen_consumers(environment, consumer_name)
+    with opening(environment, dsn, inboxes, endpoint_url) as sources:
+        search = _Search(sources, consumers, most)
+        events = [search.event_fields(place, row) for place, row in search.events(sought)]
+        group = search.group_fields(sought)
+    found: dict[str, Any] = {"sought": sought, "events": events, "group": group, "unknown": search.unknown}
+    if as_json:
+        output.as_json(found)
+    else:
+        for event in events:
+            _print_event(event)
+        if group is not None:
+            _print_group(group)
+        for name, reason in search.unknown.items():
+            output.line(f"not known: {name} ({reason})", is_error=True)
+    if not events and group is None:
+        _end(sought, search)
+
+
+def _end(sought: str, search: "_Search") -> None:
+    if search.is_blind:
+        output.line(f"no database could be read, so nothing is known of {sought}", is_error=True)
+        sys.exit(COULD_NOT)
+    output.line(
+        f"neither an event nor a group {sought!r} is known; what was sent is deleted after a while (`relay --keep`),"
+        " and an inbox keeps only positions of groups: try the name of its group",
+        is_error=True,
+    )
+    sys.exit(PARTLY)
+
+
+class _Search:
+    """One search. What could not be read is in `unknown`: its name to the reason."""
+
+    def __init__(self, sources: Sources, consumers: Sequence[Consumer], most: int) -> None:
+        self._sources, self._consumers, self._most = sources, consumers, most
+        self._queues: dict[str, QueueCounts | Unknown] = {}
+        self.unknown: dict[str, str] = {}
+        self._seen = 0
+
+    @property
+    def is_blind(self) -> bool:
+        """Return whether no database could be read."""
+        return self._seen == 0
+
+    def _known[Answer](self, name: str, answer: Answer | Unknown) -> Answer | None:
+        """Return an answer; of one that is not known, keep the reason and return None."""
+        if isinstance(answer, Unknown):
+            self.unknown[name] = answer.reason
+            return None
+        self._seen += 1
+        return answer
+
+    def events(self, sought: str) -> list[tuple[Place, dict[str, Any] | None]]:
+        """Return the places of an event, with its row of the outbox where there is one."""
+        rows = self._known("outbox", read(self._sources.outbox, lambda connection: _outbox_rows(connection, sought)))
+        if rows:
+            return [(_place_of(row), row) for row in rows]
+        places: dict[Place, None] = {}
+        for consumer in self._consumers:
+            engine = self._sources.inboxes[consumer.name]
+            look = partial(_inbox_places, consumer=consumer.name, event_id=sought)
+            found = self._known(f"inbox of {consumer.name}", read(engine, look))
+            places |= dict.fromkeys(found or ())
+        return [(place, None) for place in list(places)[:_EVENTS_MAX]]
+
+    def event_fields(self, place: Place, row: dict[str, Any] | None) -> dict[str, Any]:
+        """Return where an event is and was."""
+        topics = {naming.topic_name(self._sources.environment, topic.name): topic for topic in self._topics()}
+        topic = None if row is None else topics.get(row["topic"])
+        getting = self._consumers
+        if topic is not None:
+            of_topic = self._sources.environment.consumers_of(topic)
+            getting = [consumer for consumer in self._consumers if consumer in of_topic]
+        is_sent = row is None or row["status"] == SENT
+        shown = None if row is None else {name: value for name, value in row.items() if name not in ("id", "body")}
+        return {
+            "group": place.group_id,
+            "epoch": place.epoch,
+            "seq": place.seq,
+            "event_id": place.event_id,
+            "outbox": shown,
+            "consumers": [self._standing(consumer, place, is_sent=is_sent) for consumer in getting],
+            "audit": self._acts(place.group_id, place.seq),
+        }
+
+    def _topics(self) -> Iterable[Any]:
+        return self._sources.environment.topics
+
+    def _standing(self, consumer: Consumer, place: Place, *, is_sent: bool) -> dict[str, Any]:
+        """Return what is known of a number at a consumer."""
+        snapshot = self._snapshot(consumer, place.group_id)
+        if isinstance(snapshot, Unknown):
+            return self._unknown_fields(consumer, snapshot)
+        state = snapshot.state_of(place.epoch, place.seq)
+        standing: dict[str, Any] = {"consumer": consumer.name, "state": state.value, "position": _position(snapshot)}
+        exception = snapshot.exception_of(place.epoch, place.seq)
+        if exception is not None:
+            standing |= {
+                "since": instant_text(exception.seen_at_us),
+                "attempt": exception.receive_count,
+                "reason": exception.reason,
+                "closed_at": None if exception.closed_at_us is None else instant_text(exception.closed_at_us),
+            }
+        if state in _HANDLED:
+            standing |= _handled_fields(snapshot, place, exception)
+        if state in (NumberState.PARKED, NumberState.HELD):
+            standing |= self._parked_fields(consumer, place)
+        if state in (NumberState.AWAITED, NumberState.GAP, NumberState.DEAD, NumberState.REFUSED) and is_sent:
+            standing["queues"] = self._queue_fields(consumer)
+        return standing
+
+    def _unknown_fields(self, consumer: Consumer, unknown: Unknown) -> dict[str, Any]:
+        return {"consumer": consumer.name, "unknown": unknown.reason, "queues": self._queue_fields(consumer)}
+
+    def _parked_fields(self, consumer: Consumer, place: Place) -> dict[str, Any]:
+        p = inbox.parked.c
+        here = (p.consumer == consumer.name, p.group_id == place.group_id, p.epoch == place.epoch, p.seq == place.seq)
+        columns = select(p.attempts, p.last_error, p.parked_at_us)
+        row = read(
+            self._sources.inboxes[consumer.name],
+            lambda connection: connection.execute(columns.where(*here)).one_or_none(),
+        )
+        if row is None or isinstance(row, Unknown):  # handled since
+            return {}
+        return {"since": instant_text(row.parked_at_us), "attempt": row.attempts, "reason": row.last_error}
+
+    def _snapshot(self, consumer: Consumer, group_id: str) -> GroupSnapshot | Unknown:
+        name = consumer.name
+
+        def look(connection: Connection) -> GroupSnapshot | Unknown:
+            if not has_rows(connection, name):
+                return Unknown(f"nothing of {name} is in this database; if its inbox has another one, give --inbox")
+            return read_groups(connection, name, [group_id])[group_id]
+
+        return read(self._sources.inboxes[name], look)
+
+    def _queue_fields(self, consumer: Consumer) -> dict[str, Any]:
+        environment = self._sources.environment
+        names = {
+            "queue": naming.queue_name(environment, consumer),
+            "dlq": naming.dead_letter_queue_name(environment, consumer),
+            "undelivered_dlq": naming.undelivered_queue_name(environment, consumer),
+        }
+        fields: dict[str, Any] = {}
+        for kind, name in names.items():
+            if name not in self._queues:
+                self._queues[name] = self._sources.queue(name)
+            counts = self._queues[name]
+            fields[kind] = counts.as_json() if isinstance(counts, Unknown) else counts.fields
+        return fields
+
+    def _acts(self, group_id: str, seq: int | None) -> list[dict[str, Any]]:
+        """Return what operators did to a group, or to one number of it, newest first."""
+        choice = RowChoice(groups=frozenset({group_id}))
+        found: list[dict[str, Any]] = []
+        environment = self._sources.environment
+        owners = [(outbox.audit.c.topic, naming.topic_name(environment, topic.name)) for topic in self._topics()]
+        engines = [(self._sources.outbox, *owner) for owner in owners]
+        engines += [(self._sources.inboxes[each.name], inbox.audit.c.consumer, each.name) for each in self._consumers]
+        for engine, owner, name in engines:
+            acts = read(engine, partial(audit.acts, owner=owner, name=name, choice=choice, most=self._most))
+            found += [] if isinstance(acts, Unknown) else [_act_fields(act, name) for act in acts]
+        is_wanted = [act for act in found if seq is None or act["seq"] in (None, seq)]
+        return sorted(is_wanted, key=lambda act: act["at"], reverse=True)[: self._most]
+
+    def group_fields(self, group_id: str) -> dict[str, Any] | None:
+        """Return what is known of a group; None where nothing is."""
+        counters = self._known("outbox", read(self._sources.outbox, lambda connection: _counters(connection, group_id)))
+        found = {consumer.name: self._snapshot(consumer, group_id) for consumer in self._consumers}
+        known = [self._known(f"inbox of {name}", snapshot) for name, snapshot in found.items()]
+        if not counters and not any(each.row or each.exceptions or each.parked for each in known if each is not None):
+            return None
+        last = {counter["topic"]: counter for counter in counters or ()}
+        return {
+            "group": group_id,
+            "outbox": counters,
+            "consumers": [
+                self._unknown_fields(consumer, snapshot)
+                if isinstance(snapshot := found[consumer.name], Unknown)
+                else self._group_standing(consumer, snapshot, last)
+                for consumer in self._consumers
+            ],
+            "audit": self._acts(group_id, None),
+        }
+
+    def _group_standing(
+        self, consumer: Consumer, snapshot: GroupSnapshot, counters: dict[str, dict[str, Any]]
+    ) -> dict[str, Any]:
+        counter = counters.get(naming.topic_name(self._sources.environment, consumer.topic))
+        position = _position(snapshot)
+        is_same = counter is not None and position is not None and counter["epoch"] == position["epoch"]
+        row = snapshot.row
+        is_open = [each for each in snapshot.exceptions if each.closed_at_us is None]
+        return {
+            "consumer": consumer.name,
+            "position": position,
+            "behind": max(0, counter["last_seq"] - position["last_seq"]) if is_same and counter and position else None,
+            "parked_since": None if row is None or row.parked_at_us is None else instant_text(row.parked_at_us),
+            "awaits_seq": None if row is None or row.parked_at_us is None else row.awaits_seq,
+            "set_aside": sorted(seq for _, seq in snapshot.parked)[: self._most],
+            "held": sorted(seq for (_, seq), is_held in snapshot.parked.items() if is_held)[: self._most],
+            "open": [
+                {
+                    "state": each.state,
+                    "epoch": each.epoch,
+                    "first": each.seq,
+                    "last": each.through,
+                    "since": instant_text(each.seen_at_us),
+                    "attempt": each.receive_count,
+                    "reason": each.reason,
+                }
+                for each in sorted(is_open, key=lambda each: (each.epoch, each.seq))[: self._most]
+            ],
+            "queues": self._queue_fields(consumer),
+        }
+
+
+def _outbox_rows(connection: Connection, event_id: str) -> list[dict[str, Any]]:
+    rows = connection.execute(
+        select(outbox.messages).where(outbox.messages.c.event_id == event_id).limit(_EVENTS_MAX)
+    ).mappings()
+    return [
+        {
+            "id": row["id"],
+            "topic": row["topic"],
+            "group_id": row["group_id"],
+            "group_seq": row["group_seq"],
+            "event_id": row["event_id"],
+            "type": row["type"],
+            "status": row["status"],
+            "attempts": row["attempts"],
+            "last_error": row["last_error"],
+            "committed_at": instant_text(row["created_at_us"]),
+            "sent_at": None if row["sent_at_us"] is None else instant_text(row["sent_at_us"]),
+            "sns_message_id": row["sns_message_id"],
+            "sns_sequence_number": row["sns_sequence_number"],
+            "body": row["body"],
+        }
+        for row in rows
+    ]
+
+
+def _place_of(row: dict[str, Any]) -> Place:
+    epoch = decode(row["body"]).epoch
+    return Place(group_id=row["group_id"], epoch=epoch, seq=row["group_seq"], event_id=row["event_id"])
+
+
+def _inbox_places(connection: Connection, consumer: str, event_id: str) -> list[Place]:
+    """Return the places of an event that an inbox knows: dead, set aside, or the last of its group."""
+    e, p, g = inbox.exceptions.c, inbox.parked.c, inbox.groups.c
+    statements = (
+        select(e.group_id, e.epoch, e.seq).where(e.consumer == consumer, e.event_id == event_id),
+        select(p.group_id, p.epoch, p.seq).where(p.consumer == consumer, p.event_id == event_id),
+        select(g.group_id, g.epoch, g.last_seq).where(g.consumer == consumer, g.last_event_id == event_id),
+    )
+    rows = [row for statement in statements for row in connection.execute(statement.limit(_EVENTS_MAX))]
+    return [Place(group_id=group_id, epoch=epoch, seq=seq, event_id=event_id) for group_id, epoch, seq in rows]
+
+
+def _counters(connection: Connection, group_id: str) -> list[dict[str, Any]]:
+    """Return a group's counter in each topic, with how many of its messages are in which state."""
+    m = outbox.messages.c
+    rows = connection.execute(select(outbox.groups).where(outbox.groups.c.group_id == group_id)).all()
+    found = []
+    for row in rows:
+        here = (m.topic == row.topic, m.group_id == group_id)
+        counts = connection.execute(select(m.status, func.count().label("count")).where(*here).group_by(m.status)).all()
+        waiting = select(func.min(m.created_at_us)).where(*here, m.status != SENT)
+        oldest_us = connection.execute(waiting).scalar()
+        found.append(
+            {
+                "topic": row.topic,
+                "epoch": row.epoch,
+                "first_seq": row.first_seq,
+                "last_seq": row.last_seq,
+                "last_committed_at": instant_text(row.updated_at_us),
+                "messages": {row.status: row.count for row in counts},
+                "waits_since": None if oldest_us is None else instant_text(oldest_us),
+            }
+        )
+    return found
+
+
+def _position(snapshot: GroupSnapshot) -> dict[str, Any] | None:
+    row = snapshot.row
+    if row is None:
+        return None
+    return {
+        "epoch": row.epoch,
+        "first_seq": row.first_seq,
+        "last_seq": row.last_seq,
+        "last_event_id": row.last_event_id,
+        "last_message_at": instant_text(row.updated_at_us),
+    }
+
+
+def _handled_fields(snapshot: GroupSnapshot, place: Place, exception: Any) -> dict[str, Any]:
+    """Return when a number was handled: exactly of the last of its group, else that it was before."""
+    row = snapshot.row
+    if exception is not None and exception.closed_at_us is not None:
+        return {"handled_at": instant_text(exception.closed_at_us)}
+    if row is None:
+        return {}
+    is_last = (row.epoch, row.last_seq) == (place.epoch, place.seq)
+    return {"handled_at" if is_last else "handled_before": instant_text(row.updated_at_us)}
+
+
+def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
+    return {
+        "at": instant_text(act["at_us"]),
+        "actor": act["actor"],
+        "action": act["action"],
+        "of": owner,
+        "seq": act["seq"] if "seq" in act else act["group_seq"],
+        "reason": act["reason"],
+    }
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    named = "" if event["event_id"] is None else f", event {event['event_id']}"
+    output.line(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
+    row = event["outbox"]
+    if row is None:
+        output.line("  outbox       it is not there: deleted after it was sent, or of another producer")
+    else:
+        output.line(
+            f"  outbox       {row['type']} for {row['topic']}, committed {row['committed_at']}; {_sent_text(row)}"
+        )
+    for standing in event["consumers"]:
+        output.line(f"  {standing['consumer']:<12} {_standing_text(standing)}")
+    _print_acts(event["audit"])
+
+
+def _sent_text(row: dict[str, Any]) -> str:
+    tries = f"tried {row['attempts']} times"
+    if row["status"] == SENT and row["sns_message_id"] is None:
+        return "marked as sent without a message id of SNS: no relay published it"
+    if row["status"] == SENT:
+        return f"published {row['sent_at']} as SNS message {row['sns_message_id']}, {tries}"
+    error = "" if row["last_error"] is None else f": {row['last_error']}"
+    return f"{row['status']}, {tries}{error}"
+
+
+def _standing_text(standing: dict[str, Any]) -> str:
+    if "unknown" in standing:
+        return f"not known: {standing['unknown']}{_queues_text(standing['queues'])}"
+    text = str(standing["state"])
+    if "handled_at" in standing:
+        text += f" {standing['handled_at']}"
+    if "handled_before" in standing:
+        text += f" before {standing['handled_before']}, when the last message of its group came"
+    if standing["state"] not in _HANDLED and "since" in standing:
+        text += f" since {standing['since']}"
+    if standing.get("attempt") is not None:
+        text += f", attempt {standing['attempt']}"
+    if standing.get("reason"):
+        text += f": {standing['reason']}"
+    position = standing["position"]
+    text += "; nothing of its group has come" if position is None else f"; its group is at {position['last_seq']}"
+    return text + _queues_text(standing.get("queues"))
+
+
+def _queues_text(queues: dict[str, Any] | None) -> str:
+    if queues is None:
+        return ""
+    names = {"queue": "queue", "dlq": "DLQ", "undelivered_dlq": "undelivered DLQ"}
+    return "; " + ", ".join(f"{names[kind]} {_count_text(counts)}" for kind, counts in queues.items())
+
+
+def _count_text(counts: dict[str, Any]) -> str:
+    if "unknown" in counts:
+        return f"not known ({counts['unknown']})"
+    flight = f" ({counts['in_flight']} in flight)" if counts["in_flight"] else ""
+    return f"about {sum(counts.values())}{flight}"
+
+
+def _print_acts(acts: list[dict[str, Any]]) -> None:
+    for act in acts:
+        number = "" if act["seq"] is None else f" {act['seq']}"
+        output.line(
+            f"  audit        {act['at']} {act['actor']}: {act['action']}{number} ({act['of']}): {act['reason']}"
+        )
+
+
+def _print_group(group: dict[str, Any]) -> None:
+    output.line(f"group {group['group']}")
+    if group["outbox"] is not None and not group["outbox"]:
+        output.line("  outbox       it has no counter: never used, or forgotten")
+    for counter in group["outbox"] or ():
+        counts = ", ".join(f"{count} {status}" for status, count in counter["messages"].items()) or "no message is kept"
+        waits = "" if counter["waits_since"] is None else f"; waits since {counter['waits_since']}"
+        numbers = f"epoch {counter['epoch']}, numbers {counter['first_seq']} to {counter['last_seq']}"
+        output.line(f"  outbox       {counter['topic']}: {numbers}; {counts}{waits}")
+    for standing in group["consumers"]:
+        output.line(f"  {standing['consumer']:<12} {_group_text(standing)}{_queues_text(standing['queues'])}")
+        if "unknown" in standing:
+            continue
+        for each in standing["open"]:
+            state = "missing" if each["state"] == inbox.GAP else each["state"]
+            numbers = str(each["first"]) if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
+            why = "" if each["reason"] is None else f": {each['reason']}"
+            output.line(f"    {state:<10} number {numbers} of epoch {each['epoch']} since {each['since']}{why}")
+        if standing["held"]:
+            output.line(f"    held       numbers {', '.join(map(str, standing['held']))}: see `dlq ls`")
+    _print_acts(group["audit"])
+
+
+def _group_text(standing: dict[str, Any]) -> str:
+    if "unknown" in standing:
+        return f"not known: {standing['unknown']}"
+    position = standing["position"]
+    if position is None:
+        return "nothing of it has come"
+    text = f"at number {position['last_seq']} of epoch {position['epoch']}, last message {position['last_message_at']}"
+    if standing["behind"]:
+        text += f", {standing['behind']} behind"
+    if standing["parked_since"] is not None:
+        awaits = "" if standing["awaits_seq"] is None else f", waits for number {standing['awaits_seq']}"
+        text += f"; parked since {standing['parked_since']}{awaits}, {len(standing['set_aside'])} set aside"
+    return text

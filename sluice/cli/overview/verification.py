@@ -1,0 +1,356 @@
+"""`sluice outbox verify`: the routes of a topic's consumers, what is missing on them, and the epochs of its groups."""
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explaining, opening, topic_arn
+from sluice.declaration import Consumer, Environment, naming
+from sluice.errors import ConfigError
+from sluice.messaging.database import engines
+from sluice.messaging.reconciliation import (
+    Cause,
+    Finding,
+    GroupEpochs,
+    Judgement,
+    NumberState,
+    QueuePlace,
+    Reconciliation,
+    Route,
+    compare_epochs,
+)
+from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
+from sluice.terminal import output
+from sluice.terminal.exits import COULD_NOT, PARTLY
+
+VALID, INVALID, UNKNOWN = "VALID", "INVALID", "UNKNOWN"
+SETTLED_SECONDS = 60
+"""SQS's counts are consistent so long after the last send at the earliest: see `sluice.messaging.reconciliation`."""
+_AHEAD_SHOWN = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """A consumer's live subscription.
+
+    Args:
+        is_there: None is not known, for `fault`.
+        filter_policy: None where it has none.
+        is_of_body: whether the filter policy is compared with the body.
+    """
+
+    is_there: bool | None
+    fault: str | None = None
+    filter_policy: Mapping[str, Any] | None = None
+    is_of_body: bool = False
+
+    def accepts(self, attributes: Mapping[str, str], body: str) -> bool:
+        """Return whether SNS delivers a message with these attributes and this body."""
+        policy = self.filter_policy or {}
+        if self.is_of_body:
+            return accepts_body(policy, body)
+        typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
+        return accepts_attributes(policy, typed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerVerdict:
+    """What was found of a consumer.
+
+    Args:
+        wrong: what is wrong with its subscription.
+        doubts: why something is not known.
+    """
+
+    consumer: str
+    judgement: Judgement
+    wrong: list[str]
+    doubts: list[str]
+
+    @property
+    def verdict(self) -> str:
+        """Return the worst that was found."""
+        if self.wrong or self.judgement.findings:
+            return INVALID
+        return UNKNOWN if self.doubts else VALID
+
+
+def verify(
+    *,
+    environment: Environment,
+    topic: str | None,
+    dsn: str | None,
+    inboxes: tuple[str, ...],
+    endpoint_url: str | None,
+    in_flight: int | None,
+    shows_epochs: bool,
+    most: int,
+    as_json: bool,
+) -> None:
+    """Compare what was sent with what has come, and print the verdict of each consumer."""
+    declared = environment.topic(topic)
+    name = naming.topic_name(environment, declared.name)
+    getting = environment.consumers_of(declared)
+    longest = max((consumer.message_retention_seconds for consumer in getting), default=SETTLED_SECONDS)
+    in_flight_seconds = longest if in_flight is None else in_flight
+    with opening(environment, dsn, inboxes, endpoint_url) as sources:
+        engine = sources.outbox
+        if isinstance(engine, Unknown):
+            raise ConfigError(engine.reason)
+        with engines.reading(engine) as connection:
+            now_us = engines.now_us(connection, None)
+        subscriptions = _read_subscriptions(sources, declared.name, getting)
+        routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in getting]
+        compared = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
+        unreadable = explaining(compared.compare)
+        epochs = explaining(lambda: list(compare_epochs(engine, name, routes)))
+    verdicts = [
+        _verdict(consumer, route, subscriptions[consumer.name], compared, unreadable)
+        for consumer, route in zip(getting, routes, strict=True)
+    ]
+    ahead = [] if isinstance(epochs, Unknown) else [each for each in epochs if each.ahead]
+    found = _fields(name, in_flight_seconds, compared, verdicts, epochs, ahead, most)
+    if as_json:
+        output.as_json(found | ({"epochs": _epoch_rows(epochs)} if shows_epochs else {}))
+    else:
+        _print(found, verdicts, most)
+        if shows_epochs and not isinstance(epochs, Unknown):
+            _print_epochs(epochs, most)
+    if found["verdict"] != VALID:
+        sys.exit(PARTLY if found["verdict"] == INVALID else COULD_NOT)
+
+
+def _read_subscriptions(sources: Sources, topic: str, consumers: tuple[Consumer, ...]) -> dict[str, Subscription]:
+    arn = topic_arn(sources, topic)
+    if isinstance(arn, Unknown):
+        return dict.fromkeys([consumer.name for consumer in consumers], Subscription(is_there=None, fault=arn.reason))
+    listed = sources.call("sns", partial(_list_subscriptions, arn))
+    return {consumer.name: _subscription(sources, consumer, listed, arn) for consumer in consumers}
+
+
+def _list_subscriptions(arn: str, sns: Any) -> list[Mapping[str, Any]]:
+    pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
+    return [each for page in pages for each in page["Subscriptions"]]
+
+
+def _subscription(
+    sources: Sources, consumer: Consumer, listed: "list[Mapping[str, Any]] | Unknown", topic: str
+) -> Subscription:
+    if isinstance(listed, Unknown):
+        return Subscription(is_there=None, fault=listed.reason)
+    name = naming.queue_name(sources.environment, consumer)
+    arn = (
+        consumer.queue.arn
+        if consumer.queue is not None
+        else naming.queue_arn(sources.environment, name, topic.split(":")[4])
+    )
+    subscribed = next((each["SubscriptionArn"] for each in listed if each["Endpoint"] == arn), None)
+    if subscribed is None or not subscribed.startswith("arn:"):  # it may be pending
+        return Subscription(is_there=False)
+    live = sources.call("sns", lambda sns: sns.get_subscription_attributes(SubscriptionArn=subscribed)["Attributes"])
+    if isinstance(live, Unknown):
+        return Subscription(is_there=True, fault=live.reason)
+    policy = json.loads(live["FilterPolicy"]) if live.get("FilterPolicy") else None
+    return Subscription(
+        is_there=True, filter_policy=policy or None, is_of_body=live.get("FilterPolicyScope") == "MessageBody"
+    )
+
+
+def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> Route:
+    engine = sources.inboxes[consumer.name]
+    unjudged = None
+    if isinstance(engine, Unknown):
+        unjudged = engine.reason
+    elif not consumer.fifo:
+        unjudged = "it has a standard queue, in which numbers come in any order"
+    elif consumer.filter_policy is not None:
+        unjudged = "its filter policy leaves numbers out: a missing one is lawful"
+    is_undeclared = subscription.filter_policy is not None and consumer.filter_policy is None
+    return Route(
+        consumer=consumer.name,
+        engine=None if isinstance(engine, Unknown) else engine,
+        unjudged=unjudged,
+        places=_places(sources, consumer),
+        is_subscribed=subscription.is_there,
+        accepts=subscription.accepts if is_undeclared else None,
+        joined_at_us=None if consumer.joined_at is None else round(consumer.joined_at.timestamp() * 1_000_000),
+    )
+
+
+def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
+    """Count a consumer's queues: its queue before and after the DLQs, so that nothing is moved past the look."""
+    environment = sources.environment
+    queue = naming.queue_name(environment, consumer)
+    first = sources.queue(queue)
+    dlqs = [
+        sources.queue(name_of(environment, consumer))
+        for name_of in (naming.dead_letter_queue_name, naming.undelivered_queue_name)
+    ]
+    second = sources.queue(queue)
+    names = (naming.dead_letter_queue_name(environment, consumer), naming.undelivered_queue_name(environment, consumer))
+    looked = second if isinstance(first, QueueCounts) and isinstance(second, QueueCounts) and second.total else first
+    looked = second if isinstance(second, Unknown) else looked
+    return (
+        _place(queue, looked, consumer.message_retention_seconds, is_dlq=False),
+        *(
+            _place(name, found, consumer.dead_letter_retention_seconds, is_dlq=True)
+            for name, found in zip(names, dlqs, strict=True)
+        ),
+    )
+
+
+def _place(name: str, found: QueueCounts | Unknown, declared_seconds: int, *, is_dlq: bool) -> QueuePlace:
+    if isinstance(found, Unknown):
+        retention_us = declared_seconds * 1_000_000
+        return QueuePlace(name=name, about=None, fault=found.reason, retention_us=retention_us, is_dlq=is_dlq)
+    retention_us = max(declared_seconds, found.retention_seconds) * 1_000_000
+    return QueuePlace(name=name, about=found.total, retention_us=retention_us, is_dlq=is_dlq)
+
+
+def _verdict(
+    consumer: Consumer,
+    route: Route,
+    subscription: Subscription,
+    compared: Reconciliation,
+    unreadable: Unknown | None,
+) -> ConsumerVerdict:
+    judgement = compared.judgements[consumer.name]
+    wrong = []
+    if subscription.is_there is False:
+        wrong.append(Cause.NO_SUBSCRIPTION.value)
+    declared = None if consumer.filter_policy is None else json.loads(json.dumps(consumer.filter_policy))
+    if subscription.is_there and subscription.fault is None and subscription.filter_policy != (declared or None):
+        live = json.dumps(subscription.filter_policy)
+        wrong.append(f"the live subscription's filter policy is {live}, declared is {json.dumps(declared)}")
+    doubts = [f"{count} number{'' if count == 1 else 's'}: {reason}" for reason, count in judgement.doubts.items()]
+    if isinstance(unreadable, Unknown):
+        doubts.append(unreadable.reason)
+    elif route.unjudged is not None:
+        doubts.append(route.unjudged)
+    elif not judgement.states and not judgement.findings and not doubts:
+        doubts.append("nothing was sent that is still in the outbox")
+    if subscription.fault is not None:
+        doubts.append(f"its subscription cannot be read ({subscription.fault})")
+    return ConsumerVerdict(consumer=consumer.name, judgement=judgement, wrong=wrong, doubts=doubts)
+
+
+def _fields(
+    topic: str,
+    in_flight_seconds: int,
+    compared: Reconciliation,
+    verdicts: list[ConsumerVerdict],
+    epochs: "list[GroupEpochs] | Unknown",
+    ahead: list[GroupEpochs],
+    most: int,
+) -> dict[str, Any]:
+    each = [found.verdict for found in verdicts]
+    worst = INVALID if INVALID in each or ahead else UNKNOWN if UNKNOWN in each or not each else VALID
+    if isinstance(epochs, Unknown):
+        counted: Any = epochs.as_json()
+    else:
+        counted = {str(epoch): count for epoch, count in sorted(Counter(group.epoch for group in epochs).items())}
+    return {
+        "topic": topic,
+        "verdict": UNKNOWN if worst == VALID and isinstance(epochs, Unknown) else worst,
+        "in_flight_seconds": in_flight_seconds,
+        "sent": compared.rows,
+        "consumers": [_verdict_fields(found, most) for found in verdicts],
+        "groups_by_epoch": counted,
+        "restored": [
+            {"group": group.group_id, "cause": Cause.RESTORED.value, **_epoch_fields(group), "ahead": group.ahead}
+            for group in ahead[:_AHEAD_SHOWN]
+        ],
+    }
+
+
+def _verdict_fields(found: ConsumerVerdict, most: int) -> dict[str, Any]:
+    judgement = found.judgement
+    return {
+        "consumer": found.consumer,
+        "verdict": found.verdict,
+        "states": {state.value: count for state, count in judgement.states.items()},
+        "wrong": found.wrong,
+        "missing": judgement.missing,
+        "findings": [_finding_fields(finding) for finding in judgement.findings[:most]],
+        "is_cut": judgement.is_cut or len(judgement.findings) > most,
+        "unknown": found.doubts,
+    }
+
+
+def _finding_fields(finding: Finding) -> dict[str, Any]:
+    return {
+        "group": finding.group_id,
+        "epoch": finding.epoch,
+        "first": finding.first,
+        "last": finding.last,
+        "cause": finding.cause.name.lower().replace("_", "-"),
+        "why": finding.cause.value,
+    }
+
+
+def _epoch_fields(group: GroupEpochs) -> dict[str, Any]:
+    positions = {
+        consumer: None if position is None else {"epoch": position[0], "last_seq": position[1]}
+        for consumer, position in group.positions.items()
+    }
+    return {
+        "epoch": group.epoch,
+        "first_seq": group.first_seq,
+        "last_seq": group.last_seq,
+        "consumers": positions,
+    }
+
+
+def _epoch_rows(epochs: "list[GroupEpochs] | Unknown") -> Any:
+    if isinstance(epochs, Unknown):
+        return epochs.as_json()
+    return [{"group": group.group_id, **_epoch_fields(group)} for group in epochs]
+
+
+def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) -> None:
+    output.line(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
+    for verdict in verdicts:
+        judgement = verdict.judgement
+        counted = ", ".join(f"{count} {state.value}" for state, count in judgement.states.items() if _is_shown(state))
+        output.line(f"{verdict.consumer}: {verdict.verdict}; {counted or 'nothing has come that is known'}")
+        for wrong in verdict.wrong:
+            output.line(f"  wrong    {wrong}")
+        for finding in judgement.findings[:most]:
+            numbers = str(finding.first) if finding.first == finding.last else f"{finding.first} to {finding.last}"
+            output.line(
+                f"  missing  group {finding.group_id} number {numbers} of epoch {finding.epoch}: {finding.cause.value}"
+            )
+            span = str(finding.first) if finding.first == finding.last else f"{finding.first}-{finding.last}"
+            output.line(f"           sluice outbox resend {finding.group_id} {span} --reason '…'")
+        if judgement.is_cut or len(judgement.findings) > most:
+            output.line(f"  missing  more: {judgement.missing} numbers in all; raise --limit")
+        for doubt in verdict.doubts:
+            output.line(f"  unknown  {doubt}")
+    for group in found["restored"]:
+        output.line(f"restored: group {group['group']}: {group['cause']} ({', '.join(group['ahead'])})")
+    epochs = found["groups_by_epoch"]
+    if "unknown" not in epochs:
+        output.line(
+            f"epochs: {', '.join(f'{count} groups in {epoch}' for epoch, count in epochs.items()) or 'no group'}"
+        )
+
+
+def _is_shown(state: NumberState) -> bool:
+    return state is not NumberState.GAP
+
+
+def _print_epochs(epochs: list[GroupEpochs], most: int) -> None:
+    for group in epochs[:most]:
+        positions = ", ".join(
+            f"{consumer} {'nothing' if position is None else f'at {position[1]} of {position[0]}'}"
+            for consumer, position in group.positions.items()
+        )
+        output.line(
+            f"  group {group.group_id}: epoch {group.epoch} from {group.first_seq} to {group.last_seq}; {positions}"
+        )
+    if len(epochs) > most:
+        output.line(f"{most} of {len(epochs)} groups; raise --limit", is_error=True)

@@ -1,0 +1,70 @@
+"""Dead letters by reason: reasons that differ in values only are the same reason."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from sluice.messaging.database.choice import ANYTHING
+from sluice.terminal.printable import printable
+
+_VALUE = re.compile(r"""[^\s,;()\[\]{}'"=]*\d[^\s,;()\[\]{}'"=]*""")
+_TIMES = "\N{MULTIPLICATION SIGN}"
+_NO_REASON = "no reason is recorded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeathReason:
+    """A reason, with what died of it.
+
+    Args:
+        text: the reason; where its values differ, `ANYTHING` stands in their place.
+        count: of numbers.
+        groups: how many groups they are of.
+        since_us: when the first was recorded, microseconds UTC.
+    """
+
+    text: str
+    count: int
+    groups: int
+    since_us: int
+
+    def summarize(self, room: int | None = None) -> str:
+        """Return count, reason and groups as one line; the reason is cut where it would exceed `room` letters."""
+        counted, groups = f"{self.count} {_TIMES} ", f"; {self.groups} group{'' if self.groups == 1 else 's'}"
+        text = printable(self.text)
+        if room is not None and len(counted) + len(text) + len(groups) > room:
+            text = f"{text[: room - len(counted) - len(groups) - 1]}…"
+        return f"{counted}{text}{groups}"
+
+
+def group_reasons(deaths: Iterable[tuple[str, str | None, int]]) -> list[DeathReason]:
+    """Return the reasons of deaths (group, reason, instant), the most frequent first.
+
+    A value is a word with a digit, or the name of the group. A value that all have in common stays.
+    """
+    alike: dict[str, list[tuple[str, list[str], int]]] = {}
+    for group_id, reason, at_us in deaths:
+        skeleton, values = _split(reason or _NO_REASON, group_id)
+        alike.setdefault(skeleton, []).append((group_id, values, at_us))
+    found = [
+        DeathReason(
+            text=_join(skeleton, [values for _, values, _ in rows]),
+            count=len(rows),
+            groups=len({group_id for group_id, _, _ in rows}),
+            since_us=min(at_us for _, _, at_us in rows),
+        )
+        for skeleton, rows in alike.items()
+    ]
+    return sorted(found, key=lambda reason: (-reason.count, reason.since_us, reason.text))
+
+
+def _split(reason: str, group_id: str) -> tuple[str, list[str]]:
+    """Return a reason with NUL in the place of each value, which no stored reason contains, and the values."""
+    pattern = re.compile(rf"(?<!\w){re.escape(group_id)}(?!\w)|{_VALUE.pattern}") if group_id else _VALUE
+    return pattern.sub("\0", reason), pattern.findall(reason)
+
+
+def _join(skeleton: str, values: list[list[str]]) -> str:
+    first, *parts = skeleton.split("\0")
+    shown = [column[0] if len(set(column)) == 1 else ANYTHING for column in zip(*values, strict=True)]
+    return first + "".join(value + part for value, part in zip(shown, parts, strict=True))

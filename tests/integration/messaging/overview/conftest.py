@@ -1,0 +1,35 @@
+"""A shop on SQLite, or on either kind of database, and the command line that looks at it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Engine
+
+from sluice.messaging.database import engines
+from sluice.messaging.outbox import tables
+from tests.support.command_line import Run, command_line
+from tests.support.messaging.operated_shop import OperatedShop, operated_shop
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    with command_line(monkeypatch, capsys) as made:
+        yield made
+
+
+@pytest.fixture
+def shop(database_folder: Path, run: Run) -> Iterator[OperatedShop]:
+    engine = engines.engine(f"sqlite:///{database_folder / 'shop.db'}")
+    with engine.begin() as connection:
+        tables.metadata.create_all(connection)
+    with operated_shop(engine, run) as made:
+        yield made
+    engine.dispose()
+
+
+@pytest.fixture
+def either_shop(engine: Engine, run: Run) -> Iterator[OperatedShop]:
+    """Yield a shop once for each kind of database."""
+    with operated_shop(engine, run) as made:
+        yield made

@@ -1,0 +1,247 @@
+"""The ten questions of an operator (docs/guides/operators.md), each answered by one command that changes nothing."""
+
+import re
+import secrets
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, make_url
+
+from sluice.declaration import DatabaseRole
+from sluice.messaging.database import migrations, roles
+from tests.support.command_line import Run
+from tests.support.messaging.operated_shop import BILLING, TOPIC, OperatedShop, operated_shop
+from tests.support.messaging.passwords import execute
+
+READING = {
+    "GetQueueUrl",
+    "GetQueueAttributes",
+    "ListMessageMoveTasks",
+    "ListSubscriptionsByTopic",
+    "GetSubscriptionAttributes",
+}
+LOOKS = (("status",), ("find", "order-7"), ("dlq", "ls"), ("outbox", "verify"))
+
+
+@pytest.fixture
+def busy_shop(shop: OperatedShop) -> OperatedShop:
+    return _make_busy(shop)
+
+
+def _make_busy(shop: OperatedShop) -> OperatedShop:
+    """Let billing refuse number 2 of order-7 and number 1 of order-8, and the others do nothing."""
+    shop.commit("order-7", 500, -3, 700)
+    shop.commit("order-8", -4)
+    shop.relay()
+    shop.work(BILLING)
+    return shop
+
+
+def _of_consumer(rows: list[dict[str, Any]], consumer: str = "billing") -> dict[str, Any]:
+    (found,) = (row for row in rows if row["consumer"] == consumer)
+    return found
+
+
+def test_each_question_has_an_answer(either_shop: OperatedShop) -> None:
+    shop = _make_busy(either_shop)
+    shop.sluice("dlq", "skip", "order-8", "1", "--consumer", "billing", "--reason", "a test order", "--yes")
+    shop.sluice("dlq", "redrive", "--consumer", "billing", "--group", "order-7", "--yes")
+    (event,) = shop.commit("order-9", 300)
+
+    group, _ = shop.json("find", "order-7")
+    skipped, _ = shop.json("find", "order-8")
+    pending, _ = shop.json("find", event)
+    state, code = shop.json("status")
+
+    # Where is it? Handled at billing up to number 3, in shipping's queue; the new one is not published yet.
+    assert _of_consumer(group["group"]["consumers"])["position"]["last_seq"] == 3
+    assert _of_consumer(group["group"]["consumers"], "shipping")["queues"]["queue"]["visible"] == 4
+    assert (pending["events"][0]["outbox"]["status"], pending["events"][0]["seq"]) == ("pending", 1)
+    # Why is it there, and since when? Number 2 is dead for a reason, since an instant.
+    (dead,) = _of_consumer(group["group"]["consumers"])["open"]
+    assert (dead["state"], dead["first"], dead["reason"]) == ("dead", 2, "refund of -3 cents, allowed is 1 or more")
+    assert dead["since"].startswith("20")
+    # Who did it? The audit of its group.
+    assert [(act["action"], act["reason"]) for act in skipped["group"]["audit"]] == [("skip", "a test order")]
+    # Which relay leads? One led, and gave the lease back when it had nothing left to do.
+    assert (state["topics"][0]["leader"]["is_leading"], state["topics"][0]["leader"]["token"]) == (False, 1)
+    # Is the backlog growing? Five were committed in the last minute, and four were sent.
+    assert state["topics"][0]["flow"] == {"seconds": 60, "committed": 5, "sent": 4}
+    # What did the last redrive do? It brought one back, which is not handled yet.
+    redrive = _of_consumer(state["consumers"])["last_redrive"]
+    assert (redrive["engine"], redrive["moved"], redrive["states"]) == ("client", 1, {"dead or on its way": 1})
+    # What needs a person? No relay leads though a message waits; a dead letter of a number that was given up is left.
+    needs = [need["what"] for need in state["needs"]]
+    assert needs == [f"no relay leads {TOPIC}, and messages wait", "about 1 dead letters of billing"]
+    assert code == 99
+    # What is lost? Nothing that can be judged: the other consumers' queues hold what they have not handled.
+    verified, _ = shop.json("outbox", "verify")
+    assert {row["consumer"]: row["missing"] for row in verified["consumers"]} == dict.fromkeys(
+        ("billing", "shipping", "audit"), 0
+    )
+
+
+def test_who_waits_is_listed_with_what_for(busy_shop: OperatedShop) -> None:
+    shop = busy_shop
+    shop.execute("UPDATE sluice_inbox_group SET parked_at_us = 1, awaits_seq = 4 WHERE group_id = 'order-7'")
+
+    state, code = shop.json("status")
+    _, listed, _ = shop.sluice("dlq", "ls", "--consumer", "billing")
+    group, _ = shop.json("find", "order-7")
+
+    assert _of_consumer(state["consumers"])["inbox"]["blocked_groups"] == 1
+    assert code == 99
+    assert "1 parked groups of billing wait for somebody" in [need["what"] for need in state["needs"]]
+    assert re.search(r"parked +group order-7 waits for number 4 of epoch \d+ since ", listed)
+    assert _of_consumer(group["group"]["consumers"])["awaits_seq"] == 4
+
+
+def test_the_screen_has_eighty_columns(busy_shop: OperatedShop) -> None:
+    shop = busy_shop
+    shop.commit("x" * 100, *([-7] * 3))
+    shop.relay()
+    shop.work(BILLING)
+
+    code, printed, _ = shop.sluice("status")
+
+    assert code == 99
+    assert max(map(len, printed.splitlines())) <= 80
+    assert re.search(r"billing +0 +0 +- +\? +5 +0 +0 +0", printed), printed
+    assert "  billing: 5 \N{MULTIPLICATION SIGN} refund of … cents, allowed is 1 or more; 3 groups" in printed
+
+
+def test_dead_letters_are_grouped_by_reason(busy_shop: OperatedShop) -> None:
+    shop = busy_shop
+    ls = ("dlq", "ls", "--consumer", "billing")
+
+    _, listed, _ = shop.sluice(*ls)
+    _, each, _ = shop.sluice(*ls, "--each")
+    by_reason, _ = shop.json(*ls, "--died-of", "refund of … cents")
+    by_group, _ = shop.json(*ls, "--group", "order-8", "--type", "order.placed", "--since", "1h")
+    nothing = [
+        shop.json(*ls, *option)[0]["consumers"][0]["exceptions"]
+        for option in (("--died-of", "KeyError"), ("--type", "order.shipped"), ("--since", "2100-01-01"))
+    ]
+
+    assert "2 \N{MULTIPLICATION SIGN} refund of … cents, allowed is 1 or more; 2 groups, since 20" in listed
+    assert each.count("  dead         group order-") == 2
+    assert len(by_reason["consumers"][0]["exceptions"]) == 2
+    assert [row["group_id"] for row in by_group["consumers"][0]["exceptions"]] == ["order-8"]
+    assert nothing == [[], [], []]
+    chosen = {
+        ("--group", "order-7"): 1,
+        ("--died-of", "cents"): 2,
+        ("--type", "order.placed"): 2,
+        ("--type", "order.shipped"): 0,
+        ("--since", "1h"): 2,
+        ("--since", "2100-01-01T00:00"): 0,
+    }
+    for option, count in chosen.items():
+        printed, _ = shop.json("dlq", "inspect", "--consumer", "billing", *option)
+        assert sum(len(group["messages"]) for group in printed["groups"]) == count, option
+
+
+def test_a_look_changes_nothing(busy_shop: OperatedShop) -> None:
+    """Neither a row nor a message; and no receive counts as an attempt."""
+    shop = busy_shop
+    before = shop.dump()
+    shop.operations.clear()
+
+    for look in LOOKS:
+        shop.sluice(*look)
+
+    assert shop.dump() == before
+    assert shop.operations <= READING, shop.operations - READING
+
+
+def test_what_cannot_be_read_is_unknown_and_never_zero(busy_shop: OperatedShop) -> None:
+    shop = busy_shop
+    shop.denied.add("GetQueueAttributes")
+
+    state, code = shop.json("status")
+    _, printed, _ = shop.sluice("status")
+    verified, verify_code = shop.json("outbox", "verify", "--in-flight", "60s")
+
+    assert code == 99  # a group's number is dead, which the inbox says
+    for kind in ("queue", "dead_letters", "undelivered"):
+        assert "you may not" in _of_consumer(state["consumers"])[kind]["unknown"]
+    assert re.search(r"shipping +\? +\? +\? +\? +\? +\? +", printed)
+    assert (verified["verdict"], verify_code) == ("UNKNOWN", 2)
+    assert any("cannot be read" in reason for reason in _of_consumer(verified["consumers"])["unknown"])
+
+
+def test_without_a_database_status_says_that_it_is_not_known(shop: OperatedShop, tmp_path: Any) -> None:
+    other = f"sqlite:///{tmp_path / 'empty.db'}"
+    (tmp_path / "empty.db").touch()
+
+    state, code = shop.json("status", dsn=other)
+
+    assert (state["topics"][0]["pending"], code) == (
+        {"unknown": "the outbox's tables are not in this database; create them with `sluice schema apply outbox`"},
+        2,
+    )
+    assert "unknown" in _of_consumer(state["consumers"])["inbox"]
+
+
+def test_a_consumer_of_another_database_is_not_taken_for_one_that_waits_for_nothing(
+    busy_shop: OperatedShop,
+) -> None:
+    state, _ = busy_shop.json("status")
+
+    assert _of_consumer(state["consumers"], "shipping")["inbox"] == {
+        "unknown": "nothing of shipping is in this database; if its inbox has another one, give --inbox"
+    }
+
+
+def test_nobody_knows_it_ends_with_one(shop: OperatedShop) -> None:
+    code, printed, failed = shop.sluice("find", "nobody")
+
+    assert (code, printed) == (1, "")
+    assert "neither an event nor a group 'nobody' is known" in failed
+
+
+def test_watching_goes_on_until_ctrl_c(shop: OperatedShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each screen shows what has changed since the one before."""
+    slept: list[float] = []
+
+    def sleep(_: object, seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) > 1:
+            raise KeyboardInterrupt
+        shop.commit("order-1", 100, 200)
+
+    monkeypatch.setattr("sluice.cli.overview.status.SystemClock.sleep", sleep)
+
+    code, printed, _ = shop.sluice("status", "--watch", "3")
+
+    assert (code, slept) == (130, [3, 3])
+    assert "backlog 0," in printed
+    assert "backlog 2(+2)," in printed
+    assert "2 committed, 0 sent: growing by 2" in printed
+
+
+def test_the_reading_role_can_look_and_nothing_more(postgres: Engine, run: Run) -> None:
+    """A role that may only read is enough for every look, so none of them can change a row."""
+    name = f"reader_{secrets.token_hex(4)}"
+    schema = make_url(str(postgres.url)).query["application_name"]
+    with operated_shop(postgres, run) as shop:
+        shop.commit("order-7", 500, -3)
+        shop.relay()
+        shop.work(BILLING)
+        execute(postgres, f"CREATE ROLE {name} LOGIN")
+        try:
+            execute(postgres, f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+            for table, privileges in roles.RIGHTS[DatabaseRole.READER].items():
+                if table != migrations.versions.name:
+                    execute(postgres, f"GRANT {privileges} ON {table} TO {name}")
+            dsn = postgres.url.set(username=name).render_as_string(hide_password=False)
+
+            codes = [shop.sluice(*look, dsn=dsn)[0] for look in LOOKS]
+            refused = shop.sluice("outbox", "resend", "order-7", "1", "--reason", "x", "--yes", dsn=dsn)
+        finally:
+            execute(postgres, f"DROP OWNED BY {name}")
+            execute(postgres, f"DROP ROLE {name}")
+
+    assert codes == [99, 0, 0, 2]  # shipping and audit have handled nothing: their inboxes may be elsewhere
+    assert refused[0] == 2
+    assert "permission denied" in refused[2]

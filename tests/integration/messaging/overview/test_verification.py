@@ -1,0 +1,216 @@
+"""`sluice outbox verify` finds planted losses and names them; what it cannot judge is UNKNOWN, with the reason."""
+
+import json
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from sluice.declaration import naming
+from sluice.messaging.outbox import tables as outbox
+from tests.support.messaging.operated_shop import AUDIT, BILLING, LOCAL, SHIPPING, TOPIC, OperatedShop
+
+QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
+
+
+@pytest.fixture
+def calm_shop(shop: OperatedShop) -> OperatedShop:
+    return _make_calm(shop)
+
+
+def _make_calm(shop: OperatedShop) -> OperatedShop:
+    """Let every consumer have handled number 1 of groups a and b, an hour ago."""
+    shop.commit("a", 100)
+    shop.commit("b", 100)
+    shop.relay()
+    shop.work()
+    shop.age()
+    return shop
+
+
+def _verify(shop: OperatedShop, *more: str) -> tuple[str, int, dict[str, Any]]:
+    printed, code = shop.json("outbox", "verify", "--in-flight", "10m", *more)
+    return printed["verdict"], code, {row["consumer"]: row for row in printed["consumers"]}
+
+
+def _missing(row: dict[str, Any]) -> list[tuple[str, int, int, str]]:
+    return [(found["group"], found["first"], found["last"], found["cause"]) for found in row["findings"]]
+
+
+def _publish(shop: OperatedShop, *groups: str, **attributes: str) -> None:
+    for group in groups:
+        shop.commit(group, 200, **attributes)
+    shop.relay()
+
+
+def test_a_calm_shop_is_valid(calm_shop: OperatedShop) -> None:
+    verdict, code, consumers = _verify(calm_shop)
+
+    assert (verdict, code) == ("VALID", 0)
+    assert [row["states"] for row in consumers.values()] == [{"handled": 2}] * 3
+
+
+def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
+    """Nothing else shows it before the groups' next messages."""
+    shop = _make_calm(either_shop)
+    shop.commit("a", 200, 300)
+    _publish(shop, "b")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+
+    young, young_code, consumers = _verify(shop)
+    assert (young, young_code, _missing(consumers["billing"])) == ("UNKNOWN", 2, [])
+    reason = f"sent less than 10 min ago and not there yet, and {QUEUE} holds about 0"
+    assert consumers["billing"]["unknown"] == [f"3 numbers: {reason}"]
+    assert [consumers[name]["verdict"] for name in ("shipping", "audit")] == ["VALID", "VALID"]
+
+    shop.age()
+    verdict, code, consumers = _verify(shop)
+    assert (verdict, code) == ("INVALID", 1)
+    assert _missing(consumers["billing"]) == [("a", 2, 3, "not-in-queue"), ("b", 2, 2, "not-in-queue")]
+
+    resent = shop.sluice("outbox", "resend", "a", "2-3", "--reason", "billing's queue was purged", "--yes")
+    shop.sluice("outbox", "resend", "--group", "b", "--reason", "billing's queue was purged", "--yes")
+    assert resent[1].splitlines() == ["done: resend what was sent of 2 to 3 of group a", "2 messages resent"]
+    shop.relay()
+    shop.work()
+    assert _verify(shop)[:2] == ("VALID", 0)
+
+
+def test_a_deleted_subscription_is_found(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    shop.sns.unsubscribe(SubscriptionArn=shop.subscription_of(BILLING))
+    _publish(shop, "a")
+    shop.work()
+
+    before, code, consumers = _verify(shop)
+    assert (before, code) == ("INVALID", 1)
+    assert consumers["billing"]["wrong"] == ["the consumer's queue is not subscribed to the topic"]
+
+    shop.age()
+    _, _, consumers = _verify(shop)
+    assert _missing(consumers["billing"]) == [("a", 2, 2, "no-subscription")]
+
+
+def test_a_filter_policy_that_swallows_is_found(calm_shop: OperatedShop) -> None:
+    """Number 3 passes it; it was lost otherwise."""
+    shop = calm_shop
+    shop.sns.set_subscription_attributes(
+        SubscriptionArn=shop.subscription_of(BILLING),
+        AttributeName="FilterPolicy",
+        AttributeValue=json.dumps({"country": ["de"]}),
+    )
+    _publish(shop, "a", country="fr")
+    _publish(shop, "a", country="de")
+    shop.purge(QUEUE)
+    shop.work()
+    shop.age()
+
+    _, code, consumers = _verify(shop)
+
+    assert code == 1
+    assert consumers["billing"]["wrong"] == [
+        'the live subscription\'s filter policy is {"country": ["de"]}, declared is null'
+    ]
+    assert _missing(consumers["billing"]) == [("a", 2, 2, "filtered"), ("a", 3, 3, "not-in-queue")]
+
+
+@pytest.mark.parametrize("message_id", [None, "somebody's"])
+def test_a_row_that_nobody_published_is_found(calm_shop: OperatedShop, message_id: str | None) -> None:
+    """Without a message id of SNS at once; with one, when no consumer has it and it is old enough."""
+    shop = calm_shop
+    shop.commit("a", 200)
+    sql = "UPDATE sluice_outbox SET status = 'sent', sns_message_id = :id, sent_at_us = created_at_us"
+    shop.execute(f"{sql} WHERE status = 'pending'", id=message_id)
+    if message_id is not None:
+        shop.age()
+
+    _, code, consumers = _verify(shop)
+
+    cause = "not-published" if message_id is None else "nowhere"
+    assert (code, [_missing(row) for row in consumers.values()]) == (1, [[("a", 2, 2, cause)]] * 3)
+
+
+def test_a_lost_message_with_a_later_number_is_found(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    _publish(shop, "a")
+    shop.purge(QUEUE)
+    _publish(shop, "a")
+    shop.work()
+    shop.age()
+
+    _, code, consumers = _verify(shop)
+
+    assert (code, _missing(consumers["billing"])) == (1, [("a", 2, 2, "not-in-queue")])
+
+
+def test_a_purged_dlq_is_found(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    shop.commit("a", -5)
+    shop.relay()
+    shop.work()
+    shop.age()
+    assert _verify(shop)[0] == "VALID"
+
+    shop.purge(DEAD)
+
+    _, code, consumers = _verify(shop)
+    assert (code, _missing(consumers["billing"])) == (1, [("a", 2, 2, "not-in-dlq")])
+
+
+def test_a_message_that_may_be_in_a_queue_is_not_judged(calm_shop: OperatedShop) -> None:
+    """Old as it is, the queue keeps it for days, and holds something."""
+    shop = calm_shop
+    _publish(shop, "a")
+    shop.work(SHIPPING, AUDIT)
+    shop.age()
+
+    verdict, code, consumers = _verify(shop)
+
+    assert (verdict, code) == ("UNKNOWN", 2)
+    assert consumers["billing"]["unknown"] == [f"1 number: it may be among the about 1 messages of {QUEUE}"]
+
+
+def test_an_inbox_elsewhere_is_not_taken_for_a_loss(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    shop.execute("DELETE FROM sluice_inbox_group WHERE consumer = 'shipping'")
+
+    verdict, _, consumers = _verify(shop)
+
+    assert (verdict, consumers["shipping"]["findings"]) == ("UNKNOWN", [])
+    assert "see --inbox" in consumers["shipping"]["unknown"][0]
+
+
+def test_each_groups_epoch_is_listed_after_a_restore(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    shop.execute("UPDATE sluice_outbox_group SET last_seq = 0 WHERE group_id = 'a'")
+    shop.execute("DELETE FROM sluice_outbox WHERE group_id = 'a'")
+
+    printed, code = shop.json("outbox", "verify", "--in-flight", "10m")
+    assert code == 1
+    (restored,) = printed["restored"]
+    assert (restored["group"], restored["ahead"]) == ("a", ["billing", "shipping", "audit"])
+
+    _, begun, _ = shop.sluice("outbox", "begin-epoch", "--reason", "restored to 02:00", "--yes")
+    printed, code = shop.json("outbox", "verify", "--in-flight", "10m", "--epochs")
+    with shop.engine.connect() as connection:
+        (epoch,) = set(connection.execute(select(outbox.groups.c.epoch)).scalars())
+    assert (code, printed["restored"], printed["groups_by_epoch"]) == (0, [], {str(epoch): 2})
+    rows = {row["group"]: (row["epoch"], row["first_seq"]) for row in printed["epochs"]}
+    assert rows == {"a": (epoch, 1), "b": (epoch, 2)}
+    assert str(epoch) in begun
+
+
+def test_what_is_wrong_is_refused_in_a_line(shop: OperatedShop) -> None:
+    shop.commit("a", 100)
+    refused = {
+        ("resend", "a"): "give GROUP and its numbers",
+        ("resend", "a", "9-3"): "a range whose first number is not after its last",
+        ("resend", "a", "1-3"): f"no number from 1 to 3 of group 'a' of {TOPIC} is sent and in the outbox",
+    }
+
+    for arguments, expected in refused.items():
+        code, _, failed = shop.sluice("outbox", *arguments, "--reason", "x")
+        assert (code in (2, 3), expected in failed) == (True, True), failed
+    code, _, failed = shop.sluice("outbox", "verify", "--in-flight", "5s")
+    assert (code, "allowed is 60 to" in failed) == (3, True), failed
