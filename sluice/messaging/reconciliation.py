@@ -1,4 +1,4 @@
-"""What an outbox marked as sent, compared with what each consumer's inbox and queues know of it.
+"""An outbox's sent messages, compared with the knowledge of each consumer's inbox and queues.
 
 A number is accounted for where the inbox says so: handled, set aside, dead, given up, or before the consumer's first of
 its group. Any other has not come. It is *missing* once nothing can hold it any more: it is older than the longest time
@@ -34,7 +34,7 @@ _BROUGHT_BACK = ("redrive", "automatic-redrive", "replace")
 
 
 class NumberState(StrEnum):
-    """What a consumer's inbox knows of a number."""
+    """The state of a number in a consumer's inbox."""
 
     HANDLED = "handled"
     FILLED = "handled late"
@@ -52,7 +52,7 @@ class NumberState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a number has not come, as far as it can be known."""
+    """The cause for which a number has not come, as far as it can be known."""
 
     NOT_PUBLISHED = "marked as sent without a message id of SNS: no relay published it"
     NO_SUBSCRIPTION = "the consumer's queue is not subscribed to the topic"
@@ -137,7 +137,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Judgement:
-    """What was found of one consumer.
+    """The result of one consumer.
 
     Args:
         states: how many numbers are in which state.
@@ -183,7 +183,7 @@ def _widen(finding: Finding, last: int) -> Finding:
 
 @dataclass(slots=True)
 class GroupSnapshot:
-    """What an inbox knows of one group.
+    """An inbox's knowledge of one group.
 
     Args:
         row: the consumer's position; None where nothing of the group has come, or it was forgotten.
@@ -463,7 +463,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ConsumerHistory:
-    """What an inbox knows beside its groups.
+    """An inbox's knowledge beside its groups.
 
     Args:
         has_rows: whether anything of the consumer is in the database.

@@ -31,7 +31,7 @@ AUTOMATIC = "automatic-redrive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What came into an outbox and left it within the last minute."""
+    """The messages that came into an outbox and left it within the last minute."""
 
     committed: int
     sent: int
@@ -73,7 +73,7 @@ class TopicFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxFacts:
-    """What a consumer's inbox waits for.
+    """The numbers that a consumer's inbox waits for.
 
     Args:
         parked_groups: groups that wait for a number.

@@ -92,7 +92,7 @@ class _Search:
         """Return whether no database could be read."""
         return self._seen == 0
 
-    def _known[Answer](self, name: str, answer: Answer | Unknown) -> Answer | None:
+    def _keep_known[Answer](self, name: str, answer: Answer | Unknown) -> Answer | None:
         """Return an answer; of one that is not known, keep the reason and return None."""
         if isinstance(answer, Unknown):
             self.unknown[name] = answer.reason
@@ -102,14 +102,14 @@ class _Search:
 
     def events(self, sought: str) -> list[tuple[Place, dict[str, Any] | None]]:
         """Return the places of an event, with its row of the outbox where there is one."""
-        rows = self._known("outbox", read(self._sources.outbox, lambda connection: _outbox_rows(connection, sought)))
+        rows = self._keep_known("outbox", read(self._sources.outbox, partial(_outbox_rows, event_id=sought)))
         if rows:
             return [(_place_of(row), row) for row in rows]
         places: dict[Place, None] = {}
         for consumer in self._consumers:
             engine = self._sources.inboxes[consumer.name]
             look = partial(_inbox_places, consumer=consumer.name, event_id=sought)
-            found = self._known(f"inbox of {consumer.name}", read(engine, look))
+            found = self._keep_known(f"inbox of {consumer.name}", read(engine, look))
             places |= dict.fromkeys(found or ())
         return [(place, None) for place in list(places)[:_EVENTS_MAX]]
 
@@ -215,9 +215,9 @@ class _Search:
 
     def group_fields(self, group_id: str) -> dict[str, Any] | None:
         """Return what is known of a group; None where nothing is."""
-        counters = self._known("outbox", read(self._sources.outbox, lambda connection: _counters(connection, group_id)))
+        counters = self._keep_known("outbox", read(self._sources.outbox, partial(_counters, group_id=group_id)))
         found = {consumer.name: self._snapshot(consumer, group_id) for consumer in self._consumers}
-        known = [self._known(f"inbox of {name}", snapshot) for name, snapshot in found.items()]
+        known = [self._keep_known(f"inbox of {name}", snapshot) for name, snapshot in found.items()]
         if not counters and not any(each.row or each.exceptions or each.parked for each in known if each is not None):
             return None
         last = {counter["topic"]: counter for counter in counters or ()}

@@ -29,7 +29,7 @@ _UNREACHABLE = (ConnectTimeoutError, EndpointConnectionError)
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """What could not be read, and why."""
+    """A value that could not be read, with the reason."""
 
     reason: str
 

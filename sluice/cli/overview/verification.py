@@ -59,7 +59,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerVerdict:
-    """What was found of a consumer.
+    """The verdict on a consumer.
 
     Args:
         wrong: what is wrong with its subscription.

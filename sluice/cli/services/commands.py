@@ -52,7 +52,7 @@ _KEEP_DAYS_MAX = 36_500
 @process_options("taken and published")
 @database_options
 def relay(
-    place: "DatabaseTarget",
+    target: "DatabaseTarget",
     topic_arn: str | None,
     endpoint_url: str | None,
     poll: float,
@@ -70,7 +70,7 @@ def relay(
     from sluice.cli.services.relay import run_relay
 
     run_relay(
-        place,
+        target,
         process,
         topic_arn=topic_arn,
         endpoint_url=endpoint_url,
@@ -96,7 +96,7 @@ def relay(
 @process_options("received, handled and deleted")
 @consumer_options
 def worker(
-    place: "ConsumerTarget",
+    target: "ConsumerTarget",
     queue_url: str | None,
     module: str | None,
     lanes: int | None,
@@ -114,4 +114,4 @@ def worker(
     """
     from sluice.cli.services.worker import run_worker
 
-    run_worker(place, process, queue_url=queue_url, module=module, lanes=lanes, idle_seconds=idle_seconds)
+    run_worker(target, process, queue_url=queue_url, module=module, lanes=lanes, idle_seconds=idle_seconds)

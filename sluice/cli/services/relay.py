@@ -39,7 +39,7 @@ _ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
 
 
 def run_relay(
-    place: DatabaseTarget,
+    target: DatabaseTarget,
     process: ProcessOptions,
     *,
     topic_arn: str | None,
@@ -56,35 +56,35 @@ def run_relay(
         poll_seconds=poll_seconds,
         lease_seconds=lease_seconds,
         keep_sent_seconds=keep_seconds,
-        keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in place.environment.consumers),
-        event_bytes_max=place.environment.event_bytes_max,
+        keep_groups_seconds=max(consumer.inbox_retention_seconds for consumer in target.environment.consumers),
+        event_bytes_max=target.environment.event_bytes_max,
     )
-    if listen and place.engine.dialect.name != "postgresql":
-        raise ConfigError(f"--listen is given with {place.engine.dialect.name}, allowed is postgresql; leave it out")
+    if listen and target.engine.dialect.name != "postgresql":
+        raise ConfigError(f"--listen is given with {target.engine.dialect.name}, allowed is postgresql; leave it out")
     measured = measuring(
         metrics.OUTBOX,
-        metrics.dimensions(place.environment),
+        metrics.dimensions(target.environment),
         interval_seconds=metrics.OUTBOX_INTERVAL_SECONDS,
         is_embedded=process.is_measured,
         prometheus=process.prometheus,
     )
     checked = None if endpoint_url is None else checked_url(endpoint_url)
-    sns = publisher.client(checked, place.environment.region, kind=process.client)
-    arn = (topic_arn or _topic_arn(place.environment, checked)).strip()
+    sns = publisher.client(checked, target.environment.region, kind=process.client)
+    arn = (topic_arn or _topic_arn(target.environment, checked)).strip()
     answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
-    connections.end_waits(place.engine, answer_seconds)
+    connections.end_waits(target.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
     failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
-    store = Store(place.engine, place.topic)
-    if elsewhere := _pending_elsewhere(place, store):
+    store = Store(target.engine, target.topic)
+    if elsewhere := _pending_elsewhere(target, store):
         _log.warning("events wait for other topics, which this relay does not publish", pending=elsewhere)
-    holder = Lease(place.engine, place.topic, lease_seconds=lease_seconds)
-    database = place.engine.dialect.name
-    started = {"owner": holder.owner, "topic": place.topic, "topic_arn": arn, "database": database, "listen": listen}
+    holder = Lease(target.engine, target.topic, lease_seconds=lease_seconds)
+    database = target.engine.dialect.name
+    started = {"owner": holder.owner, "topic": target.topic, "topic_arn": arn, "database": database, "listen": listen}
     _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
     _check_topic(sns, arn, until_empty=until_empty)
-    with recording(process.record, run=place.topic, worker="relay", client=sns, names={arn: place.topic}) as recorder:
+    with recording(process.record, run=target.topic, worker="relay", client=sns, names={arn: target.topic}) as recorder:
         hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
         if recorder is not None:
             hooks.append(RelayRecording(recorder))
@@ -96,7 +96,7 @@ def run_relay(
             failpoint=failpoint,
             hooks=hooks,
         )
-        listening = CommitWait(place.engine, place.topic, stop) if listen else None
+        listening = CommitWait(target.engine, target.topic, stop) if listen else None
         wait: Wait = stop if listening is None else listening
         ending = _UntilEmpty(wait, store, leading)
         is_notified = bool if listening is None else listening.is_notified
@@ -152,13 +152,13 @@ class _UntilEmpty:
         return self.is_finished or self._wait.is_stopped()
 
 
-def _pending_elsewhere(place: DatabaseTarget, store: Store) -> dict[str, int]:
+def _pending_elsewhere(target: DatabaseTarget, store: Store) -> dict[str, int]:
     """Return how many messages wait for other topics; refuse a database without the outbox's tables.
 
     Of one that does not answer nothing is known yet.
     """
     try:
-        with engines.reading(place.engine) as connection:
+        with engines.reading(target.engine) as connection:
             migrations.require(connection, tables.versioned)
             server_settings.require(connection, tables.RELAY_RIGHTS)
         return store.pending_elsewhere()

@@ -32,7 +32,7 @@ _log = Logger()
 
 
 def run_worker(
-    place: ConsumerTarget,
+    target: ConsumerTarget,
     process: ProcessOptions,
     *,
     queue_url: str | None,
@@ -44,14 +44,14 @@ def run_worker(
     log_to(sys.stderr, process.log_level)
     stop = Stop()
     stop.on_signals()
-    consumer, engine = place.consumer, place.engine
-    handlers = _handlers(consumer, module).of_consumer(consumer, place.environment)
+    consumer, engine = target.consumer, target.engine
+    handlers = _handlers(consumer, module).of_consumer(consumer, target.environment)
     if (dead := handlers.describe()) is not None:
         _log.warning("types without a handler", consumer=consumer.name, reason=dead)
     stop.on_signals()  # again: the module may have set its own
     measured = measuring(
         metrics.INBOX,
-        metrics.inbox_dimensions(place.environment, consumer),
+        metrics.inbox_dimensions(target.environment, consumer),
         interval_seconds=metrics.INBOX_INTERVAL_SECONDS,
         is_embedded=process.is_measured,
         prometheus=process.prometheus,
@@ -59,18 +59,18 @@ def run_worker(
     connections.end_waits(engine, ProcessorSettings.of_consumer(consumer).hold_seconds_max)
     # Who ends by itself does not wait for a database.
     ends_at = inf if idle_seconds is None else 0.0
-    if not await_database(partial(_require_tables, place), stop, ends_at=ends_at, alive=process.alive):
+    if not await_database(partial(_require_tables, target), stop, ends_at=ends_at, alive=process.alive):
         return
     sqs, prompt = clients(
-        place.endpoint_url,
-        place.environment.region,
+        target.endpoint_url,
+        target.environment.region,
         lanes=consumer.lanes if lanes is None else lanes,
         timeout_seconds=consumer.visibility_timeout_seconds,
         kind=process.client,
     )
-    name = naming.queue_name(place.environment, consumer)
+    name = naming.queue_name(target.environment, consumer)
     source = Queue(sqs, queue_url or queue.url_of(sqs, name))
-    is_ordered = _is_ordered(source, place, sqs, is_given=queue_url is not None)
+    is_ordered = _is_ordered(source, target, sqs, is_given=queue_url is not None)
     with recording(
         process.record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={source.url: name}
     ) as recorder:
@@ -111,30 +111,30 @@ def _tracing(queue_name: str) -> list[WorkerHooks]:
     return [opentelemetry(queue_name=queue_name)] if "opentelemetry" in sys.modules else []
 
 
-def _require_tables(place: ConsumerTarget) -> None:
-    with place.engine.connect() as connection:
+def _require_tables(target: ConsumerTarget) -> None:
+    with target.engine.connect() as connection:
         migrations.require(connection, tables.versioned)
         server_settings.require(connection, tables.WORKER_RIGHTS)
 
 
-def _is_ordered(source: Queue, place: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:
+def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:
     """Return whether the queue is FIFO, after comparing it with what is declared.
 
     Raises:
         ConfigError: it is not as declared, in a way its worker would suffer from.
     """
     live = source.attributes()
-    dead_letters = None if is_given else _dead_letters(place, sqs)
-    found = faults(place.consumer, live, dead_letters)
+    dead_letters = None if is_given else _dead_letters(target, sqs)
+    found = faults(target.consumer, live, dead_letters)
     if found:
         raise ConfigError(f"queue {source.url} is not what its worker needs: " + "; ".join(found))
     return live.get("FifoQueue") == "true"
 
 
-def _dead_letters(place: ConsumerTarget, sqs: object) -> dict[str, str] | None:
+def _dead_letters(target: ConsumerTarget, sqs: object) -> dict[str, str] | None:
     """Return the DLQ's attributes; None where they may not be read: a task has no right to."""
     try:
-        name = naming.dead_letter_queue_name(place.environment, place.consumer)
+        name = naming.dead_letter_queue_name(target.environment, target.consumer)
         return Queue(sqs, queue.url_of(sqs, name)).attributes()
     except (TransientError, EndpointError):  # without a right, SQS says there is no such queue
         return None

@@ -15,7 +15,7 @@ from sluice.messaging import Ack, Context, Event, Outbox, Outcome, Reject
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.admission import Inbox
-from sluice.messaging.inbox.groups import Policy
+from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.worker.build import assemble_worker
@@ -94,7 +94,7 @@ class OperatedShop:
                 queue=Queue(self.sqs, self.url(naming.queue_name(self.environment, consumer))),
                 engine=self.engine,
                 handlers=Handlers.of_function(refund),
-                inbox=Inbox(Policy.of_consumer(consumer)),
+                inbox=Inbox(InboxPolicy.of_consumer(consumer)),
                 settings=replace(WorkerSettings.of_consumer(consumer, lanes=1), wait_seconds=0),
                 processor_settings=ProcessorSettings.of_consumer(consumer),
             )

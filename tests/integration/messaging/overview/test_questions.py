@@ -154,7 +154,7 @@ def test_a_look_changes_nothing(busy_shop: OperatedShop) -> None:
     assert shop.operations <= READING, shop.operations - READING
 
 
-def test_what_cannot_be_read_is_unknown_and_never_zero(busy_shop: OperatedShop) -> None:
+def test_unreadable_sources_are_unknown_and_never_zero(busy_shop: OperatedShop) -> None:
     shop = busy_shop
     shop.denied.add("GetQueueAttributes")
 

@@ -201,7 +201,7 @@ def test_each_groups_epoch_is_listed_after_a_restore(calm_shop: OperatedShop) ->
     assert str(epoch) in begun
 
 
-def test_what_is_wrong_is_refused_in_a_line(shop: OperatedShop) -> None:
+def test_wrong_options_are_refused_in_a_line(shop: OperatedShop) -> None:
     shop.commit("a", 100)
     refused = {
         ("resend", "a"): "give GROUP and its numbers",
