@@ -18,7 +18,7 @@ from sluice.declaration.metric_math import Term
 from sluice.declaration.validation import between, declaration_class, matching, refuse, require, satisfying
 
 DRAINS_MIN = 2
-"""Threads of a worker that drain what was set aside, at least; otherwise as many as it has lanes."""
+"""Threads of a worker that drain what was set aside, at least; otherwise as many as its lanes have connections."""
 RETRY_SECONDS_MAX = 300
 """A worker waits so long at most before it tries a failing message again."""
 _INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
@@ -72,6 +72,9 @@ class Consumer:
         processing_seconds: how long the handler takes with one message, on average.
         acceptable_latency_seconds: how long a message may wait; scaling aims at it, and an alarm rings above it.
         lanes: message groups that one task works on at once, each with one message.
+        database_connections: how many connections to the inbox's database the lanes of one task have at once; None is
+            one each. A lane takes one before its handler; before one that takes an `AsyncSession`, at the first use of
+            that session.
         expected_groups: message groups active at the same time; more lanes than groups never have work.
         min_tasks: tasks that always run; 0 saves them and costs the first message minutes.
         max_tasks: tasks that run at most.
@@ -113,6 +116,7 @@ class Consumer:
     )
     acceptable_latency_seconds: int = 60
     lanes: int = between(1, limits.FIFO_WINDOW_MESSAGES, "message groups", default=4)
+    database_connections: int | None = satisfying(lambda seen: seen >= 1, "1 or more, or None", default=None)
     expected_groups: int = satisfying(lambda seen: seen >= 1, "1 or more", default=100)
     min_tasks: int = 1
     max_tasks: int = between(1, limits.TASKS_PER_SERVICE_MAX, "tasks", default=10)
@@ -146,10 +150,11 @@ class Consumer:
     def connections_per_task(self) -> int:
         """Return how many connections to the inbox's database a task has at most.
 
-        Each lane has one; so has each thread that handles what was set aside, where that may be; what looks for that;
-        and what measures.
+        Each lane has one, unless fewer are declared; so has each thread that handles what was set aside, where that may
+        be; what looks for that; and what measures.
         """
-        return self.lanes + (max(self.lanes, DRAINS_MIN) if self.parks else 0) + 2
+        of_lanes = self.lanes if self.database_connections is None else self.database_connections
+        return of_lanes + (max(of_lanes, DRAINS_MIN) if self.parks else 0) + 2
 
     @property
     def target_backlog(self) -> float:
@@ -282,6 +287,12 @@ def _check_task(consumer: Consumer) -> None:
             f"more than processing_seconds + stop_timeout_seconds ({stopping_seconds:g}), or a stopping task's message"
             " is delivered to another while it still works on it"
         ),
+    )
+    require(
+        consumer,
+        consumer.database_connections is None or consumer.database_connections <= consumer.lanes,
+        field="database_connections",
+        allowed=f"1 to lanes ({consumer.lanes}), or None: a lane has one at a time",
     )
     memory = limits.FARGATE_MEMORY_MIB[consumer.cpu]
     require(

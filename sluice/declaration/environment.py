@@ -410,8 +410,8 @@ def _check_connections(environment: Environment, database: NewDatabase | Existin
     workers = sum(consumer.max_tasks * consumer.connections_per_task for consumer in environment.consumers)
     relays = len(environment.published_topics) * RELAY_TASKS * RELAY_CONNECTIONS if environment.has_relay else 0
     of_tasks = (
-        f"twice {workers} of workers (max_tasks of each consumer x its lanes and two more; twice the lanes where it"
-        f" parks) and {relays} of relays, while a deployment runs two versions"
+        f"twice {workers} of workers (max_tasks of each consumer x its database_connections, or its lanes,"
+        f" and two more; twice the former where it parks) and {relays} of relays, while a deployment runs two versions"
     )
     if isinstance(database, ExistingDatabase):
         require(

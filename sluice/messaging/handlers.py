@@ -7,20 +7,30 @@
 
 What a handler writes through `session`, the inbox's mark that the message was handled, and what it adds to an outbox
 there are committed together or not at all. It neither commits nor rolls back. It may be called again for the same
-message, after a rollback: what it does elsewhere has to bear that. An `async def` handler runs on an event loop of its
-lane, with the same session, transaction and deadline.
+message, after a rollback: what it does elsewhere has to bear that.
+
+    @handler("order.shipped")
+    async def notify(session: AsyncSession, event: Event, context: Context) -> None:
+        response = await client.post(f"/parcels/{event.group}", headers={"Idempotency-Key": event.id})
+        session.add(Parcel(order=event.group, number=response.json()["number"]))
+
+An `async def` handler whose first parameter is annotated as `AsyncSession` shares one event loop with the other
+handlers of its process. Its transaction begins at the first use of its session, and is the inbox's like any other.
+Any other `async def` handler runs on an event loop of its lane, with a session that blocks that lane.
 
 Under `@handler(OrderPlaced)`, a class of `event_types`, it gets the data as that class, and the event is
 `context.event`. Data that the class refuses is rejected before the handler is called.
 """
 
-import importlib
+import importlib.util
 import inspect
+import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from types import ModuleType
-from typing import Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from sqlalchemy.orm import Session
 
@@ -32,6 +42,9 @@ from sluice.messaging.envelope import RESERVED, Event
 from sluice.messaging.errors import EnvelopeError, PermanentError
 from sluice.terminal import output
 from sluice.terminal.printable import printable
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncSession
 
 ANY = "*"
 """The type of a handler for every event that has no handler of its own."""
@@ -117,16 +130,22 @@ class Context:
     hold: MessageHold
 
 
-type Handler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]
+type AsyncHandler = Callable[[AsyncSession, Event, Context], Awaitable[Outcome | None]]
+"""A handler that shares an event loop with others."""
+type LaneHandler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]
+"""A handler that runs on the thread of its lane."""
+type Handler = LaneHandler | AsyncHandler
 """Returning nothing means Ack. An exception means Retry, a PermanentError Reject. It may be `async def`."""
 
-
-type TypedHandler[D] = Callable[[Session, D, Context], Outcome | Awaitable[Outcome | None] | None]
+type TypedHandler[D] = (
+    Callable[[Session, D, Context], Outcome | Awaitable[Outcome | None] | None]
+    | Callable[[AsyncSession, D, Context], Awaitable[Outcome | None]]
+)
 """The same, of data as the class that it reads."""
 
 
 @overload
-def handler(*types: str) -> Callable[[Handler], Handler]: ...
+def handler[H: Handler](*types: str) -> Callable[[H], H]: ...
 @overload
 def handler[D](*types: type[D]) -> Callable[[TypedHandler[D]], TypedHandler[D]]: ...
 def handler(*types: Any) -> Callable[[Any], Any]:
@@ -148,7 +167,7 @@ def handler(*types: Any) -> Callable[[Any], Any]:
             " Sluice's own events are counted, and no handler gets them"
         )
 
-    def mark(function: Handler) -> Handler:
+    def mark(function: Any) -> Any:
         setattr(function, _MARK, read)
         return function
 
@@ -182,6 +201,7 @@ class Handlers:
     ) -> None:
         self._by_type, self._elsewhere = dict(by_type), frozenset(elsewhere)
         self._types = None if types is None else frozenset(types)
+        self._of_asyncio = {id(function) for function in self._by_type.values() if _takes_async_session(function)}
         idle = sorted(self._by_type.keys() - {ANY} - (self._by_type.keys() if self._types is None else self._types))
         if idle:
             raise ConfigError(
@@ -260,6 +280,10 @@ class Handlers:
         """Return the class as which events of a type are read; None where their handler gets them as they are."""
         models: Mapping[str, type | None] = getattr(self.find(type_), _MARK, {})
         return models.get(type_)
+
+    def takes_async_session(self, type_: str) -> bool:
+        """Return whether the handler of that type of event shares an event loop with others."""
+        return bool(self._of_asyncio) and id(self.find(type_)) in self._of_asyncio
 
     @property
     def names(self) -> frozenset[str]:
@@ -351,7 +375,7 @@ def _with_data_read(function: Handler, model: type | None) -> Handler:
     event_types.require_readable(model)
 
     @wraps(function)
-    def read_and_handle(session: Session, event: Event, context: Context) -> Outcome | Awaitable[Outcome | None] | None:
+    def read_and_handle(session: Any, event: Event, context: Context) -> Outcome | Awaitable[Outcome | None] | None:
         try:
             data: Any = event_types.read(model, event)
         except EnvelopeError as error:
@@ -370,6 +394,37 @@ def _can_be_called(function: object) -> bool:
     except ValueError:
         pass
     return True
+
+
+def _takes_async_session(function: object) -> bool:
+    """Return whether a handler's first parameter is annotated as SQLAlchemy's AsyncSession, by class or by name.
+
+    Raises:
+        ConfigError: it could not await it; or it wants a session of a class of its own; or greenlet is missing.
+    """
+    annotation = _first_annotation(function)
+    loaded = sys.modules.get("sqlalchemy.ext.asyncio")  # by whoever has its class
+    is_class = loaded is not None and isinstance(annotation, type) and issubclass(annotation, loaded.AsyncSession)
+    if not (is_class or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "AsyncSession")):
+        return False
+    name = f"handler {getattr(function, '__qualname__', function)} takes an AsyncSession"
+    if loaded is not None and is_class and annotation is not loaded.AsyncSession:
+        raise ConfigError(f"{name} of its own class, {annotation}, allowed is sqlalchemy.ext.asyncio.AsyncSession")
+    inner = inspect.unwrap(function)  # type: ignore[arg-type]
+    if not any(map(inspect.iscoroutinefunction, (inner, getattr(inner, "__call__", None)))):  # noqa: B004
+        raise ConfigError(f"{name} and is no `async def`, allowed is one: nothing else can await what it executes")
+    if importlib.util.find_spec("greenlet") is None:
+        raise ConfigError(f"{name}, for which greenlet is missing; pip install 'sqlalchemy[asyncio]'")
+    return True
+
+
+def _first_annotation(function: object) -> object:
+    """Return the annotation of the first parameter, a string where it cannot be evaluated; None if Python has none."""
+    for is_evaluated in (True, False):
+        with suppress(NameError, TypeError, ValueError):  # a name may be imported for type checkers only
+            parameters = inspect.signature(function, eval_str=is_evaluated).parameters  # type: ignore[arg-type]
+            return next((parameter.annotation for parameter in parameters.values()), None)
+    return None
 
 
 def _nothing(_: Session, __: Event, ___: Context) -> Outcome:

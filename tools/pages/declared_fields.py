@@ -164,6 +164,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
     "ExistingQueue.dead_letter_queue_arn": ({"dead_letter_queue_arn": f"{_SQS}:dead"},),
     "Consumer.name": ({"name": "billing-dlq"}, {"name": "relay"}, {"name": "topic"}),
     "Consumer.fifo": ({"fifo": False, "queue": _QUEUE},),
+    "Consumer.database_connections": ({"database_connections": 5},),
     "Consumer.filter_policy": (
         {"filter_policy": {}},
         {"filter_policy": {"region": ()}},

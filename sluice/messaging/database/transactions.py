@@ -14,10 +14,10 @@ from weakref import WeakKeyDictionary, WeakSet, getweakrefcount
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import OperationalError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, SessionTransaction
 
 from sluice.clock import NotReachedError, eventually
-from sluice.messaging.database import connections, engines
+from sluice.messaging.database import connections, engines, event_loops
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -81,7 +81,7 @@ class BegunTransaction:
     def __init__(self, session: Session, transaction_id: int | None = None) -> None:
         self._session, self._transaction = session, session.get_transaction()
         self._connection = session.connection()
-        self._engine = session.workers_engine if isinstance(session, _MessageSession) else self._connection.engine
+        self._engine = session.workers_engine if isinstance(session, MessageSession) else self._connection.engine
         self._driver: Any = self._connection.connection.driver_connection
         self._is_sqlite = self._connection.dialect.name == "sqlite"
         self._id = transaction_id
@@ -98,14 +98,14 @@ class BegunTransaction:
             self._id = self._connection.execute(_TRANSACTION_ID).scalar_one()
         connections.lend(self._connection)
         _guarded[self._connection] = self
-        if isinstance(self._session, _MessageSession):
+        if isinstance(self._session, MessageSession):
             self._session.begun, self._session.lent = self, self._connection
         connections.end_own_work()
         return self
 
     def __exit__(self, *_: object) -> None:
         connections.begin_own_work()
-        if isinstance(self._session, _MessageSession):
+        if isinstance(self._session, MessageSession):
             self._session.begun = None
         _guarded.pop(self._connection, None)
         self._keep_to_this_thread()
@@ -295,7 +295,7 @@ class BegunTransaction:
             connections.authorize(self._driver, None)
 
 
-class _MessageSession(Session):
+class MessageSession(Session):
     """A session of one message: a handler that has ended its transaction gets no other one, which nobody would guard.
 
     https://docs.sqlalchemy.org/en/21/orm/session_api.html#sqlalchemy.orm.Session.get_bind (read 2026-11-26)
@@ -303,6 +303,8 @@ class _MessageSession(Session):
 
     begun: BegunTransaction | None = None
     lent: Connection | None = None
+    begin_late: Callable[[], object] | None = None
+    """Begins the transaction of its message where that has not begun; called before its first use."""
 
     def __init__(self, bind: Engine, workers_engine: Engine) -> None:
         super().__init__(bind)
@@ -314,9 +316,40 @@ class _MessageSession(Session):
         Raises:
             TransactionEndedError: its handler has ended its transaction.
         """
+        self._begin_late()
         if self.begun is not None:
             self.begun.require_same()
         return super().get_bind(*arguments, **named)
+
+    def begin(self, nested: bool = False) -> SessionTransaction:  # noqa: FBT001, FBT002 (as it is called)
+        """Begin a transaction, or a savepoint, which is not around what the worker does first."""
+        if nested:
+            self._begin_late()
+        return super().begin(nested)
+
+    def commit(self) -> None:
+        """Commit."""
+        event_loops.on_lane(super().commit)
+
+    def rollback(self) -> None:
+        """Roll back."""
+        event_loops.on_lane(super().rollback)
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        event_loops.on_lane(super().close)
+
+    def invalidate(self) -> None:
+        """Close the connection."""
+        event_loops.on_lane(super().invalidate)
+
+    def reset(self) -> None:
+        """Let go of the connection, to be used again."""
+        event_loops.on_lane(super().reset)
+
+    def _begin_late(self) -> None:
+        if self.begin_late is not None:
+            event_loops.on_lane(self.begin_late)
 
 
 _guarded: WeakKeyDictionary[Connection, BegunTransaction] = WeakKeyDictionary()
@@ -336,19 +369,20 @@ def listen(engine: Engine) -> None:
             event.listen(engine, "after_cursor_execute", _on_executed)
             connections.close_lent(engine)
             connections.mark_borrowed(engine)
+            event_loops.listen(engine)
             _listened.add(engine)
 
 
 def close_session(session: Session) -> None:
     """Close a session that a handler had; where a listener that it left fails, its connection is closed as well."""
-    lent = session.lent if isinstance(session, _MessageSession) else None
+    lent = session.lent if isinstance(session, MessageSession) else None
     try:
         session.close()
     except BaseException:
         _log.warning("a listener that a handler left on its session failed", exc_info=True)
         if lent is not None and not lent.closed:
             lent.invalidate()
-    if isinstance(session, _MessageSession):
+    if isinstance(session, MessageSession):
         session.lent = None
 
 
@@ -365,11 +399,11 @@ class MessageSessions:
         self._engine, self._idle = engine, list[_MessageEngine]()
 
     @contextmanager
-    def open(self) -> Iterator[Session]:
+    def open(self) -> Iterator[MessageSession]:
         """Yield a session for one message; it is closed with the block."""
         connections.begin_own_work()
         made = self._take_transaction()
-        session = _MessageSession(made.engine, self._engine)
+        session = MessageSession(made.engine, self._engine)
         made.holders = made.holders or _count_holders(made.engine)  # of a new one: nobody has it yet
         try:
             yield session

@@ -24,7 +24,12 @@ from sluice.messaging.handlers import Ack, Context, Outcome, Reject, Retry
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.parking import ParkedMessage
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import DatabaseFailedError, HandlerAttempt, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import (
+    DatabaseFailedError,
+    HandlerAttempt,
+    HandlerRunner,
+    TransactionMark,
+)
 from sluice.messaging.worker.processing.transactions import is_away, reason_of
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.messaging.worker.signs import Signs
@@ -193,9 +198,11 @@ class Drainer:
                 session=session,
                 envelope=message.envelope,
                 context=context,
-                mark=partial(self._inbox.mark_parked, message=message),
+                admit=lambda: TransactionMark(
+                    partial(self._inbox.mark_parked, message=message),
+                    None if message.lock is None else message.lock.transaction_id,
+                ),
                 before_commit="before_drain_commit",
-                transaction_id=None if message.lock is None else message.lock.transaction_id,
             )
             return self._runner.run(attempt)
         except HoldLostError as lost:

@@ -27,6 +27,7 @@ class ProcessorSettings:
         hold_seconds_max: a handler that takes longer has failed.
         backoff: between two tries of a message.
         is_ordered: False for a standard queue, where one group may be worked on several times at once.
+        database_connections: how many lanes have one at once; None is all of them.
     """
 
     consumer: str
@@ -40,6 +41,7 @@ class ProcessorSettings:
         default_factory=lambda: Backoff(base_seconds=0.2, cap_seconds=5, floor_seconds=0.1)
     )
     is_ordered: bool = True
+    database_connections: int | None = None
 
     @classmethod
     def of_consumer(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
@@ -50,6 +52,7 @@ class ProcessorSettings:
             timeout_seconds=consumer.visibility_timeout_seconds,
             hold_seconds_max=float(_TIMEOUTS_MAX * consumer.visibility_timeout_seconds),
             is_ordered=is_ordered,
+            database_connections=consumer.database_connections,
         )
 
 

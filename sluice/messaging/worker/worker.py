@@ -83,11 +83,15 @@ class Worker:
             OutboxError: a handler does not end, or the database refuses the credentials; or a lane is gone, which
                 nothing is known to bring about.
         """
+        with async_handlers.keeping_loop():
+            self._run()
+
+    def _run(self) -> None:
         self.parts.deleter.begin()
         deleters = [self._thread(f"deleter-{n}", self._run_deleter) for n in range(threads_of(len(self.parts.lanes)))]
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self.parts.lanes)]
         # As many parked groups at once as live ones, and never one alone; a thread more looks which are due.
-        count = max(DRAINS_MIN, len(lanes))
+        count = max(DRAINS_MIN, self.parts.processor.connections_max or len(lanes))
         drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(count)]
         workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
         helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
@@ -126,6 +130,9 @@ class Worker:
         if not overdue:
             return None
         self.parts.hooks.call(WorkerHooks.overdue, len(overdue))
+        blocked_by = async_handlers.blocker()
+        if blocked_by is not None:
+            return f"{blocked_by} blocks the event loop of all handlers, allowed is to await, or `asyncio.to_thread`"
         return (
             f"the handler of {overdue[0]} was given up and has not ended, allowed is one that asks"
             " `context.hold.check()` or takes less than ten visibility timeouts"
@@ -174,7 +181,7 @@ class Worker:
 
     def _run_part(self, run: Callable[..., None], *arguments: object) -> None:
         run(*arguments)
-        async_handlers.close()
+        async_handlers.close_lane()
         self.parts.signs.end()  # not where it broke off
 
     def _run_lane(self, lane: Lane) -> None:
@@ -259,8 +266,8 @@ class Worker:
         return self.parts.inbox.counts(self.parts.engine)
 
     def stuck_count(self) -> int:
-        """Return how many of its parts are overdue with their sign of life."""
-        return len(self.parts.signs.liveness.overdue())
+        """Return how many of its parts are overdue with their sign of life, the handlers' event loop among them."""
+        return len(self.parts.signs.liveness.overdue()) + (async_handlers.blocker() is not None)
 
     def _is_idle(self) -> bool:
         idle_seconds = self._settings.idle_seconds

@@ -1,4 +1,4 @@
-"""The variants of a virtual run: the product, and four that lack a part of it, which must be found INVALID."""
+"""The variants of a virtual run: the product, also with asyncio, and five that lack a part, which must be INVALID."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -8,14 +8,18 @@ from unittest import mock
 
 from botocore.exceptions import BotoCoreError, ClientError
 from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
+from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLostError, TransientError
+from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.schedules import Publish, Story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
+from tests.support.messaging.broken_workers import MarksBefore
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +104,33 @@ class _WholeBatches(Queue):
         return [None] * len(receipt_handles)
 
 
+class Asyncio(VirtualRun):
+    """Has a handler of asyncio, which waits for something else before it uses its session."""
+
+    def handler(self) -> Handler:
+        """Return it."""
+
+        async def handle(session: AsyncSession, of: Event, _context: Context) -> Outcome:
+            await session.run_sync(lambda _: self.reach("in_handler"))
+            await session.run_sync(self.write_effect, of)
+            return Ack()
+
+        return handle
+
+
+class AsyncioMarksBefore(Asyncio):
+    """The same, and marks before the handler: what fails then has no effect."""
+
+    processor = MarksBefore
+
+
 VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "sound": VirtualRun,
+    "asyncio": Asyncio,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
     "whole-batches": DeletesWholeBatches,
+    "asyncio-marks-before": AsyncioMarksBefore,
 }
-"""By name; only the first is to be valid."""
+"""By name; only the first two are to be valid."""

@@ -22,13 +22,14 @@ from sqlalchemy.orm import Session
 from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.database import engines
-from sluice.messaging.handlers import Handlers
+from sluice.messaging.handlers import Handler, Handlers
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.telemetry.recording import RelayRecording, WorkerRecording
 from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
 from sluice.messaging.worker.processing import async_handlers
+from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
 from sluice.messaging.worker.worker import Parts
 from sluice.recorder.recorder import Recorder
@@ -45,7 +46,15 @@ _STEPS_MAX = 20_000
 _STALL_SECONDS_MAX = 10.0  # a client gives up then
 _LANES = 3
 _FAILING_SHARE = 0.25  # of batches
-_FREEZES_AT = ("after_receive", "after_commit", "before_delete", "before_publish", "after_publish", "before_mark")
+_FREEZES_AT = (
+    "after_receive",
+    "in_handler",
+    "after_commit",
+    "before_delete",
+    "before_publish",
+    "after_publish",
+    "before_mark",
+)
 """Places without an open transaction: SQLite would keep the others waiting in real time."""
 _DECLARED = Consumer(
     name=CONSUMER,
@@ -164,6 +173,7 @@ class VirtualRun(World):
     """A run under way. Variants replace its parts."""
 
     subscribers = (CONSUMER,)
+    processor: type[MessageProcessor] = MessageProcessor
 
     def __init__(self, story: Story, folder: Path) -> None:
         self.story, self.aws, self.rng = story, Aws(story.seed), Random(f"run/{story.seed}")  # noqa: S311
@@ -209,14 +219,10 @@ class VirtualRun(World):
 
     def new_worker(self) -> Process:
         """Return a worker of several lanes, whose messages are deleted together."""
-
-        def handle(session: Session, of: Event, _context: Context) -> Outcome:
-            self.write_effect(session, of)
-            return Ack()
-
         deleting = Deleting(self)
         worker_parts = self.worker(
-            handlers=Handlers.of_function(handle),
+            handlers=Handlers.of_function(self.handler()),
+            kind=self.processor,
             worker_settings=replace(WorkerSettings.of_consumer(_DECLARED, lanes=_LANES), wait_seconds=0),
             rng=self.rng,
             failpoint=deleting.reach,
@@ -224,6 +230,15 @@ class VirtualRun(World):
         )
         worker_parts.deleter.begin()
         return _Steps(worker_parts.parts, deleting, self.rng)
+
+    def handler(self) -> Handler:
+        """Return the handler of every event."""
+
+        def handle(session: Session, of: Event, _context: Context) -> Outcome:
+            self.write_effect(session, of)
+            return Ack()
+
+        return handle
 
     def produce(self, publish: Publish) -> None:
         """Commit an event and its row together."""
@@ -301,7 +316,7 @@ class VirtualRun(World):
 
     def reach(self, place: str) -> None:
         """Suffer at a place that has a name what has become due: at one of the next few."""
-        kill = self._find_fault(FaultKind.KILL)
+        kill = self._find_fault(FaultKind.KILL) if place != "in_handler" else None  # whose worker catches everything
         if kill is not None and self._is_place_of(kill):
             self._struck.add(kill)
             self.hits["kill"] += 1

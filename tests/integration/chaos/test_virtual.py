@@ -18,6 +18,20 @@ def test_the_product_does_everything_once_and_in_order_under_chaos(seed: int) ->
     assert found.hits.total() > 0
 
 
+@pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 101))])
+def test_so_does_a_handler_of_asyncio(seed: int) -> None:
+    """Its transaction begins after it has waited for something, and others have gone on meanwhile."""
+    found = result(story(seed, messages=12, seconds=16), "asyncio")
+
+    assert (found.violations, found.unfinished, found.events) == ((), None, 12)
+
+
+def test_a_handler_of_asyncio_whose_mark_is_committed_before_it_is_found_invalid() -> None:
+    found = result(story(2, messages=12, seconds=16), "asyncio-marks-before")
+
+    assert any("it has no effect, is in no queue" in violation for violation in found.violations)
+
+
 @pytest.mark.parametrize(
     ("variant", "seed", "sentence", "messages_left"),
     [

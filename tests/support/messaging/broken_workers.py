@@ -14,9 +14,10 @@ from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import ReceivedMessage
 from sluice.messaging.worker.processing.deleter import Deleter
-from sluice.messaging.worker.processing.handler_runner import HandlerAttempt
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, TransactionMark
 from sluice.messaging.worker.processing.message_lease import MessageLease
 from sluice.messaging.worker.processing.processor import Acknowledgement, Delete, MessageProcessor, Release
+from sluice.messaging.worker.processing.transactions import TakeConnection
 
 
 class DeletesFirst(MessageProcessor):
@@ -44,7 +45,7 @@ class _MarksNothing(MessageProcessor):
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),
-                mark=lambda _: None,
+                admit=lambda: TransactionMark(lambda _: None),
                 before_commit="before_commit",
             )
         )
@@ -112,11 +113,52 @@ class CommitsWithoutGate(MessageProcessor):
                 session=session,
                 envelope=arrived.envelope,
                 context=replace(self._context(lease, arrived, admission.decision), hold=_NoGate()),
-                mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+                admit=lambda: TransactionMark(
+                    partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
+                ),
                 before_commit="before_commit",
             )
         )
         return admission.decision if isinstance(outcome, Ack) else outcome
+
+
+class AdmitsOnce(MessageProcessor):
+    """Broken: begins the transaction of a handler of asyncio without deciding again about its message (W6)."""
+
+    def _admit_again(
+        self,
+        lease: MessageLease,  # noqa: ARG002
+        arrived: DecodedMessage,
+        decided: Decision,
+        session: Session,
+        take_connection: TakeConnection,
+    ) -> TransactionMark:
+        take_connection()
+        admission = self._inbox.admit(session.connection(), arrived)
+        return self._mark_of(arrived, replace(admission, decision=decided))
+
+
+class MarksBefore(MessageProcessor):
+    """Broken: marks a message as handled when it is decided about, before a handler of asyncio begins (W8)."""
+
+    def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:  # noqa: ARG002
+        admission = self._inbox.admit(session.connection(), arrived)
+        if admission.decision.action is Action.HANDLE:
+            self._inbox.mark(session.connection(), arrived.envelope, admission)
+        session.commit()
+        return admission.decision
+
+    def _admit_again(
+        self,
+        lease: MessageLease,  # noqa: ARG002
+        arrived: DecodedMessage,  # noqa: ARG002
+        decided: Decision,  # noqa: ARG002
+        session: Session,
+        take_connection: TakeConnection,
+    ) -> TransactionMark:
+        take_connection()
+        session.connection()
+        return TransactionMark(lambda _: None)
 
 
 class CommitsWhatIsThere(MessageProcessor):
@@ -126,8 +168,7 @@ class CommitsWhatIsThere(MessageProcessor):
         admission = self._inbox.admit(session.connection(), arrived)
         self._inbox.mark(session.connection(), arrived.envelope, replace(admission, lock=None))
         event = arrived.envelope.event
-        handler = self._runner.handlers.find(event.type)
-        assert handler is not None
+        handler: Any = self._runner.handlers.find(event.type)
         handler(session, event, self._context(lease, arrived, admission.decision))
         session.commit()
         return admission.decision

@@ -862,6 +862,11 @@ def sqlalchemy_looks(session: Session) -> dict[str, object]:
     }
 
 
+def _function_of(hook: Any) -> Any:
+    """Return a hook without the event loop that it belongs to."""
+    return getattr(hook, "__func__", hook)
+
+
 def process_looks() -> dict[str, object]:
     """Return what a handler finds in its thread and process."""
     mask = os.umask(0o22)
@@ -879,7 +884,7 @@ def process_looks() -> dict[str, object]:
         "mask": mask,
         "streams": (sys.stdout, sys.stderr),
         "path": list(sys.path),
-        "hooks": (sys.excepthook, sys.unraisablehook, sys.displayhook, sys.get_asyncgen_hooks()),
+        "hooks": (sys.excepthook, sys.unraisablehook, sys.displayhook, *map(_function_of, sys.get_asyncgen_hooks())),
         "functions of the thread": (sys.gettrace(), sys.getprofile()),
         "signals blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
         "limits of the system": (resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_FSIZE)),

@@ -3,6 +3,7 @@
 Nothing runs by itself. A test takes the steps of relay, lane, heartbeat and drainer, and time passes only meanwhile.
 """
 
+import inspect
 import json
 import uuid
 from collections import defaultdict
@@ -16,6 +17,7 @@ from unittest.mock import patch
 
 from botocore.awsrequest import AWSResponse
 from sqlalchemy import BigInteger, Column, Engine, Integer, MetaData, Table, Text, delete, insert, select, update
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
@@ -24,7 +26,7 @@ from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope, Event, any_event, decode
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.handlers import ANY, Context, Handler, Handlers, Outcome, Reject
+from sluice.messaging.handlers import ANY, Context, Handlers, LaneHandler, Outcome, Reject
 from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
@@ -190,7 +192,10 @@ class WorkerParts:
         self.tally = tally
 
 
-type HandlerStep = Outcome | BaseException | Handler | None
+KINDS_OF_ASYNCIO = ("on its lane", "on the event loop")
+"""Of handlers; see `World.handlers_of_asyncio`."""
+
+type HandlerStep = Outcome | BaseException | LaneHandler | None
 """What a handler does after its effect: return it, raise it, or call it and return what that returns."""
 
 
@@ -454,6 +459,23 @@ class World:
         if isinstance(result, BaseException):
             raise result
         return result(session, event, context) if callable(result) else result
+
+    def handlers_of_asyncio(self, kind: str) -> Handlers | None:
+        """Return the handler as one that takes an AsyncSession, by one of two ways; None for `plain`, the one it is.
+
+        `on its lane` does it on the thread of the lane; `on the event loop` does there what is no statement.
+        """
+        if kind == "plain":
+            return None
+
+        async def handle(session: AsyncSession, event: Event, context: Context) -> Any:
+            def call(inner: Session) -> Any:
+                return self._handle(inner, event, context)
+
+            done = await (session.run_sync(call) if kind == "on its lane" else AsyncSession.run_sync(session, call))
+            return await done if inspect.isawaitable(done) else done
+
+        return Handlers({ANY: handle})
 
     @property
     def called_places(self) -> list[GroupPlace]:

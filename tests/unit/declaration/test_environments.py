@@ -42,7 +42,8 @@ VPC, SUBNET, GROUP = "vpc-0a1b2c3d4e5f60718", "subnet-0a1b2c3d4e5f60718", "sg-0a
 EXISTING = ExistingNetwork(vpc_id=VPC, subnet_ids=(SUBNET,))
 BUDGET = (
     "one that takes more than 190 connections, and this one takes 189: twice 60 of workers (max_tasks of each consumer"
-    " x its lanes and two more; twice the lanes where it parks) and 8 of relays, while a deployment runs two versions,"
+    " x its database_connections, or its lanes, and two more; twice the former where it parks) and 8 of relays, while a"
+    " deployment runs two versions,"
     " and 54 others; raise it, or lower max_tasks"
 )
 REACHED = (
@@ -231,6 +232,8 @@ REFUSALS: list[FieldRefusal] = [
         consumers=(Consumer(name="billing", stack="more"),)),
     *row(Consumer, "stack", "up to 32 lower-case letters and digits, a letter first, or None", "More", "one-more", ""),
     *row(Consumer, "lanes", "1 to 120000 message groups", 0, 120_001),
+    *row(Consumer, "database_connections", "1 or more, or None", 0),
+    *row(Consumer, "database_connections", "1 to lanes (4), or None: a lane has one at a time", 5, lanes=4),
     *row(Consumer, "expected_groups", "1 or more", 0),
     *row(Consumer, "max_tasks", "1 to 5000 tasks", 0, 5_001),
     *row(Consumer, "max_tasks",
@@ -414,8 +417,9 @@ REFUSALS: list[FieldRefusal] = [
     *row(ExistingDatabase, "database_name", "None without host, and the database's name with it", None, host="shop"),
     *row(ExistingDatabase, "connections", "1 or more, or None", 0),
     *refusal_showing(Environment, "ExistingDatabase.connections is 135",
-        "at least 136: twice 60 of workers (max_tasks of each consumer x its lanes and two more; twice the lanes where"
-        " it parks) and 8 of relays, while a deployment runs two versions; raise it, or lower max_tasks",
+        "at least 136: twice 60 of workers (max_tasks of each consumer x its database_connections, or its lanes, and"
+        " two more; twice the former where it parks) and 8 of relays, while a deployment runs two versions; raise it,"
+        " or lower max_tasks",
         network=EXISTING, database=replace(DATABASE, connections=135)),
     *refusal_showing(ExistingDatabase, "ExistingDatabase.users is <DatabaseUsers.ROLES: 'roles'>",
         "DatabaseUsers.OWNER without resource_id, host and database_name: a token of IAM needs all three",
@@ -785,6 +789,16 @@ def test_logs_are_kept_for_the_periods_cloudwatch_knows() -> None:
     assert accepted == _LOG_DAYS
 
 
+def test_a_task_has_as_many_connections_as_are_declared() -> None:
+    """Lanes whose handlers wait for something else need none meanwhile; what drains has as many once more."""
+    lanes = Consumer(name="billing", lanes=300, max_tasks=1, acceptable_latency_seconds=30, expected_groups=1_000)
+    few = replace(lanes, database_connections=20)
+    parking = replace(few, gaps=Gaps.HALT)
+
+    assert [consumer.connections_per_task for consumer in (lanes, few, parking)] == [302, 22, 42]
+    assert replace(lanes, database_connections=300).connections_per_task == 302
+
+
 def test_the_target_backlog_counts_the_lanes() -> None:
     assert Consumer(name="billing").target_backlog == 240
     assert Consumer(name="billing", lanes=1).target_backlog == 60
@@ -816,6 +830,7 @@ CONSUMER = {
     "processing_seconds": 1.0,
     "acceptable_latency_seconds": 60,
     "lanes": 4,
+    "database_connections": None,
     "expected_groups": 100,
     "min_tasks": 1,
     "max_tasks": 10,

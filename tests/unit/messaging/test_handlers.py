@@ -3,12 +3,13 @@
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Environment, NewDatabase
@@ -152,6 +153,74 @@ def test_a_handler_that_cannot_be_called_is_refused(function: Any) -> None:
         Handlers.of(module)
 
     assert str(refused.value).endswith("allowed is what (session, event, context) can be given to")
+
+
+async def by_class(_: AsyncSession, __: Event, ___: Context) -> None: ...
+
+
+async def by_name(_: "AsyncSession", __: Event, ___: Context) -> None: ...
+
+
+async def by_unknown_name(_: "orm.AsyncSession", __: "Imported", ___: Context) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+
+
+class Instance:
+    async def __call__(self, _: AsyncSession, __: Event, ___: Context) -> None: ...
+
+
+@wraps(by_class)
+def with_a_decorator(*given: Any) -> Any:
+    return by_class(*given)
+
+
+async def on_its_lane(_: Session, __: Event, ___: Context) -> None: ...
+
+
+async def without_annotations(_, __, ___):  # type: ignore[no-untyped-def]
+    """Has the session of every other handler."""
+
+
+@pytest.mark.parametrize(
+    ("function", "is_expected"),
+    [
+        *[(function, True) for function in (by_class, by_name, by_unknown_name, Instance(), with_a_decorator)],
+        *[(function, False) for function in (bill, on_its_lane, without_annotations, len)],
+    ],
+)
+def test_a_handler_has_an_async_session_by_its_annotation(function: Any, *, is_expected: bool) -> None:
+    handlers = Handlers({"order.placed": function, ANY: bill}, types=["order.placed", "sent"])
+
+    assert handlers.takes_async_session("order.placed") is is_expected
+    assert not any(map(handlers.takes_async_session, ("sent", "of others", TOMBSTONE)))
+
+
+class OwnSession(AsyncSession):
+    pass
+
+
+def cannot_await(_: AsyncSession, __: Event, ___: Context) -> None: ...
+
+
+async def of_a_class_of_its_own(_: OwnSession, __: Event, ___: Context) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "refusal"),
+    [
+        (cannot_await, "and is no `async def`, allowed is one: nothing else can await what it executes"),
+        (of_a_class_of_its_own, "allowed is sqlalchemy.ext.asyncio.AsyncSession"),
+    ],
+)
+def test_a_handler_that_could_not_use_its_async_session_is_refused(function: Any, refusal: str) -> None:
+    with pytest.raises(ConfigError, match=f"^handler {function.__name__} takes an AsyncSession .*{refusal}$"):
+        Handlers.of_function(function)
+
+
+def test_an_async_session_without_greenlet_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+
+    with pytest.raises(ConfigError, match=r"greenlet is missing; pip install 'sqlalchemy\[asyncio\]'$"):
+        Handlers.of_function(by_class)
 
 
 def all_it_is_given(*given: object) -> Outcome:

@@ -7,24 +7,25 @@ transaction that was begun, with the inbox's mark in it, which is written when t
 
 import contextvars
 import decimal
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, Self, cast
 
 from sqlalchemy.exc import DatabaseError, DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.messaging import failpoints
-from sluice.messaging.database import failures
-from sluice.messaging.database.transactions import BegunTransaction, Mark, TransactionEndedError
+from sluice.messaging.database import connections, failures
+from sluice.messaging.database.transactions import BegunTransaction, Mark, MessageSession, TransactionEndedError
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import HoldLostError, PermanentError, TransientError
 from sluice.messaging.failpoints import Failpoint
-from sluice.messaging.handlers import Ack, Context, Handler, Handlers, MessageHold, Outcome, Reject, Retry
+from sluice.messaging.handlers import Ack, AsyncHandler, Context, Handler, Handlers, MessageHold, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
-from sluice.messaging.worker.processing.process_state import process_state
+from sluice.messaging.worker.processing.process_state import in_this_process, process_state
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import exception_text, printable, text_of
 
@@ -33,11 +34,26 @@ CALLED = "sluice_handler_called"
 """In `Session.info` of a transaction once its handler is called: what fails from then on may be the handler's."""
 BEGUN = "sluice_begun"
 """In `Session.info`: the `BegunTransaction` of a handler that may have committed, which the database did not tell."""
-_FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
 class DatabaseFailedError(Exception):
     """Raised when the database may be why a handler, or the commit after it, failed; it was raised from that."""
+
+
+class AdmissionChangedError(Exception):
+    """Raised when a message is decided about again, at the first use of its session, and the decision is another."""
+
+
+class TransactionMark(NamedTuple):
+    """The mark of a message whose group is locked, and the transaction that it belongs to.
+
+    Args:
+        mark: writes into the transaction that the message is handled.
+        transaction_id: Postgres's, where locking the group has returned that.
+    """
+
+    mark: Mark
+    transaction_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +62,99 @@ class HandlerAttempt:
 
     Args:
         session: in whose transaction the group of the message is locked.
-        mark: writes into the transaction that the message is handled.
-        transaction_id: Postgres's, where locking the group has returned that.
+        admit: decides in that transaction that the message is handled.
+        is_late: begin the transaction at the first use of the session, not before the handler.
     """
 
     session: Session
     envelope: Envelope
     context: Context
-    mark: Mark
+    admit: Callable[[], TransactionMark]
     before_commit: str
-    transaction_id: int | None = None
+    is_late: bool = False
+
+
+class _Transaction:
+    """The transaction of an attempt: begun before its handler, or at the first use of its session.
+
+    `begun` is None until then. What kept it from beginning is raised again, whatever the handler makes of it.
+    """
+
+    def __init__(self, attempt: HandlerAttempt) -> None:
+        self._attempt, self._block = attempt, ExitStack()
+        self.begun: BegunTransaction | None = None
+        self._mark: Mark | None = None
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        session = self._attempt.session
+        if self._attempt.is_late and isinstance(session, MessageSession):
+            session.begin_late = self.begin
+            connections.end_own_work()
+            return self
+        try:
+            self.begin()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._let_begin()
+        self._block.close()
+        connections.begin_own_work()
+
+    def begin(self) -> BegunTransaction:
+        """Begin it, unless it has begun. Runs on the thread of the lane.
+
+        Raises:
+            AdmissionChangedError: the message is not to be handled any more, or otherwise.
+            HoldLostError: it may be somebody else's.
+            DBAPIError, OutboxError: the database does not let it begin.
+        """
+        if self._error is not None:
+            raise self._error
+        if self.begun is None:
+            self._let_begin()
+            connections.begin_own_work()
+            try:
+                self._mark, transaction_id = self._attempt.admit()
+                self.begun = self._block.enter_context(BegunTransaction(self._attempt.session, transaction_id))
+            except BaseException as error:
+                self._error = error
+                self._let_begin(self.begin)
+                raise
+            finally:
+                connections.end_own_work()
+            self._attempt.session.info[CALLED] = True
+        return self.begun
+
+    def _let_begin(self, begin: Callable[[], object] | None = None) -> None:
+        if isinstance(self._attempt.session, MessageSession):
+            self._attempt.session.begin_late = begin
+
+    def require_no_error(self) -> None:
+        """Raise what kept it from beginning."""
+        if self._error is not None:
+            raise self._error
+
+    def commit(self) -> None:
+        """Commit it; see `BegunTransaction.commit`."""
+        assert self._mark is not None, "it has begun"
+        self.begin().commit(self._mark)
+
+    @property
+    def has_refused_driver(self) -> bool:
+        """Return whether it has refused its driver something."""
+        return self.begun is not None and self.begun.has_refused_driver
+
+    def may_have_committed(self) -> bool:
+        """Return whether anybody but the worker may have committed it.
+
+        Raises:
+            DBAPIError: the database cannot be asked.
+        """
+        return self.begun is not None and self.begun.may_have_committed()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +169,7 @@ class HandlerRunner:
         """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
 
         Raises:
+            AdmissionChangedError: the message is to be decided about again; nothing was committed.
             HoldLostError: the message may be somebody else's; nothing was committed.
             DatabaseFailedError: the database did not do it, or ended the connection; whether it was committed is
                 unknown when that came of the commit.
@@ -84,54 +184,74 @@ class HandlerRunner:
         handler = self.handlers.find(type_)
         if handler is None:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
-        attempt.session.info[CALLED] = True
-        begun = BegunTransaction(attempt.session, attempt.transaction_id)
+        transaction = _Transaction(attempt)
         try:
             # What a handler leaves in its context, the decimal one included, is none of the next message's.
-            outcome = contextvars.copy_context().run(self._attempt, handler, attempt, begun)
-            if not isinstance(outcome, Ack) and begun.may_have_committed():
+            outcome = contextvars.copy_context().run(self._attempt, handler, attempt, transaction)
+            if not isinstance(outcome, Ack) and transaction.may_have_committed():
                 outcome = Reject(TransactionEndedError.COMMITTED)
         except (DBAPIError, DatabaseFailedError, HoldLostError):
-            if not _may_have_committed(begun, attempt.session):
+            if not _may_have_committed(transaction, attempt.session):
                 raise
             outcome = Reject(TransactionEndedError.COMMITTED)
         if isinstance(outcome, Ack) and self.handlers.passes_over(type_):
             self.hooks.call(WorkerHooks.after_passing_over, attempt.envelope)
         return outcome
 
-    def _attempt(self, handler: Handler, attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
-        with begun, decimal.localcontext(), process_state.handling():
-            outcome = _shield(lambda: _call_handler(handler, attempt, begun), attempt.context.hold, begun)
+    def _attempt(self, handler: Handler, attempt: HandlerAttempt, transaction: _Transaction) -> Outcome:
+        with transaction, decimal.localcontext(), process_state.handling():
+            is_async = self.handlers.takes_async_session(attempt.envelope.event.type)
+            call = partial(_call_handler, handler, attempt, transaction, is_async=is_async)
+            outcome = _shield(call, attempt.context.hold, transaction)
+            transaction.require_no_error()
             if isinstance(outcome, Ack):
                 self.failpoint(attempt.before_commit)
                 attempt.context.hold.check()
-                outcome = _shield(lambda: _commit(attempt, begun), attempt.context.hold, begun)
+                outcome = _shield(partial(_commit, transaction), attempt.context.hold, transaction)
         return outcome
 
 
-def _may_have_committed(begun: BegunTransaction, session: Session) -> bool:
+def _may_have_committed(transaction: _Transaction, session: Session) -> bool:
     try:
-        return begun.may_have_committed()
+        return transaction.may_have_committed()
     except DBAPIError:  # nobody calls the handler again before this was told
-        session.info[BEGUN] = begun
+        session.info[BEGUN] = transaction.begun
         return False
 
 
-def _call_handler(handler: Handler, attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
+def _call_handler(handler: Handler, attempt: HandlerAttempt, transaction: _Transaction, *, is_async: bool) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
-    with _in_this_process():
-        returned = async_handlers.await_result(handler(attempt.session, attempt.envelope.event, attempt.context))
-        begun.return_to_worker()
+    with in_this_process():
+        returned = (_await_together if is_async else _await_alone)(handler, attempt)
+        if isinstance(returned, Ack | None):
+            transaction.begin()
+        if transaction.begun is not None:
+            transaction.begun.return_to_worker()
         if not isinstance(returned, Ack | None):
             return _store_reason(returned)
         attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
-        begun.require_open()
+        transaction.begin().require_open()
     return Ack()
 
 
-def _commit(attempt: HandlerAttempt, begun: BegunTransaction) -> Outcome:
-    with _in_this_process():
-        begun.commit(attempt.mark)
+def _await_alone(handler: Handler, attempt: HandlerAttempt) -> object:
+    """Return what a handler returns that takes the session itself, on the thread of its lane."""
+    return async_handlers.await_result(handler(attempt.session, attempt.envelope.event, attempt.context))  # type: ignore[arg-type]
+
+
+def _await_together(handler: Handler, attempt: HandlerAttempt) -> object:
+    """Return what a handler returns that takes a session of asyncio, on the event loop of all of them."""
+    from sluice.messaging.database.async_sessions import async_session  # noqa: PLC0415 (needs greenlet)
+
+    event, context, session = attempt.envelope.event, attempt.context, async_session(attempt.session)
+    name = f"{getattr(handler, '__qualname__', handler)} with event {event.id} of group {event.group}"
+    call = partial(cast("AsyncHandler", handler), session, event, context)
+    return async_handlers.await_together(call, name=printable(name), check=context.hold.check)
+
+
+def _commit(transaction: _Transaction) -> Outcome:
+    with in_this_process():
+        transaction.commit()
     return Ack()
 
 
@@ -151,15 +271,18 @@ def _reason(given: object) -> str:
     return "the handler gave no reason" if given is None or given == "" else printable(given)
 
 
-def _shield(act: Callable[[], Outcome], hold: MessageHold, begun: BegunTransaction) -> Outcome:
+def _shield(act: Callable[[], Outcome], hold: MessageHold, transaction: _Transaction) -> Outcome:
     """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
 
     Raises:
+        AdmissionChangedError: the message is to be decided about again.
         HoldLostError: the message may really be somebody else's.
         DatabaseFailedError: the database may be why, and whoever asks it again will know.
     """
     try:
         return act()
+    except AdmissionChangedError:
+        raise
     except HoldLostError as error:
         hold.check()
         return Retry(reason=exception_text(error))
@@ -170,20 +293,9 @@ def _shield(act: Callable[[], Outcome], hold: MessageHold, begun: BegunTransacti
             raise DatabaseFailedError from error
         return Retry(reason=_reason(error))
     except BaseException as error:
-        if isinstance(error, DatabaseError) and begun.has_refused_driver:
+        if isinstance(error, DatabaseError) and transaction.has_refused_driver:
             return Retry(reason=TransactionEndedError.ENDED)
         if failures.may_pass(error):
             raise DatabaseFailedError from error
         _log.warning("the handler failed", exc_info=True)
         return Retry(reason=exception_text(error))
-
-
-@contextmanager
-def _in_this_process() -> Iterator[None]:
-    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
-    pid = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != pid:
-            os._exit(_FORKED)

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import warnings
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -25,6 +26,7 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _STATUS_BYTES = 200  # its second line
+FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
 class _Part(NamedTuple):
@@ -254,6 +256,36 @@ class ProcessState:
                 self._running -= 1
                 if self._running == 0:
                     _put_back(_PARTS, self._before)
+
+
+class StateOfThread:
+    """The state of an event loop and its thread as it is now, which is put back when a handler has ended.
+
+    Handlers that share a loop see each other's changes until any of them ends. Runs on that thread.
+    """
+
+    def __init__(self, loop: AbstractEventLoop) -> None:
+        self._parts = _PARTS_OF_THREAD | {
+            "task factory": _Part(loop.get_task_factory, loop.set_task_factory),
+            "exception handler": _Part(loop.get_exception_handler, loop.set_exception_handler),
+            "debugging": _Part(loop.get_debug, loop.set_debug),
+        }
+        self._before = _look(self._parts)
+
+    def put_back(self) -> None:
+        """Let it be as before."""
+        _put_back(self._parts, self._before)
+
+
+@contextmanager
+def in_this_process() -> Iterator[None]:
+    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
+    pid = os.getpid()
+    try:
+        yield
+    finally:
+        if os.getpid() != pid:
+            os._exit(FORKED)
 
 
 process_state = ProcessState()

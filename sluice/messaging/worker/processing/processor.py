@@ -11,6 +11,7 @@ which it does at the receive after the last.
 import math
 import random
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -23,7 +24,7 @@ from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import decode
 from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
-from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.admission import Admission, Inbox
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
@@ -31,9 +32,19 @@ from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing.deleter import SETTLE_TRIES, Deleter
 from sluice.messaging.worker.processing.group_locks import GroupLocks
-from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import (
+    AdmissionChangedError,
+    HandlerAttempt,
+    HandlerRunner,
+    TransactionMark,
+)
 from sluice.messaging.worker.processing.message_lease import Heartbeat, MessageLease
-from sluice.messaging.worker.processing.transactions import DatabaseAway, TransactionFailedError, Transactions
+from sluice.messaging.worker.processing.transactions import (
+    DatabaseAway,
+    TakeConnection,
+    TransactionFailedError,
+    Transactions,
+)
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
 
@@ -83,9 +94,15 @@ class MessageProcessor:
         self._heartbeat, self._deleter, self._settings, self._wait = heartbeat, deleter, settings, wait
         self._clock, self._rng, self._hooks = clock, rng, hooks
         self._failpoint, self._groups = runner.failpoint, GroupLocks()
-        self.is_ordered = settings.is_ordered
+        self.is_ordered, self.connections_max = settings.is_ordered, settings.database_connections
         self.transactions = Transactions(
-            engine, inbox, backoff=settings.database_backoff, wait=wait, rng=rng, give_sign=give_sign
+            engine,
+            inbox,
+            backoff=settings.database_backoff,
+            wait=wait,
+            rng=rng,
+            connections_max=settings.database_connections,
+            give_sign=give_sign,
         )
 
     def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
@@ -148,7 +165,7 @@ class MessageProcessor:
         try:
             if arrived.receive_count > 1 or self._settings.max_attempts == 1:
                 self.transactions.run(lease, partial(self._begin_group, lease, arrived))
-            ended = self.transactions.run(lease, partial(self._transact, lease, arrived))
+            ended = self._transact_late(lease, arrived)
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
         except TransactionEndedError as committed:
@@ -185,6 +202,74 @@ class MessageProcessor:
         lease.check()
         session.commit()
 
+    def _transact_late(self, lease: MessageLease, arrived: DecodedMessage) -> Decision | Retry | Reject:
+        """Return how its transaction ended; a handler of asyncio begins it late, and has no connection until then.
+
+        Before such a handler, its message is decided about in a transaction that changes nothing; and again in its own,
+        if that has the group locked: nobody keeps others from the group meanwhile.
+        """
+        if not self._runner.handlers.takes_async_session(arrived.envelope.event.type):
+            return self.transactions.run(lease, partial(self._transact, lease, arrived))
+        while True:
+            decision = self.transactions.run(lease, partial(self._decide_now, lease, arrived))
+            if decision.action is not Action.HANDLE:
+                return decision
+            with suppress(AdmissionChangedError):
+                return self.transactions.run_late(lease, partial(self._handle_late, lease, arrived, decision))
+            _log.warning("its group went on while its handler ran; it is decided about again")
+
+    def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:
+        """Decide about a message, and let go of its group."""
+        decision = self._inbox.admit(session.connection(), arrived).decision
+        if decision.action is Action.PARK:
+            lease.check()
+            session.commit()
+        return decision
+
+    def _handle_late(
+        self,
+        lease: MessageLease,
+        arrived: DecodedMessage,
+        decided: Decision,
+        session: Session,
+        take_connection: TakeConnection,
+    ) -> Decision | Retry | Reject:
+        attempt = HandlerAttempt(
+            session=session,
+            envelope=arrived.envelope,
+            context=self._context(lease, arrived, decided),
+            admit=partial(self._admit_again, lease, arrived, decided, session, take_connection),
+            before_commit="before_commit",
+            is_late=True,
+        )
+        outcome = self._runner.run(attempt)
+        return decided if isinstance(outcome, Ack) else outcome
+
+    def _admit_again(
+        self,
+        lease: MessageLease,
+        arrived: DecodedMessage,
+        decided: Decision,
+        session: Session,
+        take_connection: TakeConnection,
+    ) -> TransactionMark:
+        """Decide again about a message whose handler is under way, its group locked from now on.
+
+        Raises:
+            AdmissionChangedError: somebody else has handled it meanwhile, or its group waits.
+        """
+        take_connection()
+        admission = self._inbox.admit(session.connection(), arrived)
+        self._failpoint("in_transaction")
+        lease.check()  # it may have waited long for the connection, and for the group's row
+        if admission.decision != decided:
+            raise AdmissionChangedError
+        return self._mark_of(arrived, admission)
+
+    def _mark_of(self, arrived: DecodedMessage, admission: Admission) -> TransactionMark:
+        mark = partial(self._inbox.mark, envelope=arrived.envelope, admission=admission)
+        return TransactionMark(mark, None if admission.lock is None else admission.lock.transaction_id)
+
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
         admission = self._inbox.admit(session.connection(), arrived)
@@ -199,9 +284,8 @@ class MessageProcessor:
                 session=session,
                 envelope=arrived.envelope,
                 context=self._context(lease, arrived, decision),
-                mark=partial(self._inbox.mark, envelope=arrived.envelope, admission=admission),
+                admit=partial(self._mark_of, arrived, admission),
                 before_commit="before_commit",
-                transaction_id=None if admission.lock is None else admission.lock.transaction_id,
             )
             outcome = self._runner.run(attempt)
             if not isinstance(outcome, Ack):

@@ -5,7 +5,9 @@ away for everyone, or only this transaction failed, another transaction tells.
 """
 
 import random
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Engine
@@ -14,7 +16,13 @@ from sqlalchemy.orm import Session
 
 from sluice.messaging.backoff import Backoff
 from sluice.messaging.database import connections, engines, failures
-from sluice.messaging.database.transactions import BegunTransaction, MessageSessions, TransactionEndedError, listen
+from sluice.messaging.database.transactions import (
+    BegunTransaction,
+    MessageSession,
+    MessageSessions,
+    TransactionEndedError,
+    listen,
+)
 from sluice.messaging.errors import HoldLostError, OutboxError
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.waiting import Wait
@@ -24,6 +32,7 @@ from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
 _log = Logger()
+_TICK_SECONDS = 0.5
 _TRIES = 3
 """How often a transaction that fails by itself after its handler was called is tried in one receive."""
 
@@ -36,10 +45,47 @@ class DatabaseAway(Exception):
     """Raised when the worker stops while the database is away."""
 
 
+type TakeConnection = Callable[[], None]
+"""Waits until one of the lanes' connections is free, if none was taken."""
+
+
+class _Connections:
+    """The connections that lanes share; any number of threads take one each.
+
+    Args:
+        count: None where each lane has one.
+    """
+
+    def __init__(self, count: int | None) -> None:
+        self._free = None if count is None else threading.BoundedSemaphore(count)
+
+    @contextmanager
+    def sharing(self, check: Callable[[], None]) -> Iterator[TakeConnection]:
+        """Yield what takes one; it is given back with the block.
+
+        Args:
+            check: called now and then while all are taken; what it raises ends the wait.
+        """
+        free, is_taken = self._free, False
+
+        def take() -> None:
+            nonlocal is_taken
+            while free is not None and not is_taken:
+                check()
+                is_taken = free.acquire(timeout=_TICK_SECONDS)
+
+        try:
+            yield take
+        finally:
+            if free is not None and is_taken:
+                free.release()
+
+
 class Transactions:
     """Runs transactions for any number of lanes.
 
     Args:
+        connections_max: how many connections they have at once; None is one each.
         give_sign: called before each wait, which is a sign of life.
     """
 
@@ -51,17 +97,29 @@ class Transactions:
         backoff: Backoff,
         wait: Wait,
         rng: random.Random,
+        connections_max: int | None,
         give_sign: Callable[[], None],
     ) -> None:
         self._engine, self._inbox, self._backoff, self._wait, self._rng = engine, inbox, backoff, wait, rng
         self._give_sign = give_sign
         connections.leave_standbys(engine)
-        self._sessions = MessageSessions(engine)
+        self._sessions, self._connections = MessageSessions(engine), _Connections(connections_max)
         listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
         self.is_database_away = False
 
     def run[T](self, lease: MessageLease, transact: Callable[[Session], T]) -> T:
-        """Return what a transaction returns; while the database is away, wait for it, so that no attempt is used up.
+        """Return what a transaction returns, which has a connection from its beginning; see `run_late`."""
+
+        def take_and_transact(session: MessageSession, take_connection: TakeConnection) -> T:
+            take_connection()
+            return transact(session)
+
+        return self.run_late(lease, take_and_transact)
+
+    def run_late[T](self, lease: MessageLease, transact: Callable[[MessageSession, TakeConnection], T]) -> T:
+        """Return what a transaction returns, which takes its connection itself.
+
+        While the database is away, wait for it, so that no attempt is used up.
 
         Raises:
             HoldLostError: it was away for longer than a handler may take, or refused only this for longer than SQS lets
@@ -85,14 +143,14 @@ class Transactions:
                 if unknown is not None and unknown.may_have_committed():
                     raise TransactionEndedError(TransactionEndedError.COMMITTED)
                 unknown = None
-                with self._sessions.open() as session:
+                with self._connections.sharing(lease.check) as take, self._sessions.open() as session:
                     info = session.info
-                    done = transact(session)
+                    done = transact(session, take)
             except (DBAPIError, OutboxError, DatabaseFailedError) as error:
                 failed_count += 1
                 unknown = info.get(BEGUN, unknown)
                 reason = reason_of(error)
-                is_away = isinstance(error, OutboxError) or not _is_writable(self._engine, self._inbox)
+                is_away = isinstance(error, OutboxError) or not self._is_writable()
                 is_suspect = self._is_suspect(error, is_away=is_away, is_called=CALLED in info) and unknown is None
                 if is_suspect:
                     own_count += 1
@@ -111,8 +169,13 @@ class Transactions:
     def is_ready(self) -> bool:
         """Return whether the database lets the inbox be written; asked only after it did not."""
         if self.is_database_away:
-            self.is_database_away = not _is_writable(self._engine, self._inbox)
+            self.is_database_away = not self._is_writable()
         return not self.is_database_away
+
+    def _is_writable(self) -> bool:
+        with self._connections.sharing(self._give_sign) as take_connection:
+            take_connection()
+            return _is_writable(self._engine, self._inbox)
 
     def _is_suspect(self, error: Exception, *, is_away: bool, is_called: bool) -> bool:
         """Return whether the message may be why its transaction failed."""

@@ -21,7 +21,7 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.telemetry.tracing import Tracing, current_trace, opentelemetry
 from sluice.messaging.worker.hooks import WorkerHookSet
-from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, HandlerRunner
+from sluice.messaging.worker.processing.handler_runner import HandlerAttempt, HandlerRunner, TransactionMark
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import World, in_memory_world
 
@@ -186,7 +186,7 @@ def test_a_handlers_exception_is_its_spans_error(traced_process: TracedProcess) 
             session=session,
             envelope=Envelope(event=PLACED, seq=3, epoch=1),
             context=CONTEXT,
-            mark=lambda _: None,
+            admit=lambda: TransactionMark(lambda _: None),
             before_commit="never",
         )
         outcome = runner.run(attempt)

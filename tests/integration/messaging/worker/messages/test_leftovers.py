@@ -23,7 +23,7 @@ from sluice.messaging.worker.processing.process_state import ProcessState
 from tests.support.cases import diagonal
 from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
-from tests.support.messaging.world import MAX_ATTEMPTS, World, create_tables
+from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, create_tables
 
 _AUDITED = {
     SQLITE: ["CREATE TRIGGER audits AFTER INSERT ON effects BEGIN INSERT INTO audit VALUES (new.seq); END"],
@@ -86,8 +86,8 @@ class Case:
     Each message has the same lane, and so the same connection, as far as there is one.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.found = engine, list[dict[str, Any]]()
+    def __init__(self, engine: Engine, kind: str = "plain") -> None:
+        self.engine, self.found, self.kind = engine, list[dict[str, Any]](), kind
         engine.dispose()
         with engine.begin() as connection:
             for name in ("effects", "audit", "sluice_inbox_group", "sluice_inbox_exception"):
@@ -109,7 +109,7 @@ class Case:
             return done if inspect.isawaitable(done) else None
 
         world = self.world
-        worker = world.worker()
+        worker = world.worker(handlers=world.handlers_of_asyncio(self.kind))
         world.scripts["a", 1] = [misbehave] * 3
         for place in (("b", 1), ("b", 2), ("a", 2)):
             world.scripts[place] = [self._look] * 3
@@ -134,16 +134,17 @@ class Case:
         self.found.append(found | looks.driver_looks(session))
 
 
-_expected: dict[str, dict[str, Any]] = {}
+_expected: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = False) -> None:
-    if engine.dialect.name not in _expected:
-        _expected[engine.dialect.name] = Case(engine).run(lambda _: None)
-    expected = _expected[engine.dialect.name]
+def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain") -> None:
+    key = engine.dialect.name, kind
+    if key not in _expected:
+        _expected[key] = Case(engine, kind).run(lambda _: None)
+    expected = _expected[key]
     assert (len(expected["found"]), expected["effects"]) == (3, [("a", 2), ("b", 1), ("b", 2)])
 
-    seen = Case(engine).run(misdeed.act, is_early=is_early)
+    seen = Case(engine, kind).run(misdeed.act, is_early=is_early)
 
     differences = [
         (name, before.get(name), after.get(name))
@@ -180,6 +181,16 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
 @pytest.mark.parametrize("misdeed", diagonal(6, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
     _assert_as_without(on_postgres_once, misdeed)
+
+
+@pytest.mark.parametrize(("kind", "misdeed"), diagonal(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE)))
+def test_nothing_is_left_by_asyncio_on_sqlite(on_sqlite: Engine, kind: str, misdeed: Leftover) -> None:
+    _assert_as_without(on_sqlite, misdeed, kind=kind)
+
+
+@pytest.mark.parametrize(("kind", "misdeed"), diagonal(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES)))
+def test_nothing_is_left_by_asyncio_on_postgres(on_postgres_once: Engine, kind: str, misdeed: Leftover) -> None:
+    _assert_as_without(on_postgres_once, misdeed, kind=kind)
 
 
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))

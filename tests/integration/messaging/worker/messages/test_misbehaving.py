@@ -24,7 +24,7 @@ from sluice.terminal.printable import CHARACTERS_MAX
 from tests.support.cases import diagonal
 from tests.support.messaging.broken_workers import CommitsWhatIsThere
 from tests.support.messaging.misbehaving_handlers import ENDINGS, MISDEEDS
-from tests.support.messaging.world import MAX_ATTEMPTS, World, places
+from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, places
 
 _consumers = (f"consumer-{number}" for number in itertools.count())
 
@@ -35,6 +35,13 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
         return ENDINGS[ending]()
 
     return handle
+
+
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(48, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+def test_nor_is_it_otherwise_with_asyncio(engine: Engine, kind: str, faulty_worker: str, ending: str) -> None:
+    """Each misdeed on the thread of the lane, and statement by statement from the event loop."""
+    _always_misbehaves(engine, faulty_worker, ending, kind)
+    async_handlers.close()
 
 
 def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
@@ -102,12 +109,12 @@ def _repeats(engine: Engine, faulty_worker: str) -> bool:
     return faulty_worker == "driver commits" and engine.dialect.name == "postgresql"
 
 
-def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str) -> None:
+def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: str = "plain") -> None:
     world = World(engine)
     world.send("a", "a")
     world.scripts["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
 
-    world.work_until_idle(world.worker())
+    world.work_until_idle(world.worker(handlers=world.handlers_of_asyncio(kind)))
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
     assert _rows_of_nobody(world) == []
