@@ -37,10 +37,17 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
     return handle
 
 
-@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(48, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
-def test_nor_is_it_otherwise_with_asyncio(engine: Engine, kind: str, faulty_worker: str, ending: str) -> None:
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(20, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+def test_nor_is_it_otherwise_with_asyncio(on_postgres: Engine, kind: str, faulty_worker: str, ending: str) -> None:
     """Each misdeed on the thread of the lane, and statement by statement from the event loop."""
-    _always_misbehaves(engine, faulty_worker, ending, kind)
+    _always_misbehaves(on_postgres, faulty_worker, ending, kind)
+    async_handlers.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(1, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+def test_nor_is_it_with_asyncio_on_sqlite(on_file: Engine, kind: str, faulty_worker: str, ending: str) -> None:
+    _always_misbehaves(on_file, faulty_worker, ending, kind)
     async_handlers.close()
 
 
