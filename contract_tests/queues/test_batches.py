@@ -1,9 +1,20 @@
 """A batch is several requests in one call: what fails alone, and what fails together."""
 
+from collections.abc import Sequence
+
 import pytest
 from botocore.exceptions import ClientError
 
-from contract_tests.resources import Resources, bodies, entry, invalid_parameter_value, refusal, require_accepted
+from contract_tests.resources import (
+    Message,
+    QueueUnderTest,
+    Resources,
+    bodies,
+    entry,
+    invalid_parameter_value,
+    refusal,
+    require_accepted,
+)
 
 _BAD_ENTRY_ID = (
     "AWS.SimpleQueueService.InvalidBatchEntryId",
@@ -255,28 +266,36 @@ def test_the_answer_to_a_batch_is_about_the_messages_that_come(resources: Resour
 
 @pytest.mark.promise("SLU-31")
 def test_a_batch_of_deletes_deletes_every_message(resources: Resources) -> None:
+    """Ten: the next of each group is delivered once those before it are deleted."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", "m3")
-    in_flight = queue.hold("m1", "m2", visibility=600)
+    in_flight = [*queue.hold("m1", "m2", visibility=600), *_receive_one_of_each_group(queue, 8)]
+    for number in range(8):
+        queue.send_each(f"next-{number}", group=f"group-{number}")
 
-    answer = queue.delete_batch(
-        *({"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight)
-    )
+    answer = queue.delete_batch(*_entries_of(in_flight))
 
-    assert sorted(success["Id"] for success in answer["Successful"]) == ["m1", "m2"]
-    assert bodies(queue.drain(1)) == ["m3"]
+    assert sorted(success["Id"] for success in answer["Successful"]) == sorted(bodies(in_flight))
+    assert sorted(bodies(queue.drain(9))) == ["m3", *(f"next-{number}" for number in range(8))]
 
 
 @pytest.mark.promise("SLU-32")
 def test_a_batch_of_visibility_changes_changes_every_message(resources: Resources) -> None:
     queue = resources.fifo_queue()
-    queue.send_each("a1", group="g1")
-    queue.send_each("b1", group="g2")
-    in_flight = [queue.await_message(visibility=600), queue.await_message(visibility=600)]
+    in_flight = _receive_one_of_each_group(queue, 10)
 
-    answer = queue.change_visibility_batch(
-        *({"Id": result["Body"], "ReceiptHandle": result["ReceiptHandle"]} for result in in_flight)
-    )
+    answer = queue.change_visibility_batch(*_entries_of(in_flight))
 
-    assert sorted(success["Id"] for success in answer["Successful"]) == ["a1", "b1"]
-    assert sorted(bodies(queue.drain(2))) == ["a1", "b1"]
+    assert sorted(success["Id"] for success in answer["Successful"]) == sorted(bodies(in_flight))
+    assert sorted(bodies(queue.drain(10))) == sorted(bodies(in_flight))
+
+
+def _receive_one_of_each_group(queue: QueueUnderTest, groups: int) -> list[Message]:
+    """Send a message to each group and receive them all; they stay in flight."""
+    for number in range(groups):
+        queue.send_each(f"first-{number}", group=f"group-{number}")
+    return [queue.await_message(visibility=600) for _ in range(groups)]
+
+
+def _entries_of(messages: Sequence[Message]) -> list[dict[str, str]]:
+    return [{"Id": message["Body"], "ReceiptHandle": message["ReceiptHandle"]} for message in messages]
