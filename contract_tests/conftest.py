@@ -293,11 +293,11 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         reason = deviations.of_promise(os.environ[_TARGET], promise) if seen == "deviates" else None
         text = line if reason is None else f"{line} (red by itself: {reason})"
         terminalreporter.write_line(f"{promise:8} {saboteur:28} {seen:9} {text}")
-    unproven = sorted(set(PROMISES) - {proof.split()[0] for proof in proofs})
+    unproven = len(PROMISES.keys() - {proof.split()[0] for proof in proofs})
     count = {seen: sum(proof.split()[2] == seen for proof in proofs) for seen in ("red", "deviates", "GREEN", "ERROR")}
     terminalreporter.write_line(
         f"{count['red']} of {len(proofs)} turned red, {count['deviates']} are red on this target without a saboteur,"
-        f" {count['GREEN'] + count['ERROR']} proved nothing; promises without a test: {', '.join(unproven) or 'none'}"
+        f" {count['GREEN'] + count['ERROR']} proved nothing; {unproven} promises were not tested"
     )
 
 
