@@ -105,9 +105,17 @@ class Head:
     not_before_us: int
     created_at_us: int
 
-    def is_due(self, now_us: int) -> bool:
-        """Return whether it may be published now."""
-        return self.status == PENDING and self.not_before_us <= now_us
+    def is_due(self, now_us: int, pause_us_max: int) -> bool:
+        """Return whether it may be published now.
+
+        A pause that ends later than any begun now would is of a clock that was set back meanwhile.
+
+        Args:
+            now_us: by the database's clock.
+            pause_us_max: how long the longest pause after a failure is.
+        """
+        is_paused = now_us < self.not_before_us <= now_us + pause_us_max
+        return self.status == PENDING and not is_paused
 
 
 @dataclass(frozen=True, slots=True)

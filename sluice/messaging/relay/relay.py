@@ -254,7 +254,12 @@ class Relay:
         """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
         self._looked_at = self._clock.monotonic()
         heads, self._looked_at_us = self._store.heads(self._after)
-        due = [head for head in heads if head.is_due(self._looked_at_us) and head.group_id not in self._taken_groups]
+        pause_us_max = round(self._settings.backoff.cap_seconds * 1_000_000)
+        due = [
+            head
+            for head in heads
+            if head.is_due(self._looked_at_us, pause_us_max) and head.group_id not in self._taken_groups
+        ]
         if due:
             self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
             self._taken_groups.update(head.group_id for head in due)

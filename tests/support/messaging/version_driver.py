@@ -17,8 +17,9 @@ from tests.support.messaging.outbox import simulated_relays
 
 try:
     worlds: Any = importlib.import_module("tests.support.messaging.world")
-    relays = worlds
+    relays, RECEIVE, WORK = worlds, "receive_all", "work_until_idle"
 except ModuleNotFoundError:  # the commit before issue 31
+    RECEIVE, WORK = "received", "work_off"
     worlds, relays = importlib.import_module("tests.support.messaging.worker_harness"), simulated_relays
 
 _LEASE_AND_MORE_SECONDS = 120
@@ -52,13 +53,16 @@ class Version:
         relay = self._relays.relay()
         simulated_relays.work(relay)
         relay.close()
-        return [[json.loads(body)["group"], body] for body in (message["Body"] for message in self._relays.received())]
+        return [
+            [json.loads(body)["group"], body]
+            for body in (message["Body"] for message in getattr(self._relays, RECEIVE)())
+        ]
 
     def work(self, bodies: list[list[str]]) -> None:
         """Handle messages."""
         for group, body in bodies:
             self._workers.put_body(body, group)
-        self._workers.work_until_idle(self._workers.worker(poll_seconds=0), steps_max=10_000)
+        getattr(self._workers, WORK)(self._workers.worker(poll_seconds=0), steps_max=10_000)
 
 
 def main() -> None:
