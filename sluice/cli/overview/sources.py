@@ -78,15 +78,15 @@ class Sources:
     outbox: Engine | Unknown
     inboxes: Mapping[str, Engine | Unknown]
     endpoint_url: str | None
+    _session: Any = field(default_factory=boto3.session.Session)
     _clients: dict[str, Any] = field(default_factory=dict)
     _unreachable: dict[str, Unknown] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
         """Return boto3's client of a service. It tries once, and waits a few seconds for an answer."""
         if service not in self._clients:
-            session = boto3.session.Session()
             config = sdk.config(answer_seconds=_ANSWER_SECONDS)
-            self._clients[service] = session.client(
+            self._clients[service] = self._session.client(
                 service, region_name=self.environment.region, endpoint_url=self.endpoint_url, config=config
             )
         return self._clients[service]

@@ -1,0 +1,56 @@
+"""Dead letters by reason, and the text by which a listing chooses them."""
+
+import pytest
+
+from sluice.messaging.database.choice import RowChoice
+from sluice.messaging.inbox.death_reasons import group_reasons
+
+
+def _texts(*deaths: tuple[str, str | None]) -> list[tuple[int, str, int]]:
+    return [(found.count, found.text, found.groups) for found in group_reasons((*death, 7) for death in deaths)]
+
+
+def test_reasons_that_differ_in_values_are_one() -> None:
+    """A value that all have in common stays, and so do words that differ: they are other reasons."""
+    assert _texts(
+        ("a", "refund of -3 cents, allowed is 1 or more"),
+        ("b", "refund of -500 cents, allowed is 1 or more"),
+        ("b", "refund of -3 cents, allowed is 1 or more"),
+        ("c", "there is no handler for 'order.refunded'"),
+        ("c", "there is no handler for 'order.shipped'"),
+        ("d", None),
+    ) == [
+        (3, "refund of … cents, allowed is 1 or more", 2),
+        (1, "no reason is recorded", 1),
+        (1, "there is no handler for 'order.refunded'", 1),
+        (1, "there is no handler for 'order.shipped'", 1),
+    ]
+
+
+def test_the_name_of_the_group_is_a_value() -> None:
+    assert _texts(("ann", "customer ann is unknown"), ("bob", "customer bob is unknown")) == [
+        (2, "customer … is unknown", 2)
+    ]
+
+
+def test_a_summary_fits_into_its_room() -> None:
+    (found,) = group_reasons([("a", "x" * 500, 1), ("b", "x" * 500, 2)])
+
+    assert len(found.summarize(60)) == 60
+    assert found.summarize(60).endswith("x…; 2 groups")
+    assert found.summarize().count("x") == 500
+
+
+@pytest.mark.parametrize(
+    ("died_of", "reason", "matches"),
+    [
+        ("refund of … cents", "attempt 5: refund of -3 cents, allowed is 1", True),
+        ("REFUND", "refund of -3 cents", True),
+        ("50%", "50 of them", False),
+        ("a.c", "abc", False),
+        ("refund", None, False),
+        (None, None, True),
+    ],
+)
+def test_a_text_chooses_reasons(died_of: str | None, reason: str | None, matches: bool) -> None:  # noqa: FBT001
+    assert RowChoice(died_of=died_of).matches_reason(reason) is matches
