@@ -55,6 +55,11 @@ ACCEPTED = (
     "plan_cache_mode=force_custom_plan debug_parallel_query=regress parallel_setup_cost=0 work_mem=64kB"
     " temp_buffers=800kB max_stack_depth=100kB from_collapse_limit=1 join_collapse_limit=1 geqo_threshold=2"
     " cursor_tuple_fraction=0 constraint_exclusion=on",
+    "log_statement=all log_duration=on log_min_messages=debug1 log_min_error_statement=debug1 debug_print_plan=on"
+    " track_activities=off track_io_timing=on stats_fetch_consistency=snapshot compute_query_id=on"
+    " backend_flush_after=1 default_toast_compression=pglz gin_fuzzy_search_limit=1 lo_compat_privileges=on"
+    " vacuum_cost_delay=100 deadlock_timeout=1ms temp_file_limit=1024"
+    " log_lock_waits=on maintenance_work_mem=1MB createrole_self_grant=set allow_in_place_tablespaces=on",
 )
 """Settings that a role may have: every guarantee holds."""
 REFUSED = {
