@@ -43,6 +43,7 @@ LIMITS = {
     "empty docstrings": 0,
     "docstrings that begin with a question word": 0,
     "tests named test_what": 0,
+    "tests named in more than twelve words": 240,
     "public names with two definitions": 0,
     "classes of the product whose name tests or benchmarks give to others": 0,
     "names in back-quotes that are nowhere": 0,
@@ -69,6 +70,7 @@ _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _QUESTION = re.compile(r"(how|so long|what|whatever|where|whether|who|whoever)\b", re.IGNORECASE)
 _OWN_PATH = "tools/language.py"  # which quotes names as they should not be
 _BYTES_MAX = 400_000
+_WORDS_MAX = 12  # of a test's name, `test` not among them
 _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
 
 type AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
@@ -255,6 +257,8 @@ def _faults(definition: Definition) -> Iterator[str]:
         return
     if definition.name.startswith("test_what_"):
         yield "tests named test_what"
+    elif definition.name.startswith("test_") and definition.name.count("_") > _WORDS_MAX:
+        yield "tests named in more than twelve words"
     elif is_participle_function(definition.name):
         yield "participle functions"
 

@@ -142,7 +142,7 @@ def test_a_standard_queue_does_not_know_the_attribute_fifo_queue(resources: Reso
 
 
 @pytest.mark.promise("CRE-14")
-def test_a_fifo_queue_may_be_told_that_it_is_one_but_not_that_it_is_none(resources: Resources) -> None:
+def test_a_fifo_queue_takes_fifo_queue_true_and_refuses_false(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     queue.set_attributes(FifoQueue="true")

@@ -110,7 +110,7 @@ def test_a_filter_policy_can_match_prefix_suffix_and_anything_but(resources: Res
 
 
 @pytest.mark.promise("SNS-109")
-def test_a_filter_policy_can_match_any_case_a_network_or_all_but_a_prefix(resources: Resources) -> None:
+def test_a_filter_policy_matches_cases_networks_and_all_but_a_prefix(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     policy = {
         "game": [{"equals-ignore-case": "tennis"}],

@@ -27,7 +27,7 @@ from sluice.messaging.outbox.operations import OutboxOperator
 _NO_REASON = "the reason is empty, allowed is a sentence: the audit keeps it"
 _DRY_RUN = "a dry run, which is rolled back"
 
-type Act = Callable[[Connection, Any, str, str], None]
+type AdminAct = Callable[[Connection, Any, str, str], None]
 """Does something to a row: by a connection in a transaction, in whose name, and why."""
 
 
@@ -53,7 +53,7 @@ def _try(engine: Engine, do: Callable[[Connection], None], *, confirmed: bool) -
     return None
 
 
-def _action(name: str, label: str, intent: str, do: Act) -> Any:
+def _action(name: str, label: str, intent: str, do: AdminAct) -> Any:
     """Return an action that shows what it would do, asks for a reason, and does it."""
 
     @admin.action(description=label, permissions=["change"])
@@ -95,7 +95,7 @@ def _number(row: Any) -> int:
     return int(row.group_seq if isinstance(row, models.OutboxMessage) else row.seq)
 
 
-def _on_outbox(method: str) -> Act:
+def _on_outbox(method: str) -> AdminAct:
     def do(connection: Connection, row: Any, actor: str, reason: str) -> None:
         operator = OutboxOperator(topic=row.topic, actor=actor, reason=reason)
         getattr(operator, method)(connection, row.group_id, row.group_seq)
@@ -112,7 +112,7 @@ def _retry(connection: Connection, row: Any, actor: str, reason: str) -> None:
     InboxOperator(consumer=row.consumer, actor=actor, reason=reason).retry(connection, row.group_id, row.seq)
 
 
-class _Shown(admin.ModelAdmin):
+class _ReadOnlyAdmin(admin.ModelAdmin):
     """Rows to look at and to act on: nobody edits them."""
 
     list_per_page = 50
@@ -132,7 +132,7 @@ class _Shown(admin.ModelAdmin):
 
 
 @admin.register(models.OutboxMessage)
-class OutboxMessageAdmin(_Shown):
+class OutboxMessageAdmin(_ReadOnlyAdmin):
     """The outbox."""
 
     list_display = (
@@ -151,7 +151,7 @@ class OutboxMessageAdmin(_Shown):
 
 
 @admin.register(models.InboxException)
-class InboxExceptionAdmin(_Shown):
+class InboxExceptionAdmin(_ReadOnlyAdmin):
     """Dead letters and gaps, and whether their group is parked."""
 
     list_display = (
@@ -177,7 +177,7 @@ class InboxExceptionAdmin(_Shown):
 
 
 @admin.register(models.InboxParked)
-class InboxParkedAdmin(_Shown):
+class InboxParkedAdmin(_ReadOnlyAdmin):
     """Messages of parked groups, and which of them are held."""
 
     list_display = (
@@ -194,7 +194,7 @@ class InboxParkedAdmin(_Shown):
     )
 
 
-class _Audit(_Shown):
+class _Audit(_ReadOnlyAdmin):
     list_display = (_instant("at_us", "done"), "actor", "action", "group_id", "reason")
     list_filter = ("action", "actor")
     ordering = ("-id",)

@@ -22,7 +22,7 @@ def trend_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_trend_opens_with_its_verdict_asks_for_nothing_and_leads_to_its_sections(
+def test_a_trend_opens_with_its_verdict_and_links_to_its_sections(
     page: Any, console_messages: list[str], trend_page: Path
 ) -> None:
     page.goto(trend_page.as_uri())

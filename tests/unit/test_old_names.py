@@ -5,7 +5,7 @@ import pytest
 from sluice.old_names import forward_names
 
 
-def test_a_name_is_found_where_it_was_with_a_warning_that_says_where_it_is() -> None:
+def test_an_old_name_is_found_with_a_warning_that_names_the_new() -> None:
     find = forward_names("old.place", Path="pathlib")
 
     with pytest.warns(

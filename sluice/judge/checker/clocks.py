@@ -66,7 +66,7 @@ def is_contradictory(ahead: AheadUs) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class ClockSpread:
     """Two clocks that the history proves to be at least so far apart."""
 
     behind: str
@@ -74,13 +74,13 @@ class Apart:
     least_us: int
 
 
-def furthest_apart(ahead: AheadUs) -> Apart | None:
+def furthest_apart(ahead: AheadUs) -> ClockSpread | None:
     """Return the two clocks that are certainly the furthest apart; None when all may show the same."""
     least_us, behind, ahead_of = min(
         ((others[clock], clock, other) for other, others in ahead.items() for clock in others if clock != other),
         default=(0, "", ""),
     )
-    return Apart(behind, ahead_of, -least_us) if least_us < 0 else None
+    return ClockSpread(behind, ahead_of, -least_us) if least_us < 0 else None
 
 
 def apart_us_max(ahead: AheadUs) -> int:

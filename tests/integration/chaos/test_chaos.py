@@ -23,7 +23,7 @@ from tests.support.endpoints import fake_aws
 _SETTINGS = Settings(seed=11, commits=160, seconds=14, groups=12, producers=2)
 
 
-def test_a_canned_answer_is_one_of_http_and_the_one_that_is_cut_is_shorter_than_it_says() -> None:
+def test_a_canned_answer_is_whole_http_and_a_cut_one_is_shorter() -> None:
     """Each hangs up: what is left of the connection is nobody's."""
     for name in ("500", "503", "throttled", "garbage", "cut-short"):
         head, _, body = make_answer(name, is_json=True).partition(b"\r\n\r\n")
@@ -35,7 +35,7 @@ def test_a_canned_answer_is_one_of_http_and_the_one_that_is_cut_is_shorter_than_
     assert b"<Code>Throttling</Code>" in make_answer("throttled", is_json=False)
 
 
-def test_a_line_does_to_its_calls_what_it_is_told_until_it_is_mended() -> None:
+def test_a_line_harms_its_calls_until_it_is_mended() -> None:
     """Of an answer that is lost the call was done, of one that is replaced only after it was asked for so."""
     once = Config(retries={"total_max_attempts": 1})
     with fake_aws.running() as endpoint, Lines() as lines:

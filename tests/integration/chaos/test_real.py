@@ -15,7 +15,7 @@ MESSAGES, FAULTS, TRIES = 320, 10, 2
 
 
 @pytest.mark.slow  # three runs of half a minute or more, of which one would show less
-def test_workers_without_an_inbox_are_found_invalid_and_what_is_left_can_be_run(tmp_path: Path) -> None:
+def test_workers_without_an_inbox_are_found_invalid(tmp_path: Path) -> None:
     """Each of them waits half a second between commit and delete, and has four lanes with work when it is killed.
 
     The first fault of this seed kills a worker while both relays live: whichever of them leads, it brings messages, and

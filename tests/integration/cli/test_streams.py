@@ -133,7 +133,7 @@ def test_a_command_does_its_work_whatever_its_streams_are(
     assert (_LOST in printed) == (streams.get("stdout") == _FULL and streams["stderr"] == "out" and expected == 2)
 
 
-def test_a_command_that_finds_something_says_that_it_is_lost_and_ends_as_it_would(
+def test_a_command_without_its_file_prints_the_finding_and_keeps_its_exit_code(
     database: Engine, tmp_path: Path
 ) -> None:
     with database.begin() as connection:

@@ -81,7 +81,7 @@ def _message(body: str, md5: str, *, group: str) -> str:
 }}"""
 
 
-def test_a_group_is_withheld_from_the_command_line_too_and_a_purge_empties_the_queue(aws: Aws) -> None:
+def test_the_aws_cli_sees_a_blocked_group_and_a_purged_queue(aws: Aws) -> None:
     created = aws("create-queue", "--queue-name", "orders.fifo", "--attributes", "FifoQueue=true")
     sent = [_send(aws, "m1", group="g1"), _send(aws, "m2", group="g1"), _send(aws, "m3", group="g2")]
 
@@ -181,7 +181,7 @@ def test_a_dead_letter_is_moved_to_a_destination_at_a_rate(aws: Aws) -> None:
     assert moved == poison
 
 
-def test_a_move_task_from_a_queue_that_is_no_dlq_is_refused_on_the_command_line(aws: Aws) -> None:
+def test_the_aws_cli_is_refused_a_move_task_from_no_dlq(aws: Aws) -> None:
     aws("create-queue", "--queue-name", "alone.fifo", "--attributes", "FifoQueue=true")
 
     refused = aws("start-message-move-task", "--source-arn", f"{_ARN}:alone.fifo")

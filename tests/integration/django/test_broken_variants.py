@@ -19,7 +19,7 @@ def _adds_without_a_transaction(patch: pytest.MonkeyPatch) -> None:
 
     found = databases.database
 
-    class Database:
+    class DjangoDatabase:
         def __init__(self, alias: str) -> None:
             self._found = found(alias)
 
@@ -29,7 +29,7 @@ def _adds_without_a_transaction(patch: pytest.MonkeyPatch) -> None:
         def get_autocommit(self) -> bool:
             return False
 
-    patch.setattr(outbox, "database", Database)
+    patch.setattr(outbox, "database", DjangoDatabase)
     patch.setattr(outbox, "_Executor", Careless)
     patch.setattr("sluice.messaging.outbox.sessions.require_transaction", lambda _: None)
 
@@ -43,7 +43,7 @@ def _adds_over_a_connection_of_its_own(patch: pytest.MonkeyPatch) -> None:
         connections[alias].close()
         connections[alias] = own
 
-    class Apart(outbox._Executor):
+    class ExecutorApart(outbox._Executor):
         def __init__(self, found: Any) -> None:
             super().__init__(found)
             self._alias = found.alias
@@ -53,7 +53,7 @@ def _adds_over_a_connection_of_its_own(patch: pytest.MonkeyPatch) -> None:
                 self._found = connections[self._alias]
                 return super().execute(*arguments)
 
-    patch.setattr(outbox, "_Executor", Apart)
+    patch.setattr(outbox, "_Executor", ExecutorApart)
 
 
 def _handles_on_djangos_connection(patch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def test_a_handler_that_fails_leaves_nothing(alias: str) -> None:
     assert (invoices(alias), reasons) == ([], ["never"])
 
 
-def test_a_rolled_back_savepoint_of_a_handler_is_gone_and_the_rest_is_there(alias: str) -> None:
+def test_a_handlers_rolled_back_savepoint_takes_nothing_else_along(alias: str) -> None:
     @orm_handler("order.placed", using=alias)
     def invoice(event: Event, context: Context) -> None:
         with suppress(IntegrityError), transaction.atomic(using=alias):

@@ -204,7 +204,7 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
     assert min(last) >= groups / lanes * min(1.0, handler_seconds / (handler_seconds + tasks.overhead_seconds))
 
 
-def test_a_late_count_of_tasks_that_is_filled_with_zero_takes_more_tasks_than_can_work() -> None:
+def test_a_task_count_filled_with_zero_starts_too_many_tasks() -> None:
     """Decision 6 on few groups, with the clamp alone: half as many more; with a minute's rest, all that are allowed."""
     zero = _fill_with_zero(_clamped_backlog(TASKS))
 

@@ -366,7 +366,7 @@ def _nothing(_template: Any) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None) or ",".join(value) or "none",
 )
-def test_a_mistake_planted_into_a_template_written_by_hand_is_found_and_no_other(
+def test_only_the_planted_mistake_is_found_in_a_handwritten_template(
     template: Callable[[], Any], plant: Callable[[Any], None], names: list[str]
 ) -> None:
     written = template()
@@ -390,7 +390,7 @@ def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names:
     assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
 
 
-def test_a_service_that_looks_at_another_queue_has_that_mistake_alone_though_it_never_wakes() -> None:
+def test_a_service_on_another_queue_has_that_one_mistake() -> None:
     """Both its policies have it; at its own queue it would wake."""
     service = service_of(FULL, NIGHT)
     assert service.queue is not None
@@ -416,7 +416,7 @@ def test_steps_that_set_a_number_need_no_cooldown() -> None:
     assert "cooldown-0" not in _names(service, STEPS_TASKS)
 
 
-def test_the_policy_that_takes_tasks_back_is_named_with_the_other_and_with_what_helps() -> None:
+def test_two_policies_that_fight_are_named_with_the_remedy() -> None:
     """Repaired, it waits until nothing is left."""
     template = _steps()
     _steps_taken_back(template)

@@ -138,7 +138,7 @@ def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[Tim
 
 @settings(max_examples=50, deadline=None, database=None, print_blob=True)
 @given(_cases())
-def test_nothing_is_lost_and_a_group_is_with_one_lane_at_a_time_and_in_order(
+def test_no_message_is_lost_and_each_group_keeps_one_lane_and_order(
     case: tuple[Work, int, list[TimedMessage], list[int]],
 ) -> None:
     """At every second: no group twice, no message before an older one of its group, no lane of no task."""
@@ -261,7 +261,7 @@ def test_a_killed_tasks_message_is_delivered_again_after_the_visibility_timeout(
     assert latencies == [pytest.approx(270, rel=0.02)]
 
 
-def test_a_task_that_runs_again_is_not_killed_by_the_end_of_an_older_stop() -> None:
+def test_the_end_of_an_older_stop_kills_no_new_task() -> None:
     """Stopped at 60 and done at 115; runs again from 120, stopped at 180: what would have killed it at 190 does not."""
     work = WORK._replace(handler_seconds=65.0, stop_timeout_seconds=130.0)
     minutes, latencies = _run(work, [(50, 0, 0), (150, 1, 0)], [1, 0, 1, 0, 0])

@@ -45,7 +45,7 @@ SOON_AGAIN = Consumer(name="billing", visibility_timeout_seconds=6, stop_timeout
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_a_burst_wakes_workers_scales_them_out_and_back_to_none_and_no_promise_is_broken(
+def test_a_burst_scales_workers_from_none_and_back_and_keeps_every_promise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`make demo` runs the same profile on LocalStack; here it is held what started and stopped when."""
@@ -167,7 +167,7 @@ def test_a_worker_at_work_is_protected_and_stopped_when_it_is_done(
     assert (stop["held_messages"], stop["was_protected"], stop["is_killed"]) == (0, False, False)
 
 
-def test_without_protection_a_worker_is_killed_at_work_which_is_told_by_name_and_loses_nothing(
+def test_a_worker_killed_without_protection_is_named_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

@@ -34,7 +34,7 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-type Act = Callable[[Session], object]
+type SessionChange = Callable[[Session], object]
 
 GUEST, ELSEWHERE = "sluice_guest", "sluice_elsewhere"
 SQLITE, POSTGRES = "sqlite", "postgresql"
@@ -45,7 +45,7 @@ class Leftover(NamedTuple):
     """One misdeed, and the databases on which a handler can commit it."""
 
     name: str
-    act: Act
+    act: SessionChange
     databases: tuple[str, ...] = (SQLITE, POSTGRES)
 
 
@@ -84,7 +84,7 @@ def _keep(value: Any) -> None:
     KeptThings.kept.append(value)
 
 
-def _sql(*statements: str) -> Act:
+def _sql(*statements: str) -> SessionChange:
     def act(session: Session) -> None:
         for statement in statements:
             session.execute(text(statement.replace(":", "\\:")))
@@ -92,7 +92,7 @@ def _sql(*statements: str) -> Act:
     return act
 
 
-def _raw(*statements: str) -> Act:
+def _raw(*statements: str) -> SessionChange:
     def act(session: Session) -> None:
         for statement in statements:
             driver_of(session).execute(statement)
@@ -100,15 +100,15 @@ def _raw(*statements: str) -> Act:
     return act
 
 
-def _driver(do: Callable[[Any], object]) -> Act:
+def _driver(do: Callable[[Any], object]) -> SessionChange:
     return lambda session: do(driver_of(session))
 
 
-def _set(name: str, value: object) -> Act:
+def _set(name: str, value: object) -> SessionChange:
     return lambda session: setattr(driver_of(session), name, value)
 
 
-def _suppressing(act: Act) -> Act:
+def _suppressing(act: SessionChange) -> SessionChange:
     def quietly(session: Session) -> None:
         with suppress(SQLAlchemyError, psycopg.Error, sqlite3.Error):
             act(session)
@@ -116,7 +116,7 @@ def _suppressing(act: Act) -> Act:
     return quietly
 
 
-def _in_thread(use: Callable[[Any], object], held: Callable[[Session], Any]) -> Act:
+def _in_thread(use: Callable[[Any], object], held: Callable[[Session], Any]) -> SessionChange:
     """Let a thread go on when its handler has returned, with what it holds."""
 
     def act(session: Session) -> None:
@@ -137,7 +137,7 @@ def _in_thread(use: Callable[[Any], object], held: Callable[[Session], Any]) -> 
     return act
 
 
-def _after_a_rollback(act: Act) -> Act:
+def _after_a_rollback(act: SessionChange) -> SessionChange:
     def roll_back_before(session: Session) -> None:
         driver_of(session).rollback()
         act(session)
@@ -331,7 +331,7 @@ class _Cursor(psycopg.Cursor[Any]):
         return []
 
 
-_PSYCOPG: dict[str, Act] = {
+_PSYCOPG: dict[str, SessionChange] = {
     "row factory": _set("row_factory", dict_row),
     "cursor factory": _set("cursor_factory", _Cursor),
     "client cursor factory": _set("cursor_factory", psycopg.ClientCursor),
@@ -505,7 +505,7 @@ def _replaces_tokenizer(driver: Any) -> None:
     driver.execute("SELECT length(fts3_tokenizer(?, ?))", ["simple", porter]).close()
 
 
-_SQLITE: dict[str, Act] = {
+_SQLITE: dict[str, SessionChange] = {
     "row factory": _set("row_factory", sqlite3.Row),
     "row factory of nothing": _set("row_factory", lambda *_: ("nothing",)),
     "text factory": _set("text_factory", bytes),
@@ -585,7 +585,7 @@ def _second_session(session: Session) -> None:
         second.close()
 
 
-def _second_connection(statement: str) -> Act:
+def _second_connection(statement: str) -> SessionChange:
     """Let a handler execute and commit on a connection that it takes from the pool by itself."""
 
     def act(session: Session) -> None:
@@ -597,7 +597,7 @@ def _second_connection(statement: str) -> Act:
     return act
 
 
-def _second_connection_in_a_thread(statement: str) -> Act:
+def _second_connection_in_a_thread(statement: str) -> SessionChange:
     def act(session: Session) -> None:
         thread = threading.Thread(target=_second_connection(statement), args=(session,))
         thread.start()
@@ -626,7 +626,7 @@ def _uses_session(session: Session) -> None:
         session.execute(text("DELETE FROM effects"))
 
 
-_SQLALCHEMY: dict[str, Act] = {
+_SQLALCHEMY: dict[str, SessionChange] = {
     "session info": lambda session: session.info.update(tenant="somebody"),
     "info of the connection": lambda session: session.connection().info.update(tenant="somebody"),
     "info of the pool": lambda session: session.connection().connection.record_info.update(  # type: ignore[union-attr]
@@ -701,7 +701,7 @@ def _limit(resource_number: int, soft: int) -> None:
     resource.setrlimit(resource_number, (soft, resource.getrlimit(resource_number)[1]))
 
 
-_PROCESS: dict[str, Act] = {
+_PROCESS: dict[str, SessionChange] = {
     "context variable": lambda _: NOTE.set("somebody's"),
     "precision": lambda _: setattr(decimal.getcontext(), "prec", 3),
     "decimal context": lambda _: decimal.setcontext(decimal.Context(prec=2, rounding=decimal.ROUND_DOWN)),

@@ -378,7 +378,7 @@ def test_an_answer_means_what_botocore_makes_of_it(
 
 
 @pytest.mark.parametrize("length", [10, None], ids=["of known length", "without a length"])
-def test_an_answer_that_comes_byte_by_byte_is_given_up_when_its_time_is_over(length: int | None) -> None:
+def test_a_slow_answer_is_given_up_when_its_time_is_over(length: int | None) -> None:
     """Botocore waits as long as it takes. The relay's lease goes by how long a call may take."""
     head = b"HTTP/1.1 200 OK\r\n" + (b"" if length is None else b"Content-Length: 10\r\n") + b"\r\n"
     with raw_server.serving() as server:
@@ -390,7 +390,7 @@ def test_an_answer_that_comes_byte_by_byte_is_given_up_when_its_time_is_over(len
     assert outcome[0] == "ReadTimeoutError"
 
 
-def test_a_request_whose_time_is_over_before_there_is_a_connection_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_is_overdue_before_it_connects_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that is resolved too late, for one."""
     monkeypatch.setattr(Connections, "_end", lambda _: 0.0)
     with raw_server.serving() as server:

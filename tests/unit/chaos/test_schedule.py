@@ -54,7 +54,7 @@ def test_a_commits_events_follow_from_seed_producer_and_number(tmp_path: Path) -
     assert any(commit.has_savepoint for commit in commits)
 
 
-def test_a_line_that_a_kill_cut_short_is_left_out_of_what_was_tried(tmp_path: Path) -> None:
+def test_a_line_that_a_kill_cut_short_is_left_out(tmp_path: Path) -> None:
     """The last thing known of each event counts."""
     (tmp_path / "producer-0.jsonl").write_text(
         '{"ids": ["a", "b"], "tried": "begun"}\n{"ids": ["a"], "tried": "committed"}\n{"ids": ["b"], "tri'

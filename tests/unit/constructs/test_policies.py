@@ -34,7 +34,7 @@ def _use_key(principal: str, condition: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_queues_deny_what_is_not_encrypted_in_transit_and_take_messages_from_the_topic_only(
+def test_queues_take_encrypted_messages_of_the_topic_only(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Every policy whole: anybody is denied without TLS, SNS on behalf of the topic may send, never to the DLQ."""

@@ -72,7 +72,7 @@ def test_a_targets_text_is_escaped_in_the_page() -> None:
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in conformance_page.html(matrix)
 
 
-def test_a_target_that_could_not_be_tested_is_a_column_of_unknowns_with_the_reason() -> None:
+def test_an_untested_target_is_a_column_of_unknowns_with_the_reason() -> None:
     kept = {"status": "holds", "evidence": "test.py::test", "seconds": 1.0}
     matrix = conformance.matrix({"simulator": ({"GRP-01": kept}, None), "moto": ({}, "out of disk")}, "2026-11-21")
 

@@ -153,7 +153,7 @@ def test_promises_for_given_resources_exist() -> None:
     assert not (WITH_QUEUE.keys() | WITH_DLQ.keys()) & WITH_TOPIC
 
 
-def test_a_message_of_somebody_else_ends_the_test_and_stays_in_the_given_queue() -> None:
+def test_a_foreign_message_ends_the_test_and_stays_in_the_queue() -> None:
     """It is given back by the test that meets it and by the clean-up, which takes the test's own message away."""
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     owner = target.make_client("sqs")

@@ -53,7 +53,7 @@ def test_a_topic_for_other_accounts_alone_needs_no_consumer() -> None:
     assert replace(DEV, topics=(*DEV.topics, shared)).consumers_of(shared) == ()
 
 
-def test_a_standard_queue_and_its_dlq_have_no_suffix_and_the_subscriptions_dlq_has() -> None:
+def test_only_the_subscriptions_dlq_of_a_standard_queue_has_a_suffix() -> None:
     search = Consumer(name="search", fifo=False)
 
     assert naming.queue_name(DEV, search) == "sluice-dev-search"

@@ -196,7 +196,7 @@ def test_a_name_that_is_imported_but_not_there_is_refused_with_its_neighbour(pro
     assert refusal.endswith("(did you mean 'Consumer'?); change it in environments.py:1")
 
 
-def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_line(project: Path) -> None:
+def test_a_wrong_value_is_refused_with_its_modules_line(project: Path) -> None:
     shared = "from sluice.declaration import Consumer\n\nBILLING = Consumer(name='billing', lanes=0)\n"
     (project / "shared_consumers.py").write_text(shared, encoding="utf-8")
     (project / "environments.py").write_text("from shared_consumers import BILLING\n", encoding="utf-8")
@@ -206,7 +206,7 @@ def test_a_wrong_value_in_a_module_of_the_project_is_refused_with_that_modules_l
     )
 
 
-def test_a_file_that_is_not_there_is_refused_with_the_ways_to_name_one(project: Path) -> None:
+def test_a_missing_file_is_refused_with_the_ways_to_name_one(project: Path) -> None:
     ways = (
         "go to your project's folder, name the file with --declaration or SLUICE_DECLARATION, or write a project with"
         " `sluice init`"

@@ -194,7 +194,7 @@ def test_every_pitfall_names_its_tests_or_a_reason() -> None:
     assert len(rows) == 78
 
 
-def test_a_test_is_about_every_pitfall_its_name_or_a_parameters_id_begins_with() -> None:
+def test_a_test_covers_the_pitfalls_in_its_name_and_ids() -> None:
     """In the order of the name; a pitfall further back is only mentioned."""
     (test,) = ast.parse(
         '@pytest.mark.parametrize("by", [pytest.param(1, id="W8-by-id"), pytest.param(2, id="W80s")])\n'

@@ -34,6 +34,7 @@ def test_a_file_that_keeps_the_rules_is_clean() -> None:
         ('"""What becomes of a message."""', "docstrings that begin with a question word"),
         ('def f():\n    """Who reads it."""', "docstrings that begin with a question word"),
         ("def test_what_is_lost_is_found(): ...", "tests named test_what"),
+        ("def test_a_b_c_d_e_f_g_h_i_j_k_l_m(): ...", "tests named in more than twelve words"),
         ('def f():\n    """Call `databases.is_locked`."""', "names in back-quotes that are nowhere"),
         ('"""See `gone_function(now)`."""', "names in back-quotes that are nowhere"),
     ],

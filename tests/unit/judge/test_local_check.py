@@ -273,7 +273,7 @@ def test_allowed_anomalies_pass_and_the_warm_up_is_not_measured(
     assert {name.partition(", ")[2] for name in verdict.crossed_thresholds} == {"allowed are 0.001 s"}
 
 
-def test_a_fault_has_recovered_when_the_first_call_of_each_of_its_queues_succeeded() -> None:
+def test_a_fault_has_recovered_after_a_successful_call_of_each_queue() -> None:
     """A stranger's fault has no detail; after the last call nothing follows; what was not ended is none yet."""
     slow: dict[str, Any] = {
         "detail": '{"kind": "slow", "target": "all:endpoint", "how": "0.1 s"}',
@@ -556,9 +556,7 @@ def test_large_histories_are_left_to_spark(tmp_path: Path) -> None:
     assert "a cluster is named, which takes Spark" in str(of_cluster.exception)
 
 
-def test_a_cluster_of_the_environment_does_not_keep_a_recording_from_being_judged_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recording_is_judged_here_whatever_cluster_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SPARK_REMOTE is set for load tests; whoever says --engine local means it."""
     CASES["reordered"].make(tmp_path)
     monkeypatch.setenv("SPARK_REMOTE", "sc://there:15002")

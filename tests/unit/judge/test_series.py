@@ -102,7 +102,7 @@ def _shift(event: HistoryEvent, number: int) -> HistoryEvent:
     )
 
 
-def test_a_part_that_is_read_in_pieces_says_no_more_than_one_that_is_read_at_once() -> None:
+def test_a_part_read_in_pieces_gives_the_same_as_at_once() -> None:
     """The driver has what all parts say in memory."""
     history = table_of(finished_runs.history())
     pieces = [Events(history.slice(begin, 100)) for begin in range(0, len(history), 100)]

@@ -181,7 +181,7 @@ def test_later_changes_by_the_caller_change_no_message() -> None:
 
 
 @pytest.mark.parametrize("instant", [None, COMMITTED_AT, COMMITTED_AT.replace(microsecond=1)])
-def test_an_event_of_exactly_the_limit_may_be_sent_and_one_byte_more_may_not(instant: datetime | None) -> None:
+def test_an_event_of_the_limit_is_sent_and_a_larger_one_refused(instant: datetime | None) -> None:
     empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=instant).size_bytes
     sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": instant}
 
@@ -272,7 +272,7 @@ def test_sns_and_sqs_accept_every_valid_event() -> None:
     is_taken()
 
 
-def test_a_tombstone_has_the_place_of_what_it_stands_for_and_nothing_else_of_it() -> None:
+def test_a_tombstone_keeps_its_messages_place_and_nothing_else() -> None:
     """Same group, number and epoch, so that nobody waits for it; another id, or the topic might deduplicate it."""
     skipped = Envelope(
         event=Event(type="t", group="g", data={"a": 1}, attributes={"x": "y"}, at=COMMITTED_AT), seq=4, epoch=2

@@ -54,7 +54,7 @@ def test_messages_of_sluice_itself_reach_no_handler(type_: str) -> None:
     assert find is not log
 
 
-def test_a_type_of_another_consumer_is_passed_over_and_one_of_nobody_is_not() -> None:
+def test_a_type_of_another_consumer_is_passed_over() -> None:
     billing, shipping = Consumer(name="billing"), Consumer(name="shipping", types=("order.sent", "order.paid"))
     environment = Environment(name="dev", account="000000000000", consumers=(billing, shipping))
 

@@ -46,7 +46,7 @@ def test_no_label_covers_another_or_leaves_the_chart(height: float, is_log: bool
     assert pixels[-1] <= _SIZE[1] + 0.1
 
 
-def test_a_label_that_would_leave_the_chart_to_the_right_ends_before_its_point() -> None:
+def test_a_label_near_the_right_edge_ends_before_its_point() -> None:
     points = [Point("a", 1, 1, "red"), Point("a very long label of a point", 11, 2, "red")]
 
     rows = charts._place_labels(points, (0, 12), Axis(title="p95", domain=(0, 3)), _SIZE)

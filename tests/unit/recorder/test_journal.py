@@ -101,7 +101,7 @@ def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Pat
     assert {len(kinds) for kinds in read} == {0, 1, 2, 3, 4, 5}
 
 
-def test_zeros_at_the_end_are_what_a_power_loss_leaves_of_what_was_not_yet_on_the_disk(tmp_path: Path) -> None:
+def test_zeros_at_the_end_are_the_remains_of_a_power_loss(tmp_path: Path) -> None:
     """From the beginning of any frame, or from any page within one: read up to there, and without its end."""
     with Journal(tmp_path, "j", common=COMMON) as journal:
         for count in range(3):

@@ -42,7 +42,7 @@ def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> l
     return read_recording(folder)
 
 
-def test_a_move_task_is_on_record_with_its_end_and_what_it_brings_is_lawful(tmp_path: Path) -> None:
+def test_a_move_task_is_recorded_with_its_end_and_its_messages_are_lawful(tmp_path: Path) -> None:
     events = _record_return_from_dlq(tmp_path)
     (move,) = (event for event in events if event.kind == Kind.REDRIVEN)
 
@@ -131,7 +131,7 @@ def test_the_end_of_a_move_task_is_unknown_before_it_is_listed(tmp_path: Path) -
     assert {move.detail for move in moves} == {'{"destination": "billing.fifo"}', '{"destination": null}'}
 
 
-def test_the_end_of_a_task_that_another_process_began_before_is_not_that_of_this_one() -> None:
+def test_the_end_of_another_processes_task_is_not_this_ones() -> None:
     """It is within the seconds that two clocks may be apart, and over; this process's own runs on."""
     tasks = RecordedMoveTasks()
     tasks.start("dlq", "handle", {"invoked_at_us": 100_000_000})

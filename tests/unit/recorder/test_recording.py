@@ -52,7 +52,7 @@ def _record(shop: OrderService, folder: Path, **more: Any) -> Recording:
 # --- what is written -------------------------------------------------------------------------------------------------
 
 
-def test_a_purge_is_written_down_before_it_is_called_and_when_it_is_answered(tmp_path: Path) -> None:
+def test_a_purge_is_recorded_before_its_call_and_at_its_answer(tmp_path: Path) -> None:
     shop = OrderService()
     with _record(shop, tmp_path / "purged"):
         shop.sqs.purge_queue(QueueUrl=shop.url)
@@ -465,7 +465,7 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
     assert of_journal == {("ann", "cid"): Kind.CLOSED, ("bob",): Kind.CLOSED}
 
 
-def test_a_process_that_forgets_to_close_keeps_what_it_recorded_and_says_no_end(tmp_path: Path) -> None:
+def test_a_process_that_does_not_close_keeps_its_records_without_an_end(tmp_path: Path) -> None:
     """At its exit everything is handed over; whether more was to come nobody said."""
     code = (
         "from tests.support.histories.recorded_services import OrderService; from sluice.recorder import record;"

@@ -353,9 +353,7 @@ def test_steps_are_those_of_the_documentations_example() -> None:
         ("LessThanOrEqualToThreshold", 90, 2),
     ],
 )
-def test_a_bound_belongs_to_the_step_that_is_nearer_to_the_threshold_below_it_and_farther_above(
-    comparison: str, value: float, after: int
-) -> None:
+def test_a_bound_belongs_to_the_step_nearer_to_the_threshold(comparison: str, value: float, after: int) -> None:
     """Above the threshold the lower bound is inclusive, below it the upper: at 90 it is ten below, the second step."""
     steps = [(0, 10, 1), (10, None, 2)] if comparison.startswith("Greater") else [(-10, 0, -1), (None, -10, -2)]
 

@@ -51,7 +51,7 @@ def _watched_queue(service: ScaledService) -> str:
     return metric.dimensions["QueueName"]
 
 
-def test_services_with_the_same_name_are_named_by_stack_and_keep_their_own_policies(tmp_path: Path) -> None:
+def test_services_of_one_name_are_named_by_stack_and_keep_their_policies(tmp_path: Path) -> None:
     """Three stages in one `cdk.out` have the same logical ids; only the tasks of Dev may protect themselves."""
     for stage in ("Dev", "Prod", "Staging"):
         template = _backlog()

@@ -249,7 +249,7 @@ def test_an_attempt_that_brought_nothing_may_be_repeated(service: Service) -> No
     assert service.bodies(url, ReceiveRequestAttemptId="try") == ["m"]
 
 
-def test_a_purge_takes_what_waits_is_in_flight_or_delayed_and_nothing_sent_later(service: Service) -> None:
+def test_a_purge_takes_every_earlier_message_and_no_later_one(service: Service) -> None:
     """PUR-02, PUR-04: AWS takes up to a minute, here it is over at once."""
     url = service.queue(DelaySeconds="60")
     service.send(url, "held")

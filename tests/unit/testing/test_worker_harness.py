@@ -93,7 +93,7 @@ def test_a_redelivery_has_no_second_effect(harness: WorkerHarness) -> None:
     assert len(harness.attempts) == 1
 
 
-def test_a_crash_before_the_commit_leaves_no_effect_and_the_next_worker_has_it(harness: WorkerHarness) -> None:
+def test_a_crash_before_the_commit_leaves_its_message_to_the_next_worker(harness: WorkerHarness) -> None:
     """The message comes again after its visibility timeout, as attempt 2."""
     harness.publish("order.placed", "g", "a")
     began_at = harness.clock.monotonic()

@@ -211,7 +211,7 @@ def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres:
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])
-def test_a_relay_that_hears_nothing_of_its_own_commit_polls_and_names_the_pooler(
+def test_a_relay_without_notifications_polls_and_names_the_pooler(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
 ) -> None:
     """Through a pooler in transaction mode LISTEN is one server's, and what is read comes from another."""

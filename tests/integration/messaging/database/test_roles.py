@@ -146,9 +146,7 @@ def test_threads_that_connect_at_once_all_get_in(worker: Engine) -> None:
     assert set(users) == {_WORKER}
 
 
-def test_a_token_that_is_refused_is_a_database_that_is_away_for_a_while(
-    worker: Engine, tokens: _Tokens, clock: VirtualClock
-) -> None:
+def test_a_refused_token_counts_as_a_database_outage(worker: Engine, tokens: _Tokens, clock: VirtualClock) -> None:
     """As where a policy was attached a moment ago, or IAM is asked too often."""
     tokens.is_refused = True
     with pytest.raises(OperationalError, match="refuses the credentials for now") as away:

@@ -89,7 +89,7 @@ def test_the_secret_is_read_again_after_a_minute_and_not_before(
         assert secret.reads == reads
 
 
-def test_between_the_database_and_the_secret_a_refusal_is_a_database_that_is_away(
+def test_a_refusal_during_a_rotation_counts_as_an_outage(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
     refusals = engines.Refusals(engine)

@@ -161,9 +161,7 @@ def test_switched_on_once_it_is_off_for_none_of_those_that_failed_before(billing
     assert (code, printed["moved"], printed["is_off"]) == (0, 2, False)
 
 
-def test_a_copy_that_died_without_a_record_is_poison_whatever_is_recorded_of_the_first(
-    billing: Billing, harness: DlqHarness
-) -> None:
+def test_a_copy_that_died_without_a_record_is_poison(billing: Billing, harness: DlqHarness) -> None:
     """An operator brought it back, and it may have killed its worker."""
     billing.die(("a", 1))
     (dead,) = harness.drain(DEAD)

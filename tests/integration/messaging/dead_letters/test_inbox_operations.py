@@ -146,7 +146,7 @@ def test_skip_gives_up_numbers_that_never_came(parking: InboxHarness) -> None:
     assert parking.drain() == [4]
 
 
-def test_a_number_given_up_further_on_is_still_given_up_when_it_is_reached(parking: InboxHarness) -> None:
+def test_a_number_given_up_ahead_stays_given_up(parking: InboxHarness) -> None:
     """4 was set aside, and given up; the group waits for 3, or a copy of 4 would be handled after it."""
     parking.bring(1, 4)
     parking.skip(4)
@@ -259,7 +259,7 @@ def test_a_second_skip_of_a_number_is_refused(inbox_with_held: InboxHarness) -> 
         inbox_with_held.skip(3)
 
 
-def test_a_number_far_ahead_of_a_group_that_waits_for_nothing_is_not_due(recording: InboxHarness) -> None:
+def test_a_number_far_ahead_of_an_idle_group_is_not_due(recording: InboxHarness) -> None:
     """The number may yet come by itself; only the next one can be given up in advance."""
     recording.bring(1)
 

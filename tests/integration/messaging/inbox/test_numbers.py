@@ -97,7 +97,7 @@ def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine:
     assert harness.decide(4, group="young", epoch=START_US // 1_000_000 + 60) == Decision(State.GAP, PARK)
 
 
-def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consumer_that_joined_late(
+def test_g3_a_late_consumer_waits_for_a_first_message_that_died(
     engine: Engine,
 ) -> None:
     """It is the group's baseline from its second attempt on, and what is behind it does not pass it."""
@@ -111,7 +111,7 @@ def test_g3_a_first_message_that_dies_with_its_worker_is_waited_for_by_a_consume
     assert late.drain() == [42]
 
 
-def test_g3_the_tail_of_an_epoch_is_missing_when_the_next_one_begins_behind_it(engine: Engine) -> None:
+def test_g3_the_tail_of_an_epoch_is_missing_before_the_next(engine: Engine) -> None:
     """A restored producer remembers number 10, which never came: it is listed, and handled when it comes."""
     harness = InboxHarness(engine)
     harness.bring(8, 9, first=8)
@@ -233,7 +233,7 @@ def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engin
     assert "a-1-3" in other.reason
 
 
-def test_w17_a_refused_event_stays_refused_and_its_number_s_event_is_still_a_repeat(engine: Engine) -> None:
+def test_w17_a_refused_event_stays_refused_and_the_right_one_a_repeat(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.bring(1, 2)
     assert harness.record_dead(2, id="other")

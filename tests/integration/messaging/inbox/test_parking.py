@@ -173,7 +173,7 @@ def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
     assert harness.bring(2) == [DROP]
 
 
-def test_a_dead_message_is_waited_for_without_end_where_a_missing_one_is_not(engine: Engine) -> None:
+def test_a_dead_message_is_waited_for_without_end(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.bring(1, 3)
     assert harness.record_dead(2)
@@ -376,7 +376,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
 
 
-def test_a_group_that_was_to_wait_for_ever_waits_as_long_as_is_declared_now(engine: Engine) -> None:
+def test_a_waiting_group_takes_over_a_newly_declared_wait(engine: Engine) -> None:
     """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
     halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     halting.bring(1, 3)
@@ -413,7 +413,7 @@ def test_every_wait_policy_waits_for_a_dead_message(engine: Engine) -> None:
     assert [waiting.waits_for(group) for group in "abcd"] == [2, 2, 2, 2]
 
 
-def test_a_group_that_was_to_wait_for_a_while_halts_when_that_is_declared(engine: Engine) -> None:
+def test_a_waiting_group_halts_when_that_is_declared(engine: Engine) -> None:
     waiting = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     waiting.bring(1, 3)
     halting = waiting.under(gap_wait_us=None)

@@ -84,9 +84,7 @@ async def _place(session: Any, number: int) -> None:
 
 
 @pytest.mark.parametrize("ending", diagonal(4, ENDINGS))
-def test_rows_and_events_of_asyncio_live_or_die_together_or_the_program_gets_an_error(
-    world: World, ending: str
-) -> None:
+def test_rows_and_events_of_asyncio_live_or_die_together(world: World, ending: str) -> None:
     """Every ending of a plain session, in the session that an AsyncSession has."""
     found: dict[str, object] = {}
     for driver in _drivers(world):

@@ -104,7 +104,7 @@ def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
     assert (count, list(_counters(world.engine))) == (1, ["a"])
 
 
-def test_a_group_whose_last_message_was_sent_late_stays_until_no_copy_can_be_on_its_way(world: World) -> None:
+def test_a_group_stays_until_no_copy_of_its_last_message_is_under_way(world: World) -> None:
     """SNS refused it for two months: sixty days are counted from when it was sent, not from its commit."""
     world.commit("a")
     world.line.faults = [Fault(refused="InvalidParameter")]

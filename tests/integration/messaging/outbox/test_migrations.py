@@ -89,7 +89,7 @@ def test_an_empty_database_gets_the_tables_of_this_version_at_once(empty: Engine
     _require(empty, 3)
 
 
-def test_each_step_keeps_the_rows_and_lets_the_code_of_the_version_before_work_on(empty: Engine) -> None:
+def test_each_step_keeps_the_rows_and_the_earlier_version_works_on(empty: Engine) -> None:
     _upgrade(empty, 1)
     for number in (2, 3):
         _commit(empty)

@@ -67,7 +67,7 @@ class _NumberedOutbox:
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
-def test_p1_p2_p3_every_commit_is_published_in_the_order_of_the_commits_of_its_group(busy: Engine) -> None:
+def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> None:
     world = World(busy)
     relay, outbox = world.relay(), _NumberedOutbox(world)
 
@@ -361,7 +361,7 @@ def test_the_stored_body_is_the_envelopes(engine: Engine, happened_at: datetime 
         assert json.loads(row.attributes) == event.message_attributes
 
 
-def test_a_single_event_is_stored_alike_by_our_connection_by_somebody_elses_and_among_others(postgres: Engine) -> None:
+def test_a_single_event_is_stored_alike_by_every_connection(postgres: Engine) -> None:
     world = World(postgres)
     theirs = create_engine(postgres.url)
     data = {"text": "a'b\\'; -- $1 %s :id ü \n"}

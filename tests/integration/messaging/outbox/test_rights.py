@@ -249,7 +249,7 @@ def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseR
     assert idle == []
 
 
-def test_a_role_without_tables_applies_nothing_and_is_refused_in_one_line_where_something_is_to_be_done(
+def test_a_role_that_owns_no_tables_is_refused_in_one_line(
     owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As in the tasks: the owner has applied the tables before the deployment, or has not."""

@@ -155,7 +155,7 @@ def test_a_second_relay_leads_after_a_sigterm_to_the_first(shop: ShopHarness) ->
     _assert_nothing_happened_but_the_trade(shop)
 
 
-def test_a_leader_stopped_in_the_middle_of_a_write_holds_nobody_up_for_longer_than_its_lease(postgres: Engine) -> None:
+def test_a_leader_stopped_in_a_write_blocks_others_for_its_lease_only(postgres: Engine) -> None:
     """Postgres ends its transaction, which holds the lease's row; what it wrote in it is not there: P13."""
     stopped, second = (Lease(postgres, TOPIC, lease_seconds=1, owner=owner) for owner in ("stopped", "second"))
     assert stopped.acquire()

@@ -203,7 +203,7 @@ def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
     return VirtualClock(clock.now_us() - seconds * 1_000_000)
 
 
-def test_p18_a_database_clock_that_is_put_back_leaves_no_leader_for_a_lease_only(
+def test_p18_a_database_clock_put_back_costs_one_lease_without_leader(
     engine: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
     """The leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
@@ -255,7 +255,7 @@ def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
     assert (early, standby.acquire()) == (False, True)
 
 
-def test_p13_of_two_that_lead_by_a_clock_that_was_put_forward_one_writes(engine: Engine) -> None:
+def test_p13_only_one_of_two_leaders_after_a_clock_jump_writes(engine: Engine) -> None:
     """An hour ahead, the lease of a leader that is alive has run out; its token is stale at its next write."""
     world = World(engine)
     world.commit("a")

@@ -307,7 +307,7 @@ def test_p10_an_answer_that_says_nothing_is_no_answer(
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
-def test_p11_an_outage_of_more_than_five_minutes_makes_a_copy_with_the_same_event_id(world: World) -> None:
+def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -> None:
     """The topic has forgotten it, so the queue holds it twice: the inbox knows it by its id. Order holds."""
     [first, second] = world.commit("a", "a")
     world.line.faults = [Fault(lost=True), *[Fault(unreachable=True)] * 6]
@@ -708,7 +708,7 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     assert world.databases() == [("a", 1)]
 
 
-def test_a_relay_that_runs_rests_the_longer_nothing_comes_and_lets_go_in_the_end(world: World) -> None:
+def test_an_idle_relay_rests_ever_longer_and_gives_its_lease_back(world: World) -> None:
     """Between two messages a few milliseconds; after two seconds without one `poll_seconds`, with jitter."""
     world.commit(*["a"] * 5)
     wait = Turns(world.clock, 100)

@@ -105,7 +105,7 @@ def test_a_producers_connections_to_a_standby_are_dropped(postgres: Engine, stan
 
 
 @pytest.mark.parametrize(("states", "is_awaited"), [(PASSES, True), (STAYS, False)])
-def test_a_relay_waits_for_what_passes_and_ends_with_a_line_for_what_stays(
+def test_a_relay_waits_out_passing_errors_and_ends_at_lasting_ones(
     postgres: Engine, states: list[str], *, is_awaited: bool
 ) -> None:
     world = World(postgres)

@@ -267,7 +267,7 @@ def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
         pytest.param("DeleteMessageBatch", False, id="a delete that never arrived"),
     ],
 )
-def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on_and_ends_valid(
+def test_a_call_of_a_killed_consumer_is_unknown_and_the_run_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path, operation: str, *, is_done: bool
 ) -> None:
     """Messages that the consumer held come again, and deleted ones do not: neither is called lost or doubled."""
@@ -305,7 +305,7 @@ def test_a_consumer_killed_in_the_midst_of_a_call_is_unknown_and_the_run_goes_on
 
 
 @pytest.mark.slow
-def test_an_endpoint_that_is_away_is_unknown_and_the_run_goes_on_and_ends_valid(
+def test_calls_to_an_endpoint_that_is_away_are_unknown_and_the_run_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)
@@ -341,7 +341,7 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
 
 
 @pytest.mark.slow
-def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_where_the_lateness_is_beyond_its_budget(
+def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_beyond_its_budget(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
     clock, over = SystemClock(), threading.Event()

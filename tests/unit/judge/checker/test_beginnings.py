@@ -261,7 +261,7 @@ def _shared_id_context(by_ms: tuple[int, int]) -> QueueContext:
     return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0), None)]})
 
 
-def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat() -> None:
+def test_a_publish_under_anothers_id_may_be_its_repeat() -> None:
     """A deduplication id is of a whole topic or queue (DED-01, SNS-113): the second publish delivers nothing."""
     events = [
         publish_event(0, 1_000, **_number(3)),
@@ -278,7 +278,7 @@ def test_a_publish_under_an_id_that_another_message_used_first_may_be_its_repeat
 
 
 @pytest.mark.parametrize("place", ["events", "billing"])
-def test_a_lost_message_under_a_shared_id_is_unknown_unless_it_was_answered_as_a_repeat(place: str) -> None:
+def test_a_lost_message_under_a_shared_id_is_unknown_unless_a_repeat(place: str) -> None:
     """A repeat is answered with the message id of the first (SNS-18, DED-10): another id is no such answer."""
     name = "sns_message_id" if place == "events" else "sqs_message_id"
     mine: dict[str, Any] = {name: "billing 0"}
@@ -488,7 +488,7 @@ def test_a_purge_removes_what_was_in_the_queue(seen: str) -> None:
 # --- what a publish was acknowledged with ----------------------------------------------------------------------------
 
 
-def test_a_message_comes_under_the_id_and_number_that_its_sending_was_acknowledged_with() -> None:
+def test_a_message_has_the_id_and_number_of_its_acknowledgement() -> None:
     acknowledged = {"sqs_message_id": "billing 0", **_queue_number(5), "sns_sequence_number": None}
     sent = publish_event(0, 0, queue="billing", **acknowledged)
     right = receive_event("billing", 0, 100, **_queue_number(5))

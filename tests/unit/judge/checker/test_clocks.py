@@ -103,7 +103,7 @@ def test_two_machines_that_take_turns_are_unknown_only_within_the_bound(
     assert bool(found.unknowns) is is_open
 
 
-def test_an_offset_that_is_known_is_taken_out_and_the_witness_shows_what_was_recorded() -> None:
+def test_a_known_offset_is_taken_out_and_the_witness_shows_the_record() -> None:
     """The clock is an hour ahead, give or take a millisecond: what it timed is put right before it is compared."""
     hour_us = 3_600 * _SECOND_US
     known = replace(

@@ -37,7 +37,7 @@ def test_a_runs_description_is_read_as_written(tmp_path: Path) -> None:
     assert (stored.plan.profile.group_count, stored.plan.seed, stored.unknowns) == (12, 7, ("it broke",))
 
 
-def test_a_run_of_a_version_whose_profiles_had_more_fields_is_read_unless_they_say_anything(tmp_path: Path) -> None:
+def test_a_run_of_a_version_with_more_profile_fields_is_read(tmp_path: Path) -> None:
     gone = {"producers_per_group": 1, "batch_same_group": False}
     folder = _store(tmp_path, lambda found: found["described"]["profile"].update(gone))
 
@@ -114,7 +114,7 @@ def test_a_damaged_series_is_named_and_made_again(tmp_path: Path) -> None:
     assert isinstance(ended.exception, HistoryError)
 
 
-def test_charts_of_a_history_that_is_not_there_or_damaged_are_refused_with_the_next_step(tmp_path: Path) -> None:
+def test_charts_of_a_missing_or_damaged_history_name_the_next_step(tmp_path: Path) -> None:
     """They would be empty, and in the place of those that were drawn before. No task of Spark is needed to see it."""
     run = driver.find_stored(_store(tmp_path, lambda _: None))
     history = tmp_path / HISTORY

@@ -52,7 +52,7 @@ def test_a_message_comes_back_no_more_often_than_is_declared() -> None:
         (Past(times=2, begun={HERE: LONG_AGO}), 2, RedriveVerdict.USED_UP),
     ],
 )
-def test_another_copy_under_one_id_is_a_further_time_once_the_queue_would_take_both(
+def test_another_copy_under_one_id_counts_after_the_deduplication_window(
     past: Past, attempts_max: int, verdict: RedriveVerdict
 ) -> None:
     """SQS drops the second within five minutes of the first."""

@@ -177,7 +177,7 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
     assert (stuck, well, alive.read(path).within_seconds) == ({"lane-0": 0.5}, {}, 95)
 
 
-def test_a_file_that_cannot_be_written_any_more_is_logged_once_and_stops_nobody(
+def test_a_file_that_cannot_be_written_is_logged_once(
     clock: VirtualClock, path: Path, log_entries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)

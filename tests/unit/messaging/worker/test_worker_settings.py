@@ -37,7 +37,7 @@ def test_impossible_settings_are_refused(changed: dict[str, float], message: str
 @pytest.mark.parametrize(
     ("stop_timeout_seconds", "drain_seconds", "wait_seconds"), [(30, 28, 14), (50, 48, 20), (4, 2, 1), (1, 0, 1)]
 )
-def test_s2_what_is_declared_ends_before_the_stop_timeout_and_polls_for_half_of_that(
+def test_s2_a_declared_worker_ends_before_the_stop_timeout(
     stop_timeout_seconds: int, drain_seconds: float, wait_seconds: int
 ) -> None:
     """Two seconds are left to give back what was not finished, and a poll's message has time to be worked on."""

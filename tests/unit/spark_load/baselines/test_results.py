@@ -88,7 +88,7 @@ def test_the_digest_changes_with_the_load() -> None:
     )
 
 
-def test_a_run_of_a_version_whose_profiles_had_more_fields_offered_the_same_load() -> None:
+def test_a_run_of_a_version_with_more_profile_fields_offered_the_same_load() -> None:
     before = profile.Profile(**TINY.as_json()).as_json() | {"producers_per_group": 1, "batch_same_group": False}
     digest = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -109,7 +109,7 @@ def test_a_run_that_measures_something_else_is_refused(described: dict[str, Any]
         results.result_of(verdict(**described))
 
 
-def test_results_are_read_as_they_were_added_and_of_a_run_added_again_the_last(tmp_path: Path) -> None:
+def test_results_are_read_in_order_and_a_repeated_run_once(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     for each in (result("a", {"x": 1}), result("b", {"x": 2}), result("a", {"x": 3})):
         results.append(each, path)

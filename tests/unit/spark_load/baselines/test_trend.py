@@ -121,7 +121,7 @@ def test_compared_and_omitted_times_are_named_in_every_output() -> None:
 
 
 @pytest.mark.parametrize("status", [PropertyStatus.UNKNOWN, PropertyStatus.INVALID])
-def test_a_run_that_is_not_valid_is_not_compared_and_no_run_is_with_it(status: PropertyStatus) -> None:
+def test_an_invalid_run_takes_part_in_no_comparison(status: PropertyStatus) -> None:
     found = runs(np.random.default_rng(5), 20)
     bad = result("bad", found[0].seconds, status=status)
 
@@ -140,7 +140,7 @@ def test_only_runs_of_the_same_load_and_machine_that_came_before_count() -> None
     assert len(comparable(found[-1], found, last=4)) == 8, "the last four before each of the newest five"
 
 
-def test_a_comparison_that_takes_the_run_itself_for_a_run_before_it_misses_what_it_should_find(
+def test_a_run_compared_with_itself_hides_its_slowness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A negative control: the broken rule must do worse where the right one does well."""

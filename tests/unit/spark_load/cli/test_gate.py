@@ -67,7 +67,7 @@ def test_without_a_terminal_it_is_refused() -> None:
     assert "add --yes to confirm (make load … YES=1)" in str(result.exception)
 
 
-def test_a_profile_that_cannot_work_on_aws_is_refused_before_it_is_asked_for() -> None:
+def test_a_profile_that_cannot_work_on_aws_is_refused_before_the_question() -> None:
     eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
 
     result = _request(eager, answer="y\n")

@@ -179,7 +179,7 @@ def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
         ),
     ],
 )
-def test_a_history_that_cannot_be_replayed_is_refused_in_one_line_and_leaves_nothing(
+def test_an_unusable_history_is_refused_in_one_line_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, special: dict[str, Any], why: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,7 @@ def _progress(published: int, billing: int, audit: int, **seen: int) -> list[Tas
     ]
 
 
-def test_a_row_says_how_far_a_queue_is_and_when_it_will_be_done() -> None:
+def test_a_row_shows_a_queues_progress_and_its_end() -> None:
     """1,100 messages and markers arrive of 1,200 publishes, a twelfth being repeats; the rate is the last seconds'."""
     clock = VirtualClock()
     gauge = ProgressTable(_LOAD, _QUEUES, clock)
@@ -67,7 +67,7 @@ def test_the_rate_forgets_what_was_long_ago() -> None:
     assert (rows[0].per_second, rows[0].left_seconds) == (0, None)
 
 
-def test_a_queue_that_is_sent_to_directly_has_its_share_and_no_guess_of_what_waits() -> None:
+def test_a_queue_without_a_topic_has_its_share_and_no_estimate() -> None:
     """Which queue a publish went to, the publishers do not say."""
     direct = Profile(messages_per_second=10, duration_seconds=100, group_count=100, destination="queue")
 
@@ -76,7 +76,7 @@ def test_a_queue_that_is_sent_to_directly_has_its_share_and_no_guess_of_what_wai
     assert (billing.sent, billing.waiting, billing.expected) == (None, None, 550)
 
 
-def test_without_a_terminal_there_is_a_line_each_ten_seconds_and_one_for_each_phase() -> None:
+def test_progress_without_a_terminal_is_a_line_each_ten_seconds() -> None:
     clock, output = VirtualClock(), io.StringIO()
     console = Console(file=output, width=40, force_terminal=False)
 

@@ -20,7 +20,7 @@ def _key(idx: int) -> tuple[str, str, int]:
     return "epoch-1", "g", idx
 
 
-def test_an_effect_nobody_wrote_down_is_added_once_and_a_second_one_too() -> None:
+def test_unrecorded_effects_are_each_added_once() -> None:
     """Its worker was killed behind the commit. Two effects are two events, of which the checker makes R2."""
     events = list(unrecorded_effects([_effect(1), _effect(2), _effect(2)], Counter([_key(1)]), "billing"))
 
@@ -28,7 +28,7 @@ def test_an_effect_nobody_wrote_down_is_added_once_and_a_second_one_too() -> Non
     assert list(unrecorded_effects([_effect(1)], Counter([_key(1)]), "billing")) == []
 
 
-def test_an_effect_the_database_has_not_is_named_and_an_end_marker_has_none() -> None:
+def test_an_effect_that_the_database_lacks_is_named() -> None:
     assert missing_effects([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
 
 
@@ -62,7 +62,7 @@ def _outbox(folder: Path, count: int) -> Path:
     return folder / "outbox.db"
 
 
-def test_an_effect_behind_a_later_one_is_out_of_order_unless_its_inbox_lists_it_as_late(tmp_path: Path) -> None:
+def test_an_effect_after_a_later_one_is_out_of_order_unless_late(tmp_path: Path) -> None:
     """Without an outbox the numbers say which was committed first."""
     reordered = [_effect(1), _effect(3), _effect(2), _effect(4)]
 
@@ -83,7 +83,7 @@ def test_each_message_of_an_outbox_has_one_effect(tmp_path: Path) -> None:
     assert found == [DatabaseAnomaly.INVENTED]
 
 
-def test_an_inbox_says_how_many_numbers_of_a_run_it_is_past_unless_one_is_missing(tmp_path: Path) -> None:
+def test_an_inbox_counts_a_runs_numbers_unless_one_is_missing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'inbox.db'}"
     engine = create_engine(url)
     inbox_tables.metadata.create_all(engine)

@@ -115,7 +115,7 @@ def test_journals_tell_who_held_which_message_and_which_polls_were_empty() -> No
     )
 
 
-def test_a_message_in_hand_when_its_worker_was_stopped_is_told_with_the_workers_name() -> None:
+def test_a_message_of_a_stopped_worker_is_reported_with_the_workers_name() -> None:
     """A killed worker's own journal lacks the receive; that the message came before says the next one."""
     again = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
     events = [

@@ -130,7 +130,7 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     )
 
 
-def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among_those_that_refuse() -> None:
+def test_a_worker_that_worked_before_its_error_did_not_refuse() -> None:
     clock, begun = VirtualClock(), list[_Refusing]()
 
     def start(_: slots.Place, name: str) -> ForkedWorker:
@@ -149,7 +149,7 @@ def test_a_worker_that_worked_before_it_ended_with_an_error_is_not_counted_among
     assert len(places.all[0].crashed) == len(begun)
 
 
-def test_a_worker_whose_clock_is_off_is_to_its_history_one_of_another_machine() -> None:
+def test_a_worker_with_another_clock_counts_as_another_machine() -> None:
     """Else the checker would compare two clocks as one."""
     process = (
         "from spark_load.consume import forked_worker\nfrom sluice.cli.services import running\n"
@@ -278,7 +278,7 @@ class _Rolling:
         return self.has_worked
 
 
-def test_a_rolling_restart_ends_one_process_after_the_other_when_the_one_before_is_new_and_at_work() -> None:
+def test_a_rolling_restart_waits_for_each_new_process() -> None:
     begun: list[_Rolling] = []
     clock = VirtualClock()
 
@@ -329,9 +329,7 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists(), timeout_seconds=30, describe="the worker to end")
 
 
-def test_a_worker_that_ends_while_it_is_looked_at_is_no_process_any_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_ends_under_observation_counts_as_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the look and the signal it may be gone: whoever sent it then ended the faults of the whole run."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")

@@ -238,7 +238,7 @@ def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_database_in_which_somebody_writes_is_locked_later_and_nothing_waits_for_that(tmp_path: Path) -> None:
+def test_a_database_under_a_write_is_locked_later(tmp_path: Path) -> None:
     """A frozen worker may hold it for as long as it is frozen."""
     file = tmp_path / "inbox.db"
     processes, written = _Processes(), list[tuple[FaultKind, bool]]()

@@ -59,7 +59,7 @@ def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(mon
     assert found == ["other", "postgres"]
 
 
-def test_the_near_end_of_a_line_keeps_user_password_name_and_options_and_the_host_of_the_certificate(
+def test_the_near_end_of_a_line_keeps_all_of_the_url_but_the_place(
     lines: Lines,
 ) -> None:
     far = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")

@@ -78,7 +78,7 @@ def test_every_kind_of_a_shape_comes_and_each_fault_ends_in_its_window(
     assert [fault for fault in faults if fault.target not in targets.of_kind(fault.kind)] == []
 
 
-def test_a_calm_shape_has_none_and_of_raw_consumers_only_the_network_is_harmed() -> None:
+def test_a_calm_shape_has_no_fault_and_raw_consumers_only_the_networks() -> None:
     """They are Spark's tasks, which it does not run a second time."""
     assert not set(LOSSY) & {kind for kinds in SHAPES.values() for kind in kinds}
     assert set(SHAPES) == set(get_args(Shape.__value__))
@@ -249,7 +249,7 @@ def test_drawn_faults_could_be_given(seed: int) -> None:
     assert schedule_faults(Faults(**as_given(drawn)), TARGETS, seed=1, duration_seconds=1) == drawn
 
 
-def test_a_kind_that_is_no_fault_of_a_wire_has_a_target_that_is_no_line() -> None:
+def test_a_fault_of_no_wire_has_no_line_as_its_target() -> None:
     assert TARGETS.of_kind(FaultKind.KILL) == ("audit-0", "audit-1", "billing-0", "billing-1", "publish-0")
     for kind in (FaultKind.DEPLOY, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE):
         assert TARGETS.of_kind(kind) == ("audit", "billing")
@@ -281,7 +281,7 @@ def test_faults_impossible_at_a_runs_place_are_refused_before_it_begins(
         require_possible(faults, endpoint_url=endpoint_url)
 
 
-def test_only_an_emulator_of_this_machine_is_restarted_and_only_where_that_is_given() -> None:
+def test_only_a_local_emulator_with_a_command_is_restarted() -> None:
     """It may lose all its messages."""
     text = f"{GOOD}faults: {{given: [{{kind: restart, target: endpoint, at_seconds: 3, until_seconds: 4}}]}}"
     given = schedule_faults(parse(text, source="p").faults, POSTGRES, seed=1, duration_seconds=60)
@@ -295,7 +295,7 @@ def test_only_an_emulator_of_this_machine_is_restarted_and_only_where_that_is_gi
         schedule_faults(parse(text, source="p").faults, TARGETS, seed=1, duration_seconds=60)
 
 
-def test_a_database_that_is_a_server_is_harmed_over_lines_and_one_of_the_runs_own_is_held() -> None:
+def test_a_database_server_is_harmed_over_lines_and_an_own_one_is_locked() -> None:
     database = Faults(shape="database", every_seconds=2)
 
     def harm_of(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:

@@ -297,7 +297,7 @@ def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypat
         ("http://127.0.0.1:9", None, "sockets", "sockets"),
     ],
 )
-def test_a_run_that_names_no_transport_has_the_cheapest_that_does_what_it_asks(
+def test_a_run_without_a_transport_takes_the_cheapest_that_fits(
     monkeypatch: pytest.MonkeyPatch, proxy: str | None, saboteur: str | None, named: str | None, expected: str
 ) -> None:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"):

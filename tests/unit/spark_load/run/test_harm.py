@@ -47,7 +47,7 @@ def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) 
     assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == []
 
 
-def test_an_effect_that_only_the_database_knows_goes_into_the_history_whoever_the_database_is_of(
+def test_an_effect_that_only_a_database_knows_goes_into_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of this run and this consumer only: in a database of somebody else's are others, too."""
@@ -109,7 +109,7 @@ def test_a_redrive_moves_dead_letters_and_where_there_are_none_it_met_nobody(tmp
     assert moved == ([["dead.fifo"]] if count else [])
 
 
-def test_a_fault_that_was_to_come_when_the_run_ended_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
+def test_a_fault_after_the_end_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
     met, late = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
     nobody = ScheduledFault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
     journal = Journal(tmp_path, "journal", common={})
@@ -190,9 +190,7 @@ class _Queues:
 
 
 @pytest.mark.parametrize("missing", ["nothing", "one number", "a message in flight", "a gap", "a consumer's inbox"])
-def test_all_is_done_when_every_consumer_is_past_every_number_and_no_queue_holds_anything(
-    tmp_path: Path, missing: str
-) -> None:
+def test_all_is_done_when_consumers_are_past_every_number_and_queues_empty(tmp_path: Path, missing: str) -> None:
     """Else the workers would end before a message comes again, and what is wrong then would not be seen."""
     run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
     letters, count = _Queues(), run.plan.row_count

@@ -135,7 +135,7 @@ def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
         resume.end_tasks(run, _Growing(run.journals / "publish-0-0.arrows"))
 
 
-def test_a_run_that_broke_before_anything_was_recorded_is_not_gone_on_with(tmp_path: Path) -> None:
+def test_a_run_that_broke_before_any_record_is_not_resumed(tmp_path: Path) -> None:
     run = _resume(tmp_path)
     (run.journals / "publish-0-0.arrows").unlink()
     run.journals.rmdir()
@@ -182,7 +182,7 @@ _DESCRIBED = {
         ({"topic_arn": "arn:aws:sns:us-east-1:1:t"}, "unknown", r"loaded arn:aws:sns:us-east-1:1:t, and here is arn"),
     ],
 )
-def test_a_run_that_did_not_break_or_was_elsewhere_is_not_gone_on_with(
+def test_an_unbroken_or_foreign_run_is_not_resumed(
     tmp_path: Path, described: dict[str, Any], status: str, message: str
 ) -> None:
     """Its result would be lost, or its messages are not here."""
@@ -212,7 +212,7 @@ def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
         ({"publish-0": {0: False, 1: True}, "consume-0": {1: True}}, 2, ["consume-0"]),
     ],
 )
-def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_not(
+def test_a_later_attempt_mends_a_broken_one_but_no_missing_journal(
     recorded: dict[str, dict[int, bool]], attempts: int, unfinished: list[str]
 ) -> None:
     """The journal of a dead recorder is whole but for its last receive; nothing is known of a missing journal."""
@@ -222,7 +222,7 @@ def test_a_broken_attempt_is_made_good_by_a_later_one_and_a_missing_journal_is_n
     assert judge._unfinished_recorders(recorded, facts) == unfinished
 
 
-def test_a_resumed_run_goes_on_with_the_faults_ahead_of_it_and_names_those_that_nobody_did() -> None:
+def test_a_resumed_run_does_the_faults_ahead_and_names_the_missed() -> None:
     """A fault that was under way when its driver died ended with the driver, and is in no history."""
     begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
     stored = [

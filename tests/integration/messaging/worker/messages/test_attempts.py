@@ -89,7 +89,7 @@ def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine
     assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_nor_do_they_in_a_handler_that_asks_the_driver_or_raises_its_own_error(on_postgres: Engine) -> None:
+def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Engine) -> None:
     world, faults = World(on_postgres), PostgresRefusals()
 
     def ask_driver(session: Session, received: Any, _: Any) -> None:
@@ -166,7 +166,7 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
 
 
 @pytest.mark.slow  # an hour of a full disk
-def test_a_disk_that_is_full_for_the_handlers_table_alone_costs_no_attempt_however_long(on_postgres: Engine) -> None:
+def test_a_disk_full_for_the_handlers_table_alone_costs_no_attempt(on_postgres: Engine) -> None:
     """The inbox is elsewhere, and can be written: more is received meanwhile, and each receive would be an attempt."""
     world = World(on_postgres, max_attempts=1)
     ends_at = world.clock.monotonic() + 400

@@ -86,9 +86,7 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
 
 
 @pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(12, MISDEEDS, ENDINGS))
-def test_a_message_whose_handler_always_misbehaves_is_done_once_or_dead_with_a_reason(
-    on_file: Engine, faulty_worker: str, ending: str
-) -> None:
+def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, faulty_worker: str, ending: str) -> None:
     _always_misbehaves(on_file, faulty_worker, ending)
 
 
@@ -158,7 +156,7 @@ def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
 
 
 @pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(4, MISDEEDS, ["Ack", "CustomError"]))
-def test_a_parked_message_whose_handler_misbehaves_is_done_once_or_held_with_a_reason(
+def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
     """It is in no queue any more: where it has no effect, its row stays."""

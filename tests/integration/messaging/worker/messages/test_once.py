@@ -45,7 +45,7 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
 
 
 @pytest.mark.parametrize(("faults", "tries"), [([REFUSED], 1), ([UNREACHABLE] * 3, 3)], ids=["refused", "unreachable"])
-def test_w6_a_delete_that_fails_holds_the_group_back_and_its_message_is_known_again(
+def test_w6_a_failed_delete_blocks_the_group_and_its_message_is_a_repeat(
     world: World, faults: list[Fault], tries: int
 ) -> None:
     first = redelivery_is_recognised(world, MessageProcessor, faults)
@@ -99,9 +99,7 @@ def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, ste
 @pytest.mark.parametrize(
     "step", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
 )
-def test_w8_between_any_two_steps_the_inbox_has_it_if_and_only_if_it_has_an_effect(
-    world_anywhere: World, step: str
-) -> None:
+def test_w8_the_inbox_has_a_message_exactly_if_it_has_an_effect(world_anywhere: World, step: str) -> None:
     dies_anywhere(world_anywhere, MessageProcessor, step)
 
 
@@ -132,7 +130,7 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
     assert world.called_places.count(("a", 1)) == (2 if step == "before_commit" else 1)
 
 
-def test_w8_a_message_that_kills_its_workers_is_missed_and_handled_when_it_is_brought_back(world: World) -> None:
+def test_w8_a_message_that_killed_its_workers_is_handled_after_a_redrive(world: World) -> None:
     """Nobody lived to write down that it is dead; its number is seen to be missing, and filled by its copy."""
     world.send("a", "a", "a")
     world.work_until_idle(world.worker(), until=[("a", 2), ("a", 3)])
@@ -189,7 +187,7 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared_
     assert places(shared_world.bodies_left()) == [("a", 2)]
 
 
-def test_w9_of_two_workers_with_one_message_the_second_sees_what_the_first_did(shared_world: World) -> None:
+def test_w9_the_second_of_two_workers_sees_the_firsts_effect(shared_world: World) -> None:
     """The first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
     ends = both_hold_the_message(shared_world, slow_clock=VirtualClock(shared_world.clock.now_us()))
 

@@ -183,7 +183,7 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
     assert places(world.dead()) == [("a", 1)]
 
 
-def test_a_type_that_is_not_the_consumers_is_counted_and_what_is_missing_behind_it_is_seen(world: World) -> None:
+def test_a_foreign_type_is_counted_and_a_gap_behind_it_is_seen(world: World) -> None:
     """A filter policy would keep it from the queue, and then nobody knows a loss from a message for others."""
     for seq, type_ in ((1, "order.sent"), (2, "order.placed"), (4, "order.sent"), (5, "order.gone")):
         world.put(envelope("a", seq, type=type_))
@@ -200,7 +200,7 @@ def test_a_type_that_is_not_the_consumers_is_counted_and_what_is_missing_behind_
     assert places(world.dead()) == [("a", 5)]
 
 
-def test_a_type_with_a_handler_of_its_own_is_not_for_the_one_for_all(world: World) -> None:
+def test_the_handler_of_all_types_gets_no_type_with_its_own(world: World) -> None:
     handled: list[tuple[str, str]] = []
 
     def by(name: str) -> Any:
@@ -299,9 +299,7 @@ def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engin
     assert (len(worker.wait.waits), world.effects(), world.bodies_left()) == (5, [("a", 1)], [])
 
 
-def test_a_database_that_is_away_for_longer_than_the_message_is_held_loses_it_untouched(
-    impatient: Engine, writer: sqlite3.Connection
-) -> None:
+def test_a_long_database_outage_releases_the_message_untouched(impatient: Engine, writer: sqlite3.Connection) -> None:
     world = World(impatient)
     world.send("a")
     worker = world.worker()

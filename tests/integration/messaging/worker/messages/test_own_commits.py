@@ -163,9 +163,7 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_a_database_that_is_away_after_a_handlers_own_commit_is_asked_when_it_is_back(
-    on_postgres: Engine, *, is_committed: bool
-) -> None:
+def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engine, *, is_committed: bool) -> None:
     with DatabaseLine(on_postgres) as line:
         world = World(line.engine())
         worker = world.worker()

@@ -101,7 +101,7 @@ def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) 
     assert "connection refused by another database" in str(world.exceptions()["a", 1][1])
 
 
-def test_a_database_that_falls_silent_is_waited_for_so_long_and_costs_one_message_an_attempt(
+def test_a_silent_database_is_given_up_and_costs_one_attempt(
     on_postgres: Engine,
 ) -> None:
     """Its host still acknowledges what it is sent, so no keepalive notices; nothing new is received meanwhile."""
@@ -208,7 +208,7 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
     assert world.positions() == {"a": 2}
 
 
-def test_w8_a_listener_that_fails_leaves_no_mark_for_whoever_has_the_connection_next(engine: Engine) -> None:
+def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) -> None:
     """It is called after ours, and SQLAlchemy neither commits nor rolls back: the next one would do it."""
     world, failures = World(engine), list[str]()
 

@@ -79,7 +79,7 @@ def test_the_last_counts_are_written_at_the_end(
     assert recorded_metrics[-1] == dict.fromkeys(metrics.EVENTS, 0.0)
 
 
-def test_w15_the_inbox_forgets_a_group_nothing_came_for_but_not_what_is_open(world: World, worker: Worker) -> None:
+def test_w15_the_inbox_forgets_an_idle_group_without_open_messages(world: World, worker: Worker) -> None:
     other = World(world.engine, consumer="shipping", simulator=world.simulator)
     other.send("a")
     other.work_until_idle(other.worker())

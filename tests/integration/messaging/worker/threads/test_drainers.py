@@ -36,7 +36,7 @@ def _consumer_with_parked(engine: Engine, *groups: str) -> World:
     return world
 
 
-def test_a_hung_handler_of_a_parked_message_stops_no_other_group_and_ends_its_worker(on_postgres: Engine) -> None:
+def test_a_hung_parked_message_stops_no_group_and_ends_its_worker(on_postgres: Engine) -> None:
     world = _consumer_with_parked(on_postgres, "a", "b", "c")
     world.settings = replace(world.settings, hold_seconds_max=3.0)
     connections.end_waits(on_postgres, 30)
@@ -67,7 +67,7 @@ def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
     assert recorded[-1][metrics.OVERDUE] == 1
 
 
-def test_a_handler_that_asks_learns_that_its_time_is_over_and_that_was_an_attempt(engine: Engine) -> None:
+def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     remaining = []

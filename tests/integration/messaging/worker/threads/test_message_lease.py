@@ -166,7 +166,7 @@ def requested_seconds(worker: WorkerParts) -> list[int]:
     return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
 
 
-def test_l4_nothing_is_hidden_for_longer_than_the_queue_allows_and_it_is_given_up_before(world: World) -> None:
+def test_l4_a_message_is_given_up_before_the_queues_longest_visibility(world: World) -> None:
     """Extending does not begin the twelve hours anew, and asking for more would be an error."""
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=600)
     other.send("a")

@@ -79,7 +79,7 @@ def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> 
     assert (other.effects(), "ReceiveRequestAttemptId" in worker.line.calls(RECEIVE)[0]) == ([("a", 1)], False)
 
 
-def test_x5_a_call_may_take_as_long_as_a_long_poll_and_every_thread_has_a_connection() -> None:
+def test_x5_every_thread_has_a_connection_for_a_long_poll() -> None:
     """Botocore's own read timeout of 60 s and pool of 10 are not relied on."""
     config = queue.client("http://localhost:1", "us-east-1", connections=34).meta.config
 
@@ -227,7 +227,7 @@ def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(wor
 
 
 @pytest.mark.parametrize(("is_early", "waits"), [(True, [0.1]), (False, [])], ids=["long before", "at the end"])
-def test_an_empty_answer_long_before_the_polls_end_is_not_asked_for_again_at_once(
+def test_an_early_empty_answer_is_followed_by_a_pause(
     world: World, monkeypatch: pytest.MonkeyPatch, waits: list[float], *, is_early: bool
 ) -> None:
     """A proxy's page with status 200 reads as an empty queue: it would be polled as fast as it answers."""
