@@ -229,7 +229,7 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
         (Annotated[int, PlainSerializer(lambda number: f"{number}")], int, OK),  # event_of refuses what it writes
         (Annotated[int, PlainSerializer(lambda number: f"{number}", return_type=str)], str, OK),
     ],
-    ids=str,
+    ids=lambda value: str(value).partition(" at 0x")[0],
 )
 def test_each_event_is_read_or_refused_or_nobody_can_tell(sent: Any, read: Any, answer: Answer) -> None:
     found = findings(sent, read)
