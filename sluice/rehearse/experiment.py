@@ -83,12 +83,28 @@ def scales_in(policy: ScalingPolicy) -> bool:
     return policy.adjustment_type == "ExactCapacity" or any(step.adjustment < 0 for step in policy.steps)
 
 
+def scales_out(policy: ScalingPolicy) -> bool:
+    """Return whether a policy ever starts tasks."""
+    if isinstance(policy, TargetTracking):
+        return True
+    return any(step.adjustment > 0 for step in policy.steps)
+
+
 def value_with(
-    watched: MetricExpression, own: Mapping[tuple[str, str], Term], visible: float, tasks: float = 2.0, age: float = 7.0
+    watched: MetricExpression,
+    own: Mapping[tuple[str, str], Term],
+    visible: float,
+    *,
+    tasks: float = 2.0,
+    age: float = 7.0,
+    in_flight: float = 0.0,
+    empty: float = 0.0,
+    flow: float = 0.0,
 ) -> float | None:
-    """Return what a policy sees of a queue with so many visible messages, none in flight, and so many tasks."""
+    """Return what a policy sees of a queue with so many messages, so old, such a flow of them, and so many tasks."""
     there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
     there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [age], "cpu": [7.0]}
+    there |= {"inflight": [in_flight], "empty": [empty], "sent": [flow], "received": [flow], "done": [flow]}
     series = {}
     for id_, metric in watched.metrics.items():
         key = (metric.namespace, metric.name)

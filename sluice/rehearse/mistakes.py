@@ -28,16 +28,19 @@ from sluice.rehearse.experiment import (
     comparison,
     on_its_own,
     scales_in,
+    scales_out,
     value_with,
 )
 from sluice.rehearse.model.control_loop import USUAL
 from sluice.rehearse.model.policies import MetricExpression, ScaledService, ScalingPolicy, StepScaling, TargetTracking
+from sluice.rehearse.model.scenarios import per_second
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.watching import WATCHING
 
 _WAKE_MINUTES = 60
 _OFF_BY = 0.1
+_SILENCE_MINUTES, _PEAK_MESSAGES_MAX = 180, 50_000
 _AGAIN_AND_AGAIN = 6
 """Times that tasks are taken back in hours of steady traffic, from which on it is no accident."""
 _SOON_MINUTES = 30
@@ -51,7 +54,9 @@ _CALM = {"steady": "steady traffic", "day": "a day's traffic"}
 
 def mistakes(tried: Experiment) -> tuple[Mistake, ...]:
     """Return every mistake of a service's policies."""
-    return tuple(found for rule in (*WATCHING, *_RULES) for found in rule(tried))
+    watching = [found for rule in WATCHING for found in rule(tried)]
+    others = [found for rule in _RULES for found in rule(tried)]
+    return (*watching, *others, *_never_scales_in(tried, is_explained=bool(watching)))
 
 
 _ONCE = RecordedTraffic(
@@ -73,6 +78,65 @@ def _no_wake_from_zero(tried: Experiment) -> Iterator[Mistake]:
             consequence=f"one message: no task within {_WAKE_MINUTES} minutes",
             repair="a step policy on an alarm over visible messages that needs no task to report, or MinCapacity 1",
         )
+
+
+def _never_scales_in(tried: Experiment, *, is_explained: bool) -> Iterator[Mistake]:
+    """Find a service that keeps whatever its highest peak has started.
+
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-autoscaling-targettracking.html (read
+    2026-11-27): without data target tracking does not scale in, and of several policies all that may have to be ready.
+
+    Args:
+        tried: the service.
+        is_explained: what a policy looks at is a mistake already: only policies that may never scale in are named.
+    """
+    service = tried.service
+    may_scale_in = any(map(scales_in, service.policies))
+    if service.min_tasks == service.max_tasks or (may_scale_in and is_explained):
+        return
+    peak = _peak(tried)
+    outcome = simulate(on_its_own(service), peak, tried.tasks, own=tried.own)
+    if outcome.most_tasks == service.min_tasks or any(after < before for _, before, after, _ in outcome.decisions):
+        return
+    enabled = tuple(
+        replace(each, disables_scale_in=False) if isinstance(each, TargetTracking) else each
+        for each in service.policies
+    )
+    is_disabled = enabled != service.policies
+    repaired = replace(
+        service, policies=enabled if is_disabled else (*enabled, _on_busy_lanes(tried)), has_insights=True
+    )
+    hours = _SILENCE_MINUTES // 60
+    yield Mistake(
+        name="never-scales-in",
+        policy=", ".join(policy.name for policy in service.policies),
+        found="no policy ever takes tasks away"
+        if not may_scale_in
+        else f"{hours} hours after a peak no policy has taken a task away",
+        consequence=f"a peak, then silence: {outcome.series['desired'][-1]:g} tasks run {hours} hours later; "
+        + tried.comparison("day", repaired, _CALM["day"]),
+        repair="leave DisableScaleIn out" if is_disabled else "let one policy look at all work, and scale in by it",
+    )
+
+
+def _peak(tried: Experiment) -> RecordedTraffic:
+    """Return three times what one task more than the fewest can do for a while, then hours of silence."""
+    tasks, fewest = tried.tasks, tried.service.min_tasks
+    seconds = max(600.0, 2 * tasks.acceptable_latency_seconds)
+    count = min(_PEAK_MESSAGES_MAX, math.ceil(per_second(tasks, 3.0 * (fewest + 1)) * seconds))
+    looking_back = [
+        policy.alarm.period_seconds * policy.alarm.evaluation_periods
+        for policy in tried.service.policies
+        if isinstance(policy, StepScaling)
+    ]
+    work_seconds = 3 * (fewest + 1) / max(1, fewest) * seconds
+    return RecordedTraffic(
+        name="peak",
+        sent_at=np.linspace(600, 600 + seconds, count),
+        group=np.arange(count, dtype=np.int64),
+        lasts_minutes=math.ceil((600 + seconds + work_seconds + 2 * max(looking_back, default=0)) / 60)
+        + _SILENCE_MINUTES,
+    )
 
 
 def _opposing_policies(tried: Experiment) -> Iterator[Mistake]:
@@ -157,13 +221,15 @@ def _queue_not_watched(tried: Experiment) -> Iterator[Mistake]:
     https://github.com/aws/aws-cdk/issues/20706 has it of CPU.
     """
     service = tried.service
-    if not service.policies or any(_sees_work(policy.watched, tried.own) for policy in service.policies):
+    starting = [policy for policy in service.policies if scales_out(policy)]
+    if not starting or any(_sees_work(policy.watched, tried.own) for policy in starting):
         return
     repaired = replace(service, policies=(_on_busy_lanes(tried),), has_insights=True)
     yield Mistake(
         name="queue-not-watched",
-        policy=", ".join(policy.name for policy in service.policies),
-        found="no policy looks at the queue's messages: a backlog is not seen where handlers wait for others",
+        policy=", ".join(policy.name for policy in starting),
+        found="no policy that starts tasks looks at the queue's messages: a backlog is not seen where handlers wait for"
+        " others",
         consequence=tried.comparison("day", repaired, _CALM["day"]),
         repair="target tracking on the backlog per task",
     )
@@ -278,6 +344,104 @@ def _steps_with_gaps(tried: Experiment) -> Iterator[Mistake]:
             )
 
 
+def _steps_overlap(tried: Experiment) -> Iterator[Mistake]:
+    """Find distances from an alarm's threshold for which two steps say something, as `_steps_with_gaps` reads them."""
+    for policy in tried.service.policies:
+        if not isinstance(policy, StepScaling):
+            continue
+        ranges = sorted(
+            (-math.inf if step.lower is None else step.lower, math.inf if step.upper is None else step.upper)
+            for step in policy.steps
+        )
+        doubled = [(start, end) for (_, end), (start, _) in pairwise(ranges) if start < end]
+        if doubled:
+            start, end = doubled[0]
+            yield Mistake(
+                name="steps-overlap",
+                policy=policy.name,
+                found=f"two steps say what to do from {start:g} to {end:g} beyond {policy.alarm.name}'s threshold of"
+                f" {policy.alarm.threshold:g}",
+                consequence="AWS refuses such a policy",
+                repair=f"let one step end, and the next begin, between {start:g} and {end:g}",
+            )
+
+
+def _wrong_way(tried: Experiment) -> Iterator[Mistake]:
+    """Find a policy that adds tasks where there is less to do, or takes them away where there is more.
+
+    AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-autoscaling-targettracking.html (read
+    2026-11-27): target tracking scales out above its target, and cannot below.
+    """
+    for policy in tried.service.policies:
+        idle = value_with(policy.watched, tried.own, 0.0, age=0.0, empty=60.0)
+        busy = value_with(policy.watched, tried.own, 1_000.0, age=1_000.0, in_flight=2.0 * tried.tasks.lanes)
+        if idle is None or busy is None or idle == busy:
+            continue
+        rises = 1 if busy > idle else -1
+        if isinstance(policy, TargetTracking):
+            is_wrong = rises < 0
+        else:
+            is_above = policy.alarm.comparison.startswith("Greater")
+            changes = [] if policy.adjustment_type == "ExactCapacity" else [step.adjustment for step in policy.steps]
+            is_wrong = any(change * rises * (1 if is_above else -1) < 0 for change in changes)
+        if is_wrong:
+            repaired = replace(tried.service, policies=(_on_busy_lanes(tried),), has_insights=True)
+            yield Mistake(
+                name="wrong-way",
+                policy=policy.name,
+                found=f"{policy.watched.text} is {idle:g} with nothing to do and {busy:g} with a full queue: the policy"
+                " adds tasks where there is less to do, or takes them away where there is more",
+                consequence=tried.comparison("steady", repaired, _CALM["steady"]),
+                repair="a metric that rises with the work, such as the backlog per task",
+            )
+
+
+def _same_metric_twice(tried: Experiment) -> Iterator[Mistake]:
+    """Find two target tracking policies of one service on one metric.
+
+    AWS: the same page: several are possible as long as each uses another metric.
+    """
+    tracking = [policy for policy in tried.service.policies if isinstance(policy, TargetTracking)]
+    for place, policy in enumerate(tracking):
+        other = next((each for each in tracking[:place] if each.watched == policy.watched), None)
+        if other is not None:
+            low, high = sorted((other.target, policy.target))
+            yield Mistake(
+                name="same-metric-twice",
+                policy=policy.name,
+                found=f"{other.name} tracks {policy.watched.text} as well: each policy needs a metric of its own",
+                consequence=f"tasks are added above {low:g}, and none is taken away before both allow it; the target"
+                f" {high:g} means nothing",
+                repair=f"remove {policy.name}, or {other.name}",
+            )
+
+
+def _slow_metric(tried: Experiment) -> Iterator[Mistake]:
+    """Find steps out on data points of more than a minute, which are late for that long.
+
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
+    (read 2026-11-27): metrics with an interval of one minute are recommended.
+    """
+    for policy in tried.service.policies:
+        if not isinstance(policy, StepScaling) or policy.alarm.period_seconds <= 60:
+            continue
+        if not scales_out(policy):
+            continue
+        prompt = replace(policy, alarm=replace(policy.alarm, period_seconds=60))
+        repaired = tried.service.exchange(policy, prompt)
+        before, after = tried.on("steady"), tried.on("steady", repaired)
+        was, made = (outcome.quantile_seconds(0.95) or 0.0 for outcome in (before, after))
+        if was > tried.tasks.acceptable_latency_seconds and made < _WORTH * was:
+            yield Mistake(
+                name="slow-metric",
+                policy=policy.name,
+                found=f"{policy.alarm.name} has a data point each {policy.alarm.period_seconds} s, of which it needs"
+                f" {policy.alarm.datapoints_to_alarm}",
+                consequence=comparison(_CALM["steady"], before, after),
+                repair="Period 60",
+            )
+
+
 def _desired_count(tried: Experiment) -> Iterator[Mistake]:
     """Find a DesiredCount beside policies: each update of the service sets it again, whatever scaling has made of it.
 
@@ -287,7 +451,7 @@ def _desired_count(tried: Experiment) -> Iterator[Mistake]:
     if count is None or not service.policies:
         return
     most = tried.on("steady").most_tasks
-    if count < most:
+    if not most <= count <= service.max_tasks:
         yield Mistake(
             name="desired-count",
             policy=service.name,
@@ -347,7 +511,11 @@ _RULES = (
     _no_wake_from_zero,
     _cooldown_zero,
     _target_off,
+    _wrong_way,
+    _same_metric_twice,
+    _slow_metric,
     _steps_with_gaps,
+    _steps_overlap,
     _desired_count,
     _timeout_too_short,
     _no_protection,

@@ -196,11 +196,11 @@ def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
     for policy in service.policies:
         if not isinstance(policy, TargetTracking):
             continue
-        few, many, old, more_tasks = (
-            value_with(policy.watched, tried.own, visible, tasks=count, age=age)
-            for visible, count, age in ((4.0, 2.0, 7.0), (8.0, 2.0, 7.0), (4.0, 2.0, 14.0), (4.0, 4.0, 7.0))
-        )
-        if few is None or few != more_tasks or (few == many and few == old):
+        given = partial(value_with, policy.watched, tried.own)
+        few, more_tasks = given(4.0, flow=4.0), given(4.0, flow=4.0, tasks=4.0)
+        if few is None or few != more_tasks:
+            continue
+        if {given(8.0, flow=4.0), given(4.0, flow=4.0, age=14.0), given(4.0, flow=8.0)} == {few}:
             continue
         wanted = tasks.target_backlog
         per_task = declared_service.metric_expression(

@@ -218,11 +218,50 @@ def _steps() -> Any:
     return template
 
 
+def _of_orders(name: str) -> dict[str, Any]:
+    dimensions = [{"Name": "QueueName", "Value": {"Fn::GetAtt": ["Orders", "QueueName"]}}]
+    metric = {"Namespace": "AWS/SQS", "MetricName": name, "Dimensions": dimensions}
+    return {"ReturnData": False, "MetricStat": {"Stat": "Average", "Period": 60, "Metric": metric}}
+
+
+_SCALE_IN: tuple[Any, Any] = (
+    {
+        "Type": "AWS::ApplicationAutoScaling::ScalingPolicy",
+        "Properties": {
+            "PolicyName": "scale-in",
+            "PolicyType": "StepScaling",
+            "ScalingTargetId": "service/shop/orders|ecs:service:DesiredCount|ecs",
+            "StepScalingPolicyConfiguration": {
+                "AdjustmentType": "ChangeInCapacity",
+                "StepAdjustments": [{"MetricIntervalUpperBound": 0, "ScalingAdjustment": -5}],
+            },
+        },
+    },
+    {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "Metrics": [
+                {"Id": "all", "Expression": "visible + flying"},
+                {**_of_orders("ApproximateNumberOfMessagesVisible"), "Id": "visible"},
+                {**_of_orders("ApproximateNumberOfMessagesNotVisible"), "Id": "flying"},
+            ],
+            "EvaluationPeriods": 15,
+            "ComparisonOperator": "LessThanThreshold",
+            "Threshold": 1,
+            "AlarmActions": [{"Ref": "ScaleIn"}],
+        },
+    },
+)
+"""What takes tasks away once all work has been done for a quarter of an hour, for the template above."""
+
+
 def _backlog() -> Any:
-    """Return the backlog that a Lambda publishes, written by hand, without its mistake."""
+    """Return the backlog that a Lambda publishes, written by hand, without its mistakes: it scales in."""
     (template,) = load_template(BY_HAND / "published_backlog.yaml").values()
     template = copy.deepcopy(template)
     _tracking_of(template)["ScaleOutCooldown"] = 300
+    resources: Any = template["Resources"]
+    resources["ScaleIn"], resources["Nothing"] = copy.deepcopy(_SCALE_IN)
     return template
 
 
@@ -336,6 +375,59 @@ def _steps_that_cannot_extend(template: Any) -> None:
     document["Statement"][1]["Action"].remove("sqs:ChangeMessageVisibility")
 
 
+def _steps_out_only(template: Any) -> None:
+    for name in ("ScaleIn", "NoneVisible"):
+        del template["Resources"][name]
+
+
+def _steps_in_that_never_come(template: Any) -> None:
+    """Let the alarm of the step in wait for a metric that has no data while no task runs, or all is quiet."""
+    template["Resources"]["NoneVisible"]["Properties"]["Threshold"] = -1
+
+
+def _steps_that_overlap(template: Any) -> None:
+    settings = template["Resources"]["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]
+    settings["StepAdjustments"][0]["MetricIntervalUpperBound"] = 500
+
+
+def _steps_the_wrong_way(template: Any) -> None:
+    alarm = template["Resources"]["ManyVisible"]["Properties"]
+    alarm |= {"ComparisonOperator": "LessThanThreshold"}
+    settings = template["Resources"]["ScaleOut"]["Properties"]["StepScalingPolicyConfiguration"]
+    settings["StepAdjustments"] = [{"MetricIntervalUpperBound": 0, "ScalingAdjustment": 50}]
+
+
+def _steps_on_slow_points(template: Any) -> None:
+    template["Resources"]["ManyVisible"]["Properties"]["Period"] = 900
+
+
+def _steps_with_too_many_desired(template: Any) -> None:
+    template["Resources"]["Workers"]["Properties"]["DesiredCount"] = 20
+
+
+def _never_in(template: Any) -> None:
+    for name in ("ScaleIn", "Nothing"):
+        del template["Resources"][name]
+
+
+def _tracking_empty_receives(template: Any) -> None:
+    _tracking_visible(template)
+    metric = _tracking_of(template)["CustomizedMetricSpecification"]
+    metric |= {"MetricName": "NumberOfEmptyReceives", "Statistic": "Sum"}
+
+
+def _tracking_sent(template: Any) -> None:
+    _tracking_visible(template)
+    metric = _tracking_of(template)["CustomizedMetricSpecification"]
+    metric |= {"MetricName": "NumberOfMessagesSent", "Statistic": "Sum"}
+
+
+def _tracking_twice(template: Any) -> None:
+    again = copy.deepcopy(template["Resources"]["Backlog"])
+    again["Properties"]["PolicyName"] = "backlog-too"
+    template["Resources"]["Again"] = again
+
+
 def _nothing(_template: Any) -> None:
     """Plant nothing."""
 
@@ -356,9 +448,19 @@ def _nothing(_template: Any) -> None:
         (_steps, _steps_on_dead_letters, ["wrong-queue"]),
         (_steps, _steps_without_protection, ["scale-in-without-protection"]),
         (_steps, _steps_that_cannot_extend, ["timeout-too-short"]),
+        (_steps, _steps_out_only, ["never-scales-in"]),
+        (_steps, _steps_in_that_never_come, ["never-scales-in"]),
+        (_steps, _steps_that_overlap, ["steps-overlap"]),
+        (_steps, _steps_the_wrong_way, ["wrong-way"]),
+        (_steps, _steps_on_slow_points, ["slow-metric"]),
+        (_steps, _steps_with_too_many_desired, ["desired-count"]),
         (_backlog, _nothing, []),
+        (_backlog, _never_in, ["never-scales-in"]),
+        (_backlog, _tracking_empty_receives, ["wrong-way"]),
+        (_backlog, _tracking_twice, ["same-metric-twice"]),
         (_backlog, _tracking_visible, ["not-in-proportion"]),
         (_backlog, _tracking_age, ["not-in-proportion"]),
+        (_backlog, _tracking_sent, ["not-in-proportion"]),
         (_backlog, _few_tasks, ["flapping"]),
         (_backlog, _processor_alone, ["queue-not-watched"]),
         (_backlog, _target(25.5 / 5), ["target-without-lanes"]),
@@ -381,7 +483,7 @@ def test_only_the_planted_mistake_is_found_in_a_handwritten_template(
     ("name", "names"),
     [
         ("visible_steps.yaml", ["cooldown-too-short", "scale-in-without-protection"]),
-        ("published_backlog.yaml", ["cooldown-too-short"]),
+        ("published_backlog.yaml", ["cooldown-too-short", "never-scales-in"]),
     ],
 )
 def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names: list[str]) -> None:
@@ -491,7 +593,7 @@ def test_a_service_that_never_scales_in_needs_no_protection() -> None:
     stays = replace(tried.service, is_protected=False, policies=(replace(policy, disables_scale_in=True),))
     shrinks = replace(tried.service, is_protected=False)
 
-    assert [mistake.name for mistake in mistakes(replace(tried, service=stays))] == []
+    assert [mistake.name for mistake in mistakes(replace(tried, service=stays))] == ["never-scales-in"]
     assert [mistake.name for mistake in mistakes(replace(tried, service=shrinks))] == [
         "flapping",
         "scale-in-without-protection",
