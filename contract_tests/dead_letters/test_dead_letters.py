@@ -192,7 +192,7 @@ def test_message_fifteen_fails_twice_and_everything_behind_it_waits(resources: R
     sent = [f"m{number:02}" for number in range(1, 21)]
     queue.send_each(*sent, group="g1")
 
-    handled = _work_off(queue, consumers=3, count=20, failing="m15", failures=2)
+    handled = _work_until_idle(queue, consumers=3, count=20, failing="m15", failures=2)
 
     assert handled == [
         *sent[:14],
@@ -202,7 +202,7 @@ def test_message_fifteen_fails_twice_and_everything_behind_it_waits(resources: R
     ]
 
 
-def _work_off(queue: QueueUnderTest, *, consumers: int, count: int, failing: str, failures: int) -> list[str]:
+def _work_until_idle(queue: QueueUnderTest, *, consumers: int, count: int, failing: str, failures: int) -> list[str]:
     """Let consumers receive, handle and delete one message at a time; return what happened, in that order."""
     happened: list[str] = []
     lock = threading.Lock()

@@ -377,7 +377,7 @@ def live(life: Life, count: int) -> None:
         step(life)
 
 
-def _work_off(life: Life) -> None:
+def _work_until_idle(life: Life) -> None:
     """Receive and delete until nothing comes for longer than any hold."""
     for url in life.urls.values():
         quiet = 0
@@ -451,7 +451,7 @@ def record_life(
         _attach(consumers[:1] if part.is_consumer_left_out else consumers, folder, simulator, stack)
         live(life, rng.randint(6, 16))
         if rng.random() < _DRAINED_SHARE:
-            _work_off(life)
+            _work_until_idle(life)
     if part.is_torn:
         torn = rng.choice(sorted(folder.glob("*.arrows")))
         torn.write_bytes(torn.read_bytes()[:-_TORN_BYTES])

@@ -45,11 +45,11 @@ def sane_group(rng: random.Random, message_count: int) -> list[HistoryEvent]:
     sent_us = {event.idx or 0: event.invoked_at_us or 0 for event in events}
     answered_max, overlapping = rng.choice([1, 1, 2, 4]), rng.choice([0, 0.1, 0.5])
     for queue in QUEUES:
-        events += _work_off(rng, queue, sent_us, answered_max, overlapping)
+        events += _work_until_idle(rng, queue, sent_us, answered_max, overlapping)
     return events
 
 
-def _work_off(
+def _work_until_idle(
     rng: random.Random, queue: str, sent_us: dict[int, int], answered_max: int, overlapping: float
 ) -> Iterator[HistoryEvent]:
     """Yield receives of up to so many messages; that share of them is asked for before the last was deleted."""

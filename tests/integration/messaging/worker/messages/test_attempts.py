@@ -64,7 +64,7 @@ def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
     return {group: last[group] if group in done else None for group in states}
 
 
-def _work_off(world: World, states: dict[str, Any]) -> dict[str, int | None]:
+def _work_until_idle(world: World, states: dict[str, Any]) -> dict[str, int | None]:
     world.send(*states)
     world.work_until_idle(world.worker(), steps_max=1_000)
     return _attempts(world, states)
@@ -78,7 +78,7 @@ def test_before_the_handler_only_refused_data_costs_an_attempt(
         world.inbox, "admit", faults.before(world.inbox.admit, lambda arrived: arrived.envelope.event.group)
     )
 
-    assert _work_off(world, BEFORE_THE_CALL) == BEFORE_THE_CALL
+    assert _work_until_idle(world, BEFORE_THE_CALL) == BEFORE_THE_CALL
 
 
 def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine) -> None:
@@ -86,7 +86,7 @@ def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine
     for group in AFTER_THE_CALL:
         world.scripts[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
 
-    assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+    assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
 def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Engine) -> None:
@@ -107,7 +107,7 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
     for number, group in enumerate(AFTER_THE_CALL):
         world.scripts[group, 1] = [(ask_driver, wrap)[number % 2]] * 100
 
-    assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+    assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
 def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch
         world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
     )
 
-    assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+    assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
 def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
@@ -145,7 +145,7 @@ def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
     for group in AFTER_THE_CALL:
         world.scripts[group, 1] = [fail_late] * 100
 
-    assert _work_off(world, AFTER_THE_CALL) == AFTER_THE_CALL
+    assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
 def test_a_dead_message_is_recorded_when_the_database_is_back(
@@ -159,7 +159,7 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
     record = faults.before(world.inbox.record_dead, lambda arrived, *_, **__: arrived.envelope.event.group)
     monkeypatch.setattr(world.inbox, "record_dead", record)
 
-    _work_off(world, dict.fromkeys(states))
+    _work_until_idle(world, dict.fromkeys(states))
 
     assert world.exceptions() == {(group, 1): ("dead", "never") for group in states}
     assert [call.place[0] for call in world.calls] == states

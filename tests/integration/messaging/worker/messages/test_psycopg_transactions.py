@@ -119,7 +119,7 @@ _REFUSED: dict[str, Callable[[Session], None]] = {
 }
 
 
-def _work_off(engine: Engine, act: Callable[[Session], None]) -> World:
+def _work_until_idle(engine: Engine, act: Callable[[Session], None]) -> World:
     def handle(session: Session, _: Event, __: Context) -> None:
         act(session)
 
@@ -134,7 +134,7 @@ def _work_off(engine: Engine, act: Callable[[Session], None]) -> World:
 def test_a_block_of_psycopgs_is_a_savepoint(on_postgres: Engine, name: str) -> None:
     act, written = _ALLOWED[name]
 
-    world = _work_off(on_postgres, act)
+    world = _work_until_idle(on_postgres, act)
 
     assert sorted(world.effects()) == sorted([("a", 1), ("a", 2), ("b", 1), *((group, 0) for group in written)])
     assert world.called_places.count(("a", 1)) == 1
@@ -142,7 +142,7 @@ def test_a_block_of_psycopgs_is_a_savepoint(on_postgres: Engine, name: str) -> N
 
 @pytest.mark.parametrize("name", _REFUSED)
 def test_a_block_that_would_end_the_transaction_is_refused(on_postgres: Engine, name: str) -> None:
-    world = _work_off(on_postgres, _REFUSED[name])
+    world = _work_until_idle(on_postgres, _REFUSED[name])
 
     effects, calls = Counter(world.effects()), world.called_places.count(("a", 1))
     alone = max(effects.pop(("alone", 0), 0), effects.pop(("a", 1), 0))
