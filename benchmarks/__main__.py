@@ -20,7 +20,7 @@ from benchmarks.outbox import growth, relay, storage, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import ResultTable, Section
 from benchmarks.rounds import Measurement
-from benchmarks.worker import lanes, pace
+from benchmarks.worker import lanes, pace, waiting
 from sluice.clock import SystemClock
 from sluice.messaging.database import engines
 
@@ -32,6 +32,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "lanes": lanes.measure,
     "client": client.measure,
     "worker": pace.measure,
+    "waiting": waiting.measure,
     "publish": publish.measure,
     "check": check.measure,
 }
@@ -55,11 +56,12 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     lanes     what a worker costs over a plain receive and delete
     client    what a call to AWS costs the processor, beside boto3
     worker    what workers do by processes, beside others; an inbox of ten million rows
+    waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore
     publish   what a message costs the load test to publish, beside other clients
     check     events the checker judges in a second, beside DuckDB
 
-    publish and check need Java, lanes a LocalStack of its own; worker, publish and check install what they are held
-    against. The machine has to be quiet for all.
+    publish and check need Java, lanes a LocalStack of its own; worker, waiting, publish and check install what they are
+    held against. The machine has to be quiet for all.
 
     \b
     Examples:

@@ -36,7 +36,9 @@ class WorkCounts:
 
 
 @contextmanager
-def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> Iterator[WorkCounts]:
+def working(
+    engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int, database_connections: int | None = None
+) -> Iterator[WorkCounts]:
     """Yield what a worker counts, which works until the end of the block."""
     settings = WorkerSettings(
         lanes=lanes,
@@ -50,6 +52,7 @@ def working(engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int) -> 
         timeout_seconds=30,
         hold_seconds_max=300,
         is_ordered=True,
+        database_connections=database_connections,
     )
     tally = WorkerTally()
     worker = assemble_worker(
