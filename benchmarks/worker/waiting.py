@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _mebibytes_max() -> float:
-    """Return the most memory that this process has had; `ru_maxrss` would count that of its parent."""
+    """Return the most memory that this process has had; resource.getrusage counts that of its parent too."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     return int(status["VmHWM"].split()[0]) / 1_024
 
