@@ -132,6 +132,8 @@ class JoinedConnection:
     Its cursors are the driver's: SQLAlchemy reads the driver's errors.
     """
 
+    is_joined = True
+
     def __init__(self, alias: str) -> None:
         self.alias = alias
         self._block: Any = None

@@ -29,7 +29,7 @@ from sluice.django.databases import JoinedConnection, PostgresConnection, Sqlite
 from sluice.errors import ConfigError
 from sluice.messaging import Context, Outcome
 from sluice.messaging import handler as session_handler
-from sluice.messaging.database.transactions import TransactionEndedError
+from sluice.messaging.database.transactions import ENDS_TRANSACTION, TransactionEndedError
 from sluice.messaging.handlers import Ack, Handler
 from sluice.terminal.logger import Logger
 
@@ -130,10 +130,20 @@ def _loan(alias: str, driver: Any) -> Iterator[BaseDatabaseWrapper]:
     lent.driver = driver
     connections[alias] = lent
     try:
-        with transaction.atomic(using=alias, savepoint=False):
+        with lent.execute_wrapper(_refuse_end), transaction.atomic(using=alias, savepoint=False):
             yield lent
     finally:
         connections[alias] = own
+
+
+def _refuse_end(execute: Callable[..., Any], statement: Any, *given: Any) -> Any:
+    """Execute a statement, unless it would end the transaction.
+
+    https://docs.djangoproject.com/en/5.2/topics/db/instrumentation/ (read 2026-11-27)
+    """
+    if isinstance(statement, str) and ENDS_TRANSACTION.match(statement):
+        raise TransactionEndedError(TransactionEndedError.ENDED)
+    return execute(statement, *given)
 
 
 @cache

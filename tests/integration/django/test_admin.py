@@ -1,11 +1,13 @@
 """The admin acts as the command line does: a dry run first, a reason, and a row of the audit."""
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connections, transaction
 from django.test import Client
 
 from sluice.declaration import Consumer, Gaps, Poison
@@ -14,15 +16,27 @@ from sluice.django.databases import joined_engine
 from sluice.messaging import Event
 from sluice.messaging.handlers import Handlers
 from sluice.testing import SimulatedAws, WorkerHarness
+from tests.support import shop
 from tests.support.shop.urls import TOPIC
 
 
-@pytest.fixture
-def client(sqlite: str) -> Client:
-    """Return a browser whose user is the superuser `ada`."""
+@pytest.fixture(scope="module")
+def admin_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a database file with the tables of every app and a superuser, `ada`: to make it takes seconds."""
+    file = tmp_path_factory.mktemp("admin") / "shop.db"
+    shop.use("default", NAME=str(file))
     call_command("migrate", verbosity=0)
+    User.objects.create_superuser("ada")
+    connections.close_all()
+    return file
+
+
+@pytest.fixture
+def client(admin_file: Path, sqlite: str, tmp_path: Path) -> Client:
+    """Return ada's browser."""
+    shop.use(sqlite, NAME=str(shutil.copy(admin_file, tmp_path)))
     made = Client()
-    made.force_login(User.objects.create_superuser("ada"))
+    made.force_login(User.objects.get())
     return made
 
 

@@ -114,7 +114,12 @@ VARIANTS: dict[str, tuple[Break, Callable[[str], None]]] = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+_QUICK = ("adds without a transaction", "handles on Django's connection")
+
+
+@pytest.mark.parametrize(
+    "variant", [name if name in _QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+)
 def test_a_broken_variant_is_caught(postgres: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     break_it, check = VARIANTS[variant]
     break_it(monkeypatch)

@@ -148,13 +148,6 @@ def _break(alias: str) -> None:
         _execute("SELECT 1 / 0 FROM nowhere")(alias)
 
 
-def _commit_in_another_wrapper(alias: str) -> None:
-    """Take the connection out of Django's hands."""
-    driver = _driver(alias)
-    connections[alias] = connections.create_connection(alias)
-    driver.commit()
-
-
 MISDEEDS: dict[str, HandlerPart] = {
     "does nothing wrong": lambda _: None,
     "commits by Django": lambda alias: transaction.commit(using=alias),
@@ -166,7 +159,6 @@ MISDEEDS: dict[str, HandlerPart] = {
     "rolls back by SQL": _execute("ROLLBACK"),
     "commits by the driver": lambda alias: _driver(alias).commit(),
     "rolls back by the driver": lambda alias: _driver(alias).rollback(),
-    "commits what it has hidden": _commit_in_another_wrapper,
     "swallows an error": _break,
     "has it rolled back": lambda alias: transaction.set_rollback(True, using=alias),
     "leaves a block open": lambda alias: transaction.atomic(using=alias).__enter__(),

@@ -55,6 +55,7 @@ def test_a_test_case_hands_its_events_to_a_worker_within_its_transaction(alias: 
     assert not InboxGroup.objects.using(alias).exists()
 
 
+@pytest.mark.slow
 def test_so_does_a_transaction_test_case_in_transactions_of_their_own(sqlite: str) -> None:
     call_command("migrate", verbosity=0)  # it flushes every table in the end
 
