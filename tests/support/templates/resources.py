@@ -95,7 +95,7 @@ def template_resources(part: str, template: TemplateDict, *, exported: dict[str,
 
 
 def _resource(part: str, name: str, resource: dict[str, Any], names: dict[str, str]) -> Resource:
-    properties = dict(resource.get("ResourceProperties", {}))
+    properties = dict(resource.get("Properties", {}))
     tags = properties.pop("Tags", [])
     return Resource(
         stack=part,
@@ -110,7 +110,7 @@ def _resource(part: str, name: str, resource: dict[str, Any], names: dict[str, s
 
 
 def _name(id_: str, resource: dict[str, Any]) -> str:
-    properties = resource.get("ResourceProperties", {})
+    properties = resource.get("Properties", {})
     named = [properties[key] for key in _NAMES if isinstance(properties.get(key), str)]
     return named[0] if named else re.sub(r"[0-9A-F]{8}$", "", id_)
 
