@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from sluice.clock import Clock
 from sluice.messaging.database import engines
+from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.inbox.awaiting import ParkedGroups
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, RowLock, columns_of
@@ -129,6 +130,14 @@ class Parking:
         turn = self._turn(connection, group_id, is_begun=True)
         return None if turn is None else replace(_to_parked_message(*turn), lock=self._groups.row_lock(connection))
 
+    def hold_while_handled(self, connection: Connection, message: ParkedMessage) -> None:
+        """Hold a message in the transaction of its handler: marking it undoes that, and so does a rollback.
+
+        Whoever else commits the transaction commits that, and no worker calls the handler again, whatever it knows.
+        """
+        held = {"held_at_us": message.taken_at_us, "last_error": TransactionEndedError.COMMITTED}
+        connection.execute(update(parked).where(*self._place(message.envelope)).values(held))
+
     def mark_parked(self, connection: Connection, message: ParkedMessage) -> bool | None:
         """Count a parked message as handled, after its handler: its row is gone once the caller commits.
 
@@ -188,12 +197,12 @@ class Parking:
     ) -> None:
         """Record a failed attempt at a parked message: it is tried again, or held.
 
-        Where another worker has held it meanwhile, it stays so.
+        Where another worker has held it meanwhile, or begun another attempt, it stays so.
         """
         now_us = self._groups.now_us(connection)
         failed = {"last_error": reason, "not_before_us": now_us + delay_us, "held_at_us": now_us if is_held else None}
-        is_free = parked.c.held_at_us.is_(None)
-        connection.execute(update(parked).where(*self._place(message.envelope), is_free).values(failed))
+        is_free, is_last = parked.c.held_at_us.is_(None), parked.c.attempts == message.attempts
+        connection.execute(update(parked).where(*self._place(message.envelope), is_free, is_last).values(failed))
 
     def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
         """Undo an attempt that failed for another reason: the worker had to end, or the database went away."""

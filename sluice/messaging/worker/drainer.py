@@ -177,6 +177,7 @@ class Drainer:
         try:
             message = self._inbox.next_parked(session.connection(), group_id)
             if message is not None and _place(message) == _place(begun):
+                self._inbox.hold_while_handled(session.connection(), message)
                 return message
             session.commit()
         except DBAPIError:

@@ -185,6 +185,31 @@ def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engin
     assert places(world.dead()) == [("a", 1)] * is_committed
 
 
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres: Engine, *, is_committed: bool) -> None:
+    """To any worker: the one that called the handler may end before the database is back."""
+    with DatabaseLine(on_postgres) as line:
+        world = World(line.engine(), policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
+        worker = world.park("a")
+        end = "COMMIT; BEGIN" if is_committed else "SELECT 2"
+
+        def commit(session: Session, _: Event, __: Context) -> None:
+            session.execute(text(f"SELECT 1; {end}"))
+            line.cut()
+
+        world.scripts["a", 2] = [commit]
+        worker.drainer.step()
+        line.mend()
+        for found in (worker, world.worker()):
+            world.simulator.advance(301)
+            found.drainer.step()
+        world.engine.dispose()
+    world.engine = on_postgres
+
+    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.parked_places() == [("a", 2)] * is_committed
+
+
 def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     """Return what SQLite says to statements of a handler, before which another message's handler did something."""
     world, refusals = World(engine), list[str]()
