@@ -80,7 +80,7 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         ("--template fine.yaml {work} --service other", "--service is 'other', allowed is one of Workers"),
         (
             f"--template {BACKLOG} {{work}}",
-            "looks at OrderService/Workers/BacklogPerTask, which is not simulated; say what it is",
+            "looks at Shop/Workers/BacklogPerTask, which is not simulated; say what it is",
         ),
         ("--template fine.yaml {work} --parameter Env", "--parameter is 'Env', allowed is NAME=VALUE"),
         ("--template fine.yaml {work} --parameter Env=dev", "--parameter names 'Env', which no template has; allowed"),
@@ -153,7 +153,7 @@ def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
 
 
 def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None:
-    metric = ("--metric", "OrderService/Workers/BacklogPerTask=(visible + inflight) / running")
+    metric = ("--metric", "Shop/Workers/BacklogPerTask=(visible + inflight) / running")
 
     code, text, printed = run(
         "rehearse", "--template", "untold.yaml", *WORK, *metric, "--traffic", "sparse", "--queue", "their", "--json"
@@ -258,7 +258,7 @@ def _rows(out: str) -> list[list[str]]:
 def test_the_json_says_the_same_as_the_table(run: Run) -> None:
     """Row for row: the same traffic, policy, figures and verdict; a metric of one's own is given."""
     work = ("--lanes", "1", "--handler-seconds", "1", "--latency", "30")
-    metric = ("--metric", "OrderService/Workers/BacklogPerTask=visible / running")
+    metric = ("--metric", "Shop/Workers/BacklogPerTask=visible / running")
     arguments = ("rehearse", "--template", str(BACKLOG), *work, *metric, "--profile", "mine.yaml")
 
     code, out, _ = run(*arguments)
