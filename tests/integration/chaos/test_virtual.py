@@ -35,7 +35,7 @@ def test_a_handler_of_asyncio_whose_mark_is_committed_before_it_is_found_invalid
 @pytest.mark.parametrize(
     ("variant", "seed", "sentence", "messages_left"),
     [
-        ("no-inbox", 5, "has 2 effects", 2),
+        pytest.param("no-inbox", 5, "has 2 effects", 2, marks=pytest.mark.slow),
         pytest.param("delete-first", 2, "it has no effect, is in no queue", 1, marks=pytest.mark.slow),
         pytest.param("outside-outbox", 5, "it has no effect, is in no queue", 1, marks=pytest.mark.slow),
         # Two of several groups wait for one call, which takes 36 tries to find.

@@ -131,7 +131,11 @@ def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Pat
 
 @pytest.mark.parametrize(
     ("answer", "evidence"),
-    [(BROKEN, "out of order"), (HTML, "no answer of the protocol"), (THROTTLED, "slow down")],
+    [
+        (BROKEN, "out of order"),
+        pytest.param(HTML, "no answer of the protocol", marks=pytest.mark.slow),
+        pytest.param(THROTTLED, "slow down", marks=pytest.mark.slow),
+    ],
     ids=["error 500", "HTML", "throttling"],
 )
 def test_every_promise_of_a_target_with_one_answer_for_all_is_unknown(

@@ -334,6 +334,7 @@ def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installation
     require_all_modules(testing, EXTRAS["testing"])
 
 
+@pytest.mark.slow  # an environment with Spark
 def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str], Installation]) -> None:
     """Its one queue; Spark is not started, so no Java is needed."""
     load = install("load")
