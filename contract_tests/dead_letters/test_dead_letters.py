@@ -40,7 +40,7 @@ def test_the_deduplication_id_in_the_dlq_is_the_message_id(resources: Resources)
 
 
 @pytest.mark.promise("DLQ-05")
-def test_two_sources_keep_both_messages_of_one_deduplication_id_in_a_shared_dlq(resources: Resources) -> None:
+def test_a_shared_dlq_keeps_both_messages_of_one_deduplication_id(resources: Resources) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")
     first = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
     second = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)

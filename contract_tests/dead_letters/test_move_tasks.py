@@ -44,7 +44,7 @@ def test_a_move_task_takes_dead_letters_to_another_queue_in_order(resources: Res
 
 
 @pytest.mark.promise("MOV-17")
-def test_a_move_task_takes_a_dead_letter_back_to_its_source_inside_the_window(resources: Resources) -> None:
+def test_a_move_task_moves_a_dead_letter_back_inside_the_window(resources: Resources) -> None:
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     queue.dead_letter("m1")
 
@@ -181,7 +181,7 @@ def test_a_dlq_has_one_move_task_at_a_time(resources: Resources) -> None:
 
 
 @pytest.mark.promise("MOV-11")
-def test_a_running_move_task_is_listed_with_its_handle_and_can_be_cancelled(resources: Resources) -> None:
+def test_a_running_move_task_lists_its_handle_and_can_be_cancelled(resources: Resources) -> None:
     queue, dead_letters = resources.queue_with_dlq(max_receive_count=1)
     destination = resources.fifo_queue(hint="destination")
     queue.dead_letter("m1", "m2", "m3", "m4")

@@ -72,7 +72,7 @@ def test_max_receive_count_is_1_to_1000(resources: Resources) -> None:
 
 
 @pytest.mark.promise("DLQ-13")
-def test_max_receive_count_may_be_a_string_and_a_number_comes_back_as_one(resources: Resources) -> None:
+def test_max_receive_count_may_be_a_string_and_numbers_stay_numbers(resources: Resources) -> None:
     """As what a string comes back is recorded by nobody [DLQ-40]."""
     queue = resources.fifo_queue()
     dead_letters = resources.fifo_queue(hint="dlq")

@@ -9,7 +9,7 @@ from contract_tests.resources import Resources, bodies
 
 
 @pytest.mark.promise("GRP-01")
-def test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight(resources: Resources) -> None:
+def test_second_message_of_a_group_waits_while_the_first_is_in_flight(resources: Resources) -> None:
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     first = queue.await_message(visibility=30)
@@ -195,7 +195,7 @@ def test_giving_back_the_first_of_two_in_flight_releases_that_one_only(resources
 
 
 @pytest.mark.promise("GRP-09")
-def test_the_first_of_two_in_flight_comes_again_when_its_shortened_timeout_ends(resources: Resources) -> None:
+def test_the_first_of_two_in_flight_returns_after_its_shortened_timeout(resources: Resources) -> None:
     queue = resources.fifo_queue()
     queue.send_each("a1", "a2", group="g1")
     in_flight = queue.hold("a1", "a2", visibility=600)

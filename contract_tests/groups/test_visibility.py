@@ -281,7 +281,7 @@ def test_an_expired_handle_does_not_hide_what_nobody_holds(resources: Resources)
 
 
 @pytest.mark.promise("VIS-35")
-def test_a_new_timeout_of_the_queue_is_not_for_what_is_in_flight(resources: Resources) -> None:
+def test_a_new_queue_timeout_does_not_change_messages_in_flight(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout="600")
     queue.send_each("m1")
     held = queue.await_message()

@@ -117,7 +117,7 @@ def test_group_scope_remembers_the_first_group_after_the_second(resources: Resou
 
 
 @pytest.mark.promise("DED-09")
-def test_a_repeat_returns_the_first_message_id_and_the_first_body_is_delivered(resources: Resources) -> None:
+def test_a_repeat_returns_the_first_message_id_and_delivers_the_first_body(resources: Resources) -> None:
     queue = resources.fifo_queue()
     first = queue.send("first", id="same")
 
@@ -171,7 +171,7 @@ def test_a_scope_changed_to_queue_after_creation_is_shown_but_not_applied(resour
 
 
 @pytest.mark.promise("DED-12")
-def test_an_explicit_id_equal_to_the_sha256_of_a_sent_body_is_a_repeat(resources: Resources) -> None:
+def test_an_explicit_id_equal_to_a_sent_bodys_sha256_is_a_repeat(resources: Resources) -> None:
     queue = resources.fifo_queue(ContentBasedDeduplication="true")
     queue.send("first")
 

@@ -6,7 +6,7 @@ from contract_tests.resources import Resources, entry, invalid_parameter, invali
 
 
 @pytest.mark.promise("ERR-02")
-def test_a_missing_group_has_one_code_in_a_send_and_another_in_a_batch(resources: Resources) -> None:
+def test_a_missing_group_has_different_codes_in_a_send_and_a_batch(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     single = refusal(queue.send, "m1", group=None, id="m1")

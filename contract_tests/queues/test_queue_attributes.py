@@ -363,7 +363,7 @@ def test_a_queue_says_when_it_was_changed_last(resources: Resources) -> None:
 
 
 @pytest.mark.promise("CRE-39")
-def test_a_queue_keeps_its_kms_key_which_switches_the_encryption_of_sqs_off(resources: Resources) -> None:
+def test_a_queue_keeps_its_kms_key_with_the_encryption_of_sqs_off(resources: Resources) -> None:
     queue = resources.fifo_queue()
     wanted = {"KmsMasterKeyId": "testKeyId", "KmsDataKeyReusePeriodSeconds": "6000", "SqsManagedSseEnabled": "false"}
 
@@ -494,7 +494,7 @@ def test_tags_are_kept_until_they_are_taken_off(resources: Resources) -> None:
 
 
 @pytest.mark.promise("TAG-17")
-def test_keys_of_tags_are_case_sensitive_and_a_later_value_replaces_the_earlier(resources: Resources) -> None:
+def test_tag_keys_are_case_sensitive_and_a_later_value_replaces_the_earlier(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     queue.sqs.tag_queue(QueueUrl=queue.url, Tags={"MyTag": "1", "mytag": "2", "other": "3"})

@@ -38,7 +38,7 @@ def _await_received(queue: QueueUnderTest, **parameters: Any) -> list[Message]:
 
 
 @pytest.mark.promise("RCV-02")
-def test_a_wait_of_more_than_20_seconds_or_less_than_none_is_refused(resources: Resources) -> None:
+def test_a_wait_below_zero_or_above_20_seconds_is_refused(resources: Resources) -> None:
     queue = resources.fifo_queue()
 
     too_long = refusal(queue.receive, wait=21)
@@ -296,7 +296,7 @@ def test_a_waiting_poll_gets_what_is_sent_meanwhile(resources: Resources) -> Non
 
 
 @pytest.mark.promise("RCV-35")
-def test_a_receive_that_wants_no_wait_does_not_wait_as_the_queue_says(resources: Resources, target: Target) -> None:
+def test_a_receive_without_wait_overrides_the_wait_of_the_queue(resources: Resources, target: Target) -> None:
     queue = resources.fifo_queue(ReceiveMessageWaitTimeSeconds="10")
     started = target.clock.monotonic()
 

@@ -22,7 +22,7 @@ def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> TopicUnder
 
 
 @pytest.mark.promise("SNS-103")
-def test_a_later_subscriber_gets_the_archive_in_order_and_then_what_is_new(resources: Resources) -> None:
+def test_a_later_subscriber_gets_the_archive_in_order_then_new_messages(resources: Resources) -> None:
     late = resources.fifo_queue()
     topic = _archived_topic(resources)
     topic.publish("m1", id="m1")
@@ -37,7 +37,7 @@ def test_a_later_subscriber_gets_the_archive_in_order_and_then_what_is_new(resou
 
 
 @pytest.mark.promise("SNS-104")
-def test_a_replayed_message_has_its_first_id_and_says_that_it_is_replayed(resources: Resources) -> None:
+def test_a_replayed_message_has_its_first_id_and_a_replay_mark(resources: Resources) -> None:
     early, late = resources.fifo_queue(), resources.fifo_queue()
     topic = _archived_topic(resources)
     topic.subscribe(early, raw=False)

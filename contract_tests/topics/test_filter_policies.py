@@ -173,7 +173,7 @@ def test_a_filter_policy_looks_into_objects_and_lists_of_the_body(resources: Res
 
 
 @pytest.mark.promise("SNS-75")
-def test_every_key_of_a_filter_policy_must_match_and_any_of_its_values(resources: Resources) -> None:
+def test_every_key_of_a_filter_policy_must_match_any_of_its_values(resources: Resources) -> None:
     queue, topic = resources.fifo_queue(), resources.fifo_topic()
     topic.subscribe(queue, FilterPolicy='{"kind": ["order", "refund"], "place": ["north"]}')
 

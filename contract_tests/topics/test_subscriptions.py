@@ -109,7 +109,7 @@ def test_subscribing_again_returns_the_existing_subscription(resources: Resource
 
 
 @pytest.mark.promise("SNS-60")
-def test_a_subscription_of_a_queue_of_the_same_account_is_confirmed_at_once(resources: Resources) -> None:
+def test_a_subscription_of_a_queue_in_the_account_is_confirmed_immediately(resources: Resources) -> None:
     topic, queue = resources.fifo_topic(), resources.fifo_queue()
     *_, account, _ = topic.arn.split(":")
 

@@ -141,7 +141,7 @@ def test_two_tags_of_one_key_are_refused(resources: Resources) -> None:
 
 
 @pytest.mark.promise("SNS-90")
-def test_content_based_deduplication_of_a_topic_that_is_switched_later_has_its_effect(resources: Resources) -> None:
+def test_content_based_deduplication_of_a_topic_can_be_switched_later(resources: Resources) -> None:
     queue = resources.fifo_queue()
     topic = resources.fifo_topic(queue)
 
@@ -254,7 +254,7 @@ def test_a_permission_of_a_topic_is_checked(resources: Resources) -> None:
 
 
 @pytest.mark.promise("SNS-148")
-def test_a_topic_that_is_made_again_has_no_tags_of_the_one_before(resources: Resources) -> None:
+def test_a_recreated_topic_has_no_tags_of_its_predecessor(resources: Resources) -> None:
     name = f"{resources.name('t')}.fifo"
     topic = resources.create_topic(name, FifoTopic="true")
     topic.sns.tag_resource(ResourceArn=topic.arn, Tags=[{"Key": "k1", "Value": "v1"}, {"Key": "k2", "Value": "v2"}])
@@ -267,7 +267,7 @@ def test_a_topic_that_is_made_again_has_no_tags_of_the_one_before(resources: Res
 
 
 @pytest.mark.promise("SNS-149")
-def test_a_new_topic_has_a_policy_for_its_owner_and_one_for_deliveries(resources: Resources) -> None:
+def test_a_new_topic_has_a_policy_for_its_owner_and_for_deliveries(resources: Resources) -> None:
     topic = resources.fifo_topic()
 
     attributes = topic.attributes()

@@ -14,7 +14,7 @@ _WINDOW_SECONDS = 300
 
 @pytest.mark.timeout(900)
 @pytest.mark.promise("SNS-95")
-def test_the_window_of_a_topic_ends_a_fixed_time_after_the_first_publish(resources: Resources, target: Target) -> None:
+def test_the_window_of_a_topic_begins_with_the_first_publish(resources: Resources, target: Target) -> None:
     queue = resources.standard_queue()
     topic = resources.fifo_topic(queue)
     started = target.clock.monotonic()

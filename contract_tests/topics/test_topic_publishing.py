@@ -73,7 +73,7 @@ def test_a_batch_with_an_entry_without_group_or_deduplication_id_is_refused(reso
 
 
 @pytest.mark.promise("SNS-27")
-def test_the_id_of_a_batch_entry_is_80_letters_digits_hyphens_and_underscores(resources: Resources) -> None:
+def test_a_batch_entry_id_has_80_letters_digits_hyphens_and_underscores(resources: Resources) -> None:
     topic = resources.fifo_topic()
     longest = "a-b_" * 20
 

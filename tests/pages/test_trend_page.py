@@ -37,9 +37,7 @@ def test_a_trend_opens_with_its_verdict_and_links_to_its_sections(
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_can_be_read_in_light_and_dark_and_in_a_narrow_window(
-    page: Any, trend_page: Path, scheme: str
-) -> None:
+def test_everything_is_legible_in_light_dark_and_a_narrow_window(page: Any, trend_page: Path, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size({"width": 400, "height": 900})
     page.goto(trend_page.as_uri())

@@ -29,7 +29,7 @@ THROTTLED = (400, JSON, '{"__type": "com.amazonaws.sqs#RequestThrottled", "messa
 LACKING = (400, JSON, '{"__type": "InvalidAction", "message": "The action is not valid for this endpoint."}')
 NOWHERE = (404, "text/plain", "not here")  # to whoever asks whether this is a LocalStack
 NOT_FOUND = (400, JSON, '{"__type": "ResourceNotFoundException", "message": "The resource that you specified"}')
-GROUPS = "groups/test_group_blocking.py::test_second_message_of_a_group_is_withheld_while_the_first_is_in_flight"
+GROUPS = "groups/test_group_blocking.py::test_second_message_of_a_group_waits_while_the_first_is_in_flight"
 TASKS = "dead_letters/test_move_tasks.py::test_a_move_task_from_a_queue_that_is_no_dlq_is_refused"
 TOPICS = "topics/test_fan_out.py::test_every_queue_gets_every_message_once"
 

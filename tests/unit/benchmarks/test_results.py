@@ -7,9 +7,7 @@ import pytest
 from benchmarks import report
 
 
-def test_a_table_is_kept_read_and_shown_with_the_day_of_its_measurement(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_keeps_and_shows_the_day_of_its_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "RESULTS", tmp_path)
     made = report.table(("what", "bytes"), [("a row", 7), ("another", "1,092")], text_columns=1)
 

@@ -106,7 +106,7 @@ def test_the_cost_as_json_has_every_line_and_their_sum() -> None:
     assert printed["warnings"][0].startswith("billing needs ")
 
 
-def test_an_environment_called_as_a_command_is_shown_by_the_commands_whole_name() -> None:
+def test_show_shows_an_environment_named_like_a_command() -> None:
     assert _output_of("show", "prod") == _output_of("prod")
     assert _output_of("show") == _output_of()
 

@@ -20,7 +20,7 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
     os.close(writer)
 
 
-def test_bytes_that_nobody_reads_are_left_out_and_said_when_somebody_reads_again(
+def test_bytes_that_nobody_reads_are_dropped_and_counted_for_later_readers(
     pipe: tuple[int, io.TextIOWrapper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, stream = pipe

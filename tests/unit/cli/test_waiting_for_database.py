@@ -57,7 +57,7 @@ def test_a_stop_ends_the_wait() -> None:
 
 
 @pytest.mark.parametrize(("error", "ends_at"), [(LASTING, inf), (UNTRUSTED, inf), (AWAY, 0.0)])
-def test_an_error_that_lasts_or_has_no_time_left_is_raised_at_once(error: DBAPIError, ends_at: float) -> None:
+def test_an_error_that_lasts_or_comes_too_late_is_raised_at_once(error: DBAPIError, ends_at: float) -> None:
     turns = Turns()
 
     with pytest.raises(type(error)) as raised:

@@ -80,7 +80,7 @@ def test_each_consumer_is_subscribed_to_its_topic(shared_resources: list[Resourc
     }
 
 
-def test_a_standard_queue_has_a_standard_dlq_and_nothing_of_a_fifo_queue(shared_resources: list[Resource]) -> None:
+def test_a_standard_queue_has_a_standard_dlq_and_no_fifo_properties(shared_resources: list[Resource]) -> None:
     queues = of_kind(shared_resources, "AWS::SQS::Queue")
 
     key = {"KmsMasterKeyId": OF_QUEUES}
@@ -165,7 +165,7 @@ def test_each_published_topic_has_a_relay_of_its_own(
     assert "sluice-shared-relay-legacy" not in of_kind(shared_resources, "AWS::ECS::Service")
 
 
-def test_alarms_are_of_our_topics_and_a_standard_queue_has_no_stuck_groups(shared_resources: list[Resource]) -> None:
+def test_existing_topics_have_no_alarms_and_standard_queues_no_stuck_groups(shared_resources: list[Resource]) -> None:
     """Of an existing topic the metrics count everybody's deliveries; what does not reach us is in our DLQs."""
     names = {name.removeprefix("sluice-shared-") for name in of_kind(shared_resources, "AWS::CloudWatch::Alarm")}
 

@@ -149,7 +149,7 @@ def test_the_services_tasks_call_have_endpoints_in_the_network(full: list[Resour
     ]
 
 
-def test_an_endpoint_is_in_every_subnet_and_answers_to_the_services_own_name(
+def test_an_endpoint_in_every_subnet_answers_to_the_services_own_name(
     declared_resources: list[Resource],
 ) -> None:
     """With private DNS: the SDK calls sqs.<region>.amazonaws.com and gets there."""

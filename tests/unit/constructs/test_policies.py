@@ -105,7 +105,7 @@ def test_the_topic_denies_what_is_not_encrypted_in_transit(
     ],
     ids=["staging", "prod", "full"],
 )
-def test_each_key_rotates_and_lets_in_what_needs_it_on_our_behalf_only(
+def test_each_key_rotates_and_admits_services_on_our_behalf_only(
     by_environment: Mapping[str, list[Resource]], name: str, account: str, topic: str, replayed: str | None
 ) -> None:
     """SNS into the queues' key for the topic alone, CloudWatch into the topics' for this account's alarms alone.

@@ -90,7 +90,7 @@ def test_queues_keys_permissions_and_alarms_are_as_the_options_say(
     assert problems(by_environment[environment.name], environment) == []
 
 
-def test_as_many_tags_as_may_be_declared_are_as_many_as_aws_takes(edited_stacks: Mapping[str, StackTemplates]) -> None:
+def test_a_declaration_may_have_as_many_tags_as_aws_takes(edited_stacks: Mapping[str, StackTemplates]) -> None:
     """Fifty on a subnet, which carries three of CDK's own; no resource has more."""
     found = resources(edited_stacks["local, with 45 tags"])
 

@@ -33,7 +33,7 @@ def test_a_promise_that_the_catalogue_has_lost_is_not_on_the_page(tmp_path: Path
     assert conformance_page.read_matrix(tmp_path)["promises"] == [row]
 
 
-def test_every_promise_of_the_page_has_a_status_and_evidence_on_every_target() -> None:
+def test_every_promise_of_the_page_has_status_and_evidence_per_target() -> None:
     ids = [row["id"] for row in MATRIX["promises"]]
     results = [result for row in MATRIX["promises"] for result in row["results"].values()]
 

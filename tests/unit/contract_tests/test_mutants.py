@@ -19,7 +19,7 @@ def test_a_number_of_a_module_says_who_reads_it() -> None:
     assert not [mutant.name for mutant in MUTANTS.values() if not callable(mutant.instead) and mutant.read_by is None]
 
 
-def test_each_cell_of_the_table_of_pairs_is_a_mutant_or_has_a_reason() -> None:
+def test_each_cell_of_the_pairs_table_has_a_mutant_or_a_reason() -> None:
     mutants = {mutant.pair for mutant in MUTANTS.values() if mutant.pair is not None}
 
     assert len(mutants) >= 120

@@ -82,7 +82,7 @@ def test_a_service_is_told_by_its_own_alarms(hearer: Hearer, conditions: list[st
 
 
 @pytest.mark.parametrize(("gaps", "minutes"), [(Gaps.HALT, 10), (Gaps.WAIT, 17)])
-def test_a_group_that_waits_for_its_gap_is_not_yet_parked_for_long(gaps: Gaps, minutes: int) -> None:
+def test_a_group_that_waits_for_its_gap_is_not_parked_long(gaps: Gaps, minutes: int) -> None:
     consumer = replace(BILLING, gaps=gaps, gap_wait_seconds=450)
 
     (parked,) = (alarm for alarm in of_consumer(ENVIRONMENT, consumer) if alarm.condition == "parked")

@@ -193,7 +193,7 @@ _SERIES = st.fixed_dictionaries(
     ("acceptable_latency_seconds", "processing_seconds", "lanes", "messages"),
     [(60, 1, 4, 240), (60, 1, 1, 60), (60, 0.5, 4, 480), (1_200, 300, 4, 16), (5, 5, 3, 3)],
 )
-def test_the_target_is_what_all_lanes_of_a_task_can_do_in_time(
+def test_the_target_is_the_work_of_all_lanes_in_time(
     acceptable_latency_seconds: float, processing_seconds: float, lanes: int, messages: float
 ) -> None:
     target = backlog.target_backlog(
@@ -311,7 +311,7 @@ def _known_series(series: Mapping[str, Series], minute: int, lags: Mapping[str, 
 
 @pytest.mark.parametrize("lag", [0, 1, 2, 3])
 @pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, EMPTY_RECEIVES, RECEIVED])
-def test_a_late_metric_delays_the_wake_signal_and_never_gives_a_false_one(metric: str, lag: int) -> None:
+def test_a_late_metric_delays_the_wake_signal_and_never_falsifies_it(metric: str, lag: int) -> None:
     """The last task stops in minute 3, and a message arrives: 1 from then on, or from when that is known."""
     series: dict[str, Series] = {
         VISIBLE: [0, 0, 0, 1, 1, 1, 1, 1],

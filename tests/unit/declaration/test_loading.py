@@ -187,7 +187,7 @@ def test_environments_are_a_tuple_and_nothing_else(project: Path, declared: str,
     assert _refusal() == message
 
 
-def test_a_name_that_is_imported_but_not_there_is_refused_with_its_neighbour(project: Path) -> None:
+def test_a_missing_imported_name_is_refused_with_its_neighbour(project: Path) -> None:
     (project / "environments.py").write_text("from sluice.declaration import Consumr\n", encoding="utf-8")
 
     refusal = _refusal()
@@ -228,7 +228,7 @@ def test_a_wrong_declaration_is_refused_again_until_it_is_right(project: Path) -
     assert list(load_declaration()) == ["dev", "prod"]
 
 
-def test_the_declaration_is_that_of_the_option_the_variable_or_the_working_directory(
+def test_the_declaration_comes_from_option_variable_or_working_directory(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("here", "named", "given"):

@@ -50,7 +50,7 @@ def test_a_module_that_is_no_noun_is_counted(path: str) -> None:
     assert path.startswith(found)
 
 
-def test_a_class_of_the_tests_with_a_name_of_the_product_is_counted() -> None:
+def test_a_test_class_with_a_name_of_the_product_is_counted() -> None:
     files = {"sluice/queues.py": "class Queue: ...", "sluice/templates/a.py": "class Base: ..."}
     tests = {"tests/support/a.py": "type Queue = str\nclass Base: ...", "benchmarks/a.py": "class _Queue: ..."}
 

@@ -61,7 +61,7 @@ def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int)
     assert verdict.measures["clocks"] == {"count": 2, "apart_us_max": None}
 
 
-def test_a_group_on_two_clocks_is_checked_although_its_times_are_in_order() -> None:
+def test_a_group_on_two_clocks_is_checked_despite_times_in_order() -> None:
     """As recorded, everything came one after the other; nobody knows whether it did."""
     by_turns = [
         replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event for event in sane()
@@ -81,7 +81,7 @@ def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> 
     assert 50_000 + 105_000 <= verdict.measures["clocks"]["apart_us_max"] < 50_000 + 106_000
 
 
-def test_a_violation_that_no_such_offset_explains_is_found_without_a_declared_bound() -> None:
+def test_a_violation_that_no_offset_explains_needs_no_declared_bound() -> None:
     """In one group a machine receives what comes behind a message that another machine holds, ten seconds before."""
     late = 10_000
     held = receive_event("billing", 0, late)
@@ -140,7 +140,7 @@ def test_a_receive_with_another_body_or_of_two_publishers_clocks_proves_nothing(
     assert engine_of([*apart, *repeats]).clock_timings(EXPECTATION).ahead_us == {}
 
 
-def test_a_declared_bound_that_the_history_contradicts_is_named_with_the_proven_one() -> None:
+def test_a_declared_bound_that_history_contradicts_is_named_with_the_proof() -> None:
     """Consumers answered 895 ms before the publish was called, if clocks were one."""
     verdict = _judge(by_two_clocks(sane(), ahead_us=-_SECOND_US), declared_us=1_000)
 

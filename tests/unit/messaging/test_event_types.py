@@ -248,7 +248,7 @@ def test_a_class_below_a_declared_class_is_not_declared() -> None:
     assert refusal(lambda: event_of(Special(cents=5, currency="EUR"), group="a"), ConfigError).startswith("Special is")
 
 
-def test_a_field_of_which_pydantic_makes_nothing_is_refused_where_handlers_are_loaded() -> None:
+def test_a_field_unknown_to_pydantic_is_refused_when_handlers_load() -> None:
     @event_type("order.held")
     @dataclass
     class HeldItem:

@@ -98,7 +98,7 @@ def test_a_request_ends_the_waits_of_all_threads() -> None:
     assert not any(thread.is_alive() for thread in waiting)
 
 
-def test_a_wait_ends_after_its_time_and_before_it_where_that_is_over() -> None:
+def test_a_wait_ends_after_its_time_even_if_that_is_past() -> None:
     stop = Stop()
 
     for seconds in (0.001, 0, -1):

@@ -54,7 +54,7 @@ def test_a_label_near_the_right_edge_ends_before_its_point() -> None:
     assert {row["label"]: row["align"] for row in rows} == {"a": "left", "a very long label of a point": "right"}
 
 
-def test_labels_of_faults_cover_nothing_and_stay_in_the_chart_where_they_can() -> None:
+def test_labels_of_faults_cover_nothing_and_stay_in_the_chart() -> None:
     """Those that overlap have rows of their own; what fits behind another in a row does not take a new one."""
     bands = [
         Band(began=began, ended=began + lasts, until=began + lasts + 1, label=f"slow billing-{began}:endpoint")

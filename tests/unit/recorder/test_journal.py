@@ -83,7 +83,7 @@ def test_a_journal_of_another_version_is_refused(tmp_path: Path) -> None:
         read_journal(tmp_path / "other.arrows")
 
 
-def test_a_journal_is_read_up_to_where_it_is_torn_wherever_that_is(tmp_path: Path) -> None:
+def test_a_journal_torn_anywhere_is_read_up_to_the_tear(tmp_path: Path) -> None:
     with Journal(tmp_path, "j", common=COMMON) as journal:
         for count in range(3):
             journal.add(kind="probe", visible_count=count)
@@ -274,7 +274,7 @@ def test_rows_become_the_events_they_were() -> None:
     assert events_of(SCHEMA.empty_table()) == []
 
 
-def test_a_folder_that_cannot_be_written_is_refused_as_every_command_names_it(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_refused_in_words_of_every_command(tmp_path: Path) -> None:
     """A load test has --runs-dir, a relay and a worker have --record."""
     (tmp_path / "occupied").touch()
 

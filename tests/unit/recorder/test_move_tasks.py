@@ -42,7 +42,7 @@ def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> l
     return read_recording(folder)
 
 
-def test_a_move_task_is_recorded_with_its_end_and_its_messages_are_lawful(tmp_path: Path) -> None:
+def test_a_recorded_move_task_has_an_end_and_lawful_messages(tmp_path: Path) -> None:
     events = _record_return_from_dlq(tmp_path)
     (move,) = (event for event in events if event.kind == Kind.REDRIVEN)
 
@@ -73,7 +73,7 @@ def test_messages_moved_by_a_task_are_no_phantoms(tmp_path: Path, body_hash: str
     )
 
 
-def test_a_dead_letter_that_comes_back_without_a_move_task_on_record_escaped(tmp_path: Path) -> None:
+def test_a_dead_letter_that_returns_without_a_recorded_move_task_escaped(tmp_path: Path) -> None:
     """Unless others may have brought it: then nobody knows."""
     events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
 
@@ -85,7 +85,7 @@ def test_a_dead_letter_that_comes_back_without_a_move_task_on_record_escaped(tmp
     )
 
 
-def test_a_copy_that_a_tool_sent_for_a_dead_letter_has_not_escaped(tmp_path: Path) -> None:
+def test_a_copy_that_a_tool_sent_is_no_escaped_dead_letter(tmp_path: Path) -> None:
     """Its deduplication id names the dead letter, as `sluice dlq redrive` has it; the tool is not recorded."""
     events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
     dead = next(event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)

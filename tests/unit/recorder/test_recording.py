@@ -280,7 +280,7 @@ def test_a_message_from_nowhere_is_unknown_if_a_producer_is_not_recorded(tmp_pat
     ]
 
 
-def test_a_receive_that_does_not_ask_for_its_group_is_of_no_group(tmp_path: Path) -> None:
+def test_a_receive_that_does_not_request_its_group_has_no_group(tmp_path: Path) -> None:
     """The recorder changes nothing: what the caller does not ask for nobody gets to know."""
     shop = OrderService()
     with _record(shop, tmp_path):
@@ -344,7 +344,7 @@ def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path, caplog
     assert Kind.CLOSED not in {event.kind for event in events}
 
 
-def test_a_key_that_fails_in_an_unheard_of_way_stops_the_recording_only(
+def test_an_unforeseen_failure_of_the_key_stops_only_the_recording(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def key(body: str) -> str:

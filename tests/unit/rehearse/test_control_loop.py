@@ -175,7 +175,7 @@ def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: st
     assert found == [[ALARM, OK], [ALARM, OK]]
 
 
-def test_metric_math_of_longer_periods_is_of_the_periods_and_not_of_the_minutes() -> None:
+def test_metric_math_of_longer_periods_uses_periods_and_not_minutes() -> None:
     """The most of 1 and 9, plus the most of 9 and 1, is 18: no minute has more than 10."""
     sources = {id_: MetricSource(namespace="Tests", name=id_, dimensions={}, statistic="Maximum") for id_ in "ab"}
     watched = MetricExpression(term=parse("a + b"), metrics=sources, text="a + b")
@@ -264,7 +264,7 @@ def test_a_cooldown_lasts_to_the_end_of_its_minute() -> None:
     assert _tasks(_tracking(scale_in_cooldown_seconds=90), begin=32, backlog=[5] * 3) == [16, 16, 8]
 
 
-def test_a_scale_out_ends_the_cooldown_of_a_scale_in_whoever_scales_out() -> None:
+def test_any_scale_out_ends_the_cooldown_of_a_scale_in() -> None:
     """In at minute 0, out at 1: at 2 it may scale in, ten minutes before the cooldown would have ended."""
     resting = _tracking(scale_in_cooldown_seconds=600)
     other = _tracking(name="other")
@@ -376,7 +376,7 @@ def test_a_percentage_is_rounded_as_documented(percent: float, tasks: int, after
 
 
 @pytest.mark.parametrize(("percent", "after"), [(25, 6), (100, 8), (-25, 2), (0, 4)])
-def test_the_minimum_magnitude_is_the_least_change_and_no_change_of_its_own(percent: float, after: int) -> None:
+def test_the_minimum_magnitude_enlarges_a_change_and_never_causes_any(percent: float, after: int) -> None:
     """25 % of 4 is 1, and becomes 2, up and down; a step of 0 changes nothing."""
     policy = _stepping((0, None, percent), adjustment_type="PercentChangeInCapacity", min_adjustment_magnitude=2)
 
@@ -400,7 +400,7 @@ def test_while_a_step_cools_down_only_what_is_more_is_added() -> None:
     assert _tasks(policy, backlog=[150, 150, 250, 250, 250, 250]) == [6, 6, 7, 7, 7, 10]
 
 
-def test_while_a_step_down_cools_down_it_adds_nothing_after_somebody_elses_scale_in() -> None:
+def test_a_step_down_in_cooldown_adds_nothing_after_others_scale_in() -> None:
     """Ten minutes' rest at 9 tasks; another policy goes to 4; the resting step wants nothing."""
     down = _stepping((None, 0, -1), alarm=_alarm(10, "LessThanThreshold"), cooldown_seconds=600)
     other = _tracking(name="other")
@@ -408,7 +408,7 @@ def test_while_a_step_down_cools_down_it_adds_nothing_after_somebody_elses_scale
     assert _tasks(down, other, begin=10, backlog=[5, 5, 5], other=[10, 4, 10]) == [9, 4, 4]
 
 
-def test_while_scaling_out_cools_down_what_somebody_else_took_away_is_not_brought_back() -> None:
+def test_a_scale_out_in_cooldown_does_not_replace_tasks_others_removed() -> None:
     """To 6 from 4, another policy to 2: two more are 4, and not 6."""
     up = _stepping((0, None, 2), cooldown_seconds=600)
     down = replace(_stepping((None, 0, 2), adjustment_type="ExactCapacity"), alarm=_alarm(10, "LessThanThreshold"))

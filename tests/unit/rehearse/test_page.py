@@ -91,7 +91,7 @@ def test_the_page_begins_with_its_verdict(name: str, status: str, word: str) -> 
     assert verdict in _page(name)
 
 
-def test_every_traffic_is_named_with_its_verdict_and_a_mistake_with_what_it_does() -> None:
+def test_every_traffic_has_its_verdict_and_every_mistake_its_consequence() -> None:
     page = _page("mistake")
 
     assert "<li>shop-prod-billing: kept: steady, day; not judged: poison</li>" in page

@@ -314,7 +314,7 @@ def test_role_environment_and_metrics_tell_the_queue(
     assert not service.is_protected
 
 
-def test_a_task_without_a_role_or_a_size_has_what_its_containers_have() -> None:
+def test_a_task_without_role_or_size_takes_those_of_its_containers() -> None:
     template = _read("published_backlog.yaml")
     task = template["Resources"]["Tasks"]["Properties"]
     for name in ("TaskRoleArn", "Cpu", "Memory"):
@@ -556,7 +556,7 @@ _PATHS = [(file.name, path) for file in sorted(BY_HAND.iterdir()) for path in _p
 
 @settings(max_examples=100, deadline=None, database=None, print_blob=True)
 @given(place=st.sampled_from(_PATHS), junk=st.sampled_from(_JUNK))
-def test_whatever_stands_in_a_template_it_is_read_or_refused_in_a_line(
+def test_any_value_in_a_template_is_read_or_refused_in_one_line(
     place: tuple[str, tuple[object, ...]], junk: object
 ) -> None:
     (name, path), refusal = place, ""

@@ -126,7 +126,7 @@ TASKS = TaskWork(lanes=4, handler_seconds=1.98, acceptable_latency_seconds=60)
 """Ten tasks of four lanes, two seconds each with what is between: 20 messages a second."""
 
 
-def test_every_kind_of_traffic_is_sized_by_what_the_most_tasks_can_do() -> None:
+def test_every_kind_of_traffic_is_sized_by_the_maximum_of_tasks() -> None:
     kinds = scenarios(SERVICE, TASKS, groups=100)
 
     peaks = {name: round(each.traffic.peak_per_second, 3) for name, each in kinds.items()}

@@ -108,7 +108,7 @@ def test_wildcards_of_a_condition_are_those_of_its_operator(
         [{"Effect": "Allow", "Resource": "arn:aws:sqs:us-east-1:000000000000:other.fifo"}],
     ],
 )
-def test_a_policy_that_does_not_let_the_topic_send_keeps_its_messages_out(service: Service, statements: object) -> None:
+def test_a_policy_that_forbids_the_topic_keeps_its_messages_out(service: Service, statements: object) -> None:
     topic, url = service.topic(), service.queue()
     policy = {} if statements is None else {"Statement": statements}
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": json.dumps(policy)})

@@ -196,7 +196,7 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
         assert refusals == ["InvalidParameterValue"]
 
 
-def test_an_attempt_is_over_when_a_message_was_changed_at_its_very_instant(service: Service) -> None:
+def test_an_attempt_ends_when_a_message_changes_in_the_same_instant(service: Service) -> None:
     """RCV-12: changed is changed, also to the timeout it had."""
     url = service.queue()
     service.send(url, "m")

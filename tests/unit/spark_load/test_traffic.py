@@ -46,7 +46,7 @@ def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("name", profile.names())
-def test_every_profile_that_comes_with_sluice_is_as_much_traffic_as_it_says(name: str) -> None:
+def test_every_profile_of_sluice_offers_the_traffic_that_it_declares(name: str) -> None:
     named = profile.load(name)
     expected = sum(
         phase.duration_seconds * (phase.messages_per_second + phase.end_per_second) / 2 for phase in named.profile.steps

@@ -137,7 +137,7 @@ def test_there_is_nothing_to_redeliver_before_anything_was_acknowledged(harness:
         harness.redeliver()
 
 
-def test_poison_goes_to_the_dlq_with_its_reason_and_the_group_goes_on(harness: WorkerHarness) -> None:
+def test_poison_reaches_the_dlq_with_its_reason_and_the_group_continues(harness: WorkerHarness) -> None:
     harness.publish("order.placed", "g", "poison")
     harness.publish("order.placed", "g", "b")
     began_at = harness.clock.monotonic()
@@ -194,7 +194,7 @@ def test_a_parked_group_waits_until_the_poison_is_back(parking: WorkerHarness) -
     assert parking.parked == []
 
 
-def test_a_worker_that_dies_with_what_was_parked_leaves_one_effect_of_each(parking: WorkerHarness) -> None:
+def test_a_worker_that_dies_with_parked_messages_leaves_one_effect_each(parking: WorkerHarness) -> None:
     """A parked message is handled in a transaction of its own, in which a worker may die, too."""
     for data in ("a", "b", "c"):
         parking.publish("order.placed", "g", data)
@@ -228,7 +228,7 @@ def test_a_gap_is_given_up_when_its_wait_is_over(worker_harness: Make) -> None:
     assert effects_of(harness) == ["g b", "g a"]
 
 
-def test_a_delay_of_a_retry_is_kept_and_run_can_stop_before_it(worker_harness: Make) -> None:
+def test_a_retry_keeps_its_delay_and_run_can_stop_before_it(worker_harness: Make) -> None:
     """After 29 of its 30 seconds nothing was tried again; after two more it was."""
 
     def wait_once(session: Session, event: Event, context: Context) -> Retry | None:

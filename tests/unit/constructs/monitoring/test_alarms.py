@@ -273,7 +273,7 @@ def test_alarms_read_the_metrics_that_the_relay_writes(full: list[Resource]) -> 
         ("full", "111122223333", {"KmsMasterKeyId": "Arn(FanoutKeysTopic)"}),
     ],
 )
-def test_alarms_go_to_a_standard_topic_that_only_this_accounts_alarms_publish_to(
+def test_only_this_accounts_alarms_publish_to_the_standard_topic_of_alarms(
     by_environment: Mapping[str, list[Resource]], name: str, account: str, key: dict[str, str]
 ) -> None:
     """CloudWatch does not publish to FIFO topics; its policy is whole here, TLS included."""

@@ -25,7 +25,7 @@ def test_without_a_relay_there_is_no_graph_of_an_outbox(plain: list[Resource]) -
     assert "Outbox" not in dashboard["DashboardBody"]
 
 
-def test_the_dashboard_has_a_row_for_the_topic_and_two_for_each_consumer(
+def test_the_dashboard_has_the_topics_row_and_two_per_consumer(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
     """Title by title, in the order of the declaration."""

@@ -40,7 +40,7 @@ def test_every_metric_of_the_dashboard_is_reported_by_somebody(
 
 
 @pytest.mark.parametrize("name", ENVIRONMENT_NAMES)
-def test_every_metric_of_an_alarm_or_a_scaling_policy_is_reported_by_somebody(
+def test_every_metric_of_an_alarm_or_scaling_policy_has_a_reporter(
     by_environment: Mapping[str, list[Resource]], name: str
 ) -> None:
     """Every alarm, also those that wake a service; and what a service is scaled on."""

@@ -31,7 +31,7 @@ def _rules(found: list[Resource]) -> list[dict[str, Any]]:
     return sorted(rules, key=lambda rule: "ScheduleExpression" in rule)
 
 
-def test_the_task_begins_when_the_dlq_has_not_been_empty_for_the_quiet_time(redriven: list[Resource]) -> None:
+def test_the_task_begins_when_dead_letters_stay_for_the_quiet_time(redriven: list[Resource]) -> None:
     """Ten minutes of ten, at one message. Operators were told by the alarm at the first one."""
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive"]
 
@@ -119,7 +119,7 @@ def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Res
     ]
 
 
-def test_the_rules_may_run_that_task_in_that_cluster_and_pass_its_roles(redriven: list[Resource]) -> None:
+def test_the_rules_may_run_only_that_task_and_pass_its_roles(redriven: list[Resource]) -> None:
     """No other task, and no other role."""
     target, same = (rule["Targets"][0] for rule in _rules(redriven))
     assert target["RoleArn"] == same["RoleArn"]

@@ -147,7 +147,7 @@ def test_the_deployed_expression_is_the_simulated_one(
     assert expressions == [consumer.demand_per_task.text() for consumer in environment.consumers]
 
 
-def test_every_metric_in_an_expression_is_given_and_every_one_given_is_in_it(
+def test_every_expression_uses_exactly_the_metrics_it_is_given(
     by_environment: Mapping[str, list[Resource]],
 ) -> None:
     """CloudWatch refuses the first and pays for the second; ids are the lower-case words, functions are upper-case."""

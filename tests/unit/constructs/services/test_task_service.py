@@ -546,7 +546,7 @@ def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
     ]
 
 
-def test_the_image_that_is_built_may_be_pulled_from_the_repository_of_assets(
+def test_the_built_image_may_be_pulled_from_the_repository_of_assets(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
     """The one `cdk bootstrap` makes in the account and region; all tasks of an environment run the same image."""

@@ -282,7 +282,7 @@ def test_no_message_is_a_phantom_if_publishes_may_be_missing() -> None:
     )
 
 
-def test_a_message_not_seen_in_the_dlq_is_unknown_after_a_move_task() -> None:
+def test_a_message_missing_from_the_dlq_is_unknown_after_a_move() -> None:
     """A redriven message may lawfully come again, behind newer ones; nobody looked whether this one was dead."""
     moved = QueueContext(
         moves=(Move(source="billing-dlq", destination="billing", began_at_us=180_000, ended_at_us=190_000),)
@@ -473,7 +473,7 @@ def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None
     assert {violation.anomaly for violation in finding.violations} == found
 
 
-def test_a_delete_with_an_older_handle_did_not_work_on_what_comes_again() -> None:
+def test_a_delete_with_an_older_handle_failed_if_the_message_returns() -> None:
     """So it was in its queue all the time, and what is behind it passed it."""
     history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
     first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)

@@ -62,7 +62,7 @@ def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:
 
 
 @pytest.mark.parametrize("ahead_by_us", [-3_600 * _SECOND_US, -50_000, 50_000, 3_600 * _SECOND_US])
-def test_a_group_with_one_consumer_clock_is_judged_whatever_its_publisher_s_shows(ahead_by_us: int) -> None:
+def test_a_group_with_one_consumer_clock_is_judged_despite_publisher_clocks(ahead_by_us: int) -> None:
     """Nothing rests on how far the two are apart, and what is wrong is found as if they were one."""
     expectation = replace(EXPECTATION, clock_bound_us=NEVER_US)
     wrong = {

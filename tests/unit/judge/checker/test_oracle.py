@@ -88,7 +88,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
     assert missed == _NOT_PROVEN[is_full]
 
 
-def test_purges_and_a_dlq_of_two_queues_are_judged_as_the_oracle_does() -> None:
+def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
     """A purge excuses what it explains, and nothing that came long after it."""
     impossible, missed = 0, set()
     for seed in range(_PURGED):

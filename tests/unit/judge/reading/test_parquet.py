@@ -86,7 +86,7 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
     assert events.codes("queue")[1][events.codes("queue")[0][0]] == "billing"
 
 
-def test_hashes_are_read_from_our_files_and_made_of_the_texts_of_others(tmp_path: Path) -> None:
+def test_hashes_read_from_our_files_equal_hashes_of_others_texts(tmp_path: Path) -> None:
     """Both say the same; a sequence number that is none has a hash, and no number."""
     events = [*sane(), replace(sane()[0], sns_sequence_number="7", deduplication_id=None)]
     write([table_of(events)], tmp_path, "e", 1)
@@ -157,9 +157,7 @@ def test_small_row_groups_are_read_together(tmp_path: Path) -> None:
     assert rows == [(event.message_group_id, event.kind, event.queue, event.detail) for event in expected]
 
 
-def test_row_groups_are_cut_where_as_many_as_are_read_at_a_time_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_row_groups_are_joined_up_to_the_size_of_a_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_files, "_READ_EVENTS", 10)
     with pq.ParquetWriter(tmp_path / "e.parquet", SCHEMA) as writer:
         for size in (4, 6, 1, 25, 3):
@@ -313,7 +311,7 @@ def test_no_flipped_bit_of_a_history_of_ours_is_read(tmp_path: Path) -> None:
         checksums.require(path)
 
 
-def test_no_flipped_bit_of_somebody_elses_file_is_a_traceback_or_another_row(tmp_path: Path) -> None:
+def test_a_flipped_bit_of_others_files_causes_no_traceback_or_false_row(tmp_path: Path) -> None:
     """Its footer has no checksum: it is refused with its name, or says what it said."""
     path = write_parquet(tmp_path, sane(), write_page_checksum=True) / "events.parquet"
     whole, rng = path.read_bytes(), np.random.default_rng(17)

@@ -336,7 +336,7 @@ def test_every_anomaly_has_a_timeline() -> None:
     assert without == []
 
 
-def test_a_timeline_says_what_is_in_question_and_ends_leases_where_they_ended() -> None:
+def test_a_timeline_names_its_question_and_ends_leases_where_they_ended() -> None:
     """C1: the second message is received first; its lease ends with its delete, 3 ms later."""
     verdict = finished_runs.invalid()
     (violation,) = [entry for entry in verdict.violations if entry.anomaly == "C1"]
@@ -404,7 +404,7 @@ def test_every_word_of_a_verdict_says_what_was_done_to_the_run() -> None:
     assert harm_sentence(replace(once, measures={}, run={"faults": [{}, {}]})) == "0 of 2 faults done"
 
 
-def test_the_page_holds_what_was_promised_found_and_allowed_and_names_nothing_outside() -> None:
+def test_the_page_shows_promises_findings_and_allowances_and_no_outside_address() -> None:
     """One file: no script, no link, no address but the endpoint's name as text; what comes from outside is escaped."""
     verdict = finished_runs.invalid()
     hostile = replace(verdict, run={**verdict.run, "endpoint_url": "<script>alert(1)</script>"})

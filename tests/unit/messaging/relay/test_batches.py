@@ -29,7 +29,7 @@ def test_a_batch_has_ten_entries_at_most() -> None:
     assert batches(heads, LIMIT) == [heads[:10], heads[10:20], heads[20:]]
 
 
-def test_the_entries_of_a_batch_are_no_larger_together_than_one_may_be() -> None:
+def test_the_entries_of_a_batch_together_obey_the_size_limit() -> None:
     fitting = [head_of_size(1, LIMIT - 100), head_of_size(2, 100)]
     too_large = [head_of_size(1, LIMIT - 100), head_of_size(2, 101)]
 

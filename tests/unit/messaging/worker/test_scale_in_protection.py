@@ -171,9 +171,7 @@ def test_s7_an_agent_that_refuses_is_asked_again_later(
     assert agent.commands == [ON] * 7
 
 
-def test_s7_protection_that_could_not_be_given_up_is_tried_until_it_has_expired(
-    agent: Agent, clock: VirtualClock
-) -> None:
+def test_s7_failed_release_of_protection_is_retried_until_it_expires(agent: Agent, clock: VirtualClock) -> None:
     protection = Protection(agent.uri, clock)
     protection.want(is_busy=True)
     agent.answer = lambda: (500, b"{}")

@@ -68,7 +68,7 @@ def test_every_time_of_a_run_is_kept_in_seconds() -> None:
     assert (found.run, found.profile_name, found.status) == ("r", "tiny", PropertyStatus.VALID)
 
 
-def test_a_kernel_does_not_make_another_kind_of_machine_and_a_processor_does() -> None:
+def test_another_processor_makes_another_kind_of_machine_and_another_kernel_none() -> None:
     machine = verdict().run["machine"]
     kinds = [
         results.result_of(verdict(machine={**machine, **other})).kind
@@ -88,7 +88,7 @@ def test_the_digest_changes_with_the_load() -> None:
     )
 
 
-def test_a_run_of_a_version_with_more_profile_fields_offered_the_same_load() -> None:
+def test_a_version_with_more_profile_fields_offered_the_same_load() -> None:
     before = profile.Profile(**TINY.as_json()).as_json() | {"producers_per_group": 1, "batch_same_group": False}
     digest = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:16]
 

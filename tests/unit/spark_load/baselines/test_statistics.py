@@ -45,6 +45,6 @@ def test_a_run_slower_by_what_is_detectable_is_just_called_slower() -> None:
     assert slower(before, [needed * 1.001]).p < 0.001 < slower(before, [needed * 0.999]).p
 
 
-def test_probabilities_are_adjusted_for_how_many_there_are_and_never_below_a_smaller_one() -> None:
+def test_probabilities_are_adjusted_for_their_count_and_keep_their_order() -> None:
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     assert holm({"a": 0.6, "b": 0.9}) == {"a": 1.0, "b": 1.0}

@@ -34,7 +34,7 @@ def test_at_most_one_unchanged_run_in_a_hundred_is_called_slower() -> None:
     assert _share(1) <= 2 * LEVEL
 
 
-def test_a_fifth_is_found_in_one_run_and_a_tenth_when_it_lasts() -> None:
+def test_a_fifth_is_found_in_one_run_and_a_lasting_tenth() -> None:
     """Noise of 4 % of the run and 4 % of each time."""
     found = {
         (factor, slow): _share(factor, slow=slow) for factor, slow in ((1.1, 1), (1.1, 3), (1.1, 5), (1.2, 3), (1.3, 1))
@@ -70,7 +70,7 @@ def test_one_slow_queue_is_found_and_named() -> None:
     assert found.exit_code == 99
 
 
-def test_a_probability_is_adjusted_for_the_choice_among_one_three_and_five_runs() -> None:
+def test_a_probability_is_adjusted_for_choosing_one_three_or_five_runs() -> None:
     """Of a single time there is nothing else to adjust for."""
     values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.0, 1.25]
     found = [result(f"run-{number}", {"x": value}) for number, value in enumerate(values)]

@@ -98,7 +98,7 @@ def test_repeats_of_one_instant_are_repeats_and_a_standard_queue_drops_none(tmp_
 
 
 @pytest.mark.parametrize("size", [limits.MESSAGE_BYTES_MAX, 10**20])
-def test_a_body_as_large_as_sqs_allows_becomes_the_largest_of_a_load(
+def test_the_largest_body_of_sqs_becomes_the_largest_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -78,7 +78,7 @@ def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
     assert "Nobody can say: found 2 valid runs" in page.read_text()
 
 
-def test_a_run_of_its_own_folder_is_compared_with_the_results_beside_it(tmp_path: Path) -> None:
+def test_a_run_in_a_folder_is_compared_with_results_beside_it(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     report.write(verdict(), tmp_path / "r")
     remember(verdict("earlier"), tmp_path)

@@ -131,7 +131,7 @@ def test_a_consumer_counts_what_looks_odd() -> None:
     assert (progress.fallen_back, progress.again, progress.strangers) == (1, 1, 2)
 
 
-def test_a_message_behind_a_later_one_is_not_odd_where_that_may_happen() -> None:
+def test_a_message_behind_a_later_one_may_be_lawful() -> None:
     """A repeat outside the window is a new message."""
     load = replace(_LOAD, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
     progress = TaskProgress(worker="consume-0", role="consume")

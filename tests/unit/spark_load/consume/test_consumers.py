@@ -180,7 +180,7 @@ def test_a_handled_message_is_recorded_before_its_delete(consumer: _SimulatedCon
     assert _is_sane(consumer)
 
 
-def test_a_message_that_fails_is_given_back_and_comes_again_before_its_successor(consumer: _SimulatedConsumer) -> None:
+def test_a_failed_message_is_given_back_and_returns_before_its_successor(consumer: _SimulatedConsumer) -> None:
     """One at a time where something is to fail: nothing behind it is held, and nothing overtakes it."""
     consumer.take_profile(fails=(0,), failure_share=0.5)
     for idx in (0, 1, -1):
@@ -391,7 +391,7 @@ def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsu
     assert (redriven.outcome, redriven.responded_at_us) == ("info", None)
 
 
-def test_a_queue_with_a_message_in_it_is_not_said_to_be_empty(consumer: _SimulatedConsumer) -> None:
+def test_a_queue_with_a_message_in_it_is_not_called_empty(consumer: _SimulatedConsumer) -> None:
     consumer.send(0)
 
     assert not DeadLetters(consumer.context, consumer.run).probe()

@@ -122,7 +122,7 @@ def test_a_task_needed_again_before_its_stop_stays(pool_under_test: PoolUnderTes
     assert pool_under_test.signals == [[], []]
 
 
-def test_a_task_that_does_not_end_is_killed_once_after_its_stop_timeout(
+def test_a_lasting_task_is_killed_once_after_its_stop_timeout(
     pool_under_test: PoolUnderTest, clock: VirtualClock
 ) -> None:
     pool_under_test.pool.scale(1)

@@ -163,7 +163,7 @@ def test_a_worker_with_another_clock_counts_as_another_machine() -> None:
     assert own_id == f"{clock_id()}, -7200 s ahead"
 
 
-def test_a_worker_on_a_full_disk_writes_to_no_file_until_there_is_room(tmp_path: Path) -> None:
+def test_a_worker_on_a_full_disk_writes_nothing_until_there_is_room(tmp_path: Path) -> None:
     """Not even to one that is there; what others write stays as it is."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")

@@ -135,7 +135,7 @@ def test_a_fault_without_a_target_is_written_down_as_not_done() -> None:
     assert found == {FaultKind.KILL: False, FaultKind.FREEZE: True, FaultKind.CUT: False, FaultKind.LOCK: False}
 
 
-def test_a_line_to_a_url_without_a_port_goes_to_that_of_http(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_to_a_url_without_port_uses_the_http_port(monkeypatch: pytest.MonkeyPatch) -> None:
     with fake_aws.running() as endpoint, Lines() as lines:
         monkeypatch.setattr(lines_module, "HTTP_PORT", urlsplit(endpoint.url).port)
         url = lines.to_endpoint("publish:endpoint", "http://127.0.0.1")
@@ -228,7 +228,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
         assert other.execute("SELECT n FROM t").fetchall() == [(2,)]
 
 
-def test_a_database_that_is_not_yet_made_is_not_made_by_a_lock(tmp_path: Path) -> None:
+def test_a_lock_does_not_create_a_database_that_does_not_exist(tmp_path: Path) -> None:
     """Workers would take the empty file for theirs if consumers begin later, and miss their tables."""
     held = DatabaseLocks({"billing": tmp_path / "inbox.db"})
 
@@ -283,7 +283,7 @@ def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes
 
 
 @pytest.mark.parametrize("word", ["true", "false"])
-def test_a_restart_lasts_until_its_command_has_ended_and_nothing_waits_for_it(
+def test_a_restart_lasts_until_its_command_ends_and_delays_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
 ) -> None:
     """A command that failed restarted nothing, so its fault is not done."""

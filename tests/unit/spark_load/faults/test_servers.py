@@ -59,7 +59,7 @@ def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(mon
     assert found == ["other", "postgres"]
 
 
-def test_the_near_end_of_a_line_keeps_all_of_the_url_but_the_place(
+def test_the_near_end_of_a_line_replaces_only_the_urls_place(
     lines: Lines,
 ) -> None:
     far = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")
@@ -91,7 +91,7 @@ def test_a_url_leads_where_sqlalchemy_is_led_by_it(lines: Lines, url: str, host:
     assert dict(near.query) == {"hostaddr": "127.0.0.1"}
 
 
-def test_a_line_leads_to_the_address_that_a_url_names_beside_its_host(lines: Lines) -> None:
+def test_a_line_leads_to_the_hostaddr_of_a_url(lines: Lines) -> None:
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
         far = Postgres.of(f"postgresql://u@nowhere.invalid:{server.server_address[1]}/n?hostaddr=127.0.0.1")
         assert far is not None
@@ -127,9 +127,7 @@ def test_a_line_leads_to_the_server(lines: Lines, tmp_path: Path, *, is_socket: 
         server.shutdown()
 
 
-def test_a_restart_is_the_callers_command_and_takes_as_long_as_that_takes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_restart_lasts_as_long_as_the_callers_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SLUICE_RESTART_ENDPOINT", raising=False)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"echo begun > {tmp_path}/log; read -r word < {tmp_path}/go; $word")
     restarts = Restarts()

@@ -49,7 +49,7 @@ def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> Non
     assert drawn == schedule_faults(replace(CHAOS, seed=7), TARGETS, seed=8, duration_seconds=60)
 
 
-def test_through_an_outbox_relays_are_harmed_and_their_lines_in_place_of_the_publishers() -> None:
+def test_relays_of_an_outbox_and_their_lines_replace_publishers_as_targets() -> None:
     """Unless a consumer has the relays' name: then faults would hit its workers, too."""
     through = partial(Targets.of, consumer="worker", consumers_per_queue=2, publish_tasks=1, is_through_outbox=True)
 
@@ -64,9 +64,7 @@ def test_through_an_outbox_relays_are_harmed_and_their_lines_in_place_of_the_pub
 @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape != "calm"])
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("targets", [TARGETS, POSTGRES], ids=["own files", "postgres"])
-def test_every_kind_of_a_shape_comes_and_each_fault_ends_in_its_window(
-    shape: Shape, seed: int, targets: Targets
-) -> None:
+def test_every_kind_of_a_shape_comes_and_ends_in_its_window(shape: Shape, seed: int, targets: Targets) -> None:
     """A worker harmed at the very end would have no time to come back."""
     faults = schedule_faults(
         Faults(shape=shape, after_seconds=3, until_seconds=40), targets, seed=seed, duration_seconds=60
@@ -101,7 +99,7 @@ def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> No
     assert named_alike.of_kind(FaultKind.KILL) == ("publish-0",)
 
 
-def test_a_publisher_is_not_frozen_for_longer_than_what_it_sent_is_remembered() -> None:
+def test_a_publisher_is_frozen_for_less_than_the_deduplication_window() -> None:
     def freeze_fault(target: str, until_seconds: int) -> Faults:
         given = f"{{given: [{{kind: freeze, target: {target}, at_seconds: 1, until_seconds: {until_seconds}}}]}}"
         return parse(f"{GOOD}faults: {given}", source="p").faults
@@ -224,7 +222,7 @@ def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *
         assert len(schedule_faults(given_faults(4), POSTGRES, seed=1, duration_seconds=60)) == 2
 
 
-def test_a_given_fault_happens_once_and_keeps_its_instant_to_the_last_digit() -> None:
+def test_a_given_fault_happens_once_at_its_exact_instant() -> None:
     """A run that is resumed tells by its words which faults were done."""
 
     def briefs(*instants: float) -> list[str]:
@@ -295,7 +293,7 @@ def test_only_a_local_emulator_with_a_command_is_restarted() -> None:
         schedule_faults(parse(text, source="p").faults, TARGETS, seed=1, duration_seconds=60)
 
 
-def test_a_database_server_is_harmed_over_lines_and_an_own_one_is_locked() -> None:
+def test_a_database_server_is_harmed_over_lines_and_a_file_locked() -> None:
     database = Faults(shape="database", every_seconds=2)
 
     def harm_of(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:

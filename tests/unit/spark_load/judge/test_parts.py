@@ -154,7 +154,7 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
 
 
 @pytest.mark.parametrize("name", ANOMALIES)
-def test_every_anomaly_by_itself_is_found_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
+def test_every_single_anomaly_is_found_alike_in_one_and_several_parts(tmp_path: Path, name: str) -> None:
     case = ANOMALIES[name]
     for kind, events, expectation in (
         ("shown", case.events, case.expectation),

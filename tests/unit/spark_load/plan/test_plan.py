@@ -193,7 +193,7 @@ def test_the_warm_up_comes_before_the_load() -> None:
     assert [row.offset_us for row in rows if row.idx == 10] == [0]
 
 
-def test_end_markers_are_spread_as_fast_as_a_stall_is_caught_up_with() -> None:
+def test_end_markers_are_spread_at_the_rate_of_catching_up() -> None:
     profile = Profile(messages_per_second=10, duration_seconds=2, group_count=3, catch_up_ratio=2)
 
     ends = [row.offset_us for row in _rows(Plan(profile, seed=1)) if row.idx < 0]

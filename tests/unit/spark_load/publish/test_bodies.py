@@ -28,7 +28,7 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
     assert decoded.event.data == {"payload": _PLAN.payloads(np.array([7]))[0]}
 
 
-def test_each_group_counts_from_one_and_a_repeat_has_the_number_of_its_message() -> None:
+def test_each_group_counts_from_one_and_a_repeat_keeps_its_number() -> None:
     envelopes = Envelopes(_PLAN, _RUN)
     numbered = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 

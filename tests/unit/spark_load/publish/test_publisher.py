@@ -164,7 +164,7 @@ def test_overdue_messages_go_first_without_lingering(tmp_path: Path) -> None:
     assert max(late) < 0.3
 
 
-def test_after_a_stall_the_plan_is_caught_up_with_at_the_ratio_at_most(tmp_path: Path) -> None:
+def test_a_publisher_catches_up_after_a_stall_within_the_ratio(tmp_path: Path) -> None:
     """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
     service = Service(slots=2, stalled=(1, 3))
 
@@ -230,7 +230,7 @@ def test_throttled_messages_are_retried_with_growing_pauses_and_counted_apart(tm
         assert of_group[:-1] == sorted(of_group[:-1])
 
 
-def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_path: Path) -> None:
+def test_only_a_group_that_fails_too_long_is_abandoned(tmp_path: Path) -> None:
     service = Service(fails=lambda idx, _: "InternalError" if idx == 50 else None)
 
     progress = _publish(tmp_path, service, duration_seconds=40)
@@ -246,7 +246,7 @@ def test_a_group_that_fails_too_long_is_abandoned_and_the_others_are_not(tmp_pat
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_whatever_is_answered_groups_go_in_order_and_each_message_is_accounted_for(tmp_path: Path, seed: int) -> None:
+def test_any_answers_leave_groups_in_order_and_every_message_accounted_for(tmp_path: Path, seed: int) -> None:
     """Calls take their time, entries fail or are throttled, and two messages fail for good."""
 
     def fails(idx: int, _now: float) -> str | None:
@@ -308,7 +308,7 @@ def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Pat
     assert service.clock.monotonic() < 37 + 1
 
 
-def test_the_warm_up_comes_first_and_the_load_begins_when_the_driver_says(tmp_path: Path) -> None:
+def test_the_warm_up_precedes_the_load_that_the_driver_starts(tmp_path: Path) -> None:
     service = Service()
 
     progress = _publish(tmp_path, service, warm_up_seconds=2)

@@ -85,7 +85,7 @@ class _Everybody:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_redrive_moves_dead_letters_and_where_there_are_none_it_met_nobody(tmp_path: Path, count: int) -> None:
+def test_a_redrive_moves_dead_letters_and_without_any_hits_nothing(tmp_path: Path, count: int) -> None:
     """A move task of nothing would be one by which any message may have come back."""
     moved = list[list[str]]()
 
