@@ -146,17 +146,23 @@ def _interruptible() -> Iterator[None]:
         yield
         return
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    root = logging.getLogger()
-    root.addFilter(_is_no_interrupt)
+    loggers = [logging.getLogger(name) for name in (None, "py4j.java_gateway", "py4j.clientserver")]
+    for logger in loggers:  # a filter is not inherited
+        logger.addFilter(_is_no_interrupt)
     try:
         yield
     finally:
-        root.removeFilter(_is_no_interrupt)
+        for logger in loggers:
+            logger.removeFilter(_is_no_interrupt)
         signal.signal(signal.SIGINT, before)
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    return record.exc_info is None or not isinstance(record.exc_info[1], KeyboardInterrupt)
+    """Return whether what is logged came of no Ctrl-C: Py4J closes its sockets then, which may fail in turn."""
+    error = record.exc_info and record.exc_info[1]
+    while error and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return not error
 
 
 def _start(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:

@@ -1,5 +1,6 @@
 """Which cluster a session is for: refused, or found away, before any Java starts."""
 
+import logging
 from types import SimpleNamespace
 from unittest.mock import Mock
 
@@ -63,3 +64,27 @@ def test_an_exception_of_spark_becomes_our_error(monkeypatch: pytest.MonkeyPatch
         raise raised
 
     session.stop.assert_called_once_with()
+
+
+def test_what_py4j_fails_to_close_after_an_interrupt_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Py4J closes its sockets on Ctrl-C and logs, by a logger of its own, that Java is too busy to answer."""
+    monkeypatch.setattr(spark_session, "_start", lambda *_: SimpleNamespace(stop=Mock()))
+    logger = logging.getLogger("py4j.clientserver")
+
+    with spark_session.running(1):
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            _fail_to_close(logger)
+        _fail_to_close(logger)
+
+    assert [record.message for record in caplog.records] == ["not closed"]
+
+
+def _fail_to_close(logger: logging.Logger) -> None:
+    try:
+        raise BrokenPipeError
+    except OSError:
+        logger.exception("not closed")
