@@ -26,7 +26,7 @@ from sqlalchemy import event as hooks
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.orm import InstanceState, Session, SessionTransaction
 
-from sluice.messaging.database.transactions import BEFORE_STATEMENT, ENDS_TRANSACTION
+from sluice.messaging.database.transactions import BEFORE_STATEMENT, ENDS_TRANSACTION, MessageSession
 from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
@@ -271,15 +271,20 @@ class Unit:
                 " lost; let the session commit first"
             )
 
-    def end(self) -> None:
-        """Let go of the connections, unless one is still in the transaction with the rows; warn of events left."""
+    def end(self, *, is_workers: bool) -> None:
+        """Let go of the connections, unless one is still in the transaction with the rows; warn of events left.
+
+        Args:
+            is_workers: the worker ends the session, which rolls back what a handler that has failed did in it.
+        """
         for connection in list(self._begun):
             if self._added and not self.is_rolled_back and connection.in_transaction():
                 self._added = [replace(added, transaction=None) for added in self._added]
                 _left.setdefault(connection, []).append(self)
             else:
                 _watching.get(connection, WeakSet()).discard(self)
-        if self._added and not (self._has_tried or self.is_rolled_back) and sys.exc_info()[0] is None:
+        is_expected = is_workers or self._has_tried or self.is_rolled_back
+        if self._added and not is_expected and sys.exc_info()[0] is None:
             warnings.warn(
                 f"a session ended with {len(self._added)} events, the first of them {self._added[0].event.id}, neither"
                 " committed nor rolled back: they are not published",
@@ -344,7 +349,7 @@ def _after_soft_rollback(session: Session, previous: SessionTransaction) -> None
 @hooks.listens_for(Session, "after_transaction_end")
 def _after_end(session: Session, transaction: SessionTransaction) -> None:
     if transaction.parent is None and (unit := session.info.pop(_UNIT, None)) is not None:
-        unit.end()
+        unit.end(is_workers=isinstance(session, MessageSession))
 
 
 # Of all engines: to listen to one while others execute over it would break what they iterate over, and to listen to

@@ -9,15 +9,26 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from sluice.declaration import Consumer, metrics
 from sluice.history import events
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Event
 from sluice.messaging.errors import PermanentError, TransientError
-from sluice.messaging.handlers import ANY, Ack, Context, Handlers, Outcome, Reject, Retry
+from sluice.messaging.handlers import ANY, Ack, Context, Handlers, LaneHandler, Outcome, Reject, Retry
+from sluice.messaging.inbox.groups import InboxPolicy
+from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.processor import Abandon, Delete, Release
-from tests.support.messaging.world import MAX_ATTEMPTS, HandlerStep, World, create_tables, envelope, places
+from tests.support.messaging.world import (
+    KINDS_OF_ASYNCIO,
+    MAX_ATTEMPTS,
+    HandlerStep,
+    World,
+    create_tables,
+    envelope,
+    places,
+)
 
 
 def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> None:
@@ -43,6 +54,42 @@ def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_sec
     first, second = world.calls
     assert second.time - first.time == pytest.approx(waited, abs=0.1)
     assert world.effects() == [("a", 1)]
+
+
+@pytest.mark.parametrize("kind", ["plain", *KINDS_OF_ASYNCIO])
+def test_an_event_that_a_failed_handler_has_added_is_no_warning(
+    on_file: Engine, kind: str, recwarn: pytest.WarningsRecorder
+) -> None:
+    """On lanes and of parked messages."""
+    world = World(on_file, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
+    world.park("p")
+    worker = world.worker(handlers=world.handlers_of_asyncio(kind))
+
+    def add_and(ending: HandlerStep) -> LaneHandler:
+        def handle(session: Session, event: Event, _: Context) -> Any:
+            world.outbox.add(session, Event(type="parcel.sent", group=event.group, data=event.data))
+            if isinstance(ending, BaseException):
+                raise ending
+            return ending
+
+        return handle
+
+    endings: list[HandlerStep] = [ValueError("no such customer"), Retry(), Reject("no such customer")]
+    world.send(*"abc")
+    for place, ending in zip([("a", 1), ("b", 1), ("c", 1)], endings, strict=True):
+        world.scripts[place] = [add_and(ending)]
+    world.scripts["p", 2] = [add_and(ending) for ending in endings]
+    with capture_logs() as logged:
+        world.work_until_idle(worker)
+        for _ in endings:
+            worker.drainer.step()
+            world.simulator.advance(301)
+    async_handlers.close()
+
+    assert [str(warning.message) for warning in recwarn] == []
+    assert [entry["event"] for entry in logged if "listener" in entry["event"]] == []
+    assert (world.statuses(), world.parked_places()) == ({}, [("p", 2)])
+    assert sorted(world.effects()) == [("a", 1), ("b", 1), ("p", 1)]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 43_201.0])
