@@ -30,7 +30,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import wraps
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Never, Protocol, cast, overload
 
 from sqlalchemy.orm import Session
 
@@ -103,12 +103,19 @@ class MessageHold(Protocol):
         """Return for how long the message is certainly still the worker's."""
 
 
+class _NoEvent:
+    """Stands for the event of a context that a test makes without one: no attribute of it can be read."""
+
+    def __getattr__(self, name: str) -> Never:
+        raise AttributeError(f"context.event.{name} is read of a Context without its event; make it with event=…")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
     """The context of an event: what a handler may want to know besides the event.
 
     Args:
-        event: what happened; the same that a handler of untyped events gets.
+        event: what happened; the same that a handler of untyped events gets. A worker always gives it.
         consumer: name of the consumer.
         seq: place of the event in its group.
         epoch: of the producer's numbers.
@@ -119,7 +126,7 @@ class Context:
         hold: long work asks it now and then: `context.hold.check()` ends a handler whose work could not be committed.
     """
 
-    event: Event
+    event: Event = cast("Event", _NoEvent())  # noqa: RUF009 (a constant)
     consumer: str
     seq: int
     epoch: int

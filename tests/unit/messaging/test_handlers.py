@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -333,3 +333,21 @@ def test_l4_a_retry_with_another_is_refused(seconds: Any) -> None:
 def test_a_reject_has_a_reason() -> None:
     with pytest.raises(TypeError):
         Reject()  # type: ignore[call-arg]
+
+
+def test_a_context_that_a_test_makes_needs_no_event_that_nobody_reads() -> None:
+    """As those made before contexts had one; who reads it gets no made-up value."""
+    made = Context(
+        consumer="billing",
+        seq=1,
+        epoch=1,
+        attempt=1,
+        is_last_attempt=False,
+        is_late=False,
+        attributes={},
+        hold=cast("Any", None),
+    )
+
+    assert bill(Session(), Event(type="order.placed", group="order-7", data=None), replace(made, seq=2)) == Ack()
+    with pytest.raises(AttributeError, match=r"^context\.event\.group is read of a Context without its event; make"):
+        print(made.event.group)
