@@ -1,22 +1,27 @@
 """A handler that commits by itself: refused where that is seen, and otherwise its effect is there once, not more."""
 
+import asyncio
 import sqlite3
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, insert, select, text
+from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import Session
 
 from sluice.messaging.database.answer_watch import shut_down
 from sluice.messaging.database.transactions import TransactionEndedError
 from sluice.messaging.envelope import Event
-from sluice.messaging.handlers import Context
+from sluice.messaging.handlers import ANY, Context, Handlers
+from sluice.messaging.inbox import tables
 from sluice.messaging.inbox.groups import InboxPolicy
+from sluice.messaging.worker.processing import async_handlers
 from tests.support.cases import diagonal
 from tests.support.messaging.connection_misdeeds import POSTGRES, SQLITE, KeptThings, driver_of
-from tests.support.messaging.world import World, places
+from tests.support.messaging.world import MAX_ATTEMPTS, World, effects, places
 from tests.support.processes.worker_processes import DatabaseLine
 
 type CommitWay = Callable[[Session], object]
@@ -145,6 +150,92 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
     assert (state, places(world.dead()), world.bodies_left()) == ("dead", [("a", 1)], [])
     if effects.count(("a", 1)):
         assert (calls, reason) == (1, TransactionEndedError.COMMITTED)
+
+
+async def _commits(session: AsyncSession) -> None:
+    await session.commit()
+
+
+async def _executes_commit(session: AsyncSession) -> None:
+    await session.execute(text("COMMIT"))
+
+
+async def _executes_select_and_commit(session: AsyncSession) -> None:
+    await session.execute(text("SELECT 1; COMMIT"))
+
+
+async def _executes_and_begins(session: AsyncSession) -> None:
+    await session.execute(text("SELECT 1; COMMIT; BEGIN"))
+
+
+async def _rolls_back_and_goes_on(session: AsyncSession) -> None:
+    await session.rollback()
+    await session.execute(text(_INSERT))
+    await session.commit()
+
+
+async def _loses_its_connection_meanwhile(session: AsyncSession) -> None:
+    """Lose it while a COMMIT is under way."""
+    driver = await session.run_sync(driver_of)
+    committing = asyncio.create_task(session.execute(text("SELECT pg_sleep(0.3); COMMIT")))
+    await asyncio.sleep(0.1)
+    shut_down(driver)
+    await committing
+
+
+async def _is_cancelled(session: AsyncSession) -> None:
+    """Cancel the statement of a COMMIT that is under way."""
+    await asyncio.wait_for(session.execute(text("SELECT pg_sleep(0.2); COMMIT; BEGIN")), 0.05)
+
+
+_OF_ASYNCIO: dict[str, Callable[[AsyncSession], Awaitable[None]]] = {
+    "begin": _executes_and_begins,
+    "cancel": _is_cancelled,
+    "commit": _commits,
+    "execute": _executes_commit,
+    "lose": _loses_its_connection_meanwhile,
+    "rollback": _rolls_back_and_goes_on,
+    "select": _executes_select_and_commit,
+}
+
+
+@pytest.mark.parametrize(("ending", "is_parked"), diagonal(2, ["returns", "raises"], [False, True]))
+def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, ending: str, *, is_parked: bool) -> None:
+    """A group for each way; a handler that raises has caught what its commit raised, and gone on."""
+    world = World(on_postgres, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
+    number, calls = 1 + is_parked, list[str]()
+
+    async def handle(session: AsyncSession, event: Event, context: Context) -> None:
+        calls.append(event.group)
+        await session.execute(insert(effects).values(consumer="billing", group_id=event.group, seq=context.seq))
+        with suppress(*[Exception] * (ending == "raises")):
+            await _OF_ASYNCIO[event.group](session)
+        if ending == "raises":
+            with suppress(Exception):
+                await session.execute(text("SELECT 1"))
+            raise ValueError("after its commit")
+
+    if is_parked:
+        world.park(*_OF_ASYNCIO)
+    worker = world.worker(handlers=Handlers({ANY: handle}))
+    if not is_parked:
+        world.send(*_OF_ASYNCIO)
+        world.work_until_idle(worker)
+    for _ in range(MAX_ATTEMPTS):
+        worker.drainer.step()
+        world.simulator.advance(301)
+    async_handlers.close()
+
+    for group in _OF_ASYNCIO:
+        count = world.effects().count((group, number))
+        assert (count <= 1, not count or calls.count(group) == 1) == (True, True), group
+    with on_postgres.connect() as connection:
+        held = connection.execute(select(tables.parked.c.group_id, tables.parked.c.last_error)).all()
+    dead = [(group, reason) for (group, seq), (_, reason) in world.exceptions().items() if seq == number]
+    reasons = dict(map(tuple, held) if is_parked else dead)
+    once = {group for group, reason in reasons.items() if reason == TransactionEndedError.COMMITTED}
+    assert sorted(reasons) == sorted(_OF_ASYNCIO)
+    assert once >= {"begin", "cancel", "select"} | {group for group, seq in world.effects() if seq == number}
 
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
