@@ -64,7 +64,7 @@ def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
 
 
 @pytest.mark.slow  # a minute; the relay's machine finds such a relay, too
-def test_a_relay_that_takes_no_answer_for_a_good_one_is_found_invalid() -> None:
+def test_a_relay_that_takes_no_answer_for_success_is_found_invalid() -> None:
     faults = [_fault(FaultKind.CUT, f"{relay}:endpoint", 5, 7) for relay in RELAYS]
 
     verdict, _ = run_and_judge(faults, _load(8), seed=1, variant="unanswered-is-sent")

@@ -26,7 +26,7 @@ def test_so_does_a_handler_of_asyncio(seed: int) -> None:
     assert (found.violations, found.unfinished, found.events) == ((), None, 12)
 
 
-def test_a_handler_of_asyncio_whose_mark_is_committed_before_it_is_found_invalid() -> None:
+def test_an_async_handler_whose_mark_is_committed_first_is_found_invalid() -> None:
     found = result(story(2, messages=12, seconds=16), "asyncio-marks-before")
 
     assert any("it has no effect, is in no queue" in violation for violation in found.violations)
@@ -68,7 +68,7 @@ def test_a_schedule_has_what_a_virtual_run_can_do_and_nothing_else() -> None:
     }
 
 
-def test_a_batch_of_deletes_that_is_taken_as_a_whole_is_found_invalid() -> None:
+def test_a_delete_batch_taken_as_a_whole_is_found_invalid() -> None:
     found = result(story(1, messages=12, seconds=16), "whole-batches")
 
     assert any("was taken for deleted and came again" in violation for violation in found.violations)

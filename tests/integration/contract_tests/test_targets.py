@@ -56,7 +56,7 @@ def _attributes(sqs: Any, url: str) -> dict[str, str]:
     return attributes
 
 
-def test_promises_are_held_against_queues_somebody_brings_and_these_stay_as_they_were(
+def test_promises_are_checked_on_existing_queues_and_leave_them_unchanged(
     running: localstack.Emulator,
 ) -> None:
     """The example of docs/contract-tests.md: queue, DLQ and topic exist before, and afterwards, empty and unchanged."""

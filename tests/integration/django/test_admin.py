@@ -61,7 +61,7 @@ def _act(client: Client, model: str, action: str, key: object, **more: str) -> A
     return client.post(f"/admin/sluice/{model}/", form, follow="confirmed" in more)
 
 
-def test_a_number_is_given_up_after_a_dry_run_and_with_a_reason(client: Client, parked_group: None) -> None:
+def test_giving_up_a_number_needs_a_dry_run_and_a_reason(client: Client, parked_group: None) -> None:
     page = client.get("/admin/sluice/inboxexception/").content.decode()
     dead = models.InboxException.objects.get(state="dead")
 

@@ -100,7 +100,7 @@ VARIANTS: dict[str, tuple[Break, Callable[[str], None]]] = {
     ),
     "handles on Django's connection": (
         _handles_on_djangos_connection,
-        test_handlers.test_an_effect_of_the_orm_is_there_once_however_often_the_message_comes,
+        test_handlers.test_an_effect_of_the_orm_happens_once_however_often_messages_come,
     ),
     "commits a handler that is to be rolled back": (_commits_what_is_to_be_rolled_back, _misbehaves),
     "calls on_commit before the commit": (

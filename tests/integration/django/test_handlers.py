@@ -39,7 +39,7 @@ def harness(alias: str, handle: Any, **options: Any) -> Iterator[WorkerHarness]:
         engine.dispose()
 
 
-def test_an_effect_of_the_orm_is_there_once_however_often_the_message_comes(alias: str) -> None:
+def test_an_effect_of_the_orm_happens_once_however_often_messages_come(alias: str) -> None:
     seen = list[tuple[bool, bool]]()
 
     @orm_handler("order.placed", using=alias)

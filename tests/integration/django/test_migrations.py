@@ -65,9 +65,7 @@ def test_migrate_makes_the_tables_of_our_metadata(alias: str, engine: Engine) ->
     assert recorded == [("inbox", 3, 1), ("outbox", 3, 1)]
 
 
-def test_migrate_upgrades_tables_of_an_older_version_and_schema_apply_finds_nothing_left(
-    alias: str, engine: Engine
-) -> None:
+def test_migrate_upgrades_older_tables_and_schema_apply_finds_nothing_left(alias: str, engine: Engine) -> None:
     for part in PARTS:
         for _ in migrations.upgrade(engine, part):
             pass

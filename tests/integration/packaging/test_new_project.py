@@ -47,7 +47,7 @@ def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path
     assert "4 passed" in printed
 
 
-def test_an_order_of_a_new_project_is_handled_without_docker_node_or_an_account(project: Path, tmp_path: Path) -> None:
+def test_a_new_projects_order_is_handled_without_docker_node_or_account(project: Path, tmp_path: Path) -> None:
     printed = run_to_end("make", "try", f"SLUICE_DSN=sqlite:///{tmp_path}/try.db", cwd=project)
 
     assert '"handled": 1' in printed.stderr
@@ -122,7 +122,7 @@ def _files(project: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow  # one more environment
-def test_a_later_version_changes_no_file_of_a_project_and_it_still_works(
+def test_a_later_version_changes_no_file_of_a_working_project(
     project: Path, environment: Path, next_wheel: Path
 ) -> None:
     """Its templates are others; the project has its files, its tests, and its names in AWS."""

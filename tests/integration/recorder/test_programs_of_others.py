@@ -98,7 +98,7 @@ def test_calls_of_aiobotocore_are_recorded_beside_those_of_boto3(
     assert kinds["poll", "info"] == 1  # it was cancelled
 
 
-def test_calls_that_celery_sends_itself_are_named_and_its_children_close_their_journals(
+def test_celerys_own_calls_are_named_and_its_children_close_their_journals(
     python: Path, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
     (tmp_path / "tasks.py").write_text(_TASKS, encoding="utf-8")

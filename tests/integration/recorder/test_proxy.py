@@ -320,7 +320,7 @@ def test_credentials_that_end_are_answered(tmp_path: Path, monkeypatch: pytest.M
     assert b"set AWS_PROFILE" in body
 
 
-def test_a_call_that_the_proxy_cannot_read_works_and_makes_the_verdict_unknown(tmp_path: Path) -> None:
+def test_a_call_unreadable_to_the_proxy_works_with_an_unknown_verdict(tmp_path: Path) -> None:
     """As of SDKs before 2023, which send SQS's calls as forms."""
     form = urlencode({"Action": "ReceiveMessage", "Version": "2012-11-05", "QueueUrl": "http://localhost/1/q.fifo"})
     refused = {"Action": "SendMessage", "Version": "2012-11-05"}

@@ -186,7 +186,7 @@ def test_the_report_names_its_assumptions(run: Run) -> None:
 
 
 @pytest.mark.slow  # half a minute of simulated days
-def test_services_that_do_the_same_are_printed_once_and_are_each_in_json(run: Run) -> None:
+def test_services_with_equal_results_are_printed_once_and_all_in_json(run: Run) -> None:
     """Two stages are alike, the third one has another bound."""
     text = Path("fine.yaml").read_text()
     for stage in ("dev", "test", "prod"):

@@ -129,7 +129,7 @@ def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
     assert deployed.task_hours < unclamped.task_hours / 2
 
 
-def test_a_hot_group_costs_less_with_the_clamp_and_is_done_no_later() -> None:
+def test_the_clamp_makes_a_hot_group_cheaper_and_no_later() -> None:
     deployed, unclamped = _run(_hot_group()), _run(_hot_group(), term=RAW)
 
     assert deployed.task_hours < unclamped.task_hours / 2
@@ -242,7 +242,7 @@ def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
 
 
 @pytest.mark.parametrize(("share", "retry_seconds"), diagonal(4, [1.0, 0.5], [30, 300]))
-def test_an_outage_starts_no_task_and_its_end_starts_as_many_as_ever(share: float, retry_seconds: float) -> None:
+def test_an_outage_starts_no_task_and_its_end_starts_all_allowed(share: float, retry_seconds: float) -> None:
     """Failed messages wait in flight for their next try: without the brake two tasks become all allowed."""
     tasks = replace(TASKS, retry_seconds=retry_seconds)
     outage = DrawnTraffic(
@@ -339,7 +339,7 @@ def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
     assert (result.quantile_seconds(1) or math.inf) <= 60 * (variant.lag_minutes + 2) + 8
 
 
-def test_an_idle_queue_whose_metrics_come_15_minutes_late_still_meets_the_latency() -> None:
+def test_an_idle_queue_with_metrics_15_minutes_late_meets_the_latency() -> None:
     """A service with min_tasks 0 must accept 1,200 s; they hold for the latest metrics and a start of two minutes."""
     late = replace(VARIANTS[0], lag_minutes=15)
 

@@ -219,7 +219,7 @@ def test_a_minute_by_hand() -> None:
     assert latencies == [12, 24]
 
 
-def test_an_empty_queue_has_an_empty_receive_for_each_twenty_seconds_of_a_lane() -> None:
+def test_each_lane_receives_nothing_from_an_empty_queue_every_twenty_seconds() -> None:
     minutes, _ = _run(WORK, [], [3])
 
     assert minutes[0].empty_receives == pytest.approx(3 * 2 * 3)

@@ -69,9 +69,7 @@ def test_a_burst_scales_workers_from_none_and_back_and_keeps_every_promise(
 
 
 @pytest.mark.slow
-def test_a_hot_group_does_not_scale_out_and_without_the_clamp_it_would(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hot_group_scales_out_only_without_the_clamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with run_on_queue(ALWAYS_ONE, tmp_path, monkeypatch, minute_seconds=1.5, handler_seconds=0.5) as run:
         worked, found = rehearse(run, ["hot"] * 24)
     (rehearsed,) = run.services.values()

@@ -70,7 +70,7 @@ def _deploy(
 
 
 @pytest.mark.timeout(900)
-def test_a_consumer_with_messages_is_taken_away_only_if_each_resource_is_named(
+def test_removing_a_consumer_with_messages_needs_each_resource_named(
     empty: localstack.Emulator, tmp_path: Path, folder: Path
 ) -> None:
     subprocess.run(

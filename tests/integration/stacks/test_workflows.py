@@ -107,7 +107,7 @@ def test_the_commands_are_found() -> None:
     assert {("cdk", "diff"), ("pytest", "contract_tests"), ("sluice", "contracts"), ("sluice", "env")} <= seen
 
 
-def test_a_release_goes_from_dev_through_contracts_and_a_load_test_to_prod() -> None:
+def test_a_release_passes_dev_contracts_and_a_load_test_before_prod() -> None:
     """Each job waits for the one before, in the GitHub environment of its name; prod's has the reviewers."""
     jobs = DEPLOY["jobs"]
     chain = {name: (jobs[name]["needs"], jobs[name]["environment"]) for name in ("dev", "staging", "prod")}

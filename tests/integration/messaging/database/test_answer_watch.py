@@ -59,7 +59,7 @@ def _watch(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> AnswerWatch:
     return AnswerWatch(_SECONDS, clock)
 
 
-def test_an_answer_that_does_not_come_ends_the_wait_when_its_time_is_over(
+def test_a_missing_answer_ends_the_wait_when_its_time_is_over(
     line: DatabaseLine, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = VirtualClock()

@@ -166,7 +166,7 @@ def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, mo
 
 
 @pytest.mark.parametrize("make", [engines.engine, create_engine], ids=["ours", "somebody else's"])
-def test_a_connection_in_use_while_its_engine_is_disposed_of_is_closed_afterwards(
+def test_a_connection_lent_during_its_engines_disposal_is_closed_afterwards(
     engine: Engine, make: Callable[[str], Engine]
 ) -> None:
     """Nobody takes it from its old pool again: the server would keep it until it is garbage."""
@@ -183,7 +183,7 @@ def test_a_connection_in_use_while_its_engine_is_disposed_of_is_closed_afterward
     made.dispose()
 
 
-def test_a_connection_that_is_rolled_back_already_warns_nobody_when_it_comes_back(postgres: Engine) -> None:
+def test_returning_a_connection_after_its_rollback_causes_no_warning(postgres: Engine) -> None:
     """The server's log would have a line for each message whose handler failed."""
     notices = list[object]()
     with postgres.connect() as connection:

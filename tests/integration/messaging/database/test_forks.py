@@ -42,7 +42,7 @@ def _backend(engine: Engine) -> int:
         return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
 
 
-def test_a_forked_child_has_connections_of_its_own_and_its_parent_keeps_its(postgres: Engine) -> None:
+def test_a_forked_child_opens_connections_and_its_parent_keeps_its_own(postgres: Engine) -> None:
     """Over one connection each would get the other's answers, and commit the other's rows."""
     before = _backend(postgres)
 

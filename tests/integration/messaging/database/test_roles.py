@@ -111,7 +111,7 @@ def _user(engine: Engine) -> str:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
 
 
-def test_every_connection_has_a_token_of_its_own_and_an_open_one_outlives_it(worker: Engine, tokens: _Tokens) -> None:
+def test_every_connection_has_its_own_token_and_can_outlive_it(worker: Engine, tokens: _Tokens) -> None:
     """The tokens before are refused by then, as RDS refuses those older than 15 minutes."""
     with worker.connect() as first, worker.connect() as second:
         third = engines.listening(worker, "orders")
@@ -211,7 +211,7 @@ def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(su
             execute(superuser, f"SET LOCAL ROLE {name}", statement)
 
 
-def test_tables_of_the_project_are_given_whatever_they_are_called_and_in_whatever_schema(superuser: Engine) -> None:
+def test_grants_cover_tables_of_the_project_of_any_name_and_schema(superuser: Engine) -> None:
     execute(
         superuser,
         'CREATE SCHEMA "the shop"',
@@ -313,7 +313,7 @@ def _create_as_master(rds: Engine) -> list[str]:
     return done
 
 
-def test_an_owner_who_makes_users_with_tokens_goes_on_logging_in_with_a_password(rds: Engine) -> None:
+def test_an_owner_who_creates_token_users_still_logs_in_by_password(rds: Engine) -> None:
     """Postgres makes who creates a user its member, and a member of a member of rds_iam needs a token."""
     master = engines.engine(_master(rds))
     for versioned in _PARTS:
@@ -333,7 +333,7 @@ def test_an_owner_who_makes_users_with_tokens_goes_on_logging_in_with_a_password
         _user(worker)
 
 
-def test_an_owner_who_would_lock_himself_out_is_refused_and_gets_in_as_before(rds: Engine) -> None:
+def test_an_owner_who_would_lock_himself_out_is_refused(rds: Engine) -> None:
     """A user whom he made by himself, so that he is its member."""
     master = engines.engine(_master(rds))
     execute(master, f"CREATE ROLE {_WORKER} LOGIN")
@@ -414,7 +414,7 @@ def test_an_invalid_place_is_refused_before_a_token_is_made_for_it(
         rotation.runtime_engine("eu-west-1")
 
 
-def test_the_secret_itself_goes_before_the_user_and_the_user_before_the_secrets_arn(
+def test_precedence_is_the_secret_then_the_user_then_the_secrets_arn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Tasks of both versions find what they need while one takes the other's place."""

@@ -63,7 +63,7 @@ def _user(engine: Engine) -> str:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
 
 
-def test_a_new_connection_has_the_new_password_and_an_open_one_goes_on(
+def test_a_new_connection_uses_the_new_password_and_open_ones_stay(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
     with engine.connect() as held:
@@ -189,7 +189,7 @@ def test_a_connection_that_listens_has_the_new_password_too(
     listening.close()
 
 
-def test_an_engine_of_asyncio_has_the_new_password_while_its_loop_goes_on(
+def test_an_async_engine_learns_the_new_password_within_its_loop(
     owner: Engine, secret: _Secret, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its secret is read again at the first refusal; what stays refused is a database that is away, for now."""

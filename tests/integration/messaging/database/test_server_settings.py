@@ -212,7 +212,7 @@ def test_a_setting_that_would_lose_something_is_refused_in_one_line(
 
 @pytest.mark.parametrize("setting", ["fsync", "full_page_writes"])
 @pytest.mark.parametrize("is_aurora", [False, True])
-def test_a_server_whose_disk_may_lose_a_commit_is_refused_unless_it_is_aurora(
+def test_a_server_that_may_lose_commits_is_refused_unless_it_is_aurora(
     server: Any, owner: psycopg.Connection[Any], setting: str, *, is_aurora: bool
 ) -> None:
     """Aurora's storage keeps the log itself; it is known by a function that only it has."""
@@ -263,7 +263,7 @@ def _mend(owner: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_are_made(
+def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_exist(
     server: Any,
     owner: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
@@ -341,7 +341,7 @@ def test_a_check_names_everything_that_is_wrong(
     assert printed.splitlines() == [REFUSED["statement_timeout=900"], REFUSED["zero_damaged_pages=on"]]
 
 
-def test_a_check_names_a_collation_that_has_changed_since_the_indexes_were_made(
+def test_a_check_names_a_collation_that_changed_after_its_indexes(
     server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     owner.execute("UPDATE pg_database SET datcollversion = '2.31' WHERE datname = 'postgres'")
@@ -486,7 +486,7 @@ def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
     assert sorted(published) == sorted(effects) == [("B-2", 1), ("a", 1), ("a", 2)]
 
 
-def test_a_file_of_sqlite_that_is_only_read_is_refused_in_one_line(
+def test_a_read_only_sqlite_file_is_refused_in_one_line(
     database_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As root every file can be written, so it is opened as SQLite opens one that is only read."""

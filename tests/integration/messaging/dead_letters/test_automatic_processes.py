@@ -57,7 +57,7 @@ def _deaths(*quick: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("failpoint", _deaths("after_claim", "after_send"))
-def test_a_run_that_is_killed_anywhere_loses_nothing_and_the_next_run_finishes(
+def test_a_run_killed_anywhere_loses_nothing_and_the_next_run_finishes(
     project: DeadLetterProject, inbox: Engine, failpoint: str
 ) -> None:
     """At its second message: everything is somewhere, then each message is in the queue once, and counted once."""

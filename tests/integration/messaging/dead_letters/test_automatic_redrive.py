@@ -148,7 +148,7 @@ def test_a_copy_that_dies_while_its_run_works_switches_it_off(
     assert (code, printed["is_off"], billing.gauge) == (1, True, 1)
 
 
-def test_switched_on_once_it_is_off_for_none_of_those_that_failed_before(billing: Billing) -> None:
+def test_failures_before_it_was_switched_on_do_not_switch_it_off(billing: Billing) -> None:
     billing.declare(replace(ONE, attempts_max=2))
     billing.die(("a", 1), ("b", 1))
     assert billing.run()[1]["moved"] == 2
@@ -233,7 +233,7 @@ def _check_one_that_fails_again(billing: Billing) -> None:
     assert billing.dead == [("a", 1), ("b", 1), ("c", 1)]
 
 
-def test_one_that_dies_again_switches_it_off_until_an_operator_switches_it_on(billing: Billing) -> None:
+def test_a_repeated_death_switches_it_off_until_an_operator_intervenes(billing: Billing) -> None:
     """The run that sees it brings nothing back, other groups included. Then what was brought back once stays."""
     _check_one_that_fails_again(billing)
 
@@ -249,7 +249,7 @@ def test_one_that_dies_again_switches_it_off_until_an_operator_switches_it_on(bi
     assert billing.dead == [("a", 1), ("b", 1)]
 
 
-def test_a_message_that_is_refused_when_it_comes_back_switches_it_off_too(billing: Billing) -> None:
+def test_a_message_refused_after_its_return_switches_it_off(billing: Billing) -> None:
     """It failed again, whatever for."""
     billing.die(("a", 1))
     billing.run()
@@ -414,7 +414,7 @@ def test_a_run_by_the_schedule_leaves_what_has_just_died(billing: Billing, harne
     assert billing.run("--older-than", f"{hours + 1}h")[1]["is_off"]
 
 
-def test_a_copy_that_was_handled_and_died_all_the_same_is_no_failure(billing: Billing) -> None:
+def test_a_copy_that_died_after_it_was_handled_is_no_failure(billing: Billing) -> None:
     """Its worker committed, and died before each delete. It goes back, and the inbox drops it."""
     billing.die(("a", 1))
     billing.run()

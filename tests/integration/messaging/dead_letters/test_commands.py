@@ -164,9 +164,7 @@ def test_d10_inspect_gives_back_what_it_shows(run: Run, harness: DlqHarness) -> 
 
 
 @pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")])
-def test_d10_a_dlq_with_a_dlq_of_its_own_is_not_looked_at(
-    run: Run, harness: DlqHarness, command: tuple[str, ...]
-) -> None:
+def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, command: tuple[str, ...]) -> None:
     """Each look brings its messages nearer to being moved on; --force is for whoever means it."""
     harness.record_dead(("a", 1))
     sqs = harness.simulator.client("sqs")

@@ -33,7 +33,7 @@ def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: M
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_the_end_of_an_earlier_task_is_not_taken_for_that_of_this_one(
+def test_the_end_of_an_earlier_task_does_not_end_this_task(
     harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
     tasks.start(queue_arn, rate=None)

@@ -183,7 +183,7 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
     _assert_in_order(harness, places)
 
 
-def test_d16_what_is_behind_a_message_that_cannot_be_sent_stays_behind_it(harness: DlqHarness) -> None:
+def test_d16_messages_behind_an_unsendable_message_stay_behind_it(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("a", 3), ("b", 1))
     harness.line.refuse("InternalError")
 
@@ -365,7 +365,7 @@ def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
     assert "EndpointConnectionError" in (result.error or "")
 
 
-def test_a_slow_run_begins_nothing_with_a_letter_that_may_be_somebody_elses(harness: DlqHarness) -> None:
+def test_a_slow_run_leaves_letters_that_others_may_have_received(harness: DlqHarness) -> None:
     """A pace that was not reckoned with: what was received too long ago is left, and the next pass has it."""
     for seq in (1, 2, 3):
         harness.send(DEAD, envelope("a", seq))

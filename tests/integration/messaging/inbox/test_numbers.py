@@ -45,7 +45,7 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
     assert harness.number_records() == [(1, 1, "filled", False), (2, 2, "gap", True)]
 
 
-def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(engine: Engine) -> None:
+def test_g3_a_new_group_waits_for_its_first_message_if_gaps_park(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.bring(2, 3) == [PARK, PARK]
@@ -57,7 +57,7 @@ def test_g3_a_new_group_waits_for_its_first_message_where_gaps_are_waited_for(en
     assert (harness.numbers(), harness.is_parked(), harness.number_records()) == ((1, 1, 3), False, [])
 
 
-def test_g3_a_new_group_whose_second_message_dies_first_waits_for_its_first(engine: Engine) -> None:
+def test_g3_a_new_group_waits_for_its_first_when_its_second_dies(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
     assert harness.bring(3) == [PARK]
@@ -85,7 +85,7 @@ def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) ->
 
 
 @pytest.mark.parametrize("epoch", [START_US // 1_000_000, 1], ids=["instant", "count"])
-def test_g3_a_group_the_inbox_may_have_forgotten_begins_where_it_goes_on(engine: Engine, epoch: int) -> None:
+def test_g3_a_possibly_forgotten_group_begins_with_its_next_message(engine: Engine, epoch: int) -> None:
     """It began before the last time groups were forgotten; a younger one is known, or something is missing."""
     harness = InboxHarness(engine, parks_gaps=True)
     harness.bring(1, 2, 3, epoch=epoch)
@@ -145,7 +145,7 @@ def _forget(harness: InboxHarness) -> int:
         return harness.inbox.forget(connection, keep_seconds=100)
 
 
-def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engine: Engine) -> None:
+def test_w15_a_later_number_stays_given_up_while_the_group_is_parked(engine: Engine) -> None:
     """It would be waited for, and nobody knew of it any more."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.bring(1, 3, 4, 5)
@@ -158,7 +158,7 @@ def test_w15_what_is_given_up_further_on_stays_so_while_the_group_is_parked(engi
     assert harness.drain() == [3, 5]
 
 
-def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(engine: Engine) -> None:
+def test_w15_numbers_from_before_the_baseline_live_as_long_as_the_group(engine: Engine) -> None:
     harness = InboxHarness(engine, joined_at_us=START_US)
     harness.bring(41, 42, 5)
     harness.clock.sleep(200)
@@ -171,7 +171,7 @@ def test_w15_what_came_from_before_the_baseline_is_known_as_long_as_the_group(en
     assert (harness.numbers(), harness.number_records()) == (None, [])
 
 
-def test_g3_where_a_consumer_joined_late_the_first_number_seen_is_a_baseline(engine: Engine) -> None:
+def test_g3_a_late_consumer_takes_the_first_number_as_its_baseline(engine: Engine) -> None:
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
@@ -270,7 +270,7 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     assert harness.number_records() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
 
 
-def test_g4_what_an_operator_skips_is_no_gap_and_is_dropped_when_it_comes(engine: Engine) -> None:
+def test_g4_a_number_that_an_operator_skips_is_dropped_without_a_gap(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.bring(1, 5)
 
@@ -297,7 +297,7 @@ def test_g1_only_the_producers_number_counts() -> None:
     assert not [name for name in decoded_message(1).arrival.__dataclass_fields__ if "sequence" in name]
 
 
-def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Engine) -> None:
+def test_d2_skip_continues_the_group_and_the_redriven_message_is_late(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.bring(1)
     assert harness.record_dead(2)
@@ -309,7 +309,7 @@ def test_d2_with_skip_the_group_goes_on_and_the_redriven_one_is_late(engine: Eng
     assert harness.bring(2, copy="-again") == [DROP]
 
 
-def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: Engine) -> None:
+def test_d13_a_dead_message_is_no_repeat_when_its_attempts_start_over(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.record_dead(1, receive_count=2)
 
@@ -317,7 +317,7 @@ def test_d13_what_died_is_no_repeat_when_it_is_back_with_fresh_attempts(engine: 
     assert harness.bring(1, receive_count=1) == [HANDLE]
 
 
-def test_a_death_is_not_written_down_when_somebody_else_has_handled_it_meanwhile(engine: Engine) -> None:
+def test_no_death_is_recorded_after_another_consumer_handled_the_message(engine: Engine) -> None:
     """The message is done: it is to be deleted, not dead-lettered."""
     harness = InboxHarness(engine)
     harness.bring(1, 2)
@@ -393,7 +393,7 @@ def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, m
     assert left == [4, 1, 0]
 
 
-def test_w15_a_group_is_kept_as_long_as_what_is_known_of_it(engine: Engine) -> None:
+def test_w15_a_group_is_kept_as_long_as_records_of_its_numbers(engine: Engine) -> None:
     """Or a number an operator gave up would be handled when it comes."""
     harness = InboxHarness(engine)
     harness.bring(1, 3)

@@ -136,7 +136,7 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
 
-def test_the_wait_is_that_of_the_number_and_not_of_what_comes_behind_it(waiting: InboxHarness) -> None:
+def test_the_wait_belongs_to_the_number_and_not_to_later_messages(waiting: InboxHarness) -> None:
     waiting.bring(1, 3)
     waiting.clock.sleep(_WAIT_SECONDS - 1)
     waiting.bring(5)
@@ -183,7 +183,7 @@ def test_a_dead_message_is_waited_for_without_end(engine: Engine) -> None:
     assert harness.waits_for() == 2
 
 
-def test_a_hole_behind_a_redriven_message_has_its_wait_though_the_drainer_died(engine: Engine) -> None:
+def test_a_hole_behind_a_redriven_message_waits_though_the_drainer_died(engine: Engine) -> None:
     """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.record_dead(1)
@@ -209,7 +209,7 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
     assert (parking.is_parked(), parking.numbers()) == (False, (1, 1, 5))
 
 
-def test_a_skip_of_what_is_parked_or_held_lets_the_group_go_on(parking: InboxHarness) -> None:
+def test_a_skip_of_a_parked_or_held_message_continues_the_group(parking: InboxHarness) -> None:
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -315,7 +315,7 @@ def test_the_second_of_two_migrations_undoes_nothing(parking: InboxHarness) -> N
     assert parking.inbox.counts(parking.engine)["held_messages"] == 1
 
 
-def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: InboxHarness) -> None:
+def test_a_new_epoch_comes_behind_deferred_messages_of_the_old_epoch(parking: InboxHarness) -> None:
     parking.bring(1, 2, 3, 4)
     parking.record_dead(5)
     parking.bring(6)
@@ -328,7 +328,7 @@ def test_a_new_epoch_comes_behind_what_is_set_aside_of_the_old_one(parking: Inbo
     assert (parking.numbers(), parking.is_parked()) == ((2, 1, 2), False)
 
 
-def test_a_new_epoch_behind_what_is_set_aside_waits_for_its_first_number(parking: InboxHarness) -> None:
+def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking: InboxHarness) -> None:
     parking.bring(1, 3)
     assert parking.bring(42, 43, epoch=2, first=41) == [PARK, PARK]
     parking.bring(2)

@@ -104,7 +104,7 @@ def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
     assert (count, list(_counters(world.engine))) == (1, ["a"])
 
 
-def test_a_group_stays_until_no_copy_of_its_last_message_is_under_way(world: World) -> None:
+def test_a_group_stays_while_a_copy_of_its_last_message_is_underway(world: World) -> None:
     """SNS refused it for two months: sixty days are counted from when it was sent, not from its commit."""
     world.commit("a")
     world.line.faults = [Fault(refused="InvalidParameter")]
@@ -127,7 +127,7 @@ def test_a_group_stays_until_no_copy_of_its_last_message_is_under_way(world: Wor
     assert _counters(world.engine) == {}
 
 
-def test_a_group_used_again_within_a_minute_is_not_forgotten_sooner_for_that(world: World) -> None:
+def test_a_group_reused_within_a_minute_is_not_forgotten_sooner(world: World) -> None:
     """On Postgres its row keeps the instant of its first use: an update that changes nothing indexed costs less."""
     world.commit("a")
     world.clock.sleep(61)
@@ -268,7 +268,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
 
 
 @pytest.mark.parametrize("forget", [_forget_groups, _forget_sent])
-def test_p6_a_transaction_of_a_producer_that_stays_open_holds_no_relay_up(
+def test_p6_an_open_transaction_of_a_producer_delays_no_relay(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:
     """The relay forgets old rows at another time, and publishes everything else."""

@@ -182,7 +182,7 @@ def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(
     assert _recorded_version(empty)[1] == code
 
 
-def test_tables_that_the_hosts_own_migrations_brought_further_are_recorded_and_not_changed(empty: Engine) -> None:
+def test_tables_that_the_hosts_migrations_upgraded_are_recorded_and_not_changed(empty: Engine) -> None:
     _upgrade(empty, 1)
     with empty.begin() as connection:
         for statement in version(2).steps[0].statements:
@@ -201,7 +201,7 @@ def test_tables_that_the_hosts_own_migrations_brought_further_are_recorded_and_n
         ("ALTER TABLE sluice_outbox ADD COLUMN more TEXT DEFAULT 'x' NOT NULL", None),
     ],
 )
-def test_tables_of_no_version_are_refused_in_one_line_and_left_as_they_are(
+def test_tables_of_no_version_are_refused_in_one_line_and_left_alone(
     empty: Engine, change: str, first: str | None
 ) -> None:
     """A step half done, or a column that is gone; what a host has besides is its own matter."""
@@ -358,7 +358,7 @@ def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: E
         assert list(kept) == list(range(12, 23))
 
 
-def test_keys_are_compared_byte_by_byte_after_the_step_and_others_are_refused(old_engine: Engine) -> None:
+def test_keys_compare_byte_by_byte_after_the_step_and_others_are_refused(old_engine: Engine) -> None:
     with old_engine.connect() as connection:
         before = schema.drift(connection, tables.metadata)
     list(migrations.upgrade(old_engine, tables.versioned))
@@ -442,7 +442,7 @@ def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engin
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_step_waits_for_a_writer_and_no_longer_than_its_lock_timeout(
+def test_a_step_waits_for_a_writer_until_its_lock_timeout(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
     """A waiting step makes others wait behind it. Its beginnings are taken back, and a later try succeeds."""
@@ -488,6 +488,6 @@ def _has_waiter(engine: Engine) -> bool:
 
 
 @pytest.mark.parametrize("steps", [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))])
-def test_a_version_that_the_code_before_it_could_not_use_cannot_be_written(steps: tuple[Step, ...]) -> None:
+def test_a_version_that_older_code_could_not_use_cannot_be_defined(steps: tuple[Step, ...]) -> None:
     with pytest.raises(AssertionError):
         VersionedTables("outbox", tables.metadata, steps)

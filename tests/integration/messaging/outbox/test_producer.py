@@ -132,7 +132,7 @@ def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
         assert sorted(world.databases()) == [("a", 1), ("b", 1)]
 
 
-def test_p6_a_commit_ends_while_a_relay_is_in_the_middle_of_a_publish(engine: Engine) -> None:
+def test_p6_a_commit_ends_while_a_relay_publishes(engine: Engine) -> None:
     world = World(engine)
     world.commit("a")
 
@@ -180,7 +180,7 @@ def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> No
     assert received[0].event.content_hash == received[1].event.content_hash
 
 
-def test_p16_transactions_with_the_same_groups_and_topics_never_wait_in_a_circle(postgres: Engine) -> None:
+def test_p16_transactions_with_the_same_groups_and_topics_never_deadlock(postgres: Engine) -> None:
     outboxes = [Outbox("one.fifo"), Outbox("two.fifo")]
 
     def produce(number: int) -> list[tuple[str, str]]:
@@ -399,7 +399,7 @@ class _PooledLine(DatabaseLine):
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])
-def test_the_plan_of_a_producers_statement_is_kept_unless_another_connection_may_get_it(
+def test_a_producers_statement_keeps_its_plan_unless_connections_are_pooled(
     postgres: Engine, *, is_pooled: bool
 ) -> None:
     world = World(postgres)

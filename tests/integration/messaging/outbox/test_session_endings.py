@@ -370,7 +370,7 @@ ENDINGS: dict[str, Callable[[World, Any], None]] = {
 
 
 @pytest.mark.parametrize("ending", diagonal(4, ENDINGS))
-def test_rows_and_events_live_or_die_together_or_the_program_gets_an_error(world: World, ending: str) -> None:
+def test_rows_and_events_commit_together_or_the_program_gets_an_error(world: World, ending: str) -> None:
     """One database for all kinds of sessions."""
     found: dict[str, object] = {}
     for kind, make in KINDS.items():

@@ -183,7 +183,7 @@ def test_without_a_database_status_says_that_it_is_not_known(shop: OperatedShop,
     assert "unknown" in _of_consumer(state["consumers"])["inbox"]
 
 
-def test_a_consumer_of_another_database_is_not_taken_for_one_that_waits_for_nothing(
+def test_a_consumer_of_another_database_is_unknown_and_not_idle(
     busy_shop: OperatedShop,
 ) -> None:
     state, _ = busy_shop.json("status")

@@ -66,7 +66,7 @@ def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
     assert _row(engine)[:2] == ("one", 1)
 
 
-def test_a_lease_that_ran_out_is_still_its_leaders_while_nobody_took_it(engine: Engine, clock: VirtualClock) -> None:
+def test_a_leader_renews_an_expired_lease_that_nobody_took(engine: Engine, clock: VirtualClock) -> None:
     """The token is what counts: nobody else can have written."""
     lease = _lease(engine, "one", clock)
     lease.acquire()

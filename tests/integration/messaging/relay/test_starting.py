@@ -88,7 +88,7 @@ def test_a_topic_that_is_not_there_is_refused(
         (200, ""),
     ],
 )
-def test_a_topic_that_cannot_be_looked_at_now_is_taken_as_it_is(endpoint: Endpoint, answer: tuple[int, str]) -> None:
+def test_a_topic_that_cannot_be_checked_now_is_a_transient_error(endpoint: Endpoint, answer: tuple[int, str]) -> None:
     """A publisher's policy may not allow to look, and an endpoint that is away comes back: one line says why."""
     endpoint.answers = [answer]
 

@@ -183,7 +183,7 @@ def shell(tmp_path: Path, endpoint: fake_aws.Endpoint) -> Shell:
 
 
 @pytest.mark.slow
-def test_a_killed_driver_leaves_an_unknown_run_that_goes_on_and_ends_valid(shell: Shell) -> None:
+def test_a_killed_driver_leaves_an_unknown_run_that_resumes_and_ends_valid(shell: Shell) -> None:
     with shell.begin("run", "brief.yaml") as running:
         eventually(lambda: shell.published_count() > 100, timeout_seconds=300, describe="some messages to be published")
         running.kill()
@@ -231,7 +231,7 @@ def _writer_of(journal: Path) -> int:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", ["publish-0", "consume-1"])
-def test_a_killed_task_is_unknown_and_the_run_goes_on_and_ends_valid(
+def test_a_killed_task_is_unknown_and_its_run_ends_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path, task: str
 ) -> None:
     """Messages that the task received and could not write down come again; none is called lost or doubled.
@@ -305,7 +305,7 @@ def test_a_call_of_a_killed_consumer_is_unknown_and_the_run_valid(
 
 
 @pytest.mark.slow
-def test_calls_to_an_endpoint_that_is_away_are_unknown_and_the_run_valid(
+def test_calls_to_an_absent_endpoint_are_unknown_and_the_run_valid(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)

@@ -223,7 +223,7 @@ def test_a_statement_that_is_cancelled_ends_the_transaction(on_postgres: Engine)
     assert (world.effects(), world.positions(), world.dead()) == ([("a", 1)], {"a": 1}, [])
 
 
-def test_a_connection_that_hangs_is_given_up_and_keeps_no_other_handler_from_working(on_postgres: Engine) -> None:
+def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgres: Engine) -> None:
     connections.end_waits(on_postgres, 1.0)
     world, others = World(on_postgres), list[int]()
 

@@ -237,7 +237,7 @@ def _waiting(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[
 
 
 @pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
-def test_a_roles_timeout_while_it_waits_for_the_groups_row_costs_no_attempt(on_postgres: Engine, setting: str) -> None:
+def test_a_roles_timeout_on_the_groups_row_costs_no_attempt(on_postgres: Engine, setting: str) -> None:
     world = World(on_postgres)
     with _held_row(on_postgres, world) as holder:
         options = f"{on_postgres.url.query['options']} -c{setting}=20ms"
@@ -278,7 +278,7 @@ def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine
 
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"])
-def test_an_sqlite_file_that_has_no_room_or_only_reads_costs_no_attempt(on_file: Engine, pragma: str) -> None:
+def test_a_full_or_read_only_sqlite_file_costs_no_attempt(on_file: Engine, pragma: str) -> None:
     """The limit is never below what the file has; a handler writes more than its last page can take."""
     world = World(on_file)
     is_over: list[bool] = []

@@ -240,7 +240,7 @@ def test_handlers_that_prepare_statements_and_tidy_up_get_none_that_is_gone(on_p
     _handle_in_turn(World(on_postgres), prepare, prepare, prepare)
 
 
-def test_statements_that_an_engines_listener_lets_psycopg_prepare_are_none_that_are_gone(on_postgres: Engine) -> None:
+def test_statements_that_an_engines_listener_prepares_stay_usable(on_postgres: Engine) -> None:
     def prepare(connection: Any, _: object) -> None:
         connection.prepare_threshold = 0
 
@@ -257,7 +257,7 @@ def _hide(name: str) -> Any:
     return hide
 
 
-def test_a_handler_that_hides_the_inboxs_groups_commits_nothing_that_does_not_count(engine: Engine) -> None:
+def test_a_handler_that_hides_the_inboxs_groups_commits_only_counted_work(engine: Engine) -> None:
     """A message in order, and one that was set aside: Postgres finds another row first, SQLite is told not to."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.park("a")
@@ -274,7 +274,7 @@ def test_a_handler_that_hides_the_inboxs_groups_commits_nothing_that_does_not_co
     assert world.positions() == {"a": handled.count(("a", 2)) + 1, "c": handled.count(("c", 1))}
 
 
-def test_a_handler_that_hides_the_inboxs_exceptions_commits_nothing_that_does_not_count(engine: Engine) -> None:
+def test_a_handler_that_hides_the_inboxs_exceptions_commits_only_counted_work(engine: Engine) -> None:
     world = World(engine)
     world.scripts["a", 1] = [Reject("no such customer"), *[_hide("sluice_inbox_exception")] * 9]
     world.send("a")
@@ -314,7 +314,7 @@ def test_an_engine_on_which_something_is_left_is_no_other_messages(on_sqlite: En
     KeptThings.end()
 
 
-def test_options_that_a_program_gives_its_engine_are_those_of_the_next_message(on_file: Engine) -> None:
+def test_new_options_of_the_programs_engine_hold_for_the_next_message(on_file: Engine) -> None:
     sessions = MessageSessions(on_file)
     with sessions.open():
         pass

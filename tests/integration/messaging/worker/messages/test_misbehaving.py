@@ -217,7 +217,7 @@ def _rolls_back_below(session: Session) -> None:
 
 
 @pytest.mark.parametrize("act", [_fails_unnoticed, _rolls_back_below])
-def test_nor_is_it_when_a_hook_of_its_session_misbehaves_in_the_commit_itself(engine: Engine, act: Any) -> None:
+def test_a_hook_that_misbehaves_in_the_commit_itself_loses_no_message(engine: Engine, act: Any) -> None:
     """The last look is after all hooks: behind it is the commit and nothing else."""
     world = World(engine)
     world.send("a", "a")
@@ -231,7 +231,7 @@ def test_nor_is_it_when_a_hook_of_its_session_misbehaves_in_the_commit_itself(en
 _marked: contextvars.ContextVar[str] = contextvars.ContextVar("_marked", default="")
 
 
-def test_an_async_handler_is_done_in_its_transaction_and_on_its_lanes_loop(world_anywhere: World) -> None:
+def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_anywhere: World) -> None:
     world = world_anywhere
     loops = []
 
@@ -298,7 +298,7 @@ def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
 
 
 @pytest.mark.parametrize("act", ["stop", "close"])
-def test_a_loop_that_a_handler_has_damaged_is_none_of_the_next_message(world: World, act: str) -> None:
+def test_a_loop_that_a_handler_damaged_is_replaced_for_the_next_message(world: World, act: str) -> None:
     async def damages(_: Session, __: Event, ___: Context) -> None:
         loop = asyncio.get_running_loop()
         loop.stop() if act == "stop" else loop.call_soon(loop.stop)

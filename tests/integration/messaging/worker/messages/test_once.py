@@ -45,9 +45,7 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
 
 
 @pytest.mark.parametrize(("faults", "tries"), [([REFUSED], 1), ([UNREACHABLE] * 3, 3)], ids=["refused", "unreachable"])
-def test_w6_a_failed_delete_blocks_the_group_and_its_message_is_a_repeat(
-    world: World, faults: list[Fault], tries: int
-) -> None:
+def test_w6_a_failed_delete_blocks_the_group_and_causes_a_repeat(world: World, faults: list[Fault], tries: int) -> None:
     first = redelivery_is_recognised(world, MessageProcessor, faults)
 
     assert len(first.line.calls("DeleteMessage")) == tries
@@ -64,7 +62,7 @@ def test_w6_a_worker_that_takes_a_refused_delete_for_one_is_caught(world: World)
         redelivery_is_recognised(world, RemembersInMemory, [REFUSED])
 
 
-def test_w6_a_delete_whose_answer_is_lost_is_repeated_and_nothing_comes_again(world: World) -> None:
+def test_w6_a_delete_with_a_lost_answer_is_repeated_without_a_redelivery(world: World) -> None:
     world.send("a", "a")
     worker = world.worker()
     worker.line.faults.append(Fault(operation="DeleteMessage", lost=True))

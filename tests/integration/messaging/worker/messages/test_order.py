@@ -43,7 +43,7 @@ def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> No
         later_waits_for_earlier(world, DeletesFailedMessages)
 
 
-def test_w2_w3_a_group_comes_again_when_its_delay_is_over_and_not_before(world: World) -> None:
+def test_w2_w3_a_group_comes_again_only_after_its_delay(world: World) -> None:
     world.send("a", "a", "b", "b")
     world.scripts["a", 1] = [Retry(delay_seconds=40)]
 
@@ -99,7 +99,7 @@ def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> 
     ],
     ids=["garbage", "version", "hash", "number", "group"],
 )
-def test_w5_what_cannot_be_read_is_poison_and_its_group_waits_for_its_end(world: World, body: str) -> None:
+def test_w5_an_unreadable_message_is_poison_and_its_group_waits(world: World, body: str) -> None:
     dead_before: list[list[str]] = []
 
     def looks(*_: object) -> Ack:

@@ -206,7 +206,7 @@ def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World
     assert (world.called_places, world.effects()) == ([("a", 1)] * 2, [("a", 1)])
 
 
-def test_d13_what_was_brought_back_and_rejected_again_is_in_the_dlq_again(world: World) -> None:
+def test_d13_a_redriven_message_that_is_rejected_again_reaches_the_dlq(world: World) -> None:
     world.send("a")
     world.scripts["a", 1] = [Reject("first"), Reject("second")]
     worker = world.worker()

@@ -334,7 +334,7 @@ def test_a_prepared_statement_is_refused_outside_the_transaction(on_file: Engine
     assert refusals == ["SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_AUTH"]
 
 
-def test_an_authorizer_that_a_handler_took_away_is_back_for_the_next_message(on_file: Engine) -> None:
+def test_an_authorizer_that_a_handler_removed_returns_for_the_next_message(on_file: Engine) -> None:
     def take_away(session: Session) -> None:
         sqlite3.Connection.set_authorizer(driver_of(session), None)
 

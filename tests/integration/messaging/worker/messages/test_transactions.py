@@ -274,7 +274,7 @@ def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) ->
     assert "division by zero" in str(world.exceptions()["a", 1][1])
 
 
-def test_w8_a_transaction_of_the_drivers_own_that_is_left_open_is_refused(on_postgres: Engine) -> None:
+def test_w8_an_open_transaction_of_the_driver_is_refused(on_postgres: Engine) -> None:
     """Psycopg would end it later, and the mark would have been committed in the middle of it."""
     world, left_open = World(on_postgres), list[Any]()
 

@@ -13,9 +13,7 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 @pytest.mark.parametrize("policy", [InboxPolicy(consumer="billing"), PARKS], ids=["skip", "park"])
-def test_w8_a_first_message_that_kills_its_workers_is_missing_and_comes_back(
-    engine: Engine, policy: InboxPolicy
-) -> None:
+def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: Engine, policy: InboxPolicy) -> None:
     """Nothing was ever written for it; the one behind it must not begin the group."""
     world = World(engine, policy=policy)
     world.send("a", "a")

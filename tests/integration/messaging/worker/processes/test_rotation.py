@@ -150,7 +150,7 @@ def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
     ],
     ids=["another authority", "another host"],
 )
-def test_a_server_that_cannot_be_verified_is_refused_at_once_in_one_line(
+def test_an_unverifiable_server_is_refused_at_once_in_one_line(
     fleet: WorkerFleet,
     database: _Database,
     authority: Authority,

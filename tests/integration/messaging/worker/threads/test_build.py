@@ -36,7 +36,7 @@ def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engi
     assert (handled, world.bodies_left(), world.positions()) == ([("a", 1)], [], {"a": 1})
 
 
-def test_urls_are_enough_and_calls_that_renew_do_not_wait_as_long_as_polls(tmp_path: Path) -> None:
+def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path) -> None:
     consumer = Consumer(name="billing", lanes=3)
 
     parts = build_worker(consumer, queue=URL, database=f"sqlite:///{tmp_path / 'inbox.db'}", handlers=HANDLERS).parts

@@ -96,7 +96,7 @@ def test_w6_a_worker_that_takes_a_batch_as_a_whole_is_caught(world: World, monke
         one_entry_fails(world, worker)
 
 
-def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(world: World) -> None:
+def test_w6_an_entry_with_a_worthless_handle_is_reported_without_a_retry(world: World) -> None:
     worker = hand_over(world, "a", "b", "c")
     fault = Fault(operation=BATCH, failed={handle_of(world, "b"): ("ReceiptHandleIsInvalid", True)})
     worker.line.faults = [fault]
@@ -109,7 +109,7 @@ def test_w6_an_entry_whose_handle_is_worthless_is_reported_and_not_tried_again(w
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
 
 
-def test_w6_messages_whose_batch_is_refused_as_a_whole_are_deleted_one_by_one(world: World) -> None:
+def test_w6_messages_of_a_refused_batch_are_deleted_one_by_one(world: World) -> None:
     """The refusal is for one of the handles, and does not say which."""
     worker = hand_over(world, "a", "b", "c")
     lost = Fault(operation=SINGLE, refused="InvalidParameterValue")
@@ -121,7 +121,7 @@ def test_w6_messages_whose_batch_is_refused_as_a_whole_are_deleted_one_by_one(wo
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
 
 
-def test_w6_a_queue_that_goes_away_meanwhile_is_not_asked_for_the_rest(world: World) -> None:
+def test_w6_a_queue_that_goes_away_gets_no_further_single_deletes(world: World) -> None:
     worker = hand_over(world, "a", "b", "c")
     worker.line.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), Fault(unreachable=True)]
 
@@ -141,7 +141,7 @@ def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> Non
     assert len(worker.wait.waits) == 2
 
 
-def test_a_delete_nobody_answers_holds_others_up_for_no_longer_than_a_renewal(world: World) -> None:
+def test_an_unanswered_delete_delays_others_no_longer_than_a_renewal(world: World) -> None:
     """By the client of the polls it would for half a minute, and what waits behind it is not extended."""
     prompt, line = world.simulator.client("sqs"), Line()
     line.attach(prompt)

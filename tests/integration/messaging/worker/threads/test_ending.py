@@ -53,7 +53,7 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
     assert worker_parts.line.calls("DeleteMessage") == []
 
 
-def test_s2_a_worker_ends_in_time_though_its_database_does_not_answer_a_commit(on_file: Engine) -> None:
+def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) -> None:
     """The outcome of the commit is open; its message is given back, and the inbox knows it if it came through."""
     world = World(on_file)
     world.send("a")

@@ -125,7 +125,7 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
     assert round(shaky.remaining_seconds()) == TIMEOUT_SECONDS
 
 
-def test_l2_where_a_call_is_refused_as_a_whole_each_is_extended_by_itself(world: World) -> None:
+def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> None:
     """The refusal is for one of the handles, and does not say which."""
     world.send("a", "b")
     worker = world.worker()
@@ -407,7 +407,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
         return first.result(60), ended, inside
 
 
-def test_w12_a_group_that_is_received_again_waits_for_the_lane_that_has_it(on_file: Engine) -> None:
+def test_w12_a_group_received_again_waits_for_its_present_lane(on_file: Engine) -> None:
     world = World(on_file)
 
     first, second, inside = receive_again(world, gives_up=True)

@@ -25,7 +25,7 @@ def attempt_ids(worker: WorkerParts) -> list[str]:
     return [call["ReceiveRequestAttemptId"] for call in worker.line.calls(RECEIVE)]
 
 
-def test_w13_a_receive_whose_answer_was_lost_is_repeated_with_its_attempt_id(world: World) -> None:
+def test_w13_a_receive_with_a_lost_answer_repeats_its_attempt_id(world: World) -> None:
     world.send("a", "a")
     worker = world.worker()
     worker.line.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
@@ -208,7 +208,7 @@ def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monk
     assert world.effects() == [("a", 1)]
 
 
-def test_w12_a_lane_that_only_ends_its_message_is_no_handler_that_still_runs(world: World) -> None:
+def test_w12_a_lane_that_only_ends_its_message_runs_no_handler(world: World) -> None:
     world.send("a", "b")
     worker = world.worker()
     ending, following = (
