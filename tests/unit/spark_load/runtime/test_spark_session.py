@@ -75,12 +75,16 @@ def test_what_py4j_fails_to_close_after_an_interrupt_is_not_logged(
 
     with spark_session.running(1):
         try:
-            raise KeyboardInterrupt
+            _interrupt()
         except KeyboardInterrupt:
             _fail_to_close(logger)
         _fail_to_close(logger)
 
     assert [record.message for record in caplog.records] == ["not closed"]
+
+
+def _interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def _fail_to_close(logger: logging.Logger) -> None:
