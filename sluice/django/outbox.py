@@ -1,7 +1,7 @@
 """The outbox on Django's own connection: an event is committed with the rows of its `atomic()` block, or not at all.
 
 Django tells nobody before a commit, so an event is numbered when it is added, and its group's counter stays locked
-until the commit: docs/decisions/0020-django-numbers-at-add.md. A savepoint that is rolled back takes the number along.
+until the commit: docs/decisions/0021-django-numbers-at-add.md. A savepoint that is rolled back takes the number along.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
