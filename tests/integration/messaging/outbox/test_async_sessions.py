@@ -2,12 +2,12 @@
 
 import asyncio
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, select, text
+from sqlalchemy import Engine, make_url, select, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
@@ -16,12 +16,15 @@ from sqlalchemy.ext.asyncio import (
     async_sessionmaker,
     create_async_engine,
 )
+from sqlalchemy.orm import Session
 
-from sluice.messaging import Event
+from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
+from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 from tests.integration.messaging.outbox.test_session_endings import ENDINGS, OUTBOX, Base, Order, World
 from tests.support.cases import diagonal
+from tests.support.processes import postgres_server
 
 _DRIVERS = {"sqlite": ("aiosqlite",), "postgresql": ("psycopg", "asyncpg")}
 
@@ -52,12 +55,12 @@ async def _engine(world: World, driver: str, **options: Any) -> AsyncIterator[As
     await made.dispose()
 
 
-def _run(world: World, driver: str, case: Case, **options: Any) -> None:
+def _run(world: World, driver: str, case: Case, *, has_two_phases: bool = False, **options: Any) -> None:
     """Run a case as a program would, with its end: what the program is given as errors or warnings is kept."""
 
     async def run() -> None:
         async with _engine(world, driver, **options) as engine:
-            session = AsyncSession(engine)
+            session = AsyncSession(engine, twophase=has_two_phases)
             for step in (case(world, session), session.close()):
                 try:
                     await step
@@ -83,22 +86,98 @@ async def _place(session: Any, number: int) -> None:
     OUTBOX.add(session, Event(type="placed", group="g", data=number))
 
 
+def _on_asyncio(ending: str) -> Case:
+    async def end(world: World, session: AsyncSession) -> None:
+        await session.run_sync(lambda inner: ENDINGS[ending](world, inner))
+
+    return end
+
+
 @pytest.mark.parametrize("ending", diagonal(4, ENDINGS))
 def test_rows_and_events_of_asyncio_live_or_die_together(world: World, ending: str) -> None:
     """Every ending of a plain session, in the session that an AsyncSession has."""
     found: dict[str, object] = {}
     for driver in _drivers(world):
-
-        async def end(world: World, session: AsyncSession) -> None:
-            await session.run_sync(lambda inner: ENDINGS[ending](world, inner))
-
-        _run(world, driver, end)
+        _run(world, driver, _on_asyncio(ending))
         rows, events = world.stored_numbers()
         if events - rows or (rows - events and not world.notices):
             found[driver] = (rows, events, world.notices)
         if not rows and not events and not world.notices and ending in ("commit", "savepoints", "insert of Core"):
             found[driver] = ("nothing was committed, and nobody was told",)
         _clear(world)
+
+    assert found == {}
+
+
+@pytest.fixture
+def two_phases(private_postgres: Any) -> Iterator[World]:
+    """Yield a world on a Postgres that lets transactions be prepared, which it does not without a setting."""
+    url = make_url(private_postgres.get_uri()).update_query_dict({"application_name": "public"})
+    engine = engines.engine(url.render_as_string(hide_password=False))
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("ALTER SYSTEM SET max_prepared_transactions = 5"))
+    engine.dispose()
+    postgres_server.restart(private_postgres, "fast")
+    yield World(engine, engine)
+    engine.dispose()
+
+
+async def _roll_back_what_is_prepared(_: World, session: AsyncSession) -> None:
+    await _place(session, 1)
+    await session.run_sync(Session.prepare)
+    await session.rollback()
+    await _place(session, 2)
+    await session.commit()
+
+
+async def _leave_what_is_prepared(_: World, session: AsyncSession) -> None:
+    await _place(session, 1)
+    await session.run_sync(Session.prepare)
+
+
+async def _add_to_what_is_prepared(_: World, session: AsyncSession) -> None:
+    await _place(session, 1)
+    await session.run_sync(Session.prepare)
+    with pytest.raises(OutboxError, match="was added while its session commits, after the numbers were given"):
+        OUTBOX.add(session, Event(type="placed", group="g", data=2))
+    await session.commit()
+
+
+async def _tell_the_relay(_: World, session: AsyncSession) -> None:
+    """Postgres prepares no transaction that notifies."""
+    await _place(session, 1)
+    Outbox("others.fifo", notify=True).add(session, Event(type="placed", group="g", data=2))
+    with pytest.raises(DBAPIError, match="cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY"):
+        await session.commit()
+
+
+@pytest.mark.parametrize(
+    "endings", [pytest.param((), id="of two phases"), pytest.param(ENDINGS, id="all", marks=pytest.mark.slow)]
+)
+def test_rows_and_events_of_two_phases_live_or_die_together(two_phases: World, endings: Iterable[str]) -> None:
+    """One server for endings of a session, and for those that only two phases have."""
+    found: dict[tuple[str, str], object] = {}
+    cases: dict[str, tuple[Case, set[int] | None]] = {name: (_on_asyncio(name), None) for name in endings}
+    cases |= {
+        "prepare": (_on_asyncio("prepare"), {1}),
+        "savepoints": (_on_asyncio("savepoints"), {1, 2, 4}),
+        "commit of the connection alone": (_on_asyncio("commit of the connection alone"), set()),
+        "rolled back": (_roll_back_what_is_prepared, {2}),
+        "left": (_leave_what_is_prepared, set()),
+        "added late": (_add_to_what_is_prepared, {1}),
+        "notify": (_tell_the_relay, set()),
+    }
+    for driver in _drivers(two_phases):
+        for name, (case, kept) in cases.items():
+            _run(two_phases, driver, case, has_two_phases=True)
+            rows, events = two_phases.stored_numbers()
+            with two_phases.engine.connect() as connection:
+                left = connection.scalars(text("SELECT gid FROM pg_prepared_xacts")).all()
+            is_silent = not two_phases.notices
+            is_kept = kept is None or rows == events == kept
+            if left or not is_kept or events - rows or (rows - events and is_silent):
+                found[driver, name] = (left, rows, events, two_phases.notices)
+            _clear(two_phases)
 
     assert found == {}
 
