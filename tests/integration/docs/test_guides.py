@@ -211,6 +211,7 @@ def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[R
         ("consumers.md", ()),
         ("fastapi.md", ()),
         ("typed-events.md", ()),
+        pytest.param("asyncio.md", (), marks=pytest.mark.slow),
         pytest.param("django.md", (), marks=pytest.mark.slow),
         pytest.param("load.md", (), marks=pytest.mark.slow),
         ("operators.md", ("A parked group", "A gap")),

@@ -110,6 +110,14 @@ def test_every_command_of_a_guide_is_run_or_says_why_not() -> None:
     assert left_out == []
 
 
+def test_every_guide_with_commands_to_run_is_run() -> None:
+    marked = {guide.name for guide in _GUIDES.iterdir() if "<!-- run" in _text(guide)}
+    run = set(re.findall(r'"([\w-]+\.md)"', _text(PROJECT / "tests" / "integration" / "docs" / "test_guides.py")))
+
+    assert marked - run == set()
+    assert len(marked) > 5
+
+
 def test_a_block_of_a_guide_that_holds_commands_says_so() -> None:
     """Without the language a block of commands would escape the test above."""
     bare = [
