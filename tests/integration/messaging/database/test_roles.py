@@ -4,6 +4,7 @@ Tokens are ours: a token of RDS is good for one user, and here is a password tha
 Postgres is set up as RDS is: its owner is no superuser, and a member of `rds_iam` is not let in with a password.
 """
 
+import asyncio
 import secrets
 import threading
 from collections.abc import Iterator
@@ -15,10 +16,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, event, make_url, text
 from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from sluice.clock import VirtualClock
 from sluice.declaration import DatabaseRole
 from sluice.errors import ConfigError
+from sluice.messaging import async_database_engine
 from sluice.messaging.database import credentials, engines, failures, migrations, roles, rotation
 from sluice.messaging.inbox import tables as inbox_tables
 from sluice.messaging.outbox import tables as outbox_tables
@@ -157,6 +160,32 @@ def test_a_refused_token_counts_as_a_database_outage(worker: Engine, tokens: _To
 
     assert failures.may_pass(away.value)
     assert _user(worker) == _WORKER
+
+
+def test_an_engine_of_asyncio_has_a_token_for_each_connection(tokens: _Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tokens before are refused by then, and what they opened goes on, in the role's rights."""
+    monkeypatch.setenv(credentials.USER_VARIABLE, _WORKER)
+    monkeypatch.setattr("sluice.messaging.database.credentials.token_url", lambda _, user, __: tokens.url_of(user))
+
+    async def run() -> None:
+        engine = async_database_engine("us-east-1")
+        async with engine.connect() as first, engine.connect() as second, engine.connect() as third:
+            users = [await connection.scalar(text("SELECT current_user")) for connection in (first, second, third)]
+            assert users == [_WORKER] * 3
+            assert tokens.given == 4  # one for the engine itself
+            old = engine.url
+            tokens.is_refused = True
+            with pytest.raises(OperationalError, match="refuses the credentials for now"):
+                await engine.connect()
+            tokens.is_refused = False
+            assert await first.scalar(text("SELECT count(*) FROM sluice_inbox_group")) == 0
+        await engine.dispose()
+        stale = create_async_engine(old)
+        with pytest.raises(OperationalError, match="password authentication failed"):
+            await stale.connect()
+        await stale.dispose()
+
+    asyncio.run(run())
 
 
 def test_roles_are_made_once_and_rights_that_somebody_changed_are_put_right(tables: Engine) -> None:
