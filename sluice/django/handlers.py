@@ -16,7 +16,7 @@ Django: https://docs.djangoproject.com/en/5.2/topics/db/transactions/#managing-a
 
 import inspect
 from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial, wraps
 from typing import Any, cast
 
@@ -30,10 +30,15 @@ from sluice.errors import ConfigError
 from sluice.messaging import Context, Outcome
 from sluice.messaging import handler as session_handler
 from sluice.messaging.database.transactions import ENDS_TRANSACTION, TransactionEndedError
+from sluice.messaging.errors import PermanentError
 from sluice.messaging.handlers import Ack, Handler
 from sluice.terminal.logger import Logger
 
 _log = Logger()
+_REPLACED = (
+    "the handler put another connection in the place of Django's and may have committed by it, so it is not called"
+    " again by itself, or its effect could be there twice; look at the effect, then redrive, retry or skip the message"
+)
 
 type DjangoHandler = Callable[[Any, Context], Outcome | None]
 """As a handler of `sluice.messaging`, without a session."""
@@ -82,8 +87,8 @@ def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[
 def _handle(session: Session, alias: str, call: Callable[[], Outcome | None]) -> Outcome | None:
     driver: Any = session.connection().connection.driver_connection
     if isinstance(driver, JoinedConnection) and driver.alias == alias:
-        with transaction.atomic(using=alias, savepoint=False):  # of a test: Django's own connection
-            return _call(connections[alias], call)
+        with _inside_atomic(alias) as found:  # of a test: Django's own connection
+            return _call(found, call)
     if not isinstance(driver, PostgresConnection | SqliteConnection) or driver.alias != alias:
         raise ConfigError(
             f"the handler is for Django's database {alias!r}, and the worker's is another; start it by `manage.py"
@@ -130,10 +135,43 @@ def _loan(alias: str, driver: Any) -> Iterator[BaseDatabaseWrapper]:
     lent.driver = driver
     connections[alias] = lent
     try:
-        with lent.execute_wrapper(_refuse_end), transaction.atomic(using=alias, savepoint=False):
+        with lent.execute_wrapper(_refuse_end), _inside_atomic(alias):
             yield lent
     finally:
         connections[alias] = own
+
+
+@contextmanager
+def _inside_atomic(alias: str) -> Iterator[BaseDatabaseWrapper]:
+    """Let a handler run inside `atomic()`, which ends with the connection that it began with: no other is put in place.
+
+    Raises:
+        PermanentError: the handler has put another there, by which it may have committed; the worker's is closed.
+    """
+    found, is_replaced = connections[alias], False
+    try:
+        with transaction.atomic(using=alias, savepoint=False):
+            driver = found.connection
+            try:
+                yield found
+            finally:
+                is_replaced = _put_back(alias, found, driver)
+    finally:
+        if is_replaced:
+            raise PermanentError(_REPLACED)
+
+
+def _put_back(alias: str, found: BaseDatabaseWrapper, driver: Any) -> bool:
+    """Close what a handler has put in the place of a connection, or of its driver's; return whether it has."""
+    others: list[Any] = [connections[alias]] if connections[alias] is not found else []
+    others += [found.connection] if found.connection is not driver else []
+    connections[alias], found.connection = found, driver
+    if others and isinstance(driver, PostgresConnection | SqliteConnection):  # and not a test's
+        others.append(driver)
+    for other in others:
+        with suppress(Exception):  # it may be anything
+            other.close()
+    return bool(others)
 
 
 def _refuse_end(execute: Callable[..., Any], statement: Any, *given: Any) -> Any:

@@ -1,10 +1,12 @@
 """Handlers on Django's ORM: one transaction with the inbox, and the guards of every other handler."""
 
+import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import DatabaseError, IntegrityError, close_old_connections, connections, transaction
 from sqlalchemy import text
@@ -148,6 +150,39 @@ def _break(alias: str) -> None:
         _execute("SELECT 1 / 0 FROM nowhere")(alias)
 
 
+def _hide(alias: str) -> None:
+    """Take the worker's connection out of Django's hands."""
+    connections[alias] = connections.create_connection(alias)
+
+
+def _commit_what_it_has_hidden(alias: str) -> None:
+    driver = _driver(alias)
+    _hide(alias)
+    with suppress(psycopg.Error, sqlite3.Error):
+        driver.commit()
+
+
+def _read_by_another(alias: str) -> None:
+    _hide(alias)
+    invoices(alias)
+
+
+def _hide_within_a_block(alias: str) -> None:
+    with transaction.atomic(using=alias):
+        _hide(alias)
+
+
+def _replace_the_drivers(alias: str) -> None:
+    another = connections.create_connection(alias)
+    another.connect()
+    connections[alias].connection = another.connection
+
+
+def _connect_anew_and_hide(alias: str) -> None:
+    connections[alias].connect()
+    _hide(alias)
+
+
 MISDEEDS: dict[str, HandlerPart] = {
     "does nothing wrong": lambda _: None,
     "commits by Django": lambda alias: transaction.commit(using=alias),
@@ -166,6 +201,15 @@ MISDEEDS: dict[str, HandlerPart] = {
     "closes the driver's": lambda alias: _driver(alias).close(),
     "closes all connections": lambda _: connections.close_all(),
     "closes old connections": lambda _: close_old_connections(),
+    "commits what it has hidden": _commit_what_it_has_hidden,
+    "hides its connection": _hide,
+    "reads by another connection": _read_by_another,
+    "hides its connection within a block": _hide_within_a_block,
+    "forgets its connection": connections.__delitem__,
+    "puts nothing in its place": lambda alias: connections.__setitem__(alias, None),
+    "replaces the driver's": _replace_the_drivers,
+    "connects anew": lambda alias: connections[alias].connect(),
+    "connects anew and hides that": _connect_anew_and_hide,
 }
 _HARMLESS = ("does nothing wrong", "closes old connections")
 _ENDINGS: dict[str, Callable[[], object]] = {
@@ -209,6 +253,30 @@ def _misbehave(alias: str, misdeed: str, ending: str) -> None:
     assert (effects.count("order-7 1") + dead, effects.count("order-7 2")) == (1, 1), effects
     assert dead == (ending in ("Reject", "ValueError") or misdeed not in _HARMLESS)
     assert InboxException.objects.using(alias).filter(state="dead").exclude(reason="").count() == dead
+
+
+def test_a_handler_that_writes_by_another_connection_is_called_once(postgres: str) -> None:
+    """It has committed by that one; the worker's is closed."""
+    servers, own = list[int](), connections[postgres]
+
+    @orm_handler("order.placed", using=postgres)
+    def invoice(event: Event, context: Context) -> None:
+        servers.append(_driver(postgres).info.backend_pid)
+        if event.group == "a":
+            _hide(postgres)
+        Invoice.objects.using(postgres).create(order=event.group)
+        if event.group == "a":
+            raise ValueError
+
+    with harness(postgres, invoice) as worker:
+        for group in ("a", "b"):
+            worker.publish("order.placed", group)
+            worker.run()
+        (dead_letter,) = worker.dead_letters
+
+    assert "put another connection in the place of Django's" in dead_letter.reason
+    assert (invoices(postgres), len(servers), len(set(servers))) == (["a", "b"], 2, 2)
+    assert connections[postgres] is own
 
 
 _kept = list[Any]()

@@ -1,14 +1,19 @@
 """Events that a Django project adds are committed with its rows, or not at all."""
 
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from types import ModuleType
 
 import pytest
+from django.core.management import call_command
 from django.db import OperationalError, connections, transaction
 from django.test import Client
 
 from sluice.django import AtomicOutbox
+from sluice.django.databases import joined_engine, worker_engine
 from sluice.django.models import OutboxGroup, OutboxMessage
+from sluice.errors import ConfigError
 from sluice.messaging import Event
 from sluice.messaging.database import failures
 from sluice.messaging.errors import OutboxError
@@ -169,3 +174,37 @@ def test_groups_taken_in_different_orders_end_in_a_deadlock_that_loses_nothing(p
 
     assert [failures.state(error) for error in errors] == ["40P01"]
     assert numbers(postgres) == [("a", 1), ("b", 1)]
+
+
+_REFUSED = (
+    "the driver of Django's database 'postgresql' is psycopg2, allowed is psycopg 3: psycopg2 tells neither a"
+    " transaction's id nor its end to a guard; pip install 'psycopg[binary]>=3.2'"
+)
+
+
+@pytest.fixture
+def psycopg2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a database have another driver's module, as Django's backend has where psycopg 3 is missing."""
+    monkeypatch.setattr(connections["postgresql"], "Database", ModuleType("psycopg2"))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [worker_engine, joined_engine, lambda alias: AtomicOutbox(TOPIC, using=alias).add(an_order())],
+    ids=["a worker", "a test", "the outbox"],
+)
+def test_psycopg2_is_refused_in_a_line(psycopg2: None, use: Callable[[str], object]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        use("postgresql")
+
+    assert str(refused.value) == _REFUSED
+
+
+@pytest.mark.parametrize("command", ["sluice_relay", "sluice_worker"])
+def test_commands_refuse_it_too(psycopg2: None, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--consumer", "billing", "--handlers", "json"] * (command == "sluice_worker")
+
+    with pytest.raises(SystemExit) as ended:
+        call_command(command, *options, database="postgresql")
+
+    assert (ended.value.code, capsys.readouterr().err) == (3, f"sluice: {_REFUSED}\n")

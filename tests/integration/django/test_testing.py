@@ -25,6 +25,8 @@ def _tests(kind: Any, alias: str) -> Any:
         transaction.on_commit(lambda: calls.append(event.group), using=alias)
         if event.group == "bad" or context.attempt == 1:
             raise ValueError
+        if event.group == "hiding":
+            connections[alias] = connections.create_connection(alias)
 
     class ShopTest(kind):  # type: ignore[misc]
         databases = (alias,)
@@ -38,11 +40,12 @@ def _tests(kind: Any, alias: str) -> Any:
                 worker = self.worker_harness(invoice, using=alias)
                 worker.publish("order.placed", "order-7")
             worker.publish("order.placed", "bad")
+            worker.publish("order.placed", "hiding")
             worker.run()
             worker.redeliver()
             found = Invoice.objects.using(alias).filter(order__startswith="invoice")
             assert list(found.values_list("order", flat=True)) == ["invoice of order-7"]
-            assert len(worker.dead_letters) == 1
+            assert len(worker.dead_letters) == 2
             assert calls == (["order-7"] if kind is TransactionTestCase else [])
 
     return unittest.TestLoader().loadTestsFromTestCase(ShopTest)
