@@ -1,4 +1,4 @@
-"""The environment of what is measured against, of versions of its own: benchmarks/competitors.lock."""
+"""The Python environment of the competitors in the benchmarks, with its own versions: benchmarks/competitors.lock."""
 
 import subprocess
 import sys
@@ -7,11 +7,11 @@ from pathlib import Path
 _HERE = Path(__file__).resolve().parent
 _ENVIRONMENT = _HERE.parent / ".venv-benchmarks"
 PYTHON = str(_ENVIRONMENT / "bin" / "python")
-"""Its interpreter, once it is installed."""
+"""The interpreter of the environment; it exists after `install`."""
 
 
 def install() -> None:
-    """Make it as locked, or bring it to that."""
+    """Create the environment if it is missing, and install exactly the versions of competitors.lock."""
     uv = str(Path(sys.executable).parent / "uv")
     if not _ENVIRONMENT.exists():
         subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, str(_ENVIRONMENT)], check=True)

@@ -225,7 +225,7 @@ def test_a_visibility_change_beyond_twelve_hours_is_refused(resources: Resources
 
 
 @pytest.mark.promise("SLU-36")
-def test_a_receive_without_visibility_timeout_takes_the_queues(resources: Resources) -> None:
+def test_a_receive_without_visibility_timeout_uses_that_of_the_queue(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout="2")
     queue.send_each("m1")
     first = queue.await_message()

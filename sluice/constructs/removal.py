@@ -10,8 +10,8 @@ from sluice.declaration import Environment, Removal, naming
 def removal_policy(environment: Environment) -> cdk.RemovalPolicy:
     """Return the removal policy of the stateful resources of an environment.
 
-    What is retained is deleted all the same when its very creation is rolled back: left behind, its name would be in
-    the way of the next attempt.
+    Even a retained resource is deleted if its creation is rolled back. Otherwise its name would be taken when the
+    deployment is tried again.
     """
     is_retained = environment.removal is Removal.RETAIN
     return cdk.RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if is_retained else cdk.RemovalPolicy.DESTROY

@@ -62,7 +62,10 @@ def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str)
 
 
 def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> WatchedMetric:
-    """Return a metric of the runtime: what tasks count is summed over them, of a gauge all write the same."""
+    """Return a metric that tasks write.
+
+    A counter is summed over the tasks; of a gauge the maximum is taken, because every task writes the same value.
+    """
     return WatchedMetric(
         metrics.NAMESPACE, metric_name, dimensions, "Sum" if metric_name in metrics.COUNTED else "Maximum"
     )

@@ -51,7 +51,8 @@ def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[
     deleted after them.
 
     Args:
-        types: of events; or classes of typed events, of which it gets the data in place of the event.
+        types: types of events, or classes under `@event_type`: a handler of a class gets the data as an instance of it,
+            in place of the event.
         using: alias of the database that has the inbox: that of `manage.py sluice_worker --database`.
 
     Raises:

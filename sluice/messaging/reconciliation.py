@@ -404,7 +404,10 @@ class Reconciliation:
         return _cause(route, row, content)
 
     def _doubt(self, route: Route, history: "_ConsumerHistory", snapshot: GroupSnapshot, sent_us: int) -> str | None:
-        """Return why a number that has not come may still come, or may have; None where it is missing."""
+        """Return why a number without a row in the inbox may still arrive, or may have arrived unseen.
+
+        None if it is certainly missing.
+        """
         if not history.has_rows:
             return f"nothing of {route.consumer} is in this database: its inbox may be in another one, see --inbox"
         if snapshot.row is None and history.forgotten_before_us is not None and sent_us < history.forgotten_before_us:

@@ -19,7 +19,8 @@ class ScheduledFault[K: StrEnum]:
         at_seconds: when it begins.
         until_seconds: when it ends.
         kind: what is done.
-        target: to what. A target `all:END` is every target `NAME:END`.
+        target: what it is done to: a NAME, or `NAME:END`. An END is a server, `endpoint` or `database`, and `NAME:END`
+            is how NAME reaches it. The target `all:END` stands for every `NAME:END`.
         detail: how, where there are several ways.
     """
 

@@ -873,11 +873,13 @@ class Group:
 def _distinct_events(
     events: Sequence[HistoryEvent], expectation: Expectation, may_be_moved: Callable[[HistoryEvent], bool]
 ) -> Iterable[HistoryEvent]:
-    """Return the events, the receives of one message under one idx even where only its deduplication id told it.
+    """Return the events; each receive of a moved message gets the idx of the original message.
 
-    A dead letter has another deduplication id, its old message id, and with it, unless planned, another idx. So what
-    nobody published is looked up by the ids it has, and by those it had; what a move task may have brought, of whose
-    new ids AWS says nothing (MOV-17), by its body, if that is one message's.
+    The deduplication id of a dead letter is its old message id, so it comes with another idx, unless idxs are planned.
+    A receive whose idx nobody published is looked up by its deduplication id, among those that were published and the
+    message ids received before, then by its message id. AWS says nothing about the new ids of a message that a move
+    task brought (MOV-17): if the ids lead nowhere, it is looked up by its body, if only one message was published
+    with that body.
     """
     if expectation.is_planned:
         return events

@@ -41,7 +41,7 @@ class AnswerWatch:
         self._process_id = os.getpid()
 
     def begin(self, connection: psycopg.Connection) -> None:
-        """Take in that a connection is in use, and asked something now or later."""
+        """Note that a connection is in use from now on: a statement is sent on it now or later."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():  # after a fork it is not
                 self._forget_parents()
@@ -50,7 +50,7 @@ class AnswerWatch:
             self._waiting_since[connection] = self._clock.monotonic()
 
     def end(self, connection: psycopg.Connection) -> None:
-        """Take in that nobody uses a connection."""
+        """Note that a connection is not in use any more."""
         with self._lock:
             self._waiting_since.pop(connection, None)
 

@@ -251,7 +251,10 @@ class Relay:
         self._renewed_at = invoked_at
 
     def _look(self) -> bool:
-        """Take the heads of the next groups that are due; return False when a whole walk over all found none."""
+        """Take the next heads that are due.
+
+        Return False if a walk over all groups ends here and none of them had a due head.
+        """
         self._looked_at = self._clock.monotonic()
         heads, self._looked_at_us = self._store.heads(self._after)
         pause_us_max = round(self._settings.backoff.cap_seconds * 1_000_000)
@@ -367,7 +370,10 @@ class Relay:
             self._forget(self._store.forget_groups, self._settings.keep_groups_seconds)
 
     def _forget(self, forget: Callable[[Connection, float], int], keep_seconds: float) -> None:
-        """Delete what is old, until there is nothing more, or a producer is in the way: then at the next time."""
+        """Delete old rows in small transactions, until none is left or the limit is reached.
+
+        If a producer holds a lock, stop and try again next time.
+        """
         try:
             for _ in range(_FORGET_TIMES_MAX):
                 with self._lease.writing() as connection:

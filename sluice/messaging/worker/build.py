@@ -39,7 +39,7 @@ from sluice.messaging.worker.processing.message_lease import Heartbeat
 from sluice.messaging.worker.processing.processor import MessageProcessor
 from sluice.messaging.worker.scale_in_protection import Protection
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
-from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.signs import Deadlines, Signs
 from sluice.messaging.worker.worker import Parts, Worker
 from sluice.terminal.printable import printable
 
@@ -164,7 +164,7 @@ def assemble_worker(
 
     `renewals` is the queue by a client that does not wait for as long as a poll, for calls that others wait behind: it
     extends and deletes. None is `queue`. What else may be None is then what a process of its own has: the machine's
-    clock, true randomness, a stop nobody has requested, signs of life whose promises follow from the settings.
+    clock, true randomness, a stop nobody has requested, signs of life whose deadlines follow from the settings.
     `agent_uri` is ECS_AGENT_URI of the task.
     """
     stop = Stop() if stop is None else stop
@@ -236,10 +236,10 @@ def assemble_worker(
 
 
 def _signs(settings: WorkerSettings, processor_settings: ProcessorSettings, clock: Clock) -> Signs:
-    promises = Promises.of_worker(
+    deadlines = Deadlines.of_worker(
         lanes=settings.lanes,
         rest_seconds_max=settings.backoff.cap_seconds,
         timeout_seconds=processor_settings.timeout_seconds,
         handler_seconds_max=processor_settings.hold_seconds_max,
     )
-    return Signs(Liveness(clock), promises)
+    return Signs(Liveness(clock), deadlines)

@@ -12,8 +12,8 @@ from sluice.messaging.worker.processing.message_lease import EXTENDED_MAX, Heart
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promises:
-    """The seconds within which each part of a worker gives its next sign of life; by default nothing is promised.
+class Deadlines:
+    """The seconds within which each part of a worker has to give its next sign of life; by default no limit.
 
     Args:
         polling: of a lane that receives, or rests after a failed receive.
@@ -28,8 +28,8 @@ class Promises:
     @classmethod
     def of_worker(
         cls, *, lanes: int, rest_seconds_max: float, timeout_seconds: int, handler_seconds_max: float
-    ) -> "Promises":
-        """Return the promises that a worker with these settings can keep.
+    ) -> "Deadlines":
+        """Return the deadlines that a healthy worker with these settings meets.
 
         Args:
             lanes: the most messages it holds at a time.
@@ -52,24 +52,24 @@ class Promises:
 class Signs:
     """Gives a worker's signs of life, each for the thread that calls."""
 
-    def __init__(self, liveness: Liveness, promises: Promises | None = None) -> None:
+    def __init__(self, liveness: Liveness, deadlines: Deadlines | None = None) -> None:
         self.liveness = liveness
-        self._promises = Promises() if promises is None else promises
+        self._deadlines = Deadlines() if deadlines is None else deadlines
 
     def polling(self) -> None:
-        """Promise the end of a poll."""
-        self._expect(self._promises.polling)
+        """Expect the end of a poll by its deadline."""
+        self._expect(self._deadlines.polling)
 
     def working(self) -> None:
-        """Promise the end of a message, or of a wait for the database."""
-        self._expect(self._promises.working)
+        """Expect the end of a message, or of a wait for the database, by its deadline."""
+        self._expect(self._deadlines.working)
 
     def beating(self) -> None:
-        """Promise the next beat."""
-        self._expect(self._promises.beating)
+        """Expect the next beat by its deadline."""
+        self._expect(self._deadlines.beating)
 
     def end(self) -> None:
-        """Promise nothing more."""
+        """Expect nothing more."""
         self.liveness.forget(threading.current_thread().name)
 
     def _expect(self, seconds: float) -> None:

@@ -161,7 +161,7 @@ def _newest_idx(series: Series) -> int:
 
 
 def by_period(series: Series, statistic: str, minutes: int) -> Series:
-    """Return a series of minutes as one of longer periods, of which the last may not be over."""
+    """Return a series by minute as a series by longer period; the last period may be incomplete."""
     if minutes == 1:
         return series
     periods = [series[start : start + minutes] for start in range(0, len(series), minutes)]

@@ -133,7 +133,7 @@ def test_a_command_does_its_work_whatever_its_streams_are(
     assert (_LOST in printed) == (streams.get("stdout") == _FULL and streams["stderr"] == "out" and expected == 2)
 
 
-def test_a_command_without_its_file_prints_and_keeps_its_exit_code(database: Engine, tmp_path: Path) -> None:
+def test_outbox_check_keeps_exit_code_1_when_its_output_is_lost(database: Engine, tmp_path: Path) -> None:
     with database.begin() as connection:
         connection.execute(text("DROP INDEX sluice_outbox_sent"))
     streams = {"stdout": _FULL, "stderr": "out"}

@@ -205,7 +205,11 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
 
 
 def test_a_task_count_filled_with_zero_starts_too_many_tasks() -> None:
-    """Decision 6 on few groups, with the clamp alone: half as many more; with a minute's rest, all that are allowed."""
+    """Decision 6 on few groups.
+
+    With zero filled in, the clamp alone wants at least 6 tasks instead of 3 or 4; with a cooldown of one minute it
+    wants the maximum, 20.
+    """
     zero = _fill_with_zero(_clamped_backlog(TASKS))
 
     assert _last_desired(_run(_few_groups(), term=_clamped_backlog(TASKS))) <= {3, 4}

@@ -301,7 +301,7 @@ class _Programs(RuleBasedStateMachine):
     @precondition(lambda self: self._standard_count < limits.RECEIVE_MESSAGES_MAX)
     @rule(group=st.sampled_from([None, *_GROUPS]))
     def send_to_standard(self, group: str | None) -> None:
-        """Send to the standard queue, at most what one receive can bring."""
+        """Send one message to the standard queue; in total no more than one receive can return."""
         self._standard_count += 1
         given = {} if group is None else {"MessageGroupId": group}
         self._both("send_message", "standard", MessageBody=f"m{self._standard_count}", **given)

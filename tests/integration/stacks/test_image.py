@@ -26,7 +26,7 @@ LOCKED = dict(
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what the COPY lines copy, but for the lock file."""
+    """A folder with everything that the COPY lines of the Dockerfile copy, except the lock file."""
     app = tmp_path_factory.mktemp("app")
     for source, destination in re.findall(r"^COPY (\w+) (\w+)/$", DOCKERFILE, re.MULTILINE):
         shutil.copytree(PROJECT / source, app / destination, ignore=shutil.ignore_patterns("__pycache__"))

@@ -160,7 +160,7 @@ def test_the_load_test_of_a_release_has_thresholds() -> None:
 
 
 def test_nobody_is_asked_where_there_is_no_terminal() -> None:
-    """A deployment is confirmed by its environment's name, a load test that costs by YES=1."""
+    """A deployment is confirmed by the name of its environment, a load test that costs money by YES=1."""
     for project, workflow in _workflows():
         for step in _steps(workflow):
             for words in _words(step.get("run", "")):

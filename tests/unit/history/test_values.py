@@ -80,8 +80,8 @@ def test_the_first_and_last_instant_are_dates() -> None:
     assert (first, last) == ("0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59.999999+00:00")
 
 
-def test_the_time_a_machine_sleeps_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For SQS it does: after ten minutes asleep a deduplication window is over."""
+def test_the_clock_counts_the_time_a_machine_was_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQS counts it too: after ten minutes asleep a deduplication window has ended."""
     clock, read, sleeps = SystemClock(), time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     before_us = clock.now_us()
 

@@ -39,13 +39,13 @@ BY_HAND = PROJECT / "tests/support/templates/scaling"
 
 
 @functools.cache
-def _load_by_hand(name: str) -> Template:
+def _handwritten_template(name: str) -> Template:
     (template,) = load_template(BY_HAND / name).values()
     return template
 
 
 def _read(name: str) -> dict[str, Any]:
-    return copy.deepcopy(dict(_load_by_hand(name)))
+    return copy.deepcopy(dict(_handwritten_template(name)))
 
 
 def _sqs(name: str, queue: str, *, statistic: str = "Average", period_seconds: int = 60) -> MetricSource:

@@ -209,7 +209,10 @@ def _find_resurrected(group: Group) -> Iterator[FoundViolation]:
 
 
 def _has_waited(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether the second receive, if it did not come within the lease (B7), waited for its end."""
+    """Return whether the first receive came earlier, and the second may have come after the lease of the first ended.
+
+    A second receive that certainly came within the lease is a B7.
+    """
     is_over = responded_us(other) + group.bound_us(other, event) >= group.expiry_us(event)
     return group.is_earlier_receive(event, other) and is_over
 

@@ -228,7 +228,7 @@ def _call_handler(handler: Handler, attempt: HandlerAttempt, transaction: _Trans
         if transaction.begun is not None:
             transaction.begun.return_to_worker()
         if not isinstance(returned, Ack | None):
-            return _store_reason(returned)
+            return _storable_outcome(returned)
         attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
         transaction.begin().require_open()
     return Ack()
@@ -255,8 +255,8 @@ def _commit(transaction: _Transaction) -> Outcome:
     return Ack()
 
 
-def _store_reason(returned: object) -> Outcome:
-    """Return what a handler returned, other than Ack, with a reason that can be stored."""
+def _storable_outcome(returned: object) -> Outcome:
+    """Return the outcome of a handler that did not return Ack, with a reason that can be stored."""
     match returned:
         case Retry():
             return Retry(delay_seconds=returned.delay_seconds, reason=_reason(returned.reason))

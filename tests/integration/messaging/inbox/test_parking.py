@@ -88,7 +88,7 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHa
     assert parking.inbox.due(parking.engine) == []
 
 
-def test_the_last_message_and_the_end_of_parking_are_one_commit(parking: InboxHarness) -> None:
+def test_a_group_stays_parked_until_its_last_message_is_committed(parking: InboxHarness) -> None:
     parking.record_dead(1)
     parking.bring(2)
     parking.bring(1, copy="-redriven")

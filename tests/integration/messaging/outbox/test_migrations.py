@@ -358,7 +358,7 @@ def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: E
         assert list(kept) == list(range(12, 23))
 
 
-def test_keys_compare_byte_by_byte_after_the_step_and_others_are_refused(old_engine: Engine) -> None:
+def test_the_step_gives_keys_the_c_collation_and_another_one_is_drift(old_engine: Engine) -> None:
     with old_engine.connect() as connection:
         before = schema.drift(connection, tables.metadata)
     list(migrations.upgrade(old_engine, tables.versioned))

@@ -111,11 +111,12 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
 
 
 def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
+    """Return each message's group, its epoch, the first number of the group in that epoch, and its number."""
     envelopes = [decode(message["Body"]) for message in messages]
     return [(envelope.event.group, envelope.epoch, envelope.first, envelope.seq) for envelope in envelopes]
 
 
-def test_another_epoch_goes_on_counting_and_says_so(world: World) -> None:
+def test_another_epoch_continues_the_numbers_and_is_in_the_audit(world: World) -> None:
     operator = replace(OPERATOR, clock=world.clock)
     began = world.clock.now_us() // 1_000_000
     world.commit("a", "a", "b")

@@ -459,7 +459,11 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
     )
 
 
-@pytest.mark.parametrize(("deleted_at_ms", "found"), [(32_000, set()), (None, {"A3"}), (29_000, {"A8"})])
+@pytest.mark.parametrize(
+    ("deleted_at_ms", "found"),
+    [(32_000, set()), (None, {"A3"}), (29_000, {"A8"})],
+    ids=["deleted after the second receive", "not deleted", "deleted within the first lease"],
+)
 def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None, found: set[str]) -> None:
     """A worker was frozen before its delete; meanwhile a second one received the message, and was killed."""
     history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]

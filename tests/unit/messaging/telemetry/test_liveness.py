@@ -15,7 +15,7 @@ from sluice.errors import ConfigError
 from sluice.messaging import alive
 from sluice.messaging.alive import NoSign, Sign
 from sluice.messaging.liveness import SLACK_SECONDS, AliveFile, Liveness, LivenessWatch
-from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.signs import Deadlines, Signs
 
 
 @pytest.fixture
@@ -94,9 +94,9 @@ def test_nothing_is_expected_of_a_part_that_has_ended(clock: VirtualClock, liven
 
 def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
     """A poll with its rest; a handler up to its deadline, with what ends the message; a beat with all its calls."""
-    promises = Promises.of_worker(lanes=21, rest_seconds_max=20, timeout_seconds=60, handler_seconds_max=600)
+    deadlines = Deadlines.of_worker(lanes=21, rest_seconds_max=20, timeout_seconds=60, handler_seconds_max=600)
 
-    assert promises == Promises(
+    assert deadlines == Deadlines(
         polling=4 + 20 + 10 + 20 + SLACK_SECONDS,
         working=600 + 15 + 3 * 34 + SLACK_SECONDS,
         beating=1 + 3 * (4 + 5) + SLACK_SECONDS,
@@ -104,7 +104,7 @@ def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
 
 
 def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: Liveness) -> None:
-    signs = Signs(liveness, Promises(polling=1, working=inf, beating=3))
+    signs = Signs(liveness, Deadlines(polling=1, working=inf, beating=3))
     signs.polling()
     clock.sleep(2)
     polled = liveness.overdue()

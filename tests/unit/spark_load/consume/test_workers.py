@@ -164,7 +164,7 @@ def test_a_worker_with_another_clock_counts_as_another_machine() -> None:
 
 
 def test_a_worker_on_a_full_disk_writes_nothing_until_there_is_room(tmp_path: Path) -> None:
-    """Not even to one that is there; what others write stays as it is."""
+    """It cannot even append to a file that exists. The limits of other processes stay as they are."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")
     unlimited = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)

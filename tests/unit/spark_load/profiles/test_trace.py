@@ -113,7 +113,7 @@ def test_the_digest_is_of_the_load_and_not_of_where_it_lies(tmp_path: Path) -> N
         ("poison_share: 2\n", "poison_share is 2 .*less than or equal to 1"),
     ],
 )
-def test_fields_of_a_trace_are_not_repeated_in_the_profile(tmp_path: Path, text: str, why: str) -> None:
+def test_fields_set_by_the_trace_and_values_out_of_range_are_refused(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         traced_profile(tmp_path, text)
 

@@ -324,7 +324,10 @@ def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
 
 
 def test_a_prepared_statement_is_refused_outside_the_transaction(on_file: Engine) -> None:
-    """SQLite prepares it once, and asks the authorizer then: https://www.sqlite.org/c3ref/set_authorizer.html."""
+    """The INSERT was prepared for an earlier message; where no transaction is open, it is prepared again and refused.
+
+    SQLite asks the authorizer only when it prepares a statement: https://www.sqlite.org/c3ref/set_authorizer.html.
+    """
     with on_file.begin() as connection:
         connection.execute(text("CREATE TABLE keys (n integer primary key)"))
         connection.execute(text("INSERT INTO keys VALUES (1)"))

@@ -19,7 +19,7 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.liveness import AliveFile, Liveness
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.waiting import Stop
-from sluice.messaging.worker.signs import Promises, Signs
+from sluice.messaging.worker.signs import Deadlines, Signs
 from sluice.messaging.worker.worker import Worker
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.recorded_metrics import RecordedMetrics
@@ -31,8 +31,8 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 class CheckedWorker:
-    def __init__(self, world: World, path: Path, promises: Promises) -> None:
-        self.path, self.signs = path, Signs(Liveness(SystemClock()), promises)
+    def __init__(self, world: World, path: Path, deadlines: Deadlines) -> None:
+        self.path, self.signs = path, Signs(Liveness(SystemClock()), deadlines)
         file = AliveFile(path, SystemClock())
         self.worker_parts: WorkerParts = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=file)
 
@@ -55,9 +55,9 @@ class CheckedWorker:
         )
 
 
-def promising(**promised: float) -> Promises:
-    """Return promises that a part which hangs breaks soon."""
-    return replace(Promises(polling=60, working=60, beating=60), **promised)
+def promising(**promised: float) -> Deadlines:
+    """Return deadlines of a minute, except those given here, which a part that hangs soon misses."""
+    return replace(Deadlines(polling=60, working=60, beating=60), **promised)
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> N
     parks = World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
     parks.park("a", behind=4)
     liveness = Liveness(parks.clock)
-    signs = Signs(liveness, Promises(working=60))
+    signs = Signs(liveness, Deadlines(working=60))
     drainer = parks.worker(signs=signs).drainer
     overdue: list[dict[str, float]] = []
 
@@ -142,9 +142,12 @@ def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> N
 
 
 def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> None:
-    """By the promises of production, and looked at after every step: away are first the queue, then the database."""
-    promises = Promises.of_worker(lanes=1, rest_seconds_max=20, timeout_seconds=30, handler_seconds_max=300)
-    signs = Signs(Liveness(world.clock), promises)
+    """With the deadlines of production, checked after every step.
+
+    After 20 steps the queue cannot be reached; after 40 the database does not answer.
+    """
+    deadlines = Deadlines.of_worker(lanes=1, rest_seconds_max=20, timeout_seconds=30, handler_seconds_max=300)
+    signs = Signs(Liveness(world.clock), deadlines)
     worker = world.worker(signs=signs)
     began_at, overdue = world.clock.monotonic(), list[dict[str, float]]()
     worker.wait.meanwhile = lambda: overdue.append(signs.liveness.overdue())
@@ -174,13 +177,13 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
     event.remove(world.engine, "begin", answers_nothing)
 
     assert world.effects() == [("a", 1)]
-    assert world.clock.monotonic() - began_at > 5 * promises.polling
+    assert world.clock.monotonic() - began_at > 5 * deadlines.polling
     assert [found for found in overdue if found] == []
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
 def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: Path, *, is_busy: bool) -> None:
-    """Each thread's promises are counted: how soon a busy machine lets it keep them is not the worker's doing."""
+    """Each thread's deadlines are counted, not checked: on a busy machine a healthy thread may miss one."""
     world = World(on_file)
     checked = CheckedWorker(world, path, promising())
     liveness = checked.signs.liveness
