@@ -66,7 +66,7 @@ def test_an_exception_of_spark_becomes_our_error(monkeypatch: pytest.MonkeyPatch
     session.stop.assert_called_once_with()
 
 
-def test_what_py4j_fails_to_close_after_an_interrupt_is_not_logged(
+def test_py4j_logs_no_socket_that_it_fails_to_close_after_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Py4J closes its sockets on Ctrl-C and logs, by a logger of its own, that Java is too busy to answer."""
