@@ -64,6 +64,7 @@ def test_a_line_harms_its_calls_until_it_is_mended() -> None:
     assert {**lines.counts, "connections cut": 0} == {"answers lost": 1, "answers replaced": 2, "connections cut": 0}
 
 
+@pytest.mark.slow  # a load test has the same faults
 def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: Path) -> None:
     """Every kind of fault once; everything committed is done once and in order for three consumers."""
     with database.running() as started:

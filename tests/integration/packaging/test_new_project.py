@@ -140,6 +140,7 @@ def test_a_later_version_changes_no_file_of_a_working_project(
     assert names.startswith("topics: order-desk-dev-events.fifo\n")
 
 
+@pytest.mark.slow  # the demo deploys this checkout
 def test_a_deployed_project_handles_a_message(project: Path, endpoint: str) -> None:
     run_to_end("make", "message", endpoint, cwd=project)
 

@@ -64,6 +64,7 @@ def test_java_and_python_find_each_other_though_ipv6_is_preferred(tmp_path: Path
     assert _work(tmp_path, JAVA_TOOL_OPTIONS="-Djava.net.preferIPv6Addresses=true") == "10"
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_an_event_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     settings = "spark.eventLog.enabled true\nspark.eventLog.dir file:/nowhere/events\n"
     (tmp_path / "spark-defaults.conf").write_text(settings, encoding="utf-8")
@@ -75,6 +76,7 @@ def test_an_event_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_too_little_memory_is_named(tmp_path: Path) -> None:
     printed = _work(tmp_path, PYSPARK_SUBMIT_ARGS="--driver-memory 100m pyspark-shell")
 

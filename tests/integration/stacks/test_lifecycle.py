@@ -168,6 +168,7 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
     assert "6 passed, 1 deselected" in ended.stdout
 
 
+@pytest.mark.slow  # a minute
 def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Emulator) -> None:
     """Without a terminal and without CONFIRM it is refused, after account, region and stacks were named."""
     refused = _change("deploy", "prod")
