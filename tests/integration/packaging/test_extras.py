@@ -310,6 +310,7 @@ def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Instal
     assert "cannot read no.json" in printed.stderr
 
 
+@pytest.mark.slow  # half a minute
 def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str], Installation]) -> None:
     cdk = install("cdk")
 

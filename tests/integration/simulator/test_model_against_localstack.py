@@ -518,7 +518,9 @@ def _run(programs: int, *, phases: tuple[Phase, ...] = tuple(Phase), derandomize
 
 
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("programs", [3, pytest.param(1_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize(
+    "programs", [pytest.param(6, marks=pytest.mark.slow), pytest.param(1_000, marks=pytest.mark.deep)]
+)
 def test_model_and_localstack_answer_alike(localstack_sqs: Any, programs: int) -> None:
     """Generated programs of fifty commands; Hypothesis prints the shortest that they answer differently."""
     _Programs.localstack = localstack_sqs

@@ -150,6 +150,7 @@ def test_cfn_lint_finds_nothing(stacks_of: StacksOf, environment: Environment) -
     assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
 
 
+@pytest.mark.slow  # the demo synthesizes by the app
 def test_the_app_synthesizes_the_environment_the_context_names(stacks_of: StacksOf, tmp_path: Path) -> None:
     """A process of its own writes what this one made, to the byte, and says only which types die; nor starts Docker."""
     context = json.dumps({**CONTEXT, "env": "prod"})

@@ -136,6 +136,7 @@ def test_the_worker_stays_valid_under_chaos(
     )
 
 
+@pytest.mark.slow  # a minute and a half; a sabotaged run is found in test_load
 def test_broken_workers_are_found_by_the_same_faults(
     spark: SparkSession,
     where: deployment.LoadDeployment,
