@@ -321,13 +321,7 @@ def _steps_with_gaps(tried: Experiment) -> Iterator[Mistake]:
     AWS: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepAdjustment.html (read 2026-11-26):
     ranges have neither gaps nor overlaps.
     """
-    for policy in tried.service.policies:
-        if not isinstance(policy, StepScaling):
-            continue
-        ranges = sorted(
-            (-math.inf if step.lower is None else step.lower, math.inf if step.upper is None else step.upper)
-            for step in policy.steps
-        )
+    for policy, ranges in _step_ranges(tried):
         low, high = (0.0, math.inf) if policy.alarm.comparison.startswith("Greater") else (-math.inf, 0.0)
         ends = [low, *(upper for lower, upper in ranges if upper > low and lower < high)]
         starts = [*(lower for lower, upper in ranges if upper > low and lower < high), high]
@@ -344,15 +338,22 @@ def _steps_with_gaps(tried: Experiment) -> Iterator[Mistake]:
             )
 
 
+def _step_ranges(tried: Experiment) -> Iterator[tuple[StepScaling, list[tuple[float, float]]]]:
+    """Yield each step policy with the lower and upper ends of its steps, in their order."""
+    for policy in tried.service.policies:
+        if isinstance(policy, StepScaling):
+            yield (
+                policy,
+                sorted(
+                    (-math.inf if step.lower is None else step.lower, math.inf if step.upper is None else step.upper)
+                    for step in policy.steps
+                ),
+            )
+
+
 def _steps_overlap(tried: Experiment) -> Iterator[Mistake]:
     """Find distances from an alarm's threshold for which two steps say something, as `_steps_with_gaps` reads them."""
-    for policy in tried.service.policies:
-        if not isinstance(policy, StepScaling):
-            continue
-        ranges = sorted(
-            (-math.inf if step.lower is None else step.lower, math.inf if step.upper is None else step.upper)
-            for step in policy.steps
-        )
+    for policy, ranges in _step_ranges(tried):
         doubled = [(start, end) for (_, end), (start, _) in pairwise(ranges) if start < end]
         if doubled:
             start, end = doubled[0]
