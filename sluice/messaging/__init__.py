@@ -1,10 +1,10 @@
 """The runtime of producers and consumers: outbox, relay, worker, inbox.
 
-A producer needs `Outbox` and `Event`, and on AWS `database_engine` or `async_database_engine`; a consumer `handler` and
-what a handler gets and returns; both `event_type` and `event_of` where events are typed; everything else is behind
-`sluice`.
+A producer imports `Outbox` and `Event`, and on AWS `database_engine` or `async_database_engine`. A consumer imports
+`handler`, and the types that a handler receives and returns. Both import `event_type` and `event_of` for typed events.
+Everything else is used through the command `sluice`.
 
-Each name is imported when it is first used: `sluice --help` passes here too, and needs no SQLAlchemy.
+Each name is imported when it is first used, because `sluice --help` imports this package too and needs no SQLAlchemy.
 """
 
 from typing import TYPE_CHECKING

@@ -1,7 +1,7 @@
 """The file in which a running process shows that it is alive, and the health check that reads it.
 
-The process writes it every few seconds: when, within how many seconds it will do so again, and which of its parts are
-overdue. Its age is measured by the machine's monotonic clock, so setting the wall clock changes nothing.
+The process writes the file every few seconds: the time, the seconds until it will write again, and its overdue parts.
+The age of the file is measured by the machine's monotonic clock, so setting the wall clock changes nothing.
 
 The check runs every few seconds in every container: this module imports the standard library only.
 """
@@ -18,11 +18,11 @@ from sluice.terminal.printable import printable
 _BYTES_MAX = 65_536
 """Of a file that is read: thousands of parts fit in."""
 _NAMES_MAX = 5
-"""Of overdue parts, in a line; the rest are counted."""
+"""The most overdue parts that a line names; the rest are counted."""
 
 
 class NoSign(ValueError):
-    """Raised when a file is not one that `write` has written."""
+    """Raised when a file was not written by `write`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,10 +30,10 @@ class Sign:
     """One sign of life of a process.
 
     Args:
-        pid: of the process, for people: a container's check may see other numbers.
-        clock_id: of the monotonic clock, from `sluice.clock.clock_id`; another one means another boot.
-        written_at: the same instant for people, ISO 8601 in UTC.
-        within_seconds: the next one is due so long after this one.
+        pid: the process id, for people: the check may run in a container with other process ids.
+        clock_id: the id of the monotonic clock, from `sluice.clock.clock_id`; another id means another boot.
+        written_at: the time for people, ISO 8601 in UTC.
+        within_seconds: the time until the next sign is due.
         overdue: parts that gave no sign of life in time, and how many seconds they are late.
     """
 
@@ -60,7 +60,7 @@ def write(path: Path, sign: Sign) -> None:
     """Replace the file atomically: a reader sees the old sign or the new one, never half of one.
 
     Raises:
-        OSError: it cannot be written; the file is as it was.
+        OSError: the file cannot be written; the old one is unchanged.
     """
     written = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -76,9 +76,9 @@ def read(path: Path) -> Sign:
 
     Raises:
         OSError: the file cannot be read.
-        NoSign: it was not written by `write`.
+        NoSign: the file was not written by `write`.
     """
-    # Without O_NONBLOCK a named pipe would be waited for.
+    # Without O_NONBLOCK, opening a named pipe would wait for its writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 (a descriptor)
         content = file.read(_BYTES_MAX)
     try:
@@ -89,13 +89,13 @@ def read(path: Path) -> Sign:
 
 
 def problem(sign: Sign, *, now_seconds: float, clock_id: str, within_seconds: float | None) -> str | None:
-    """Return why a process does not count as alive, in a sentence; None when it is alive.
+    """Return in a sentence why a process does not count as alive; None if it is alive.
 
     Args:
-        sign: its last.
-        now_seconds: by the machine's monotonic clock.
-        clock_id: of that clock.
-        within_seconds: how old the sign may be; None is as old as the process promised.
+        sign: the last sign of life.
+        now_seconds: the time by the machine's monotonic clock.
+        clock_id: the id of that clock.
+        within_seconds: the highest age of the sign; None means the age that the process itself promised.
     """
     age = now_seconds - sign.monotonic_seconds
     allowed = sign.within_seconds if within_seconds is None else within_seconds

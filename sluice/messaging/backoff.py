@@ -1,6 +1,6 @@
 """Delays before the next attempt: exponential backoff with jitter.
 
-What failed together must not return together, hence the jitter:
+The jitter keeps attempts that failed together from being repeated together:
 https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/ (read 2026-11-21).
 """
 
@@ -31,11 +31,11 @@ class Backoff:
         require(self, self.floor_seconds <= self.base_seconds <= self.cap_seconds, field="base_seconds", allowed=bounds)
 
     def seconds(self, attempt: int, jitter: float) -> float:
-        """Return the delay after the `attempt`-th failure, from 1.
+        """Return the delay after the `attempt`-th failure, counted from 1.
 
         Args:
             attempt: how often it has failed.
-            jitter: from a random generator, 0 to 1: where between floor and the whole delay it falls.
+            jitter: a random number from 0 to 1; it chooses the delay between the floor and the whole delay.
         """
         whole = min(self.cap_seconds, self.base_seconds * 2.0 ** min(attempt - 1, 60))
         return self.floor_seconds + (whole - self.floor_seconds) * jitter

@@ -1,13 +1,14 @@
-"""The message as it travels: an event with its number in its group, versioned, validated before it is stored.
+"""The body of a message: an event with its number in its group, versioned, and validated before it is stored.
 
-The body is one JSON object, because raw delivery hides everything SNS knows. Whoever consumes it needs nothing else:
+The body is one JSON object, because raw delivery removes all metadata of SNS. A consumer needs nothing but the body:
 
     {"sluice": 1, "id": …, "type": …, "group": …, "seq": …, "epoch": …, "at": …, "trace": {…}, "hash": …, "data": …}
 
-`version`, of the data, stands behind the type unless it is 1. `seq` counts 1, 2, 3 … in its group without a hole.
-`epoch` says when this counting began, in seconds since 1970: a group that was forgotten, or whose database was
-restored, counts anew under a later one. After a restore it goes on from what the database remembers, and `first` says
-from where. AWS's own SequenceNumber orders but has holes, so it shows no loss.
+`version`, the version of the data, follows the type unless it is 1. `seq` counts 1, 2, 3 … in its group without a hole.
+`epoch` is the time at which this counting began, in seconds since 1970. If the counter of a group was deleted, or its
+database was restored, the group gets a later epoch. After a restore the numbers continue after the last one that the
+database has, and `first` is the first number of the epoch. AWS's own SequenceNumber orders messages but has holes, so
+it cannot show a loss.
 """
 
 import hashlib
@@ -27,13 +28,14 @@ from sluice.messaging.errors import EnvelopeError
 
 VERSION = 1
 RESERVED = "sluice."
-"""How the types of Sluice's own events begin; consumers count them, and no handler gets them."""
+"""The prefix of the types of Sluice's own events; consumers count these events, and no handler gets them."""
 TOMBSTONE = f"{RESERVED}tombstone"
-"""The type of what is published in place of an event that was skipped: the number is used, nothing happened."""
+"""The type of a message that is published in place of a skipped event: it uses the number, and has no data."""
 _DATA_VERSION_MAX = 999_999
-_SEQ_MAX = 2**63 - 2  # of a database's largest number, so that there is a next one
-# Of body, for what is known at the commit only: two numbers of up to 19 digits for one each, a third one with its name,
-# an instant for `null`.
+_SEQ_MAX = 2**63 - 2  # one less than a database's largest number, so that there is a next one
+# Bytes of the body that are only known at the commit: two numbers of up to 19 digits in place of one digit each, a
+# third
+# number with its name, a time in place of `null`.
 _NUMBERS_BYTES, _INSTANT_BYTES = 2 * 18 + len(',"first":') + 19, 30
 _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
@@ -42,20 +44,20 @@ _NOT_ALLOWED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ff
 
 
 def current_trace() -> dict[str, str]:
-    """Return the current span of OpenTelemetry as W3C headers, for an event's `trace`; empty where there is none."""
-    if "opentelemetry.trace" not in sys.modules:  # then nobody has a span
+    """Return OpenTelemetry's current span as W3C headers, for an event's `trace`; empty if there is no span."""
+    if "opentelemetry.trace" not in sys.modules:  # without OpenTelemetry there is no span
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator  # noqa: PLC0415 (optional)
 
     headers: dict[str, str] = {}
-    # Whatever else the process propagates to the services it calls: an outbox is no place for baggage.
+    # Only the trace context: other propagated values of the process, such as baggage, do not belong into an outbox.
     TraceContextTextMapPropagator().inject(headers)
     return headers
 
 
 @dataclass(frozen=True, kw_only=True)
 class Event:
-    """Something that happened in a producer, checked when it is made.
+    """Something that happened in a producer, validated when the event is made.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (characters, group),
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-message-metadata.html (attributes),
@@ -64,14 +66,15 @@ class Event:
 
     Args:
         type: what happened, e.g. `order.placed`; also sent as the message attribute `type`, for filter policies.
-        group: message group, within which order is kept: usually the id of the thing it happened to.
-        data: anything JSON can say.
-        version: of the data's shape, from 1; `event_of` takes it from the class of the data.
+        group: message group, within which order is kept: usually the id of the order, customer or other thing that
+            changed.
+        data: any value that JSON can represent.
+        version: version of the data's shape, from 1; `event_of` takes it from the class of the data.
         attributes: further message attributes, text by name, for filter policies; at most nine.
         id: unique among all events for ever; the deduplication id of its message.
         at: when it happened, aware; None means when it is committed.
-        trace: trace context as headers, e.g. `traceparent`, carried to the consumer. An outbox fills in the current
-            span of OpenTelemetry where it is empty.
+        trace: trace context as headers, e.g. `traceparent`, carried to the consumer. An outbox fills an empty trace
+            with OpenTelemetry's current span.
 
     Raises:
         EnvelopeError: a field cannot be sent; the message names it.
@@ -96,7 +99,8 @@ class Event:
         _require(is_in_order, "at", self.at, "an aware datetime in the years 1 to 9999 UTC, or None")
         _check_attributes(self.attributes)
         _check_trace(self.trace)
-        # Copies, data as JSON will hand it over: what the caller does to its own afterwards changes no message.
+        # The event keeps copies, the data in the form that JSON has: later changes of the caller's objects change no
+        # message.
         object.__setattr__(self, "attributes", dict(self.attributes))
         object.__setattr__(self, "trace", dict(self.trace))
         object.__setattr__(self, "data", _copy_as_json("data", self.data))
@@ -104,14 +108,18 @@ class Event:
 
     @cached_property
     def content_hash(self) -> str:
-        """Return the SHA-256, in hex, of type and data: what makes two events of one id the same."""
+        """Return the SHA-256 of type and data, in hex.
+
+        Two events with one id are the same event if their hashes are equal.
+        """
         return _content_hash(self.type, self.data)
 
     @cached_property
     def body_around_numbers(self) -> tuple[str, str]:
-        """Return what is in front of the number in the message's body, and what is behind its instant.
+        """Return the two parts of the message's body: before the number, and after the time of the event.
 
-        Between them is `7,"epoch":1767225600,"first":5,"at":"2026-01-01T00:00:00+00:00"`, `first` unless it is 1.
+        The database writes the part between them: `7,"epoch":1767225600,"first":5,"at":"2026-01-01T00:00:00+00:00"`,
+        with `first` unless it is 1.
         """
         version = {} if self.version == 1 else {"version": self.version}
         front = {"sluice": VERSION, "id": self.id, "type": self.type, **version, "group": self.group}
@@ -127,10 +135,10 @@ class Event:
         return body + not_yet + attributes_bytes(self.message_attributes)
 
     def check_size(self, event_bytes_max: int) -> None:
-        """Refuse it where its message might be larger than the topic takes.
+        """Refuse the event if its message might be larger than the topic accepts.
 
         Raises:
-            EnvelopeError: it might be.
+            EnvelopeError: the message might be larger.
         """
         if (size_bytes := self.size_bytes) > event_bytes_max:
             raise EnvelopeError(
@@ -139,7 +147,7 @@ class Event:
             )
 
     def with_current_trace(self) -> "Event":
-        """Return it with the current span, if there is one and it has none."""
+        """Return the event with the current span, unless the event has a trace or there is no span."""
         if self.trace or not (trace := current_trace()):
             return self
         return replace(self, trace=trace)
@@ -158,20 +166,20 @@ class OwnEvent(Event):
 
 
 def any_event(*, type: str, **fields: Any) -> Event:  # noqa: A002 (its name)
-    """Return an event of whatever type: a producer's, or Sluice's own."""
+    """Return an event of any type: a producer's, or Sluice's own."""
     return (OwnEvent if type.startswith(RESERVED) else Event)(type=type, **fields)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Envelope:
-    """An event with its number: what travels.
+    """An event with its number: the content of a message.
 
     Args:
-        event: what happened.
-        seq: its place in its group, without holes.
-        epoch: when the group began to count, in seconds since 1970; a producer that numbers by itself may count 1, 2 …
+        event: the event.
+        seq: its number in its group, without holes.
+        epoch: when the group began to count, in seconds since 1970; a producer with its own numbers may count 1, 2 …
         first: the first number of the group in this epoch.
-        committed_at: what stands for `at` where the event has none.
+        committed_at: the time in the body if the event has no `at`.
     """
 
     event: Event
@@ -191,28 +199,28 @@ class Envelope:
 
     @property
     def deduplication_id(self) -> str:
-        """Return the deduplication id every publish of it carries."""
+        """Return the deduplication id of the message, the same for every publish of it."""
         return self.event.id
 
     def as_tombstone(self) -> "Envelope":
-        """Return the tombstone that is published when it is skipped: the same number, without data."""
+        """Return the tombstone that is published if the event is skipped: the same number, without data."""
         of = self.event
         event = OwnEvent(type=TOMBSTONE, group=of.group, data=None, id=str(uuid.uuid4()), at=of.at, trace=of.trace)
         return replace(self, event=event)
 
 
 def decode(body: str) -> Envelope:
-    """Return the envelope a body holds; message attributes do not travel in it, so its event has none.
+    """Return the envelope in a body. Its event has no message attributes, because the body does not contain them.
 
     Raises:
-        EnvelopeError: the body is not an envelope, one of another version, or its content is not what was sent.
+        EnvelopeError: the body is not an envelope, has another version, or its content does not match its hash.
     """
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"body is not JSON ({error}); it is not from a Sluice outbox") from error
     version = fields.get("sluice") if isinstance(fields, dict) else None
-    if type(version) is not int or version != VERSION:  # True == 1
+    if type(version) is not int or version != VERSION:  # excludes True, which equals 1
         raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
     for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
         _require(type(fields.get(name)) is kind, name, fields.get(name), f"a value of type {kind.__name__}")
@@ -236,10 +244,10 @@ def decode(body: str) -> Envelope:
 
 
 def check_type(type_: object, *, is_own: bool = False) -> None:
-    """Refuse what is no type of an event.
+    """Refuse a value that is not a valid type of an event.
 
     Raises:
-        EnvelopeError: it is none, or one of Sluice's own.
+        EnvelopeError: the type is not valid, or is reserved for Sluice's own events.
     """
     _require(_matches(_TYPE, type_), "type", type_, "1 to 256 letters, digits and . _ -")
     is_theirs = is_own or not str(type_).startswith(RESERVED)
@@ -247,12 +255,12 @@ def check_type(type_: object, *, is_own: bool = False) -> None:
 
 
 def check_version(version: object) -> None:
-    """Refuse what is no version of an event's data.
+    """Refuse a value that is not a valid version of an event's data.
 
     Raises:
-        EnvelopeError: it is none.
+        EnvelopeError: the version is not valid.
     """
-    is_met = type(version) is int and 1 <= version <= _DATA_VERSION_MAX  # True == 1
+    is_met = type(version) is int and 1 <= version <= _DATA_VERSION_MAX  # excludes True
     _require(is_met, "version", version, f"a whole number of 1 to {_DATA_VERSION_MAX}")
 
 
@@ -325,7 +333,10 @@ def _check_characters(name: str, value: object, *, is_escaped: bool = True) -> N
 
 
 def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
-    """Yield (path, text) for every text in a JSON value, names too; without recursion, since JSON may be deep."""
+    """Yield the path and text of every text in a JSON value, names included.
+
+    Without recursion, since JSON may be deep.
+    """
     waiting = [(path, value)]
     while waiting:
         path, value = waiting.pop()

@@ -1,13 +1,13 @@
 """The errors `messaging` raises besides those of `sluice.errors`.
 
 MessagingError (sluice.errors)
-├── EnvelopeError     an event cannot be sent, or what came is not an envelope: the field is named
+├── EnvelopeError     an event cannot be sent, or a body is not an envelope: the field is named
 ├── OutboxError       the outbox or the inbox is used or laid out in a way that would lose its promise
-├── DeadLetterError   a message is not where an operator's act needs it, or not as it needs it
+├── DeadLetterError   a message is not in the place or state that an operator's action needs
 ├── LeaseLostError    another relay leads: stop writing
-├── HoldLostError     a message may be somebody else's now: stop, and touch nothing
+├── HoldLostError     another consumer may have the message now: stop, and change nothing
 ├── TransientError    try again later: nothing is wrong with the message
-└── PermanentError    never try again as it is: the message goes to the DLQ
+└── PermanentError    never try again unchanged: the message goes to the DLQ
 """
 
 from sluice.errors import MessagingError
@@ -17,7 +17,7 @@ __getattr__ = forward_names(__name__, HoldLost=f"{__name__}:HoldLostError", Leas
 
 
 class EnvelopeError(MessagingError):
-    """Raised when an event cannot become a message, or a message is not an envelope."""
+    """Raised when an event cannot become a message, or a body is not an envelope."""
 
 
 class OutboxError(MessagingError):
@@ -37,7 +37,7 @@ class HoldLostError(MessagingError):
 
 
 class TransientError(MessagingError):
-    """Raised when the other side is unreachable; raised by a handler, to be called again later."""
+    """Raised when a service is unreachable. A handler raises it to be called again later."""
 
 
 class PermanentError(MessagingError):

@@ -43,10 +43,10 @@ class EventType:
 
     Args:
         type_: type of the event.
-        version: of the data's shape.
+        version: version of the data's shape.
         model: a dataclass or pydantic model.
-        previous: the version before it, where the class reads that as well.
-        upcast: makes data of this version from the previous one's.
+        previous: the version before it, if the class reads that version too.
+        upcast: turns data of the previous version into data of this version.
     """
 
     type_: str
@@ -57,7 +57,7 @@ class EventType:
 
     @property
     def versions(self) -> "Mapping[int, EventType]":
-        """Return every version that is read, this one first, without a gap."""
+        """Return every version that the class reads, by number, this version first, without a gap."""
         before = {} if self.previous is None else self.previous.versions
         return {self.version: self, **before}
 
@@ -91,12 +91,13 @@ def event_type(
 
     Args:
         type_: type of the event.
-        version: of the data's shape; higher by one wherever an older consumer could not read it any more.
-        previous: class of the version before it, whose events are read too.
-        upcast: makes this version's data from that of `previous`.
+        version: version of the data's shape; increase it by one with every change that an older consumer cannot read.
+        previous: class of the previous version, whose events this class reads too.
+        upcast: turns data of `previous` into data of this version.
 
     Raises:
-        ConfigError: there is no such type or version, the class is neither, or `previous` is not the version before.
+        ConfigError: the type or version is not valid, the class is neither a dataclass nor a pydantic model, or
+            `previous` is not the version before.
     """
     try:
         check_type(type_)
@@ -123,10 +124,10 @@ def event_type(
 
 
 def event_type_of(model: type) -> EventType:
-    """Return what a class is declared as.
+    """Return the type of event that a class is declared as.
 
     Raises:
-        ConfigError: it is not declared; that a class above it is does not count.
+        ConfigError: the class itself is not declared; the declaration of a base class does not count.
     """
     found = vars(model).get(_MARK) if isinstance(model, type) else None
     if not isinstance(found, EventType):
@@ -141,11 +142,11 @@ def event_of(data: object, *, group: str, **fields: Any) -> Event:
     Args:
         data: an instance of a class under `@event_type`.
         group: message group.
-        fields: `attributes`, `id`, `at` and `trace`, as `Event` takes them.
+        fields: `attributes`, `id`, `at` and `trace`, the same as of `Event`.
 
     Raises:
-        EnvelopeError: a field of the data is nothing that its class allows; the message names it.
-        ConfigError: its class is not declared.
+        EnvelopeError: a field of the data has a value that its class does not allow; the message names it.
+        ConfigError: the class of the data is not declared.
     """
     of = event_type_of(type(data))
     event = Event(type=of.type_, version=of.version, group=group, data=_as_json(of, data), **fields)
@@ -154,14 +155,15 @@ def event_of(data: object, *, group: str, **fields: Any) -> Event:
 
 
 def read(model: type, event: Event) -> object:
-    """Return an event's data as the class that a consumer reads.
+    """Return an event's data as an instance of the class that a consumer reads.
 
     Args:
-        model: that class; older versions are upcast to it.
-        event: of its type.
+        model: the class; older versions are upcast to it.
+        event: an event of its type.
 
     Raises:
-        EnvelopeError: it reads no such version, a field is nothing that its class allows, or an upcast fails.
+        EnvelopeError: the class does not read the event's version, a field has a value that it does not allow, or an
+            upcast fails.
     """
     of = event_type_of(model)
     versions = of.versions
@@ -177,10 +179,10 @@ def read(model: type, event: Event) -> object:
 
 
 def require_readable(model: type) -> None:
-    """Refuse a class of which pydantic makes nothing.
+    """Refuse a class for which pydantic cannot build a reader.
 
     Raises:
-        ConfigError: it cannot be read, or an earlier version of it cannot.
+        ConfigError: pydantic cannot read the class, or the class of an earlier version.
     """
     for of in event_type_of(model).versions.values():
         adapter(of.model)
@@ -188,10 +190,10 @@ def require_readable(model: type) -> None:
 
 @cache
 def adapter(model: type) -> TypeAdapter[Any]:
-    """Return what reads and writes a class.
+    """Return pydantic's reader and writer of a class.
 
     Raises:
-        ConfigError: pydantic makes nothing of one of its fields.
+        ConfigError: pydantic cannot read one of its fields.
     """
     try:
         return TypeAdapter(model)
@@ -219,13 +221,16 @@ def _read(of: EventType, data: object) -> Any:
 
 
 def _upcast(of: EventType, value: object) -> object:
-    """Return data of this version, which was that of the version before; an upcast may return what no class allows."""
+    """Turn data of the previous version into this version.
+
+    An upcast may return a value that the class does not allow.
+    """
     assert of.upcast is not None, of
     try:
         upcast = of.upcast(value)
     except MessagingError:
         raise
-    except Exception as error:  # as above
+    except Exception as error:  # an upcast is the user's code, and may raise anything
         raise EnvelopeError(f"{of}: upcast raised {exception_text(error)}") from error
     if type(upcast) is not of.model:
         raise EnvelopeError(f"{of}: upcast returned {printable(text_of(upcast))}, allowed is a {of.model.__name__}")
@@ -233,7 +238,7 @@ def _upcast(of: EventType, value: object) -> object:
 
 
 def _explain(error: ValidationError) -> str:
-    """Return in one line which field is wrong, the value seen and what is allowed; of several, the first."""
+    """Return in one line the first wrong field, the value seen and the value allowed, and how many more are wrong."""
     first, *others = error.errors(include_url=False, include_context=False)
     more = f" (and {len(others)} more)" if others else ""
     return f"{_explain_field(first)}{more}"

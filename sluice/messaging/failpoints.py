@@ -1,8 +1,8 @@
-"""Named places at which a test can kill a process, or hold it up. In production none is armed.
+"""Named places at which a test can kill a process or delay it. In production none is armed.
 
-`SLUICE_FAILPOINT=after_publish` kills the process, as kill -9 does, the first time it is there; `after_publish:3` the
-third time; `after_receive=0.5` pauses its thread for half a second, each time. A test inside the process gives its own
-`Failpoint` instead.
+`SLUICE_FAILPOINT=after_publish` kills the process, as kill -9 does, the first time that the place is reached;
+`after_publish:3` the third time; `after_receive=0.5` pauses its thread for half a second, each time. A test inside the
+process passes its own `Failpoint` instead.
 """
 
 import os
@@ -18,19 +18,19 @@ type Failpoint = Callable[[str], None]
 """Called with the name of the place that was reached."""
 
 RELAY = ("after_claim", "before_publish", "after_publish", "before_mark", "after_mark")
-"""Where a relay may die, in the order it gets there."""
+"""The places at which a relay may die, in the order in which it reaches them."""
 WORKER = (
     *("after_receive", "in_transaction", "before_commit", "after_commit", "after_park", "after_death"),
     *("before_release", "before_delete", "after_delete", "in_drain", "before_drain_commit", "after_drain_commit"),
 )
-"""Where a worker may die or pause: with a message, at the end of its work on it, and with one that was set aside."""
+"""The places at which a worker may die or pause: with a message, after its work on it, and with a parked message."""
 DEAD_LETTERS = ("before_send", "after_send", "before_delete", "after_delete")
-"""Where who brings a dead letter back, as it was or replaced, may die."""
+"""The places at which a process may die that brings a dead letter back or replaces it."""
 SCHEMA = ("before_step", "in_step", "after_step")
-"""Where who upgrades the tables may die: with the lock, before the commit, and after it."""
+"""The places at which an upgrade of the tables may die: with the lock, before the commit, and after it."""
 
 AUTOMATIC_REDRIVE = ("after_begin", "before_send", "after_claim", "after_send", "before_delete", "after_delete")
-"""Where a run of automatic redrive may die."""
+"""The places at which a run of automatic redrive may die."""
 
 
 def do_nothing(_: str) -> None:

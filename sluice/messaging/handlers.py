@@ -5,9 +5,9 @@
         session.add(Invoice(order=event.group, cents=event.data["total_cents"]))
         return Ack()
 
-What a handler writes through `session`, the inbox's mark that the message was handled, and what it adds to an outbox
-there are committed together or not at all. It neither commits nor rolls back. It may be called again for the same
-message, after a rollback: what it does elsewhere has to bear that.
+Three things are committed together or not at all: the rows that a handler writes through `session`, the inbox's mark
+that the message was handled, and the events that the handler adds to an outbox. The handler neither commits nor rolls
+back. After a rollback it may be called again for the same message, so its effects elsewhere have to tolerate a repeat.
 
     @handler("order.shipped")
     async def notify(session: AsyncSession, event: Event, context: Context) -> None:
@@ -15,7 +15,7 @@ message, after a rollback: what it does elsewhere has to bear that.
         session.add(Parcel(order=event.group, number=response.json()["number"]))
 
 An `async def` handler whose first parameter is annotated as `AsyncSession` shares one event loop with the other
-handlers of its process. Its transaction begins at the first use of its session, and is the inbox's like any other.
+handlers of its process. Its transaction begins at the first use of its session, and contains the inbox's mark too.
 Any other `async def` handler runs on an event loop of its lane, with a session that blocks that lane.
 
 Under `@handler(OrderPlaced)`, a class of `event_types`, it gets the data as that class, and the event is
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 ANY = "*"
 """The type of a handler for every event that has no handler of its own."""
 _MARK = "__sluice_types__"
-"""Of a function: the types it is the handler of, each with the class that it reads, or None."""
+"""Attribute of a handler: the types that it handles, each with the class of its data, or None."""
 _RAISED_CHARACTERS_MAX = 500
 
 
@@ -63,8 +63,8 @@ class Retry:
     """The message cannot be handled now: roll back and receive it again; after the last attempt it goes to the DLQ.
 
     Args:
-        delay_seconds: from now; None leaves it to the worker's backoff.
-        reason: for log and inbox.
+        delay_seconds: time until it is received again; None leaves it to the worker's backoff.
+        reason: shown in the log and in the inbox.
 
     Raises:
         FieldError: the delay is negative, or longer than the longest visibility timeout.
@@ -81,10 +81,10 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """The message can never be handled as it is: roll back and let it go to the DLQ.
+    """The message can never be handled unchanged: roll back and let it go to the DLQ.
 
     Args:
-        reason: for whoever looks at it at three in the morning.
+        reason: the reason. Somebody will read it at three in the morning.
     """
 
     reason: str
@@ -94,17 +94,17 @@ type Outcome = Ack | Retry | Reject
 
 
 class MessageHold(Protocol):
-    """The message lease as a handler sees it: whether the message is still the worker's, and for how long."""
+    """The message lease for a handler: whether the message still belongs to the worker, and for how long."""
 
     def check(self) -> None:
         """Raise HoldLostError if another consumer may hold the message."""
 
     def remaining_seconds(self) -> float:
-        """Return for how long the message is certainly still the worker's."""
+        """Return for how long the message certainly still belongs to the worker."""
 
 
 class _NoEvent:
-    """Stands for the event of a context that a test makes without one: no attribute of it can be read."""
+    """Replaces the event of a context that a test makes without one: reading any attribute of it raises an error."""
 
     def __getattr__(self, name: str) -> Never:
         raise AttributeError(f"context.event.{name} is read of a Context without its event; make it with event=…")
@@ -112,18 +112,19 @@ class _NoEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """The context of an event: what a handler may want to know besides the event.
+    """Facts about an event, for its handler.
 
     Args:
-        event: what happened; the same that a handler of untyped events gets. A worker always gives it.
+        event: the event; a handler of untyped events also gets it as its second argument. A worker always sets it.
         consumer: name of the consumer.
-        seq: place of the event in its group.
-        epoch: of the producer's numbers.
+        seq: number of the event in its group.
+        epoch: epoch of the number.
         attempt: number of the attempt, from 1: how often the message was received.
-        is_last_attempt: whether the message goes to the DLQ when this one fails.
-        is_late: whether the group has gone on without it meanwhile, so that later events came before.
+        is_last_attempt: whether the message goes to the DLQ if this attempt fails.
+        is_late: whether later events of the group were handled before this one.
         attributes: message attributes, text by name.
-        hold: long work asks it now and then: `context.hold.check()` ends a handler whose work could not be committed.
+        hold: the message lease. A long handler calls `context.hold.check()` now and then, which raises once its work
+            could not be committed any more.
     """
 
     event: Event = cast("Event", _NoEvent())  # noqa: RUF009 (a constant)
@@ -138,11 +139,11 @@ class Context:
 
 
 type AsyncHandler = Callable[[AsyncSession, Event, Context], Awaitable[Outcome | None]]
-"""A handler that shares an event loop with others."""
+"""A handler that shares an event loop with other handlers."""
 type LaneHandler = Callable[[Session, Event, Context], Outcome | Awaitable[Outcome | None] | None]
 """A handler that runs on the thread of its lane."""
 type Handler = LaneHandler | AsyncHandler
-"""Returning nothing means Ack. An exception means Retry, a PermanentError Reject. It may be `async def`."""
+"""A handler, possibly `async def`. Returning nothing means Ack; an exception means Retry, a PermanentError Reject."""
 
 type TypedHandler[D] = (
     Callable[[Session, D, Context], Outcome | Awaitable[Outcome | None] | None]
@@ -156,13 +157,13 @@ def handler[H: Handler](*types: str) -> Callable[[H], H]: ...
 @overload
 def handler[D](*types: type[D]) -> Callable[[TypedHandler[D]], TypedHandler[D]]: ...
 def handler(*types: Any) -> Callable[[Any], Any]:
-    """Mark a function as the handler of events of these types; `*` is every type without one of its own.
+    """Mark a function as the handler of events of these types; `*` means every type without a handler of its own.
 
     Args:
         types: types of events, or classes under `@event_type`.
 
     Raises:
-        ConfigError: no type is named, or one that is no type of an event, or is reserved for Sluice.
+        ConfigError: no type is given, or one is not a valid type of event, or is reserved for Sluice.
     """
     read = dict(map(_type_and_model, types))
     if not read:
@@ -198,8 +199,8 @@ class Handlers:
     """The handlers of one consumer, which passes over events that are not for it.
 
     Args:
-        by_type: handler by type, `*` for every type without one of its own.
-        types: the types the consumer is for; None where it declares none.
+        by_type: handler by type, `*` for every type without a handler of its own.
+        types: the types that the consumer handles; None if it declares none.
         elsewhere: types that other consumers of its topic declare.
     """
 
@@ -217,10 +218,10 @@ class Handlers:
             )
 
     def of_consumer(self, consumer: Consumer, environment: Environment | None = None) -> "Handlers":
-        """Return these handlers with the types of a declared consumer and, given an environment, of the others.
+        """Return these handlers with the declared types of their consumer, and of the environment's other consumers.
 
         Raises:
-            ConfigError: a handler is for a type that is not the consumer's.
+            ConfigError: a handler is for a type that the consumer does not declare.
         """
         return Handlers(self._by_type, types=consumer.types, elsewhere=_types_of_others(consumer, environment))
 
@@ -229,16 +230,17 @@ class Handlers:
         """Return the handlers of a module.
 
         Raises:
-            ConfigError: there are none, two for one type, or one that takes no session, event and context.
+            ConfigError: the module has no handler, two handlers for one type, or a handler that cannot take a session,
+                an event and a context.
         """
         return cls(_by_type(module.__name__, vars(module).values()))
 
     @classmethod
     def of_function(cls, function: Handler | TypedHandler[Any]) -> "Handlers":
-        """Return one function as the handler of the types it is marked with, or of every type.
+        """Return one function as the handler of the types that it is marked with, or of every type if it is not marked.
 
         Raises:
-            ConfigError: the function is a generator, whose body a call does not run.
+            ConfigError: the function is a generator, and a call would not run its body.
         """
         if not hasattr(function, _MARK):
             function = handler(ANY)(function)
@@ -246,10 +248,10 @@ class Handlers:
 
     @classmethod
     def load(cls, name: str) -> "Handlers":
-        """Return the handlers of a module by its name.
+        """Return the handlers of a module by the module's name.
 
         Raises:
-            ConfigError: there is no such module, it cannot be imported, or it has none, or two for one type.
+            ConfigError: there is no such module, it cannot be imported, or it has no handler, or two for one type.
         """
         missing = ConfigError(
             f"handlers are {name!r}, and there is no such module; put it on the Python path, or correct"
@@ -259,7 +261,7 @@ class Handlers:
             raise missing
         try:
             module = importlib.import_module(name)
-        except BaseException as error:  # whatever a module does when it is imported
+        except BaseException as error:  # the import runs the user's module, which may raise anything
             if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
                 raise missing from error
             raise ConfigError(
@@ -270,13 +272,13 @@ class Handlers:
         return cls.of(module)
 
     def find(self, type_: str) -> Handler | None:
-        """Return the handler of that type of event, or None; for types to pass over, one that does nothing."""
+        """Return the handler of a type of event, or None. For a type that is passed over, the handler does nothing."""
         if type_.startswith(RESERVED) or self.passes_over(type_):
             return _nothing
         return self._by_type.get(type_, self._by_type.get(ANY))
 
     def passes_over(self, type_: str) -> bool:
-        """Return whether events of that type are not for the consumer: they are counted, and no handler is called."""
+        """Return whether events of a type are not for this consumer: they are counted, and no handler is called."""
         if type_.startswith(RESERVED):
             return False
         if self._types is not None:
@@ -284,24 +286,24 @@ class Handlers:
         return type_ in self._elsewhere and not self._by_type.keys() & {type_, ANY}
 
     def model_of(self, type_: str) -> type | None:
-        """Return the class as which events of a type are read; None where their handler gets them as they are."""
+        """Return the class of the data of a type of event; None if its handler gets untyped events."""
         models: Mapping[str, type | None] = getattr(self.find(type_), _MARK, {})
         return models.get(type_)
 
     def takes_async_session(self, type_: str) -> bool:
-        """Return whether the handler of that type of event shares an event loop with others."""
+        """Return whether the handler of a type of event shares an event loop with other handlers."""
         return bool(self._of_asyncio) and id(self.find(type_)) in self._of_asyncio
 
     @property
     def names(self) -> frozenset[str]:
-        """Return the types that the consumer is for, as far as they are named."""
+        """Return the types that the consumer handles and that are named; `*` is left out."""
         return frozenset(self._by_type.keys() - {ANY}) if self._types is None else self._types
 
     def describe(self, known: Iterable[str] = ()) -> str | None:
-        """Return in words which types go to the DLQ, and why; None where none does.
+        """Return in words which types go to the DLQ, and why; None if no type does.
 
         Args:
-            known: types that are published.
+            known: the types that are published.
         """
         if ANY in self._by_type:
             return None
@@ -318,12 +320,12 @@ class Handlers:
 
 
 def require_handlers(environment: Environment, *, source: str) -> None:
-    """Refuse what workers would refuse when they start, and say which types of events go to which DLQ.
+    """Refuse handlers that a worker would refuse at its start, and log which types of events go to which DLQ.
 
-    An image of a consumer's own brings handlers of its own.
+    A consumer with an image of its own is not checked, because its handlers are in the image.
 
     Raises:
-        ConfigError: a consumer has no such handlers.
+        ConfigError: the handlers of a consumer are missing or not valid.
     """
     loaded = {}
     for consumer in environment.consumers:
@@ -370,10 +372,12 @@ def _by_type(name: str, values: Iterable[object]) -> dict[str, Handler]:
 
 
 def _with_data_read(function: Handler, model: type | None) -> Handler:
-    """Return a handler that gets the data as a class; the same one where there is none.
+    """Return a handler that reads the data as a class before it calls `function`.
+
+    `function` itself if there is no class.
 
     Raises:
-        ConfigError: nothing can be read as the class.
+        ConfigError: pydantic cannot read the class.
     """
     if model is None:
         return function
@@ -407,10 +411,10 @@ def _takes_async_session(function: object) -> bool:
     """Return whether a handler's first parameter is annotated as SQLAlchemy's AsyncSession, by class or by name.
 
     Raises:
-        ConfigError: it could not await it; or it wants a session of a class of its own; or greenlet is missing.
+        ConfigError: the handler is not `async def`, names a subclass of AsyncSession, or greenlet is not installed.
     """
     annotation = _first_annotation(function)
-    loaded = sys.modules.get("sqlalchemy.ext.asyncio")  # by whoever has its class
+    loaded = sys.modules.get("sqlalchemy.ext.asyncio")  # a module that has the class has imported it
     is_class = loaded is not None and isinstance(annotation, type) and issubclass(annotation, loaded.AsyncSession)
     if not (is_class or (isinstance(annotation, str) and annotation.rpartition(".")[2] == "AsyncSession")):
         return False
@@ -426,9 +430,10 @@ def _takes_async_session(function: object) -> bool:
 
 
 def _first_annotation(function: object) -> object:
-    """Return the annotation of the first parameter, a string where it cannot be evaluated; None if Python has none."""
+    """Return the annotation of the first parameter, as a string if it cannot be evaluated; None if there is none."""
     for is_evaluated in (True, False):
-        with suppress(NameError, TypeError, ValueError):  # a name may be imported for type checkers only
+        # a name in the annotation may be imported for type checkers only
+        with suppress(NameError, TypeError, ValueError):
             parameters = inspect.signature(function, eval_str=is_evaluated).parameters  # type: ignore[arg-type]
             return next((parameter.annotation for parameter in parameters.values()), None)
     return None

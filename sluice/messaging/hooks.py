@@ -1,6 +1,6 @@
-"""Calls from the core to whoever looks on: it knows no metric, no span and no recorder.
+"""Calls from the runtime to metrics, spans and recorders, which the runtime does not import.
 
-What a hook raises is logged, and costs no message anything.
+An exception of a hook is logged, and harms no message.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -28,8 +28,8 @@ class HookSet[Hook]:
 
 @contextmanager
 def harmless(hook: object, event: str = "a hook failed") -> Iterator[None]:
-    """Log what a hook raises, and go on; what is no Exception ends the thread, as it would anywhere."""
+    """Log an Exception that a hook raises, and go on. Any other exception, such as SystemExit, is raised again."""
     try:
         yield
-    except Exception as error:  # somebody else's code
+    except Exception as error:  # a hook may be the user's code
         _log.warning(event, hook=type(hook).__name__, error=exception_text(error))

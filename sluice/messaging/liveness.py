@@ -1,7 +1,7 @@
-"""Progress of a process: each part promises when its next sign of life comes, and a file tells of it.
+"""Progress of a process: each part promises the time of its next sign of life, and a file shows the overdue parts.
 
-A part is a thread, by its name: `lane-0`, `drainer`, `heartbeat`. A part that waits or works within its bounds is never
-overdue, whatever fails: a database or a queue that is away is no reason to start the process again.
+A part is a thread, by its name: `lane-0`, `drainer`, `heartbeat`. A part that waits or works within its limits is never
+overdue, even if a database or a queue is away: starting the process again would not help.
 """
 
 import os
@@ -19,26 +19,29 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 SLACK_SECONDS = 30.0
-"""On top of every promise, for what no timeout of ours bounds: a name to resolve, several addresses to connect to, a
-machine that is busy. A stuck part stays stuck, so it may be noticed that late."""
+"""Added to every promise, for delays that no timeout of ours limits: resolving a name, connecting to several addresses,
+a busy machine. A stuck part stays stuck, so it does no harm to notice it this much later."""
 _STARTUP_SECONDS = 120.0  # from the first sign to the second: the queue and the database are asked in between
 _WRITE_SECONDS = 5.0  # between two signs that say the same
 
 
 class Liveness:
-    """Keeps what each part has promised. Any number of threads use it."""
+    """Keeps the promise of each part. Any number of threads use it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._due_at: dict[str, float] = {}
 
     def expect(self, part_name: str, within_seconds: float) -> None:
-        """Take in that a part is alive, and gives its next sign within so long; this replaces its last promise."""
+        """Note that a part is alive and gives its next sign of life within this time.
+
+        This replaces its last promise.
+        """
         with self._lock:
             self._due_at[part_name] = self._clock.monotonic() + within_seconds
 
     def forget(self, part_name: str) -> None:
-        """Expect nothing more of a part: it has ended as it should."""
+        """Expect no further sign of life from a part, because it has ended normally."""
         with self._lock:
             self._due_at.pop(part_name, None)
 
@@ -50,13 +53,13 @@ class Liveness:
 
 
 class AliveFile:
-    """The file a process shows its signs of life by. One thread uses it; each process has a file of its own.
+    """The file with a process's signs of life. One thread uses it; each process has a file of its own.
 
     Args:
-        clock: by which its age is measured: the machine's own where another process checks it.
+        clock: measures the age of the file; it is the machine's clock if another process checks the file.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
     """
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -70,10 +73,10 @@ class AliveFile:
             ) from error
 
     def write(self, overdue: Mapping[str, float], *, within_seconds: float) -> None:
-        """Write what is overdue now; the next sign is promised within so long.
+        """Write the parts that are overdue now, and promise the next sign within `within_seconds`.
 
         Raises:
-            OSError: it cannot be written; the file keeps what it had.
+            OSError: the file cannot be written; its old content is unchanged.
         """
         written_at = datetime.fromtimestamp(self._clock.now_us() / 1_000_000, UTC)
         sign = Sign(
@@ -95,13 +98,13 @@ class AliveFile:
 
 
 class LivenessWatch:
-    """Looks at the parts again and again: logs each once when it becomes overdue, and writes the file. One thread.
+    """Checks the parts again and again: logs each part once when it becomes overdue, and writes the file. One thread.
 
-    That thread is the process's main loop. Of the loop itself the file's age tells.
+    The thread is the process's main loop. If the loop itself is stuck, the age of the file shows it.
 
     Args:
-        file: None writes none.
-        within_seconds: after one look and its pause the next comes within so long.
+        file: the file to write; None writes no file.
+        within_seconds: the next check comes at most this long after a check and its pause.
     """
 
     def __init__(self, liveness: Liveness, file: AliveFile | None, *, within_seconds: float, clock: Clock) -> None:
@@ -111,7 +114,7 @@ class LivenessWatch:
         self._is_failing = False
 
     def look(self, pause_seconds: float = 0.0) -> None:
-        """Look now; the loop pauses for so long afterwards."""
+        """Check all parts now. The loop pauses for `pause_seconds` afterwards."""
         overdue = self._liveness.overdue()
         has_changed = self._log_changes(overdue)
         within_seconds = pause_seconds + self._within_seconds
@@ -131,7 +134,7 @@ class LivenessWatch:
         if self._file is None:
             return
         try:
-            self._file.write(overdue, within_seconds=within_seconds + _WRITE_SECONDS)  # the next may be left out
+            self._file.write(overdue, within_seconds=within_seconds + _WRITE_SECONDS)  # the next write may be left out
         except OSError as error:
             if not self._is_failing:
                 _log.error("the alive file is not written, and grows old", error=str(error))

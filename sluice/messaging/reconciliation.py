@@ -1,10 +1,10 @@
-"""An outbox's sent messages, compared with the knowledge of each consumer's inbox and queues.
+"""A comparison of an outbox's sent messages with each consumer's inbox and queues.
 
-A number is accounted for where the inbox says so: handled, set aside, dead, given up, or before the consumer's first of
-its group. Any other has not come. It is *missing* once nothing can hold it any more: it is older than the longest time
-in flight, and of each queue that may hold it either the retention is over, or SQS counts no message there. Else it is
-not known, and the reason is given. SQS counts approximately; `QueuePlace.about` is read before the inboxes are, the
-queue before and after the DLQs, so a message that moves meanwhile is seen in one of them.
+A number is accounted for if the inbox says so: handled, parked, dead, given up, or before the consumer's first number
+of the group. Any other number has not arrived. It is *missing* if no queue can still hold it: it is older than the
+longest time in flight, and for each queue that may hold it, either the retention is over or SQS counts no message in
+it. Otherwise it is unknown, and the reason is given. SQS counts approximately. `QueuePlace.about` is read before the
+inboxes, and the queue is counted before and after the DLQs, so a message that moves meanwhile is seen in one of them.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html (counts are
 consistent a minute after the last send at the earliest; read 2026-11-27)
@@ -26,9 +26,9 @@ from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.tables import SENT
 
 _PAGE = 5_000
-"""Rows of the outbox looked at in one transaction."""
+"""The most rows of the outbox that are read in one transaction."""
 _GROUPS = 500
-"""Groups of an inbox looked up in one statement."""
+"""The most groups of an inbox that are looked up in one statement."""
 _FINDINGS_MAX = 100_000
 _BROUGHT_BACK = ("redrive", "automatic-redrive", "replace")
 
@@ -52,7 +52,7 @@ class NumberState(StrEnum):
 
 
 class Cause(StrEnum):
-    """The cause for which a number has not come, as far as it can be known."""
+    """The known reason for which a number has not arrived."""
 
     NOT_PUBLISHED = "marked as sent without a message id of SNS: no relay published it"
     NO_SUBSCRIPTION = "the consumer's queue is not subscribed to the topic"
@@ -68,10 +68,10 @@ class QueuePlace:
     """A queue that may hold a message of a consumer.
 
     Args:
-        about: how many messages are in it, in flight and delayed ones too, as SQS counts; None is not known.
-        fault: why that is so.
+        about: how many messages are in it, in flight and delayed ones included, as SQS counts; None is unknown.
+        fault: why the count is unknown.
         retention_us: how long it keeps a message, microseconds.
-        is_dlq: whether it is one of the DLQs, to which a message may come as late as its queue keeps it.
+        is_dlq: whether it is one of the DLQs; a message may arrive there as late as its queue keeps it.
     """
 
     name: str
@@ -81,7 +81,7 @@ class QueuePlace:
     is_dlq: bool = False
 
     def doubt(self, *, sent_us: int, now_us: int, brought_back_us: int | None) -> str | None:
-        """Return why a message may be in it; None where it cannot."""
+        """Return why a message may be in this queue; None if it cannot be."""
         if self.about == 0:
             return None
         kept_us = self.retention_us
@@ -100,13 +100,13 @@ class Route:
     """A consumer's way from the topic to its inbox.
 
     Args:
-        engine: of the inbox's database; None where it is not known, which `unjudged` says.
-        unjudged: why its numbers cannot be judged; None where they can.
-        places: its queue, its DLQ and its subscription's.
-        is_subscribed: None is not known.
+        engine: the engine of the inbox's database; None if it is unknown, and `unjudged` says why.
+        unjudged: why its numbers cannot be judged; None if they can.
+        places: its queue, its DLQ, and the DLQ of its subscription.
+        is_subscribed: whether the queue is subscribed; None is unknown.
         accepts: whether a live filter policy that is not declared lets a message pass, by its attributes and body; None
-            where there is none.
-        joined_at_us: numbers sent before are not expected.
+            if there is no such policy.
+        joined_at_us: when the consumer joined; numbers sent before are not expected.
     """
 
     consumer: str
@@ -120,7 +120,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Numbers of one group, first to last, that a consumer misses for one cause."""
+    """Numbers of one group, first to last, that did not arrive at a consumer for one cause."""
 
     consumer: str
     group_id: str
@@ -141,8 +141,8 @@ class Judgement:
 
     Args:
         states: how many numbers are in which state.
-        doubts: reason to how many numbers cannot be judged for it.
-        young: how many have not come, and may be in flight.
+        doubts: each reason, with the count of numbers that cannot be judged for it.
+        young: how many numbers have not arrived and may be in flight.
         is_cut: whether there are more findings than are kept.
     """
 
@@ -159,7 +159,7 @@ class Judgement:
         return sum(finding.count for finding in self.findings)
 
     def find(self, finding: Finding) -> None:
-        """Add a finding; numbers that follow each other are one."""
+        """Add a finding. A finding that continues the last one extends it."""
         last = self.findings[-1] if self.findings else None
         place = (finding.group_id, finding.epoch, finding.cause)
         if last is not None and (last.group_id, last.epoch, last.cause) == place and last.last + 1 == finding.first:
@@ -186,9 +186,9 @@ class GroupSnapshot:
     """An inbox's knowledge of one group.
 
     Args:
-        row: the consumer's position; None where nothing of the group has come, or it was forgotten.
-        exceptions: of its numbers.
-        parked: epoch and number of what is set aside, to whether it is held.
+        row: the consumer's position; None if the group has received nothing, or its row was deleted.
+        exceptions: the records of its numbers.
+        parked: epoch and number of each parked message, to whether the message is held.
     """
 
     row: Row[Any] | None = None
@@ -196,18 +196,18 @@ class GroupSnapshot:
     parked: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     def exception_of(self, epoch: int, seq: int) -> Row[Any] | None:
-        """Return what is written down about a number."""
+        """Return the record of a number; None if it has none."""
         return next((row for row in self.exceptions if row.epoch == epoch and row.seq <= seq <= row.through), None)
 
     def has_all(self, epoch: int, first: int, last: int) -> bool:
-        """Return whether all these numbers were handled, and nothing else is known of the group."""
+        """Return whether all these numbers were handled, and the group has neither exceptions nor parked messages."""
         row = self.row
         if row is None or self.exceptions or self.parked or row.epoch != epoch:
             return False
         return bool(row.first_seq <= first and last <= row.last_seq)
 
     def state_of(self, epoch: int, seq: int) -> NumberState:
-        """Return what is known of a number."""
+        """Return the state of a number."""
         row = self.row
         position = (0, 0) if row is None else (row.epoch, row.last_seq)
         if (epoch, seq) in self.parked and (epoch, seq) > position:
@@ -239,7 +239,7 @@ def _state_of_exception(exception: Row[Any]) -> NumberState:
 
 
 def read_groups(connection: Connection, consumer: str, group_ids: Sequence[str]) -> dict[str, GroupSnapshot]:
-    """Return what an inbox knows of groups, by their ids; each one has an entry."""
+    """Return an inbox's knowledge of groups, by group id; each id has an entry."""
     found = {group_id: GroupSnapshot() for group_id in group_ids}
     for start in range(0, len(group_ids), _GROUPS):
         some = group_ids[start : start + _GROUPS]
@@ -264,9 +264,9 @@ class Reconciliation:
     """One comparison of a topic's outbox with its consumers.
 
     Args:
-        engine: of the outbox's database.
-        now_us: the instant of the outbox's database before the queues were counted, microseconds UTC.
-        in_flight_us: the longest time a message may be on its way; a younger one is not judged.
+        engine: the engine of the outbox's database.
+        now_us: the time of the outbox's database before the queues were counted, microseconds UTC.
+        in_flight_us: the longest time that a message may be in flight; a younger message is not judged.
     """
 
     def __init__(self, engine: Engine, topic: str, routes: Iterable[Route], *, now_us: int, in_flight_us: int) -> None:
@@ -277,7 +277,7 @@ class Reconciliation:
         self._histories: dict[str, _ConsumerHistory] = {}
 
     def compare(self) -> None:
-        """Read the whole outbox of the topic, page by page, and what the inboxes know of it."""
+        """Read the whole outbox of the topic, page by page, and the inboxes' knowledge of its numbers."""
         judged = [route for route in self._routes if route.unjudged is None]
         for route in judged:
             self._histories[route.consumer] = _read_history(route)
@@ -310,7 +310,7 @@ class Reconciliation:
             after = (rows[-1].group_id, rows[-1].group_seq)
 
     def _epochs(self, group_ids: list[str]) -> dict[str, tuple[int, int]]:
-        """Return epoch and its first number of groups, as their counters have them."""
+        """Return the epoch of each group and the first number of that epoch, from the groups' counters."""
         g = outbox.groups.c
         found: dict[str, tuple[int, int]] = {}
         with engines.reading(self._engine) as connection:
@@ -377,7 +377,10 @@ class Reconciliation:
     def _judge(
         self, route: Route, row: Row[Any], epoch: int, snapshot: GroupSnapshot, content: Row[Any] | None
     ) -> Cause | None:
-        """Count a number under its state or its doubt, and return why it is missing; None where it is not."""
+        """Count a number under its state or under the reason of a doubt.
+
+        Return the cause if it is missing, otherwise None.
+        """
         judgement, history = self.judgements[route.consumer], self._histories[route.consumer]
         state = snapshot.state_of(epoch, row.group_seq)
         sent_us = row.created_at_us if row.sent_at_us is None else row.sent_at_us
@@ -421,7 +424,7 @@ class Reconciliation:
         return None if route.places else "its queues are not known"
 
     def _check_young(self, route: Route) -> None:
-        """Look whether the queue holds as many messages as have not come and are too young to be judged."""
+        """Check whether the queue holds as many messages as there are numbers that are too young to be judged."""
         judgement = self.judgements[route.consumer]
         queue = next((place for place in route.places if not place.is_dlq), None)
         if not judgement.young or queue is None:
@@ -466,12 +469,12 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ConsumerHistory:
-    """An inbox's knowledge beside its groups.
+    """An inbox's knowledge of the consumer as a whole.
 
     Args:
-        has_rows: whether anything of the consumer is in the database.
-        brought_back_us: when something was last brought back from its DLQ, by its audit.
-        dead: its open dead numbers.
+        has_rows: whether any row of the consumer is in the database.
+        brought_back_us: when a message was last brought back from the consumer's DLQ, by the audit.
+        dead: the open dead numbers of the consumer.
     """
 
     has_rows: bool
@@ -499,7 +502,7 @@ def _read_history(route: Route) -> _ConsumerHistory:
 
 
 def has_rows(connection: Connection, consumer: str) -> bool:
-    """Return whether anything of a consumer is in this inbox: else it may have another database."""
+    """Return whether any row of a consumer is in this inbox. If not, its inbox may be in another database."""
     tables = (inbox.groups, inbox.exceptions)
     return any(
         connection.execute(select(1).select_from(table).where(table.c.consumer == consumer).limit(1)).first()

@@ -15,8 +15,9 @@ for _table in (*outbox.metadata.sorted_tables, *inbox.metadata.sorted_tables, ve
 
 
 def include_name(name: str | None, type_: str, parent_names: Mapping[str, str | None]) -> bool:  # noqa: ARG001
-    """Return whether something in a database is not ours: Alembic's hook, where `sluice schema` makes our tables.
+    """Return whether an object of a database is not one of Sluice's tables: a hook for Alembic.
 
+    With it Alembic leaves Sluice's tables to `sluice schema`.
     https://alembic.sqlalchemy.org/en/latest/autogenerate.html#omitting-table-names-from-the-autogenerate-process
     (read 2026-11-26)
     """

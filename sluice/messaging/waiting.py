@@ -10,21 +10,22 @@ from typing import Protocol
 
 
 class Wait(Protocol):
-    """Waits until there may be something to do, or the process is to stop."""
+    """Waits until there may be work, or the process has to stop."""
 
     def wait(self, seconds: float) -> None:
-        """Wait that long at most."""
+        """Wait for at most this time."""
 
     def is_stopped(self) -> bool:
         """Return whether to stop."""
 
 
 class Stop:
-    """The request to end the process, which ends every wait for it. The first SIGTERM, SIGINT or SIGHUP sets it.
+    """The request to end the process, which ends every wait. The first SIGTERM, SIGINT or SIGHUP sets it.
 
-    Python runs a signal's handler on the main thread, between two instructions of whatever it does: a handler that
-    wants a lock waits for ever where that thread has it, as it has while it waits for a `threading.Event`. The `put` of
-    a SimpleQueue may interrupt its `get` on the same thread.
+    Python runs a signal's handler on the main thread, between two instructions of the code that runs there. If the main
+    thread holds a lock at that time, as it does during a wait for a `threading.Event`, a handler that takes the same
+    lock waits for ever. The `put` of a SimpleQueue may interrupt its `get` on the same thread, so a SimpleQueue is
+    used.
     https://docs.python.org/3/library/queue.html#queue.SimpleQueue.put,
     https://docs.python.org/3/library/signal.html#signals-and-threads (read 2026-11-26)
     """
@@ -34,10 +35,11 @@ class Stop:
         self._requests: SimpleQueue[None] = SimpleQueue()
 
     def on_signals(self) -> None:
-        """Let SIGTERM, which ECS sends, Ctrl-C and the end of a terminal ask for it. Runs in the main thread.
+        """Let SIGTERM, which ECS sends, SIGINT and SIGHUP request the stop. Runs in the main thread.
 
-        Under `nohup` a terminal's end is nothing to it. In the background of a terminal it would be stopped, and hold
-        its messages, when it writes (`stty tostop`) or a handler reads; so it writes, and what reads fails.
+        Under `nohup` SIGHUP stays ignored. As a background job of a terminal the process would be stopped, with its
+        messages still held, when it writes (`stty tostop`) or a handler reads. So it ignores these signals: it writes,
+        and a read fails.
         https://pubs.opengroup.org/onlinepubs/9799919799/basedefs/V1_chap11.html (11.1.4, read 2026-11-27)
         """
         for number in (signal.SIGTTIN, signal.SIGTTOU):
@@ -47,16 +49,16 @@ class Stop:
                 signal.signal(number, self.request)
 
     def request(self, *_: object) -> None:
-        """Ask for it, from any thread; also from a signal's handler, and as one."""
+        """Request the stop, from any thread; also usable as a signal's handler."""
         self._is_requested = True
         self._requests.put(None)
 
     def is_stopped(self) -> bool:
-        """Return whether somebody asked."""
+        """Return whether the stop was requested."""
         return self._is_requested
 
     def wait(self, seconds: float) -> None:
-        """Wait that long, or until somebody asks."""
+        """Wait for this time, or until the stop is requested."""
         with suppress(Empty):
             self._requests.get(timeout=max(0.0, seconds))
-            self._requests.put(None)  # wakes the next that waits
+            self._requests.put(None)  # wakes the next waiting thread

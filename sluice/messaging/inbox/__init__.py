@@ -1,4 +1,4 @@
-"""The inbox: each effect once, each number of a group accounted for, and messages that are set aside.
+"""The inbox gives each event its effect once, accounts for each number of a group, and sets messages aside.
 
-It works in a transaction it is given. It calls neither AWS nor a handler.
+It works in the caller's transaction. It calls neither AWS nor a handler.
 """

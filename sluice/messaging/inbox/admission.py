@@ -1,7 +1,7 @@
-"""The inbox: what a consumer has handled, stored in its own database in the transaction of the effect.
+"""The inbox records the events that a consumer has handled, in its database and in the transaction of the effect.
 
-A transaction begins by locking the row of the message's group; two workers that hold copies of one message go one after
-the other, and the second sees what the first did. Which number comes next is decided by `sequence`.
+A transaction begins by locking the row of the message's group. Two workers with copies of one message therefore run one
+after the other, and the second sees the result of the first. `sequence` decides which number is next.
 """
 
 import uuid
@@ -22,12 +22,14 @@ _PROBE_CHARACTERS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Admission:
-    """A decision about a message, and where its group was then: it is marked once its handler has returned.
+    """The decision about a message, with the position of its group at that time.
+
+    It is marked after the handler returned.
 
     Args:
-        position: where its group is before it.
-        decided_at_us: when that was.
-        lock: of its group's row; None on SQLite.
+        position: the position of the group before the message.
+        decided_at_us: the time of the decision, microseconds UTC.
+        lock: the lock on the group's row; None on SQLite.
     """
 
     decision: Decision
@@ -37,17 +39,17 @@ class Admission:
 
 
 class Inbox(Parking):
-    """One consumer's inbox: admits what the queue brings, takes up what was set aside (`Parking`), and forgets.
+    """One consumer's inbox: it admits messages of the queue, takes up parked ones (`Parking`), and deletes old rows.
 
     Args:
-        clock: for tests; None means the database's own.
+        clock: a clock for tests; None means the database's own.
     """
 
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
-        """Decide what to do with a message, locking its group's row; the caller handles, marks, commits and deletes it.
+        """Lock the row of the message's group, and decide what the caller does with the message.
 
-        With `park` the message is in the database once the caller commits. With any other action nothing was written
-        that has to be kept.
+        With the action `PARK` the message is stored when the caller commits. With any other action nothing was
+        written that has to be kept: the caller handles, marks and commits the message, and deletes it from the queue.
 
         Raises:
             OutboxError: the tables are missing.
@@ -63,13 +65,14 @@ class Inbox(Parking):
         return Admission(decision=decision, position=position, decided_at_us=now_us, lock=lock)
 
     def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool | None:
-        """Count a message as handled, in the transaction of its effect, after its handler: the caller commits.
+        """Count a message as handled, in the transaction of its effect. The caller commits.
 
-        Not before: a handler that commits by itself would have the message count, whatever becomes of its effect.
+        Call it after the handler, not before: a handler that commits by itself would otherwise count the message before
+        its effect is complete.
 
         Returns:
-            Whether this transaction has locked the group, and it counts in the inbox's own tables: otherwise nothing
-            counts. None where it is not known.
+            True if this transaction holds the group's lock and the message counts in the inbox's own tables; False if
+                nothing was counted; None if that is unknown.
         """
         return self._groups.advance(
             connection,
@@ -81,20 +84,20 @@ class Inbox(Parking):
         )
 
     def begin_group(self, connection: Connection, arrived: DecodedMessage) -> None:
-        """Let a group, or an epoch of it, begin in front of a message, unless it has begun. The caller commits.
+        """Store the first position of the message's group or epoch, unless it is stored. The caller commits.
 
-        Done before a second attempt: where a group begins with whatever comes first, a first message that dies with its
-        worker every time would leave nothing behind, and the one behind it would begin the group.
+        Called before a second attempt. If the first message kills its worker each time and nothing was stored, the next
+        message would become the beginning of the group.
         """
         group_id = arrived.envelope.event.group
         position, *_ = self._groups.lock(connection, group_id, arrived.arrival)
         self._groups.write(connection, group_id, columns_of(position))
 
     def require_writable(self, connection: Connection) -> None:
-        """Write a group that is none and delete it again: nothing is left, and where there is no room it fails.
+        """Write a row of a group that does not exist and delete it again, so that a full disk raises an error.
 
-        The caller commits: SQLite writes only then. What is written is as large as an event, because a page that is not
-        full yet would have room for less.
+        The caller commits: SQLite writes only then. The row is as large as an event, because a page that is nearly full
+        would have room for a smaller row.
         """
         probe = {"consumer": self.policy.consumer, "group_id": uuid.uuid4().hex}
         row = {"epoch": 0, "first_seq": 0, "last_seq": 0, "last_event_id": "-" * _PROBE_CHARACTERS, "updated_at_us": 0}
@@ -105,14 +108,19 @@ class Inbox(Parking):
     def record_dead(self, connection: Connection, arrived: DecodedMessage, reason: str, *, is_permanent: bool) -> bool:
         """Record that a message is dead: SQS will move it to the DLQ. The caller commits.
 
-        Its group goes on without it, or is parked until it is back; neither, where its number was refused. False when
-        it is done with: somebody else has handled it meanwhile, or has parked the group, and then it is set aside too.
+        Its group goes on without the message, or is parked until the message is back. A message whose number was
+        refused changes nothing for its group.
 
         Args:
-            connection: in a transaction of its own.
+            connection: a connection in a transaction that is only for this record.
             arrived: the message.
-            reason: why it died, for operators.
-            is_permanent: whether it was refused; False where its attempts were used up, and may succeed another time.
+            reason: why the message died, for operators.
+            is_permanent: True if the message was refused; False if its attempts were used up, so that a later attempt
+                may succeed.
+
+        Returns:
+            False if the message was handled meanwhile by another worker, or if the group was parked meanwhile and the
+                message was set aside with it.
         """
         arrival, group_id = arrived.arrival, arrived.envelope.event.group
         position, now_us, _ = self._groups.lock(connection, group_id, arrival)
@@ -134,7 +142,7 @@ class Inbox(Parking):
         return decision.action not in (Action.DROP, Action.PARK)
 
     def record_unreadable(self, connection: Connection, group_id: str) -> None:
-        """Record that a message without readable number is dead: with parking its group waits."""
+        """Record that a message without a readable number is dead. If the consumer parks, its group waits."""
         if not self.policy.parks_poison:
             return
         now_us = self._groups.now_us(connection)
@@ -148,7 +156,7 @@ class Inbox(Parking):
         return maintenance.counts(engine, self.policy.consumer)
 
     def forget(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete up to a thousand groups for which nothing came for so long, and as many exceptions."""
+        """Delete up to a thousand groups without messages for `keep_seconds`, and as many closed exceptions."""
         before_us = self._groups.now_us(connection) - round(keep_seconds * 1_000_000)
         return maintenance.forget(connection, self.policy.consumer, before_us=before_us)
 
@@ -158,7 +166,7 @@ class Inbox(Parking):
     def _go_on_without(
         self, connection: Connection, envelope: Envelope, position: Position, decision: Decision, now_us: int
     ) -> None:
-        """Let a group go on without a message that dies, or wait until it is back."""
+        """Count the number of a dead message, or park its group until the message is back."""
         if (envelope.epoch, envelope.seq) <= (position.epoch, position.last_seq):
             return
         if self.policy.parks_poison:

@@ -1,4 +1,4 @@
-"""Groups that are parked: which number each waits for, until when, and what follows when it is given up."""
+"""Parked groups: the number that each group waits for, when the wait ends, and what follows its end."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from sluice.messaging.inbox.sequence import Position
 from sluice.messaging.inbox.tables import DEAD, groups, parked
 
 NEVER_US = (1 << 63) - 1
-"""Until when a dead message is waited for, whatever is declared about missing ones."""
+"""The end of the wait for a dead message: never. The declared wait is for missing messages only."""
 
 
 class ParkedGroups(GroupRows):
-    """The rows of one consumer's groups, parked ones among them."""
+    """The rows of one consumer's groups, and what is done with parked groups."""
 
     def begin_parking(
         self, connection: Connection, group_id: str, position: Position, now_us: int, *, is_dead: bool
     ) -> None:
-        """Let a group wait for the number after its last, which is dead, or missing."""
+        """Park a group until its next number, which is dead or missing, arrives."""
         last_seq = self.gaps.over_skipped(connection, group_id, position.epoch, position.last_seq)
         begun = columns_of(position) | {"last_seq": last_seq}
         until_us = NEVER_US if is_dead else self._gives_up_at_us(now_us)
@@ -27,9 +27,9 @@ class ParkedGroups(GroupRows):
         self.write(connection, group_id, begun | awaits | since)
 
     def settle(self, connection: Connection, group_id: str, row: Row[Any], now_us: int) -> Position:
-        """Return where a parked group is, after giving up a number that was waited for long enough.
+        """Give up the number that a group waits for if the wait is over, and return the group's position.
 
-        What began to be missing while another policy was declared is waited for from now on.
+        A number that went missing under another policy is waited for from now on.
         """
         position, until_us = position_of(row), row.awaits_until_us
         if not position.is_awaiting:
@@ -47,7 +47,7 @@ class ParkedGroups(GroupRows):
         return position
 
     def is_over(self, now_us: int) -> ColumnElement[bool]:
-        """Return the condition under which `settle` changes a group whose number has not come."""
+        """Return the SQL condition for groups whose awaited number is missing and which `settle` would change."""
         if not self._policy.parks:
             return true()
         is_unexpected: ColumnElement[bool] = false()
@@ -60,16 +60,16 @@ class ParkedGroups(GroupRows):
         return or_(is_unexpected, groups.c.awaits_until_us.is_(None), groups.c.awaits_until_us <= now_us)
 
     def await_next(self, connection: Connection, group_id: str, position: Position, now_us: int) -> None:
-        """Wait for another number, when the one that was waited for has come and the next is missing too."""
+        """Let a group wait for its next number, after the awaited number arrived and the next one is missing too."""
         if position.is_awaiting:
             return
         awaits = {"awaits_seq": position.last_seq + 1, "awaits_until_us": self._gives_up_at_us(now_us)}
         self.write(connection, group_id, awaits)
 
     def end_parking(self, connection: Connection, group_id: str, position: Position, now_us: int) -> None:
-        """Unpark a group in which nothing is set aside, when nothing is known of a number that is still to come.
+        """Unpark a group without parked messages; keep waiting if a later number of it is known to exist.
 
-        A number an operator gave up is looked up in a parked group only: in another it would be handled.
+        A number that an operator gave up is looked up in parked groups only: an unparked group would handle it.
         """
         if position.last_seq < self.gaps.last(connection, group_id, position.epoch):
             if self._policy.parks_gaps:
@@ -79,23 +79,24 @@ class ParkedGroups(GroupRows):
         self._unpark(connection, group_id, now_us)
 
     def _is_unexpected(self, position: Position) -> bool:
-        """Return whether a group waits for its number 1, and the consumer joined after it began.
+        """Return whether a group waits for its number 1 although it began before the consumer joined.
 
-        That was declared since: else the group would have begun with the message that came first.
+        The time of joining was declared after the group was parked: otherwise the group would have begun with the first
+        message that arrived.
         """
         joined_at_us = self._policy.joined_at_us
         is_at_1 = (position.first_seq, position.last_seq) == (1, 0)
         return is_at_1 and joined_at_us is not None and position.epoch * 1_000_000 < joined_at_us
 
     def _begin_later(self, connection: Connection, group_id: str, position: Position) -> Position:
-        """Raise a group's baseline to what is set aside: that the consumer joined later was declared meanwhile."""
+        """Raise a group's baseline to its first parked message, because the consumer is now declared to join later."""
         last_seq = self._last_given_up(connection, group_id, position)
         begun = {"first_seq": last_seq + 1, "last_seq": last_seq}
         self.write(connection, group_id, {**begun, "awaits_seq": None, "awaits_until_us": None})
         return Position(epoch=position.epoch, first_seq=last_seq + 1, last_seq=last_seq, is_parked=True)
 
     def _give_up(self, connection: Connection, group_id: str, position: Position, now_us: int) -> Position:
-        """Go on to what is set aside, or to the last that anything is known about; what is between is missing."""
+        """Record the awaited numbers as missing, up to the first parked message or the last known number."""
         last_seq = self._last_given_up(connection, group_id, position)
         self.gaps.write_missing(connection, group_id, position.epoch, (position.last_seq + 1, last_seq), now_us)
         given_up = {"last_seq": last_seq, "last_event_id": None, "awaits_seq": None, "awaits_until_us": None}
@@ -103,7 +104,7 @@ class ParkedGroups(GroupRows):
         return Position(epoch=position.epoch, first_seq=position.first_seq, last_seq=last_seq, is_parked=True)
 
     def _last_given_up(self, connection: Connection, group_id: str, position: Position) -> int:
-        """Return the number before the first that is set aside; with none, the last that anything is known about."""
+        """Return the number before the first parked message; without parked messages, the last number with a record."""
         here = (parked.c.consumer == self._policy.consumer, parked.c.group_id == group_id)
         ahead = (parked.c.epoch == position.epoch, parked.c.seq > position.last_seq)
         first = connection.execute(select(func.min(parked.c.seq)).where(*here, *ahead)).scalar_one()
@@ -116,6 +117,6 @@ class ParkedGroups(GroupRows):
         self.write(connection, group_id, ended)
 
     def _gives_up_at_us(self, now_us: int) -> int | None:
-        """Return when a number that begins to be missing now is given up; None is never."""
+        """Return when the wait for a number that is missing from now on ends; None if it never ends."""
         wait_us = self._policy.gap_wait_us
         return None if wait_us is None else now_us + wait_us

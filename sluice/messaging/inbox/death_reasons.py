@@ -14,13 +14,13 @@ _NO_REASON = "no reason is recorded"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeathReason:
-    """A reason, with what died of it.
+    """A reason of death, with the count of the numbers that died of it.
 
     Args:
-        text: the reason; where its values differ, `ANYTHING` stands in their place.
-        count: of numbers.
-        groups: how many groups they are of.
-        since_us: when the first was recorded, microseconds UTC.
+        text: the reason; `ANYTHING` stands in place of values that differ.
+        count: how many numbers died of the reason.
+        groups: how many groups have such a number.
+        since_us: when the first of these deaths was recorded, microseconds UTC.
     """
 
     text: str
@@ -29,7 +29,7 @@ class DeathReason:
     since_us: int
 
     def summarize(self, room: int | None = None) -> str:
-        """Return count, reason and groups as one line; the reason is cut where it would exceed `room` letters."""
+        """Return count, reason and groups as one line; the reason is cut if the line would exceed `room` characters."""
         counted, groups = f"{self.count} {_TIMES} ", f"; {self.groups} group{'' if self.groups == 1 else 's'}"
         text = printable(self.text)
         if room is not None and len(counted) + len(text) + len(groups) > room:

@@ -1,4 +1,4 @@
-"""Numbers that did not arrive in order: one row each, or one row for a range of missing ones.
+"""Numbers that did not arrive in order: one row for each number, or one row for a range of missing numbers.
 
 The rows of a group and epoch never overlap. A row is open until its number is accounted for.
 """
@@ -13,24 +13,24 @@ from sluice.messaging.inbox.tables import DEAD, FILLED, GAP, REDRIVEN, SKIPPED, 
 
 
 class SequenceGaps:
-    """The records of one consumer's numbers. Whoever writes has locked the row of the group.
+    """The records of one consumer's numbers. The caller of each method that writes has locked the row of the group.
 
     Args:
-        records_gaps: False where a hole is lawful: then its row is closed from the beginning.
+        records_gaps: False if missing numbers are lawful: then their row is closed from the beginning.
     """
 
     def __init__(self, consumer: str, *, records_gaps: bool = True) -> None:
         self._consumer, self._records_gaps = consumer, records_gaps
 
     def find(self, connection: Connection, group_id: str, epoch: int, seq: int) -> Row[Any] | None:
-        """Return the row of a number, or of the range it is in."""
+        """Return the row of a number, or of the range that contains the number."""
         up_to = (exceptions.c.epoch == epoch, exceptions.c.seq <= seq)
         last = select(exceptions).where(*self._of(group_id), *up_to).order_by(exceptions.c.seq.desc()).limit(1)
         row = connection.execute(last).one_or_none()
         return row if row is not None and row.through >= seq else None
 
     def record_of(self, connection: Connection, group_id: str, epoch: int, seq: int) -> NumberRecord | None:
-        """Return what is written down about a number."""
+        """Return the record of a number; None if the number has none."""
         row = self.find(connection, group_id, epoch, seq)
         if row is None:
             return None
@@ -83,7 +83,7 @@ class SequenceGaps:
     def write_missing(
         self, connection: Connection, group_id: str, epoch: int, numbers: tuple[int, int], now_us: int
     ) -> None:
-        """Write down as missing what of those numbers, first to last, is not written down as something else."""
+        """Record the numbers from first to last as missing, except numbers that have a record already."""
         first, last = numbers
         if first > last:
             return
@@ -96,7 +96,7 @@ class SequenceGaps:
             first = through + 1
 
     def write_filled(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
-        """Record an unexpected number as received: from now on it is a repeat."""
+        """Record an unexpected number as received: a message with this number is a repeat from now on."""
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         self._insert(connection, group_id, epoch, (seq, seq), FILLED, now_us, now_us)
         self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id})
@@ -104,7 +104,7 @@ class SequenceGaps:
     def write_skipped(
         self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
     ) -> None:
-        """Record a number as skipped, replacing what was recorded about it."""
+        """Record a number as skipped, in place of an earlier record of it."""
         row = self.find(connection, group_id, epoch, seq)
         if row is None:
             self._insert(connection, group_id, epoch, (seq, seq), SKIPPED, now_us, now_us)
@@ -130,7 +130,7 @@ class SequenceGaps:
         return exceptions.c.consumer == self._consumer, exceptions.c.group_id == group_id
 
     def _split(self, connection: Connection, row: Row[Any], seq: int) -> None:
-        """Give a number of a range a row of its own."""
+        """Split the row of a range so that the number has a row of its own."""
         if row.seq == row.through:
             return
         parts = [(row.seq, seq - 1), (seq, seq), (seq + 1, row.through)]

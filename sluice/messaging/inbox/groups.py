@@ -1,6 +1,6 @@
-"""A consumer's position in each group: one row per group, locked by whoever works on the group.
+"""A consumer's position in each group: one row per group, locked by the transaction that works on the group.
 
-What the parts of the inbox share: what a consumer declares, a message as it arrived, and the rows of its groups.
+The parts of the inbox share this: the consumer's policy, a message as it arrived, and the rows of the groups.
 """
 
 from collections.abc import Mapping
@@ -36,13 +36,13 @@ class InboxPolicy:
     """The policy of a consumer's inbox for missing numbers.
 
     Args:
-        consumer: name of the consumer: whose inbox it is, where several share a database.
-        parks_poison: set aside what comes behind a dead message.
-        parks_gaps: set aside what comes behind a missing number.
-        gap_wait_us: how long it may be missing, microseconds; None is until somebody acts.
-        records_gaps: whether a missing number means something: not where a filter policy leaves some out.
-        joined_at_us: when the consumer joined a topic that was in use, microseconds UTC: groups that are older begin
-            with whatever comes of them first. None is from the beginning: every group begins with its first number.
+        consumer: name of the consumer; several consumers may have their inboxes in one database.
+        parks_poison: whether messages behind a dead message are set aside.
+        parks_gaps: whether messages behind a missing number are set aside.
+        gap_wait_us: how long a missing number is waited for, microseconds; None means until an operator acts.
+        records_gaps: whether a missing number is recorded; False if a filter policy leaves messages out.
+        joined_at_us: when the consumer joined a topic that was in use, microseconds UTC: an older group begins with its
+            first message that arrives. None means that every group begins with its first number.
     """
 
     consumer: str
@@ -54,7 +54,7 @@ class InboxPolicy:
 
     @classmethod
     def of_consumer(cls, consumer: Consumer) -> "InboxPolicy":
-        """Return what a consumer declares."""
+        """Return the policy that a consumer declares."""
         return cls(
             consumer=consumer.name,
             parks_poison=consumer.poison is Poison.PARK,
@@ -72,7 +72,7 @@ class InboxPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedMessage:
-    """A decoded message, as it was received."""
+    """A received message after decoding."""
 
     envelope: Envelope
     body: str
@@ -82,7 +82,7 @@ class DecodedMessage:
 
     @property
     def arrival(self) -> Arrival:
-        """Return what the sequence rules need of it."""
+        """Return the part of the message that the rules of `sequence` need."""
         return Arrival(
             epoch=self.envelope.epoch,
             seq=self.envelope.seq,
@@ -94,7 +94,7 @@ class DecodedMessage:
 
 
 class LockedGroup(NamedTuple):
-    """A consumer's position in a group whose row is locked, the instant, and what Postgres says of the lock."""
+    """A consumer's position in a group whose row is locked, the time of the lock, and Postgres' identity of it."""
 
     position: Position
     now_us: int
@@ -109,10 +109,10 @@ class RowLock(NamedTuple):
 
 
 class GroupRows:
-    """The rows of one consumer's groups. Whoever changes a row has locked it.
+    """The rows of one consumer's groups. The caller of each method that changes a row has locked the row.
 
     Args:
-        clock: for tests; None means the database's own.
+        clock: a clock for tests; None means the database's own.
     """
 
     def __init__(self, policy: InboxPolicy, *, clock: Clock | None) -> None:
@@ -124,13 +124,14 @@ class GroupRows:
         return engines.now_us(connection, self._clock)
 
     def find(self, group_id: str) -> Select[Any]:
-        """Return the statement that finds a group's row; the caller says how it is locked."""
+        """Return the statement that selects a group's row; the caller adds the lock."""
         return select(groups).where(groups.c.consumer == self._policy.consumer, groups.c.group_id == group_id)
 
     def lock(self, connection: Connection, group_id: str, arrival: Arrival) -> "LockedGroup":
-        """Return where the consumer is in the group, its row locked and made where missing, in one statement.
+        """Lock the row of a group, inserting it if it is missing, and return the consumer's position in the group.
 
-        Where the message begins an epoch, it is in front of the epoch's baseline; nothing says so in the row yet.
+        One statement does both. If the message begins an epoch, the position is the one before the epoch's baseline;
+        the row does not have the new epoch yet.
         """
         values = {"consumer": self._policy.consumer, "group_id": group_id, "epoch": 0, "first_seq": 0, "last_seq": 0}
         if self._clock is not None:
@@ -143,19 +144,19 @@ class GroupRows:
         return LockedGroup(position, row.updated_at_us, lock)
 
     def row_lock(self, connection: Connection) -> RowLock | None:
-        """Return what Postgres says of the rows that this transaction locks; None on SQLite."""
+        """Return Postgres' identity of the locks of this transaction; None on SQLite."""
         return None if connection.dialect.name == "sqlite" else RowLock(*connection.execute(_LOCK).one())
 
     def holds(self, connection: Connection, lock: RowLock) -> bool:
-        """Return whether it is this transaction that holds a lock, and finds the inbox's tables beside that row."""
+        """Return whether this transaction holds the lock, and the tables' names still mean the inbox's own tables."""
         return bool(connection.execute(_HOLDS, lock._asdict()).scalar_one())
 
     def enter_epoch(
         self, connection: Connection, group_id: str, before: Position, arrival: Arrival, now_us: int
     ) -> Position:
-        """Return where a group is that enters an epoch, and write down what is missing at the end of the one before."""
+        """Record the numbers that are missing at the end of the earlier epoch; return the position in the new one."""
         is_known = before.epoch > 0
-        if is_known:  # after a restore the producer goes on from the last number it remembers
+        if is_known:  # a restored producer continues after its last stored number
             missing = (before.last_seq + 1, arrival.first - 1)
             self.gaps.write_missing(connection, group_id, before.epoch, missing, now_us)
         is_first = is_known or arrival.seq == arrival.first
@@ -181,12 +182,12 @@ class GroupRows:
         is_handled: bool = True,
         lock: RowLock | None = None,
     ) -> bool | None:
-        """Count the number of a message, and write down what is missing before it, or that it was missing.
+        """Count the number of a message, and record missing numbers before it or close its own record.
 
-        With a `lock` rows are changed by whoever holds it, and in the inbox's own tables.
+        If `lock` is given, rows change only if this transaction holds the lock and the tables are the inbox's own.
 
         Returns:
-            Whether they were; None where no lock was named.
+            Whether the rows were changed; None without a `lock`.
         """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         is_next = (epoch, seq) == (position.epoch, position.last_seq + 1)
@@ -222,7 +223,7 @@ class GroupRows:
 
 
 def position_of(row: Row[Any]) -> Position:
-    """Return what the row of a group says."""
+    """Return the position that the row of a group contains."""
     return Position(
         epoch=row.epoch,
         first_seq=row.first_seq,
@@ -252,7 +253,8 @@ _CHANGE_IN = _CHANGE.where(
     literal_column("tableoid") == bindparam("table_id", type_=BigInteger),
 )
 """The same under a lock only, which saves to ask for that: a round trip for each message."""
-# A handler may have made a temporary table of the same name, or set a search path: its tables are not the inbox's.
+# A handler may have created a temporary table of the same name, or set a search path: then the name means a table
+# that is not the inbox's.
 # https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-SEARCH-PATH,
 # https://www.postgresql.org/docs/18/ddl-system-columns.html (read 2026-11-27)
 _LOCK = text("SELECT txid_current(), CAST(to_regclass('sluice_inbox_group') AS oid)")
@@ -266,9 +268,9 @@ _HOLDS = text("""
 
 @cache
 def _locking(dialect: str, *, is_timed: bool) -> Executable:
-    """Return the statement that makes a group's row, or finds it, and locks it; with the database's instant if timed.
+    """Return the statement that inserts or finds a group's row and locks it, with the database's time if `is_timed`.
 
-    Like `_CHANGE` it is put together once: that takes longer than to execute it.
+    The statement is built once, like `_CHANGE`, because building takes longer than executing.
     """
     made = engines.insert(dialect, groups)
     if is_timed:

@@ -1,4 +1,4 @@
-"""The contents of an inbox, counted, and its retention: what of it is forgotten."""
+"""The counts of an inbox's rows, and the deletion of old rows."""
 
 from typing import Any
 
@@ -8,13 +8,13 @@ from sluice.messaging.database import engines
 from sluice.messaging.inbox.tables import consumers, exceptions, groups, parked, redrives
 
 FORGOTTEN_MAX = 1_000
-"""Groups, and closed exceptions, forgotten in one transaction."""
+"""The most groups, and the most closed exceptions, that one transaction deletes."""
 
 
 def counts(engine: Engine, consumer: str) -> dict[str, int]:
     """Return how many groups are parked, messages set aside, messages held, and exceptions open.
 
-    `redrive_off` is 1 while automatic redrive is off, or since a run of it died, else 0.
+    `redrive_off` is 1 if automatic redrive is off or its last run died, and 0 otherwise.
     """
     now_us = engines.now_us_sql(engine.dialect.name)
     counted: dict[str, tuple[Any, Any]] = {
@@ -34,16 +34,16 @@ def counts(engine: Engine, consumer: str) -> dict[str, int]:
 
 
 def forget(connection: Connection, consumer: str, *, before_us: int) -> int:
-    """Delete up to a thousand groups nothing came for since, and as many exceptions closed before.
+    """Delete up to a thousand groups without messages since `before_us`, and up to a thousand exceptions as old.
 
-    Parked groups stay, and with them all that is known of them. Exceptions that stay keep their group, and a group
-    that is in use keeps what came from before its baseline: or that would be handled again.
+    Parked groups stay with all their records. A group with remaining exceptions stays. A group in use keeps the records
+    of numbers before its baseline, because without them a message with such a number would be handled again.
 
     Returns:
-        How many of that of which there were more; under FORGOTTEN_MAX, nothing is left to forget.
+        The larger of the two counts; if it is less than FORGOTTEN_MAX, nothing is left to delete.
     """
-    # Whoever works on a group has its row locked: what is only looked up here, and not where it is deleted, may
-    # have changed by then.
+    # A worker locks the row of its group. A condition that is only in the SELECT, and not in the DELETE, may no
+    # longer hold by then.
     is_old = and_(groups.c.consumer == consumer, groups.c.updated_at_us < before_us, groups.c.parked_at_us.is_(None))
     closed_count = _forget_closed(connection, consumer, before_us)
     has_exceptions = exists().where(

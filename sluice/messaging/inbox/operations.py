@@ -1,8 +1,8 @@
-"""Operators' actions on a consumer's inbox: each on one number of a group, audited with its reason.
+"""Operators' actions on a consumer's inbox: each concerns one number of a group, and is audited with its reason.
 
-A parked message whose attempts are used up is held: `retry` has it tried again, `replace` with other data. `skip` gives
-a number up, whether its message is parked, in the DLQ or nowhere: the group goes on without it, and should it come
-after all, it is dropped. The worker's drainer sees each of them by itself.
+A parked message whose attempts are used up is held: `retry` lets the worker try it again, `replace` does so with other
+data. `skip` gives a number up, whether its message is parked, in the DLQ or nowhere: the group goes on without it, and
+if the message arrives later it is dropped. The worker's drainer notices each action by itself.
 """
 
 from collections.abc import Mapping
@@ -30,10 +30,10 @@ _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxOperator(Operator):
-    """Somebody who acts on one consumer's inbox, with a reason.
+    """An operator who acts on one consumer's inbox, with a reason.
 
     Raises:
-        DeadLetterError: by each act on a number: it is not there, or in another state.
+        DeadLetterError: each action on a number raises it if the number has no record or is in another state.
     """
 
     consumer: str
@@ -45,7 +45,7 @@ class InboxOperator(Operator):
         self._write_down(connection, "retry", group_id, seq, _message_fields(found))
 
     def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
-        """Try a held message again with other data. The audit keeps its old body.
+        """Let the worker try a held message again, with other data. The audit keeps its old body.
 
         Raises:
             DeadLetterError: there is no such message, or it is not held.
@@ -57,24 +57,24 @@ class InboxOperator(Operator):
         self._write_down(connection, "replace", group_id, seq, _message_fields(found))
 
     def skip(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
-        """Skip a number: the group goes on without it. The audit keeps the body if it was parked.
+        """Skip a number: the group goes on without it. The audit keeps the body of a parked message.
 
         Args:
-            connection: in a transaction, which the caller commits.
+            connection: a connection in a transaction, which the caller commits.
             group_id: the group.
             seq: the number.
-            epoch: of the number; None is the one in which it is dead, missing, set aside or next.
+            epoch: the epoch of the number; None means the epoch in which the number is dead, missing, parked or next.
 
         Raises:
-            DeadLetterError: nothing has come of the group, or the number is no missing, dead or parked one, nor next;
-                or it is so in several epochs, and none is named.
+            DeadLetterError: the group has received nothing; or the number is not missing, dead, parked or next; or it
+                is so in several epochs, and no epoch is given.
         """
         place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
         group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
         if group is None:
             raise DeadLetterError(f"nothing of group {group_id!r} has come to {self.consumer}; see `dlq ls`")
         last_parked = self._last_parked(connection, group_id, group.epoch)
-        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # what is behind may never be sent
+        is_awaited = group.last_seq < seq <= max(group.last_seq + 1, last_parked)  # later numbers may never be sent
         epoch = self._epoch_of(connection, group, seq, epoch, is_awaited=is_awaited)
         is_current = epoch == group.epoch
         known = SequenceGaps(self.consumer)
@@ -93,13 +93,14 @@ class InboxOperator(Operator):
         self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
 
     def skip_before(self, connection: Connection, epoch: int, group_id: str | None = None) -> tuple[int, int]:
-        """Give up the missing numbers that parked groups wait for in earlier epochs, up to the last that is set aside.
+        """Give up the missing numbers that parked groups wait for in earlier epochs, up to the last parked message.
 
-        For an inbox that was restored: what it has forgotten was handled, and does not come again. A dead number, or a
-        message that is held, stays what its group waits for: it is there, and can be brought back.
+        For an inbox that was restored: its lost rows were of numbers that were handled and will not arrive again. A
+        group that waits for a dead number or a held message still waits for it, because that message exists and can be
+        brought back.
 
         Returns:
-            How many numbers were given up, and how many of the groups still wait for one.
+            How many numbers were given up, and how many of the groups still wait for a number.
         """
         mine = [groups.c.consumer == self.consumer, groups.c.parked_at_us.is_not(None), groups.c.epoch < epoch]
         mine += [] if group_id is None else [groups.c.group_id == group_id]
@@ -108,7 +109,7 @@ class InboxOperator(Operator):
         return sum(count for count, _ in skipped), sum(waits for _, waits in skipped)
 
     def _skip_missing(self, connection: Connection, group: Row[Any]) -> tuple[int, bool]:
-        """Give up a group's missing numbers; return how many, and whether it still waits for one."""
+        """Give up a group's missing numbers; return how many there were, and whether the group still waits."""
         here = (parked.c.consumer == self.consumer, parked.c.group_id == group.group_id, parked.c.epoch == group.epoch)
         rows = connection.execute(select(parked.c.seq, parked.c.held_at_us).where(*here)).all()
         held_by_seq = {row.seq: row.held_at_us is not None for row in rows}
@@ -125,10 +126,10 @@ class InboxOperator(Operator):
         return count, False
 
     def lower_baseline(self, connection: Connection, group_id: str, seq: int) -> None:
-        """Expect a group's numbers from an earlier one on: those before its baseline are missing until they come.
+        """Lower a group's baseline: the numbers from `seq` to the old baseline are missing until they arrive.
 
         Raises:
-            DeadLetterError: nothing has come of the group, or the number is not before its baseline.
+            DeadLetterError: the group has received nothing, or the number is not before its baseline.
         """
         place = (groups.c.consumer == self.consumer, groups.c.group_id == group_id)
         group = connection.execute(select(groups).where(*place).with_for_update()).one_or_none()
@@ -147,13 +148,13 @@ class InboxOperator(Operator):
         self._write_down(connection, "lower-baseline", group_id, seq, kept)
 
     def write_down(self, connection: Connection, action: str, dead_letter: StoredDeadLetter) -> None:
-        """Audit an action on a message in the DLQ, with its body, before it is done."""
+        """Audit an action on a message in the DLQ, with the message's body. Called before the action."""
         seq = None if dead_letter.envelope is None else dead_letter.envelope.seq
         kept = {"sqs_message_id": dead_letter.sqs_message_id, "fault": dead_letter.fault, "body": dead_letter.body}
         self._write_down(connection, action, dead_letter.message_group_id, seq, kept)
 
     def write_down_redrive(self, connection: Connection, detail: Mapping[str, Any]) -> None:
-        """Audit a run that brought dead letters back, with its result."""
+        """Audit a run that brought dead letters back, with the result of the run."""
         self._record(connection, audit, "redrive", {"consumer": self.consumer}, detail)
 
     def _held_message(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
@@ -182,7 +183,7 @@ class InboxOperator(Operator):
     def _epoch_of(
         self, connection: Connection, group: Row[Any], seq: int, epoch: int | None, *, is_awaited: bool
     ) -> int:
-        """Return the epoch whose number is meant: numbers of a later one repeat those of an earlier one."""
+        """Return the epoch in which the number is open, because the same number may exist in several epochs."""
         if epoch is not None:
             return epoch
         is_open = (exceptions.c.closed_at_us.is_(None), exceptions.c.seq <= seq, exceptions.c.through >= seq)
@@ -234,7 +235,7 @@ def _message_fields(message: Row[Any]) -> dict[str, Any]:
 
 
 def parked_message(connection: Connection, consumer: str, group_id: str, seq: int) -> Row[Any] | None:
-    """Return the row of a message that is set aside, of the earliest epoch; None when there is none."""
+    """Return the row of a parked message, of the earliest epoch if there are several; None if there is none."""
     place = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq)
     return connection.execute(select(parked).where(*place).order_by(parked.c.epoch).limit(1)).one_or_none()
 
@@ -242,12 +243,12 @@ def parked_message(connection: Connection, consumer: str, group_id: str, seq: in
 def listed_groups(
     connection: Connection, consumer: str, *, choice: RowChoice, most: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return up to `most` groups, by their ids, and how many there are.
+    """Return up to `most` groups, by their ids, and how many groups match.
 
-    The instant of a group is that of its last message. Of a type or a reason are the groups in which something of it is
-    dead or set aside now.
+    The time of a group is that of its last message. If `choice` has types or a reason, only groups with a dead or
+    parked message of that type or reason match.
 
-    Each is a dict of group_id, epoch, first_seq, last_seq, awaits_seq, parked_at_us, updated_at_us.
+    Each group is a dict of group_id, epoch, first_seq, last_seq, awaits_seq, parked_at_us, updated_at_us.
     """
     names = ("group_id", "epoch", "first_seq", "last_seq", "awaits_seq", "parked_at_us", "updated_at_us")
     here = [groups.c.consumer == consumer, choice.in_groups(groups.c.group_id)]
@@ -266,13 +267,13 @@ def listed_groups(
 def parked_groups(
     connection: Connection, consumer: str, *, choice: RowChoice = EVERYTHING, most: int
 ) -> list[dict[str, Any]]:
-    """Return up to so many parked groups, those parked longest first.
+    """Return up to `most` parked groups, those parked longest first.
 
-    The instant of a group is when it was parked. Of a type or a reason are the groups that have set something of it
-    aside.
+    The time of a group is when it was parked. If `choice` has types or a reason, only groups with a parked message of
+    that type or reason match.
 
-    Each is a dict of group_id, epoch, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of what is set aside in
-    it: parked_count, held (a list of dicts of epoch, seq, attempts, last_error).
+    Each group is a dict of group_id, epoch, last_seq, awaits_seq, awaits_until_us, parked_at_us, and of its parked
+    messages: parked_count, held (a list of dicts of epoch, seq, attempts, last_error).
     """
     here = [groups.c.consumer == consumer, groups.c.parked_at_us.is_not(None)]
     columns = (groups.c[name] for name in _OF_PARKED)
@@ -319,11 +320,11 @@ def parked_messages(connection: Connection, consumer: str, *, choice: RowChoice)
 def open_exceptions(
     connection: Connection, consumer: str, *, choice: RowChoice = EVERYTHING, most: int
 ) -> list[dict[str, Any]]:
-    """Return up to so many ranges of numbers that are dead or missing, the longest known first.
+    """Return up to `most` ranges of numbers that are dead or missing, the longest known first.
 
-    The type of a dead number is that of its event in the outbox, where that is in the same database and may be read.
+    The type of a dead number is read from the outbox, if the outbox is in the same database and may be read.
 
-    Each is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us, type.
+    Each range is a dict of group_id, epoch, seq, through, state, reason, event_id, receive_count, seen_at_us, type.
     """
     names = ("group_id", "epoch", "seq", "through", "state", "reason", "event_id", "receive_count", "seen_at_us")
     here = (exceptions.c.consumer == consumer, exceptions.c.closed_at_us.is_(None))
@@ -338,7 +339,7 @@ def open_exceptions(
 
 
 def dead_letter_record(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> dict[str, Any] | None:
-    """Return what is written down about a dead letter: a dict of state, reason, receive_count, seen_at_us."""
+    """Return the record of a dead letter, a dict of state, reason, receive_count, seen_at_us; None if it has none."""
     is_same: ColumnElement[bool] = exceptions.c.sqs_message_id.in_(dead_letter.first_ids)
     if dead_letter.envelope is not None:
         is_same = or_(
@@ -356,7 +357,7 @@ def dead_letter_record(connection: Connection, consumer: str, dead_letter: Store
 
 
 def is_done_with(connection: Connection, consumer: str, dead_letter: StoredDeadLetter) -> bool:
-    """Return whether the inbox would drop a dead letter that is brought back: its number is handled, or given up."""
+    """Return whether the inbox would drop a returned dead letter, because its number is handled or given up."""
     if dead_letter.envelope is None:
         return False
     envelope = dead_letter.envelope
@@ -368,7 +369,7 @@ def is_done_with(connection: Connection, consumer: str, dead_letter: StoredDeadL
         epoch=envelope.epoch,
         seq=envelope.seq,
         event_id=envelope.event.id,
-        sqs_message_id="",  # of the copy that is sent
+        sqs_message_id="",  # the id of the copy is not known yet
         receive_count=1,
         first=envelope.first,
     )

@@ -1,7 +1,8 @@
-"""Messages set aside behind one that is dead or missing, until it is back, and taken up again in order.
+"""Parked messages: set aside behind a dead or missing number, and taken up again in order when it is back.
 
-They are in the database, in no queue any more. `due` says in which groups something can be done; `begin_attempt` counts
-an attempt, `next_parked` takes the message up, and what became of it is written by `mark_parked` or `retry_parked`.
+They are in the database, and no longer in a queue. `due` lists the groups in which something can be done;
+`begin_attempt` counts an attempt, `next_parked` takes the message up, and `mark_parked` or `retry_parked` writes the
+outcome.
 """
 
 import json
@@ -36,19 +37,20 @@ from sluice.messaging.inbox.tables import groups, parked
 
 _DUE_MAX = 100
 _CLAIM_US = 2_000_000
-"""How long nobody else begins an attempt at a parked message: its handler is called at once, with the row locked."""
+"""How long no other worker begins an attempt at a parked message. Its handler is called at once, with the row locked.
+"""
 _DIED = "whoever tried it came to no end; see the workers' logs"
 _IS_THERE = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedMessage:
-    """A message taken up again after it was set aside.
+    """A parked message that is taken up again.
 
     Args:
-        attempts: how often it was tried since, this time counted.
-        position: where its group is before it.
-        lock: of its group's row; None on SQLite, and before it is taken up.
+        attempts: how often it was tried since it was parked, this attempt included.
+        position: the position of its group before the message.
+        lock: the lock on the group's row; None on SQLite, and before the message is taken up.
     """
 
     envelope: Envelope
@@ -60,10 +62,10 @@ class ParkedMessage:
 
 
 class Parking:
-    """The messages that one consumer has set aside.
+    """The messages that one consumer has parked.
 
     Args:
-        clock: for tests; None means the database's own.
+        clock: a clock for tests; None means the database's own.
     """
 
     def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None) -> None:
@@ -71,9 +73,10 @@ class Parking:
         self._groups = ParkedGroups(policy, clock=clock)
 
     def due(self, engine: Engine) -> list[str]:
-        """Return up to a hundred parked groups in which something can be done now, those with fewest attempts first.
+        """Return up to a hundred parked groups that can be worked on now, those with the fewest attempts first.
 
-        Must match what `next_parked` changes exactly, or groups spin or stall.
+        The condition must match exactly the groups that `next_parked` changes; otherwise groups are taken up in vain or
+        never.
         """
         head = parked.alias("head")
         here = (parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
@@ -105,11 +108,13 @@ class Parking:
             return list(connection.execute(due.limit(_DUE_MAX)).scalars())
 
     def begin_attempt(self, connection: Connection, group_id: str, *, attempts_max: int) -> ParkedMessage | None:
-        """Count an attempt at the next message of a parked group, and return it where one is made; the caller commits.
+        """Count an attempt at the next message of a parked group, and return the message; the caller commits.
 
-        It is counted before it is made: a message that kills its worker every time is held in the end, as one in the
-        queue would be dead-lettered. For a moment it is not ready for anybody else, who would count another attempt.
-        None when it is nobody's turn: what else there is to do for the group is done.
+        The attempt is counted before it is made, so a message that kills its worker every time is held in the end, as a
+        message in the queue would be dead-lettered. For two seconds the message is not due for other workers, which
+        would count another attempt.
+
+        None if no message of the group is due; other work on the group, such as unparking it, is done.
         """
         turn = self._turn(connection, group_id)
         if turn is None:
@@ -123,26 +128,27 @@ class Parking:
         return None if is_used_up else replace(message, attempts=message.attempts + 1)
 
     def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
-        """Take up the message an attempt was begun at; the caller handles it, marks it and commits.
+        """Take up the message whose attempt was begun; the caller handles the message, marks it and commits.
 
-        None when it is not there to be handled any more: commit then as well.
+        None if another worker dealt with the message meanwhile: the caller commits then as well.
         """
         turn = self._turn(connection, group_id, is_begun=True)
         return None if turn is None else replace(_to_parked_message(*turn), lock=self._groups.row_lock(connection))
 
     def hold_while_handled(self, connection: Connection, message: ParkedMessage) -> None:
-        """Hold a message in the transaction of its handler: marking it undoes that, and so does a rollback.
+        """Hold a message in the transaction of its handler; marking the message or a rollback undoes that.
 
-        Whoever else commits the transaction commits that, and no worker calls the handler again, whatever it knows.
+        If the handler's code commits the transaction before the worker does, the message stays held, and no worker
+        calls its handler again.
         """
         held = {"held_at_us": message.taken_at_us, "last_error": TransactionEndedError.COMMITTED}
         connection.execute(update(parked).where(*self._place(message.envelope)).values(held))
 
     def mark_parked(self, connection: Connection, message: ParkedMessage) -> bool | None:
-        """Count a parked message as handled, after its handler: its row is gone once the caller commits.
+        """Count a parked message as handled, after its handler. Its row is deleted when the caller commits.
 
         Returns:
-            As `Inbox.mark`.
+            The same as `Inbox.mark`.
         """
         envelope, decision = message.envelope, Decision(State.CONTIGUOUS, Action.HANDLE)
         is_held = self._groups.advance(
@@ -154,9 +160,9 @@ class Parking:
     def _turn(
         self, connection: Connection, group_id: str, *, is_begun: bool = False
     ) -> tuple[Position, Row[Any], int] | None:
-        """Return where a parked group is, the message whose turn it is, and the instant; None when it is nobody's.
+        """Return a parked group's position, its next message and the time; None if no message of the group is due.
 
-        A group that is locked is somebody else's. One that is empty is unparked, one with a hole begins to wait.
+        A locked group belongs to another worker. An empty group is unparked, and a group with a hole begins to wait.
         """
         now_us = self._groups.now_us(connection)
         row = connection.execute(self._groups.find(group_id).with_for_update(skip_locked=True)).one_or_none()
@@ -178,7 +184,7 @@ class Parking:
         return (position, head, now_us) if is_ready and head.held_at_us is None else None
 
     def _is_next(self, position: Position, head: Row[Any]) -> bool:
-        """Return whether it is the turn of the first message that is set aside."""
+        """Return whether the first parked message is the next one to handle."""
         if head.epoch != position.epoch:
             return False
         return bool(head.seq == position.last_seq + 1) or not (position.is_awaiting or self.policy.parks_gaps)
@@ -186,7 +192,7 @@ class Parking:
     def _begin_epoch(
         self, connection: Connection, group_id: str, before: Position, head: Row[Any], now_us: int
     ) -> Position:
-        """Go on to the next epoch of a parked group, which waits for nothing of the one before; return where it is."""
+        """Enter the next epoch of a parked group, and wait for nothing of the earlier one; return the new position."""
         position = self._groups.enter_epoch(connection, group_id, before, _arrival_of(head), now_us)
         awaits_nothing = {"awaits_seq": None, "awaits_until_us": None}
         self._groups.write(connection, group_id, columns_of(position) | awaits_nothing)
@@ -195,9 +201,9 @@ class Parking:
     def retry_parked(
         self, connection: Connection, message: ParkedMessage, *, reason: str, delay_us: int, is_held: bool
     ) -> None:
-        """Record a failed attempt at a parked message: it is tried again, or held.
+        """Record a failed attempt at a parked message: the message is tried again, or held.
 
-        Where another worker has held it meanwhile, or begun another attempt, it stays so.
+        If another worker has held the message meanwhile, or begun another attempt, nothing changes.
         """
         now_us = self._groups.now_us(connection)
         failed = {"last_error": reason, "not_before_us": now_us + delay_us, "held_at_us": now_us if is_held else None}
@@ -211,7 +217,7 @@ class Parking:
         connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
 
     def _park(self, connection: Connection, arrived: DecodedMessage, position: Position, now_us: int) -> None:
-        """Set a message aside; once, however often it comes."""
+        """Store a message as parked. A copy of it is stored only once."""
         envelope = arrived.envelope
         group_id = envelope.event.group
         if not position.is_parked:
@@ -230,7 +236,7 @@ class Parking:
         connection.execute(row.on_conflict_do_nothing())
 
     def _drop_passed(self, connection: Connection, group_id: str, position: Position) -> None:
-        """Forget parked copies of what was handled."""
+        """Delete parked copies of messages that were handled."""
         passed = or_(
             parked.c.epoch < position.epoch, and_(parked.c.epoch == position.epoch, parked.c.seq <= position.last_seq)
         )

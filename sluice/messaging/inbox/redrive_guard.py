@@ -1,12 +1,13 @@
-"""The guard of automatic redrive, in the inbox's database: it decides what may be brought back.
+"""The guard of automatic redrive, in the inbox's database: it decides which messages may be brought back.
 
-A message comes back without an operator only if its worker recorded that its attempts were used up. What a handler or
-the inbox refused, what cannot be read, and what died without a record (it may kill its worker) is poison, and stays. So
-does what is behind it in its group.
+A message comes back without an operator only if its worker recorded that its attempts were used up. A message stays in
+the DLQ as poison if a handler or the inbox refused it, if it cannot be read, or if it died without a record, since it
+may kill its worker. The messages behind such a message in its group stay too.
 
-Each act is a row of the audit. The rows are also the memory: a message is known by group, epoch, number and event id,
-which a redriven copy keeps; the copy's SQS message id is another. What a run that died had begun is finished by the
-next one, which counts no second time as long as SQS takes both copies for one message; later it is a further time.
+Each action is a row of the audit. The rows are also the memory: a message is identified by group, epoch, number and
+event id, which a redriven copy keeps; the copy has another SQS message id. The next run finishes what a dead run began.
+It counts the return of a message only once while SQS would still drop the second copy as a duplicate; after that it
+counts as a further return.
 """
 
 import json
@@ -30,7 +31,7 @@ from sluice.messaging.inbox.tables import DEAD, REDRIVEN, audit, redrives
 from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter
 
 LEASE_SECONDS = 120
-"""How long a run that died keeps others away. A run that is slower sends nothing more once another has begun."""
+"""How long a dead run keeps other runs from beginning. A slower live run sends nothing more once another has begun."""
 _RENEWED_SECONDS = LEASE_SECONDS / 4
 _SAME_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # minus the longest time a send can take
 ACTOR = "automatic redrive"
@@ -52,9 +53,9 @@ class Past:
     """The audit's record of one message.
 
     Args:
-        times: how often it was brought back by itself.
-        begun: SQS message ids under which it was, to the instant of the last time, microseconds UTC.
-        noted: SQS message ids under which it has switched automatic redrive off.
+        times: how often the message was brought back automatically.
+        begun: the SQS message ids under which it was brought back, each with the last time, microseconds UTC.
+        noted: the SQS message ids for which it has switched automatic redrive off.
     """
 
     times: int = 0
@@ -62,18 +63,17 @@ class Past:
     noted: frozenset[str] = frozenset()
 
     def is_same(self, sqs_message_id: str, now_us: int) -> bool:
-        """Return whether SQS would take another copy of it for the one that may have been sent, and drop it."""
+        """Return whether SQS would drop a copy sent now as a duplicate of one that may have been sent."""
         return sqs_message_id in self.begun and now_us < self.begun[sqs_message_id] + _SAME_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Death:
-    """The inbox's record of a message's number.
+    """The inbox's record of the death of a message's number.
 
     Args:
-        state: dead or redriven; any other is a number that somebody has dealt with.
-        is_final: whether it was refused, the number is no longer open, or what is recorded is the death of another
-            copy.
+        state: dead or redriven; in any other state an operator has dealt with the number.
+        is_final: whether the message was refused, the number is no longer open, or the record is of another copy.
     """
 
     state: str
@@ -81,11 +81,11 @@ class Death:
 
 
 def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int, now_us: int) -> RedriveVerdict:
-    """Return what is done with a message that is in the DLQ under that SQS message id."""
+    """Return what is done with a message that is in the DLQ under this SQS message id."""
     if past.times and death is not None and death.state == REDRIVEN:
         return (
             RedriveVerdict.BRING_BACK
-        )  # it was handled: neither its first nor a copy was deleted, and the inbox drops both
+        )  # the message was handled, but neither it nor its copy was deleted: the inbox drops both
     if past.times and sqs_message_id not in past.begun and sqs_message_id not in past.noted:
         return RedriveVerdict.FAILED_AGAIN
     if death is None or death.state != DEAD or death.is_final:
@@ -96,15 +96,15 @@ def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedriveOperator(Operator):
-    """Somebody who switches a consumer's automatic redrive, with a reason: an operator, or a run of it."""
+    """An operator, or a run, that switches a consumer's automatic redrive on or off, with a reason."""
 
     consumer: str
 
     def switch_on(self, connection: Connection) -> None:
-        """Let runs begin again. How often each message was brought back still counts.
+        """Allow runs to begin again. The counts of how often each message was brought back remain.
 
         Raises:
-            DeadLetterError: it is not off.
+            DeadLetterError: automatic redrive is not off.
         """
         row = lock_row(connection, self.consumer)
         if row.off_at_us is None and not is_abandoned(row, engines.now_us(connection, self.clock)):
@@ -113,10 +113,10 @@ class RedriveOperator(Operator):
         self._record(connection, audit, _ON, {"consumer": self.consumer}, {})
 
     def switch_off(self, connection: Connection) -> None:
-        """Let no run begin, and a run that has begun send nothing more.
+        """Forbid new runs, and let a run that has begun send nothing more.
 
         Raises:
-            DeadLetterError: it is off already.
+            DeadLetterError: automatic redrive is off already.
         """
         row = lock_row(connection, self.consumer)
         if row.off_at_us is not None:
@@ -125,10 +125,10 @@ class RedriveOperator(Operator):
         self._record(connection, audit, _OFF, {"consumer": self.consumer}, {})
 
     def record_failure(self, connection: Connection, dead_letter: StoredDeadLetter) -> None:
-        """Switch it off, because a message that was brought back by itself failed again.
+        """Switch automatic redrive off, because a message that it brought back failed again.
 
-        Each such message is recorded, also where another has switched it off: switched on, it is off no second time for
-        any of them.
+        Each such message is recorded, even if automatic redrive is off already, so that after it is switched on again
+        the same message does not switch it off a second time.
         """
         if lock_row(connection, self.consumer).off_at_us is None:
             _change(connection, self.consumer, off_at_us=engines.now_us(connection, self.clock))
@@ -136,18 +136,18 @@ class RedriveOperator(Operator):
         self._record(connection, audit, _OFF, place | _place(dead_letter), _detail(dead_letter))
 
     def record_return(self, connection: Connection, dead_letter: StoredDeadLetter, run: str) -> None:
-        """Record that a message is brought back, before it is sent."""
+        """Record that a message is brought back. Called before the message is sent."""
         place: dict[str, str | int | None] = {"consumer": self.consumer}
         self._record(connection, audit, _BROUGHT_BACK, place | _place(dead_letter), _detail(dead_letter) | {"run": run})
 
 
 class RedriveGuard:
-    """One run of a consumer's automatic redrive, as its inbox's database allows it.
+    """One run of a consumer's automatic redrive, and its lease in the inbox's database.
 
     Args:
-        run: its id.
-        clock: for tests; None means the database's own.
-        own_clock: of this process; None means the machine's.
+        run: the id of the run.
+        clock: a clock for tests; None means the database's own.
+        own_clock: the clock of this process; None means the machine's.
     """
 
     def __init__(
@@ -192,7 +192,10 @@ class RedriveGuard:
         self._in_transaction(take)
 
     def may_go_on(self) -> bool:
-        """Renew the lease, a while after the last time; return False once another run has it, or it is switched off."""
+        """Renew the lease if the last renewal is some time ago.
+
+        Return False if another run has the lease, or redrive is off.
+        """
         if self.is_off or self._own_clock.monotonic() - self._renewed_at < _RENEWED_SECONDS:
             return not self.is_off
         with self._engine.begin() as connection, engines.explaining_missing_tables():
@@ -202,7 +205,7 @@ class RedriveGuard:
         return is_ours
 
     def judge(self, dead_letter: StoredDeadLetter) -> RedriveVerdict:
-        """Return what is done with a message; one that failed again switches automatic redrive off."""
+        """Return what is done with a message. A message that failed again switches automatic redrive off."""
         with engines.reading(self._engine) as connection, engines.explaining_missing_tables():
             verdict = self._judge(connection, dead_letter)
         if verdict is RedriveVerdict.FAILED_AGAIN:
@@ -211,10 +214,13 @@ class RedriveGuard:
         return verdict
 
     def claim(self, dead_letter: StoredDeadLetter) -> None:
-        """Record that a message is brought back, right before it is sent; nothing new where that was just begun.
+        """Record that a message is brought back, right before it is sent.
+
+        Nothing is recorded if the same return was just begun.
 
         Raises:
-            TransientError: it may not be: another run has the lease, or automatic redrive was switched off meanwhile.
+            TransientError: the message may not be sent: another run has the lease, automatic redrive was switched off,
+                or the record of the message has changed.
         """
 
         def record(connection: Connection) -> None:
@@ -230,7 +236,7 @@ class RedriveGuard:
         self._in_transaction(record)
 
     def end(self) -> None:
-        """Give the lease back, if it is still this run's."""
+        """Release the lease, if it is still this run's."""
 
         def release(connection: Connection) -> None:
             if lock_row(connection, self._consumer).run == self._run:
@@ -287,7 +293,7 @@ class RedriveGuard:
 
 
 def lock_row(connection: Connection, consumer: str) -> Row[Any]:
-    """Return the consumer's row of `sluice_inbox_redrive`, made where missing, and locked."""
+    """Lock the consumer's row of `sluice_inbox_redrive`, inserting it if it is missing, and return it."""
     made = engines.insert(connection.dialect.name, redrives).values(consumer=consumer)
     unchanged = {"consumer": made.excluded.consumer}
     found = made.on_conflict_do_update(index_elements=["consumer"], set_=unchanged).returning(redrives)

@@ -1,6 +1,6 @@
-"""The tables of the inbox, in the consumer's own database, for SQLite and Postgres alike.
+"""The tables of the inbox, in the consumer's own database, on SQLite and on Postgres.
 
-`sluice schema` makes them, or prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock.
+`sluice schema` creates the tables, or prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock.
 """
 
 import sqlalchemy as sa
@@ -109,7 +109,7 @@ WORKER_RIGHTS = {
     "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
     "sluice_inbox_redrive": "SELECT",
 }
-"""Of each table, what a worker does."""
+"""The rights that a worker needs on each table."""
 
 versioned = VersionedTables(
     "inbox",

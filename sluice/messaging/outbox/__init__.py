@@ -1,4 +1,1 @@
-"""The outbox: events are written in the transaction of the rows they speak of.
-
-Publishing them is the relay's part.
-"""
+"""The outbox stores events in the transaction of the rows they are about. The relay publishes them."""

@@ -1,9 +1,9 @@
-"""Acts of operators on an outbox. Each is done to one message, for a reason, and written down with it.
+"""Operators' actions on an outbox. Each concerns one message, has a reason, and is audited with it.
 
-A message goes from pending to sent, or to quarantined when SNS refuses it for good; then its group waits. After the
-cause is mended `unquarantine` lets it be tried again. `skip` gives it up: a tombstone with its number is published in
-its place, so that consumers see no hole. `resend` publishes again what was sent, under a fresh deduplication id, for
-consumers that lost it; the others' inbox knows it.
+A message goes from pending to sent, or to quarantined if SNS refuses it for good; then its group waits. After the cause
+is mended, `unquarantine` lets the relay try it again. `skip` gives it up: a tombstone with its number is published in
+its place, so that consumers see no hole. `resend` publishes a sent message again under a fresh deduplication id, for
+consumers that lost it; the inboxes of the other consumers drop the repeat.
 """
 
 import json
@@ -24,8 +24,8 @@ from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, audit, messages
 
 RESENT_MAX = 10_000
-"""Messages resent in one transaction."""
-_IDS = 500  # in one statement
+"""The most messages that are resent in one transaction."""
+_IDS = 500  # event ids in one statement
 _SHOWN = (
     "group_id",
     "group_seq",
@@ -41,24 +41,24 @@ _SHOWN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxOperator(Operator):
-    """Somebody who acts on one topic's outbox, with a reason.
+    """An operator who acts on one topic's outbox, with a reason.
 
     Raises:
-        OutboxError: by each act on a message: it is not there, or in another state.
+        OutboxError: each action on a message raises it if the message does not exist or is in another state.
     """
 
     topic: str
 
     def resend(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Publish again what was sent, under a fresh deduplication id."""
+        """Publish a sent message again, under a fresh deduplication id."""
         found = self._find(connection, group_id, group_seq, SENT)
         self._change(connection, found, "resend", {"status": PENDING, "deduplication_id": str(uuid.uuid4())})
 
     def resend_range(self, connection: Connection, group_id: str, first: int, last: int) -> int:
-        """Publish again all of these numbers that were sent, in their order, and return how many.
+        """Publish the sent messages with these numbers again, in their order, and return how many there are.
 
         Raises:
-            OutboxError: none of them is in the outbox and sent, or they are more than `RESENT_MAX`.
+            OutboxError: none of these numbers is in the outbox and sent, or there are more than `RESENT_MAX`.
         """
         sent = (messages.c.status == SENT, messages.c.group_seq.between(first, last))
         here = (messages.c.topic == self.topic, messages.c.group_id == group_id, *sent)
@@ -79,7 +79,7 @@ class OutboxOperator(Operator):
         return len(found)
 
     def unquarantine(self, connection: Connection, group_id: str, group_seq: int) -> None:
-        """Try a quarantined message again, as it is and under its own deduplication id."""
+        """Let the relay try a quarantined message again, unchanged and under its own deduplication id."""
         found = self._find(connection, group_id, group_seq, QUARANTINED)
         self._change(connection, found, "unquarantine", {"status": PENDING})
 
@@ -97,16 +97,17 @@ class OutboxOperator(Operator):
         self._change(connection, found, "skip", values)
 
     def begin_epoch(self, connection: Connection) -> int:
-        """Begin another epoch for every group, after the database was restored to an earlier state, and return it.
+        """Begin another epoch for every group, after a restore of the database to an earlier state, and return it.
 
-        Numbers given after the restore repeat numbers that were given before; the epoch tells them apart. Each group
-        goes on from its last number, which is what `first` of its next messages says. A group that the restore lost
-        gets a later epoch by itself, when its next event makes its counter anew.
+        Numbers given after the restore repeat numbers that were given before it; the epoch tells them apart. Each group
+        continues after its last number, and `first` of its next messages says so. A group that the restore lost gets a
+        later epoch by itself, when its next event inserts its counter again.
         """
         ours = tables.groups.c.topic == self.topic
         last = connection.execute(select(func.max(tables.groups.c.epoch)).where(ours)).scalar()
         epoch = max(engines.now_us(connection, self.clock) // 1_000_000, (last or 0) + 1)
-        later = case((tables.groups.c.epoch >= epoch, tables.groups.c.epoch + 1), else_=epoch)  # made since
+        # the counter was inserted after the epoch was chosen
+        later = case((tables.groups.c.epoch >= epoch, tables.groups.c.epoch + 1), else_=epoch)
         begun = {"epoch": later, "first_seq": tables.groups.c.last_seq + 1}
         connection.execute(update(tables.groups).where(ours).values(begun))
         self._record(connection, audit, "epoch", {"topic": self.topic}, {"epoch": epoch})
@@ -131,18 +132,21 @@ class OutboxOperator(Operator):
 
 
 def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterable[tuple[str, int, int]]) -> int:
-    """Publish again what was sent of ranges (group, first and last number), and return how many messages."""
+    """Publish the sent messages of ranges (group, first and last number) again, and return how many there are."""
     return sum(operator.resend_range(connection, group_id, first, last) for group_id, first, last in ranges)
 
 
 def list_messages(
     connection: Connection, topic: str, *, status: str | None, choice: RowChoice, most: int
 ) -> tuple[list[dict[str, Any]], int]:
-    """Return up to `most` messages, unfinished ones unless a status is given, by group and number; and how many match.
+    """Return up to `most` messages, by group and number, and how many match.
 
-    The instant of a message is that of its commit, its reason what it was not published for.
+    Without a status only unfinished ones match.
 
-    Each is a dict of group_id, group_seq, status, type, event_id, attempts, last_error, created_at_us, sent_at_us.
+    The time of a message is that of its commit, and its reason is the last error of publishing it.
+
+    Each message is a dict of group_id, group_seq, status, type, event_id, attempts, last_error, created_at_us,
+    sent_at_us.
     """
     wanted = [messages.c.topic == topic, messages.c.status != SENT if status is None else messages.c.status == status]
     wanted += [choice.in_groups(messages.c.group_id), choice.is_since(messages.c.created_at_us)]
@@ -160,7 +164,7 @@ def list_messages(
 
 
 def find_types(connection: Connection, event_ids: Collection[str]) -> dict[str, str]:
-    """Return the types of events, by id: of those in this database's outbox, if it has one that may be read."""
+    """Return the types of events by event id, from the outbox in this database, if it has one that may be read."""
     if not event_ids or not may_read(connection, messages):
         return {}
     ids, found = sorted(event_ids), dict[str, str]()

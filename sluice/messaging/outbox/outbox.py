@@ -1,14 +1,14 @@
-"""The outbox, as a producer sees it: an event added in a transaction is committed with it, or not at all.
+"""The outbox for a producer: an event that is added in a transaction is committed with it, or not at all.
 
-Numbers are given once, as the last thing before the commit: one counter row for each group, locked from then to the
-commit, taken in the order of topics and groups. So a group's numbers are in the order of its commits and without a
-hole, whatever was rolled back, and two transactions that share groups never wait for each other in a circle. Writers of
-one group queue on its counter: that is what order means.
+Numbers are given as the last step before the commit. Each group has one counter row, which is locked from then until
+the commit; the counters are locked in the order of topics and groups. Therefore a group's numbers are in the order of
+its commits and without a hole, even after rollbacks, and two transactions that share groups never wait for each other
+in a circle. Writers of one group queue on its counter: order requires that.
 
-A group's epoch is the second in which its counter was made, by the database's clock. A counter that was not used for
-long is deleted (`Store.forget_groups`); the group's next event makes it anew, under a later epoch, and counts from 1.
-The epoch is evaluated by the statement that makes the counter. So it needs nothing that is shared between groups, and
-whichever of a writer and the deletion comes first, no (epoch, seq) is given twice.
+A group's epoch is the second in which its counter was inserted, by the database's clock. A counter that is not used for
+long is deleted (`Store.forget_groups`); the group's next event inserts it again, under a later epoch, and counts from
+1. The epoch is evaluated by the statement that inserts the counter. So groups share nothing, and no pair of epoch and
+number is given twice, whether a writer or the deletion comes first.
 """
 
 import json
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
-# Counters are locked in the order given. The instant of the messages is read when they are, so that a group's instants
-# are in the order of its commits. A counter's instant of use may stay for a minute: an update that changes nothing
-# indexed costs Postgres a sixth less. Without RETURNING of messages: a producer needs no right to read what others have
-# committed.
+# Counters are locked in the order given. The time of the messages is read after the locks, so that a group's times are
+# in the order of its commits. A counter's time of use is updated once a minute at most: an update that changes no
+# indexed column costs Postgres a sixth less. The messages have no RETURNING, so a producer needs no right to read the
+# messages of other producers.
 _WRITE = """
     WITH {events}counter AS (
         INSERT INTO sluice_outbox_group AS counted (topic, group_id, epoch, last_seq, updated_at_us)
@@ -82,7 +82,7 @@ _MANY = {
     "source": "event JOIN numbered USING (group_id)",
     **{name: name for name in ("id", "type", "attributes", "before", "after", "instant")},
 }
-# Nearly every transaction writes one event: without arrays and a join it takes Postgres a fifth less.
+# Nearly every transaction writes one event: a statement without arrays and a join takes Postgres a fifth less time.
 _SINGLE = {
     "events": "",
     "counted": "VALUES (CAST(:topic AS text), CAST(:group_id AS text), {now_us} / 1000000, 1, {now_us})",
@@ -106,23 +106,24 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{1,251}\.fifo")  # https://docs.aws.amazon.com
 
 
 def channel(topic: str) -> str:
-    """Return the Postgres channel that tells of commits to a topic's outbox."""
-    return f"sluice_outbox:{topic}"[:63]  # Postgres takes no longer names
+    """Return the name of the Postgres channel that notifies a relay of commits to a topic's outbox."""
+    return f"sluice_outbox:{topic}"[:63]  # the longest name that Postgres accepts
 
 
 class Outbox:
-    """The outbox of one topic: a producer adds what has to be published. Any number of threads may share one.
+    """The outbox of one topic: a producer adds the events to publish. Any number of threads may share one.
 
     Args:
         topic: name of the topic (`sluice.declaration.naming.topic_name`).
         event_bytes_max: size of the largest message, as the environment declares it (`Environment.event_bytes_max`).
-        notify: tell a waiting relay of each commit, on Postgres: the message leaves at once instead of at the next
-            poll. Postgres lets transactions that notify commit one after the other, so leave it off where thousands
-            commit a second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
-        clock: for tests; None means the database's own.
+        notify: on Postgres, notify a waiting relay of each commit: the message leaves at once instead of at the next
+            poll. Transactions that notify commit one after the other on Postgres, so leave it off if thousands commit a
+            second. https://www.postgresql.org/docs/18/sql-notify.html (read 2026-11-21)
+        clock: a clock for tests; None means the database's own.
 
     Raises:
-        ConfigError: that is no name of a FIFO topic; an ARN is none. Or no topic takes messages of that size.
+        ConfigError: the topic is not the name of a FIFO topic (an ARN is not a name), or no topic accepts messages of
+            that size.
     """
 
     def __init__(
@@ -152,13 +153,13 @@ class Outbox:
     ) -> None:
         """Publish the event if, and only if, the session's transaction commits.
 
-        Neither flushes nor commits, and is not awaited: nothing is sent before the commit. What is added inside a
-        savepoint goes with it when that is rolled back. Where OpenTelemetry is loaded, an event without a `trace` gets
-        the current span.
+        This neither flushes nor commits, and is not awaited: nothing is sent before the commit. A rollback to a
+        savepoint also removes the events that were added inside it. If OpenTelemetry is loaded, an event without a
+        `trace` gets the current span.
 
         Raises:
-            EnvelopeError: its message might be larger than `event_bytes_max`.
-            ConfigError: it is another kind of session.
+            EnvelopeError: the message might be larger than `event_bytes_max`.
+            ConfigError: the session is of another kind.
             OutboxError: the session is in the middle of its commit, and the numbers have been given; its transaction
                 has failed; or its connection commits each statement by itself.
         """
@@ -170,9 +171,9 @@ class Outbox:
         sessions.unit_of(found).add(found, self.topic, self._write, event)
 
     def write(self, connection: Connection, events: Iterable[Event]) -> None:
-        """Number and store events now. For code without a Session: call it once, last before the commit.
+        """Number and store events now. For code without a Session: call it once, as the last step before the commit.
 
-        Events without a `trace` get the current span, as by `add`.
+        Events without a `trace` get the current span, the same as in `add`.
 
         Raises:
             EnvelopeError: a message might be larger than `event_bytes_max`; nothing is written.
@@ -186,11 +187,12 @@ class Outbox:
             self.write_through(connection, events)
 
     def write_through(self, connection: Connection, events: Iterable[Event]) -> None:
-        """Do the same through whatever executes statements as a connection does, for frameworks with their own.
+        """Number and store events through a framework's own connection instead of SQLAlchemy's.
 
-        It has `dialect`, `execute`, `exec_driver_sql`, `connection` and `invalidated`; its errors are its own.
+        The connection needs `dialect`, `execute`, `exec_driver_sql`, `connection` and `invalidated`, and raises the
+        errors of its framework.
         """
-        listed = sorted(events, key=lambda event: event.group)  # stable: within a group as given
+        listed = sorted(events, key=lambda event: event.group)  # sorting is stable: the order within a group remains
         if not listed:
             return
         for event in listed:
@@ -207,15 +209,16 @@ class Outbox:
 
 
 def _session_of(given: object) -> Session:
-    """Return the session that commits.
+    """Return the session that commits. A session of asyncio commits through its `sync_session`.
 
-    https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#using-events-with-the-asyncio-extension (a session of
-    asyncio commits through its `sync_session`; read 2026-11-27)
+    https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#using-events-with-the-asyncio-extension (read
+    2026-11-27)
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the argument is no session.
     """
-    loaded = sys.modules.get("sqlalchemy.ext.asyncio")  # by whoever has a session of it; it needs greenlet
+    # a caller with such a session has imported it; importing it here would need greenlet
+    loaded = sys.modules.get("sqlalchemy.ext.asyncio")
     if isinstance(given, scoped_session) or (loaded is not None and isinstance(given, loaded.async_scoped_session)):
         given = given()
     if loaded is not None and isinstance(given, loaded.AsyncSession):
@@ -229,7 +232,7 @@ def _session_of(given: object) -> Session:
 
 
 def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Yield the events in order, as many together as a statement may hold: nearly always all of them."""
+    """Yield the events in order, in parts that fit one statement each: nearly always one part."""
     part: list[Event] = []
     room = _STATEMENT_BYTES_MAX
     for event in events:
@@ -244,7 +247,7 @@ def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
 def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
     """Number and store events, sorted by group, in one round trip: the database puts the numbers into the bodies.
 
-    A reader that sees number n also sees n - 1: Postgres shows a commit before it lets go of the counter's lock.
+    A reader that sees number n also sees n - 1, because Postgres shows a commit before it releases the counter's lock.
     """
     if len(events) == 1:
         connection.execute(*_with_now(_WRITE_SINGLE, connection, clock, {"topic": topic, **_columns(events[0])}))
@@ -274,7 +277,7 @@ def _columns(event: Event) -> dict[str, Any]:
 
 
 def _counters_first(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
-    """Number and store events, sorted by group: where a statement that inserts cannot be a part of another."""
+    """Number and store events, which are sorted by group, on databases without an INSERT inside another statement."""
     rows = []
     for group, grouped in groupby(events, key=lambda event: event.group):
         of_group = list(grouped)

@@ -1,11 +1,13 @@
-"""Events that a session adds to outboxes: numbered last in the transaction of the session's rows, or refused.
+"""Events that a session adds to outboxes: numbered as the last step of the session's transaction, or refused.
 
-A session's rows may go over several connections, its transaction may belong to somebody else, and a connection can be
-committed without its session. So the connections that a session begins are known from its events, and while an event
-waits for its number, those connections are watched: who commits one without the session is refused, because the rows
-would be there and the event not. What is rolled back to a savepoint of a connection takes its events along.
+A session may write its rows through several connections, its transaction may belong to other code, and code may commit
+a connection without its session. Therefore SQLAlchemy's events record the connections that a session begins. While an
+event waits for its number, these connections are watched: a commit without the session is refused, because the rows
+would be committed without the event. A rollback to a savepoint of a connection also removes the events that were added
+since.
 
-https://docs.sqlalchemy.org/en/21/orm/events.html, https://docs.sqlalchemy.org/en/21/core/events.html#sql-execution-and-connection-events,
+https://docs.sqlalchemy.org/en/21/orm/events.html,
+https://docs.sqlalchemy.org/en/21/core/events.html#sql-execution-and-connection-events,
 https://docs.sqlalchemy.org/en/21/orm/session_transaction.html#joining-a-session-into-an-external-transaction-such-as-for-test-suites
 (read 2026-11-26)
 """
@@ -48,7 +50,7 @@ type Write = Callable[[Connection, Sequence[Event]], None]
 
 @dataclass(frozen=True, slots=True)
 class _PendingEvent:
-    """An event, its topic and who writes it, the transaction it was added in, and its place in the session."""
+    """An event without a number yet: its topic and writer, its transaction, and its place in the session."""
 
     topic: str
     write: Write
@@ -70,13 +72,14 @@ class Unit:
     def __init__(self) -> None:
         self._added: list[_PendingEvent] = []
         self._count = 0
-        # Weak: a connection that its session forgot goes back to its pool.
-        self._begun: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()  # with SQLite's count of changes
+        # Weak, so that a connection returns to its pool when its session no longer refers to it.
+        # connection to SQLite's count of changes at its begin
+        self._begun: WeakKeyDictionary[Connection, int] = WeakKeyDictionary()
         self._kept: SessionTransaction | None = None
-        self._expunged = -1  # the place of the first event that came after
+        self._expunged = -1  # the place of the first event added after it
         self._has_tried = self._is_committing = self._is_numbered = self._is_lost = self.is_rolled_back = False
 
-    @cached_property  # of most sessions none is needed, and each message has one
+    @cached_property  # most sessions need none, and a worker has a session for each message
     def _open(self) -> WeakSet[Connection]:
         return WeakSet()
 
@@ -134,7 +137,7 @@ class Unit:
         """Note whether the driver is in a transaction.
 
         Raises:
-            OutboxError: somebody else has ended the transaction.
+            OutboxError: other code has ended the transaction.
         """
         match _is_open(connection):
             case True:
@@ -190,7 +193,7 @@ class Unit:
         except Exception:
             if not self._begun:
                 raise
-            default = None  # a custom `get_bind` may raise anything where it is given no class
+            default = None  # a custom `get_bind` may raise anything if it gets no class
         for connection in self._begun if len(self._begun) == 1 else ():
             if default in (None, connection, connection.engine):
                 return connection
@@ -211,7 +214,7 @@ class Unit:
         return session.connection(bind_arguments={"clause": _INSERT})
 
     def _has_written(self, connection: Connection) -> bool:
-        """Return whether the transaction has changed anything; True for a database that cannot tell."""
+        """Return whether the transaction has changed anything; True if the database cannot tell."""
         if _is_sqlite(connection):
             return bool(_driver(connection).total_changes != self._begun[connection])
         if connection.dialect.name != "postgresql":
@@ -240,9 +243,9 @@ class Unit:
         self._expunged = self._count
 
     def note_savepoint(self, connection: Connection, act: str, name: str) -> None:
-        """Note a savepoint; at a rollback to it forget the events that were added since.
+        """Note a savepoint; at a rollback to a savepoint, forget the events that were added after it.
 
-        An unknown savepoint is older than every added event.
+        A savepoint that was not noted is older than every added event.
         """
         names = self._savepoints.setdefault(connection, [])
         if act == "SAVEPOINT":
@@ -256,7 +259,7 @@ class Unit:
             names.append((name, since))
 
     def lose(self) -> None:
-        """Note that somebody else rolled back or committed rows of the session."""
+        """Note that other code rolled back or committed rows of the session."""
         self._is_lost = True
 
     def require_numbered(self) -> None:
@@ -272,10 +275,12 @@ class Unit:
             )
 
     def end(self, *, is_workers: bool) -> None:
-        """Let go of the connections, unless one is still in the transaction with the rows; warn of events left.
+        """Stop watching the session's connections, and warn of events that were not committed.
+
+        A connection that is still in the transaction of the rows stays watched.
 
         Args:
-            is_workers: the worker ends the session, which rolls back what a handler that has failed did in it.
+            is_workers: whether the worker ends the session, and rolls back what a failed handler did in it.
         """
         for connection in list(self._begun):
             if self._added and not self.is_rolled_back and connection.in_transaction():
@@ -308,7 +313,7 @@ def unit_of(session: Session) -> Unit:
     return unit
 
 
-# Of all sessions: the first event of a session may be added by a before_flush hook, in the middle of the commit.
+# Listens to all sessions: a before_flush hook may add the first event of a session in the middle of the commit.
 @hooks.listens_for(Session, "after_begin")
 def _after_begin(session: Session, _: SessionTransaction, connection: Connection) -> None:
     unit_of(session).begin(connection)
@@ -316,12 +321,12 @@ def _after_begin(session: Session, _: SessionTransaction, connection: Connection
 
 @hooks.listens_for(Session, "before_commit")
 def _before_commit(session: Session) -> None:
-    """Write the added events after everything else of the transaction, so that the counters are its last locks."""
+    """Write the added events after all other rows of the transaction, so that the counters are its last locks."""
     unit, savepoint = unit_of(session), session.get_nested_transaction()
     if savepoint is not None:
         unit.keep(savepoint)
         return
-    session.flush()  # what the commit does next anyway
+    session.flush()  # the commit would flush next anyway
     unit.number(session)
 
 
@@ -329,7 +334,7 @@ def _before_commit(session: Session) -> None:
 @hooks.listens_for(Session, "persistent_to_detached", raw=True)
 def _after_expunge(session: Session, state: InstanceState[Any]) -> None:
     unit = session.info.get(_UNIT)
-    # A session that is not active is being rolled back. What has no identity was never written.
+    # A session that is not active is being rolled back. An object without identity was never written.
     if unit is not None and unit.is_waiting and session.is_active and (state.identity is None or state.modified):
         unit.expunge()
 
@@ -352,9 +357,9 @@ def _after_end(session: Session, transaction: SessionTransaction) -> None:
         unit.end(is_workers=isinstance(session, MessageSession))
 
 
-# Of all engines: to listen to one while others execute over it would break what they iterate over, and to listen to
-# each connection with an event takes a third of a millisecond; this takes a hundredth of one for each statement of the
-# process (measured 2026-11-27).
+# Listens to all engines. A listener that is added to an engine while other threads execute would break their iteration
+# over its listeners, and a listener for each connection with an event takes a third of a millisecond. A listener for
+# all takes a hundredth of a millisecond for each statement of the process (measured 2026-11-27).
 @hooks.listens_for(Engine, "prepare_twophase")
 @hooks.listens_for(Engine, "commit_twophase")
 def _require_numbered(connection: Connection, *_: object) -> None:
@@ -367,7 +372,8 @@ def _on_commit(connection: Connection) -> None:
     try:
         _require_numbered(connection)
     except OutboxError:
-        # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
+        # SQLAlchemy believes that it is committed, and would return the connection with an open transaction to the
+        # pool.
         connection.dialect.do_rollback(connection.connection)
         _on_rollback(connection)
         raise
@@ -393,7 +399,7 @@ def _on_statement(connection: Connection, _: object, statement: str, *__: object
 
 
 def _ends_transaction(connection: Connection, statement: str) -> bool:
-    """Return whether a statement, or one of several in a string, ends a transaction. SQLite takes one at a time."""
+    """Return whether a statement, or one of several in a string, ends a transaction. SQLite accepts one at a time."""
     if ";" not in statement or connection.dialect.name == "sqlite":
         return ENDS_TRANSACTION.match(statement) is not None
     return any(map(ENDS_TRANSACTION.match, _QUOTED.sub("''", statement).split(";")))
@@ -418,7 +424,8 @@ def require_transaction(connection: Connection) -> None:
         return
     driver = _driver(connection)
     if _is_sqlite(connection):
-        autocommit = getattr(driver, "autocommit", sqlite3.LEGACY_TRANSACTION_CONTROL)  # aiosqlite's has none
+        # a connection of aiosqlite has no such attribute
+        autocommit = getattr(driver, "autocommit", sqlite3.LEGACY_TRANSACTION_CONTROL)
         by_itself = autocommit is True or (autocommit != False and driver.isolation_level is None)  # noqa: E712
         is_autocommit = by_itself and not driver.in_transaction
     else:
@@ -431,7 +438,7 @@ def require_transaction(connection: Connection) -> None:
 
 
 def _is_open(connection: Connection) -> bool | None:
-    """Return whether the driver is in a transaction; None where that is unknown without a round trip.
+    """Return whether the driver is in a transaction; None if only a round trip could tell.
 
     https://aiosqlite.omnilib.dev/en/stable/api.html,
     https://magicstack.github.io/asyncpg/current/api/index.html#asyncpg.connection.Connection.is_in_transaction
@@ -449,7 +456,7 @@ def _is_open(connection: Connection) -> bool | None:
 
 
 def _is_sqlite(connection: Connection) -> bool:
-    """Return whether the driver is `sqlite3`, or aiosqlite, which has the same attributes as far as used here."""
+    """Return whether the driver is `sqlite3` or aiosqlite; both have the attributes that are used here."""
     return connection.dialect.name == "sqlite"
 
 

@@ -1,7 +1,7 @@
-"""The outbox, as the relay sees it: the first unfinished message of each group, and what becomes of it.
+"""The outbox for the relay: the first unfinished message of each group, and the outcome of publishing it.
 
-Only heads are read, so a message is never taken before the one in front of it is sent; what waits behind them is not
-looked at, however much it is. A quarantined head blocks its group and no other.
+Only heads are read, so a message is never taken before the message in front of it was sent, and the number of messages
+behind a head does not matter. A quarantined head blocks its own group only.
 """
 
 import json
@@ -27,11 +27,11 @@ from sluice.messaging.database import connections, engines
 from sluice.messaging.outbox.tables import PENDING, QUARANTINED, SENT, USED_EARLIER_US_MAX, groups, messages
 
 HEADS_MAX = 100
-"""Groups looked at in one go."""
+"""The most groups that one look reads."""
 DELETED_MAX = 1_000
-"""Messages, or counters of groups, forgotten in one transaction."""
+"""The most messages, or counters of groups, that one transaction deletes."""
 COUNTED_MAX = 100_000
-"""Waiting messages counted for the metrics, while which no answer is marked: with so many there are so many or more."""
+"""The most waiting messages that are counted for the metrics; no answer is marked while they are counted."""
 
 _COLUMNS = (
     *("id", "group_id", "group_seq", "event_id", "body", "attributes", "deduplication_id"),
@@ -42,8 +42,8 @@ _NEXT = """
     WHERE m.topic = :topic AND m.status <> 'sent' AND m.group_id > {after}
     ORDER BY m.group_id, m.group_seq LIMIT 1
 """
-# A walk from group to group along the index: the cost is of the groups looked at, not of what waits in them. The
-# instant comes with it, in one row without a head where there is none.
+# Walks from group to group along the index: the cost depends on the groups read, not on the messages that wait in them.
+# The result includes the time; it is one row without a head if no group has a head.
 _HEADS = f"""
     WITH RECURSIVE walk AS (
         SELECT {", ".join(f"head.{name}" for name in _COLUMNS)}, 1 AS steps
@@ -57,8 +57,8 @@ _HEADS = f"""
     FROM (SELECT {{now_us}} AS now_us) AS instant LEFT JOIN walk ON 1 = 1 ORDER BY walk.steps
 """  # noqa: S608 (of constants)
 
-# Each is a range of a partial index, whatever else the table holds: the order asks for it, and Postgres is kept from
-# reading all to sort it, which it prefers where a backlog came after it counted for its planner (20 s for ten million).
+# Each is a range of a partial index, however large the table is. The ORDER BY asks for the index. Without `_BY_INDEX`
+# Postgres would read and sort everything if the backlog is newer than its planner's statistics (20 s for ten million).
 _BY_INDEX = "SELECT set_config('enable_sort', 'off', true)"
 _LAG = """
     SELECT {now_us},
@@ -77,8 +77,8 @@ _MARK = (
     .where(messages.c.id == bindparam("of"), messages.c.status == PENDING)
     .values(attempts=messages.c.attempts + 1)
 )
-# For any number of messages the same statement, which takes a fifth of the time of one for each. No NULL in an array: a
-# role may have array_nulls off, and it would be the text 'NULL'.
+# One statement for any number of messages takes a fifth of the time of one statement for each. The arrays hold no NULL:
+# for a role with array_nulls off it would be the text 'NULL'.
 _MARK_SENT = """
     UPDATE sluice_outbox AS m
     SET status = 'sent', attempts = m.attempts + 1, last_error = NULL, sent_at_us = {now_us},
@@ -106,13 +106,14 @@ class Head:
     created_at_us: int
 
     def is_due(self, now_us: int, pause_us_max: int) -> bool:
-        """Return whether it may be published now.
+        """Return whether the message may be published now.
 
-        A pause that ends later than any begun now would is of a clock that was set back meanwhile.
+        If the pause ends later than any pause that begins now, the clock was set back after it began: the pause does
+        not count.
 
         Args:
-            now_us: by the database's clock.
-            pause_us_max: how long the longest pause after a failure is.
+            now_us: the time by the database's clock.
+            pause_us_max: the longest pause after a failure.
         """
         is_paused = now_us < self.not_before_us <= now_us + pause_us_max
         return self.status == PENDING and not is_paused
@@ -120,7 +121,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class PublishSuccess:
-    """It is in the topic."""
+    """The message is in the topic."""
 
     sns_message_id: str
     sns_sequence_number: str | None = None
@@ -135,7 +136,7 @@ class PublishRetry:
 
 @dataclass(frozen=True, slots=True)
 class PublishRefusal:
-    """It will never be in the topic as it is."""
+    """The message will never be accepted by the topic unchanged."""
 
     error: str
 
@@ -153,7 +154,7 @@ class Lag:
 
     @staticmethod
     def count_text(count: int) -> str:
-        """Return one of its counts in words."""
+        """Return a count in words; `COUNTED_MAX` means that many or more."""
         return f"{count} or more" if count == COUNTED_MAX else str(count)
 
 
@@ -161,7 +162,7 @@ class Store:
     """One topic's part of the outbox.
 
     Args:
-        clock: for tests; None means the database's own.
+        clock: a clock for tests; None means the database's own.
     """
 
     def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
@@ -178,11 +179,11 @@ class Store:
         return [head(row[1:]) for row in rows if row[1] is not None], int(rows[0][0])
 
     def mark(self, connection: Connection, marked: Sequence[tuple[Head, PublishOutcome, int]]) -> None:
-        """Write what became of heads: (head, outcome, microseconds to wait before it is tried again).
+        """Write the outcomes of heads: (head, outcome, microseconds to wait before the head is tried again).
 
         Args:
-            connection: of `Lease.writing`.
-            marked: only heads that are still pending are changed.
+            connection: the connection of `Lease.writing`.
+            marked: the outcomes; only heads that are still pending are changed.
         """
         if self._engine.dialect.name == "postgresql":
             sent = [(head.id, outcome) for head, outcome, _ in marked if isinstance(outcome, PublishSuccess)]
@@ -195,7 +196,7 @@ class Store:
         alike: dict[type[PublishOutcome], list[dict[str, Any]]] = {}
         for head, outcome, delay_us in marked:
             alike.setdefault(type(outcome), []).append({"of": head.id, **_marks(outcome, now_us, delay_us)})
-        for rows in alike.values():  # one statement for all of a kind: ten of their own cost five times as much
+        for rows in alike.values():  # one statement for all heads of a kind: ten statements cost five times as much
             connection.execute(_MARK, rows)
 
     def _mark_sent(self, connection: Connection, sent: Sequence[tuple[int, PublishSuccess]]) -> None:
@@ -210,7 +211,10 @@ class Store:
         return {} if self._clock is None else {"now_us": self._clock.now_us()}
 
     def lag(self) -> Lag:
-        """Return how long the oldest unpublished message waits, how many there are; reads what it counts."""
+        """Return how long the oldest unpublished message waits, and how many messages are unpublished.
+
+        It reads all of them.
+        """
         parameters = {"topic": self._topic, "most": COUNTED_MAX}
         with engines.reading(self._engine) as connection:
             if connection.dialect.name == "postgresql":
@@ -221,7 +225,7 @@ class Store:
         return Lag(seconds=seconds, pending_count=pending, quarantined_count=quarantined)
 
     def pending_elsewhere(self) -> dict[str, int]:
-        """Return how many messages wait for another topic, by its name. Reads all of them."""
+        """Return the count of pending messages of each other topic, by topic name. It reads all of them."""
         with engines.reading(self._engine) as connection:
             found = connection.execute(
                 select(messages.c.topic, func.count())
@@ -232,7 +236,7 @@ class Store:
             return {row.topic: row[1] for row in found}
 
     def is_finished(self) -> bool:
-        """Return whether nothing can be published any more: all is sent, or waits behind what is quarantined."""
+        """Return whether nothing can be published now: every message is sent, or waits behind a quarantined one."""
         after = ""
         while True:
             heads, _ = self.heads(after)
@@ -243,14 +247,14 @@ class Store:
             after = heads[-1].group_id
 
     def forget_sent(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete up to a thousand messages sent longer ago than that; return how many.
+        """Delete up to a thousand messages that were sent more than `keep_seconds` ago; return how many.
 
-        Their groups count as used now, unless they were used since: a message may be sent long after its commit, and
-        `forget_groups` goes by when the group was used last.
+        Their groups count as used now, unless they were used later: a message may be sent long after its commit, and
+        `forget_groups` goes by the last use of a group.
 
         Args:
-            connection: of `Lease.writing`.
-            keep_seconds: how long what was sent can be sent again.
+            connection: the connection of `Lease.writing`.
+            keep_seconds: how long a sent message can be sent again.
 
         Raises:
             OperationalError: a producer is about to use one of the groups.
@@ -274,18 +278,19 @@ class Store:
         return connection.execute(delete(messages).where(*is_old)).rowcount
 
     def forget_groups(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete up to a thousand counters not used for longer than that, of groups without a message; return how many.
+        """Delete up to a thousand counters of groups without messages, unused for `keep_seconds`; return how many.
 
-        The next event of such a group makes its counter anew: from 1, under a later epoch (`outbox.outbox`). No copy
-        of the old numbers is on its way by then: the declaration holds every `inbox_retention_seconds` longer than the
-        way of a message through queue, DLQ and back, and a counter was used at its group's last commit and, where its
-        last message was sent later, once more by `forget_sent`. So consumers see a later epoch that begins at 1.
+        The next event of such a group inserts its counter again: from 1, under a later epoch (`outbox.outbox`). No copy
+        of a message with an old number is under way by then. The declaration requires every `inbox_retention_seconds`
+        to be longer than a message can spend in queue, DLQ and redrive, and a counter counts as used at its group's
+        last commit and, if the last message was sent later, again at `forget_sent`. So consumers see a later epoch that
+        begins at 1.
 
-        A producer may be using one of them. Its number is in the counter then, which is no longer the one that was
-        found, and stays. If the deletion is first, the producer waits for it and makes the counter anew.
+        A producer may be using one of the counters. Then the counter has a new number, differs from the one that was
+        read, and stays. If the deletion is first, the producer waits for it and inserts the counter again.
 
         Args:
-            connection: of `Lease.writing`.
+            connection: the connection of `Lease.writing`.
             keep_seconds: the largest `inbox_retention_seconds` of the topic's consumers.
 
         Raises:
@@ -312,7 +317,7 @@ class Store:
 
 
 def _marks(outcome: PublishOutcome, now_us: int, delay_us: int) -> dict[str, Any]:
-    """Return the columns that say what became of a message."""
+    """Return the columns that record the outcome of publishing a message."""
     match outcome:
         case PublishSuccess():
             return {

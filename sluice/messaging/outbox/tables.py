@@ -1,7 +1,7 @@
-"""The tables of the outbox, for SQLite and Postgres alike.
+"""The tables of the outbox, for SQLite and Postgres.
 
-`sluice schema` makes them, or prints the SQL. Instants (`_us`) are microseconds UTC by the database's clock:
-two databases' drivers agree on an integer.
+`sluice schema` creates the tables, or prints the SQL. Times (`_us`) are microseconds UTC by the database's clock,
+because the drivers of both databases agree on an integer.
 """
 
 import sqlalchemy as sa
@@ -80,7 +80,7 @@ RELAY_RIGHTS = {
     "sluice_outbox_group": "SELECT, UPDATE, DELETE",
     "sluice_outbox_lease": "SELECT, INSERT, UPDATE",
 }
-"""Of each table, what a relay does."""
+"""The rights that a relay needs on each table."""
 
 versioned = VersionedTables(
     "outbox",

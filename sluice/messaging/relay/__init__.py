@@ -1,4 +1,4 @@
-"""The relay: takes what is committed to the outbox and publishes it, each group in order, one leader at a time.
+"""The relay publishes the committed events of the outbox, each group in its order; one relay leads, others stand by.
 
-It calls hooks and knows no metric, span or recorder.
+It calls hooks, and imports no metrics, tracing or recorder.
 """

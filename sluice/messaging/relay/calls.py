@@ -1,7 +1,7 @@
-"""Publishing calls that are on their way, each on a thread of its own.
+"""Publishing calls under way, each on a thread of its own.
 
-Whoever begins a call sees to it that no two of them hold messages of one group. Calls begin and are collected on the
-relay's thread; nothing but `publish` runs on another.
+The caller of `begin` makes sure that no two calls hold messages of one group. `begin` and `collect` run on the relay's
+thread; only `publish` runs on other threads.
 """
 
 from collections.abc import Sequence
@@ -15,36 +15,43 @@ from sluice.messaging.relay.publisher import CALLS_MAX, BatchRefusedError
 
 
 class RelayPublish(Protocol):
-    """Publishes a batch. `Calls` may call it on several threads at once."""
+    """A publisher of batches. `Calls` may call it on several threads at once."""
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Return each head's outcome, in the order given; raise BatchRefusedError where each has to be tried alone."""
+        """Return the outcome of each head, in the order of `heads`.
+
+        Raises:
+            BatchRefusedError: each head has to be published in a call of its own.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a call: an outcome for each head, or None where each of them has to be tried alone."""
+    """The answer to a publishing call.
+
+    `outcomes` has the outcome of each head, or is None if each head has to be published in a call of its own.
+    """
 
     heads: Sequence[Head]
     outcomes: Sequence[PublishOutcome] | None
 
 
 class Calls(Protocol):
-    """Calls on their way, at most `most`; its length is how many have not been collected."""
+    """Publishing calls under way, at most `most` at once. `len` is the number of calls that are not collected yet."""
 
     most: int
 
     def begin(self, heads: Sequence[Head]) -> None:
-        """Begin a call; there is room for it."""
+        """Begin a call. The caller has checked that fewer than `most` are under way."""
 
     def collect(self, wait_seconds: float) -> list[Answer]:
-        """Return the answers that have come; where none has, wait for the first one, so long at most."""
+        """Return the answers that have arrived; if there are none, wait at most `wait_seconds` for the first one."""
 
     def __len__(self) -> int: ...
 
 
 def publish_now(publish: RelayPublish, heads: Sequence[Head]) -> Answer:
-    """Publish now, and return what became of it."""
+    """Publish on the calling thread, and return the answer."""
     try:
         return Answer(heads, publish.publish(heads))
     except BatchRefusedError:
@@ -52,7 +59,7 @@ def publish_now(publish: RelayPublish, heads: Sequence[Head]) -> Answer:
 
 
 class CallsAtOnce:
-    """Several calls at once. Its threads end when it is not used any more, at the latest with the process."""
+    """Calls that run at the same time, each on a thread. The threads end when this object is no longer used."""
 
     most = CALLS_MAX
 
@@ -63,16 +70,16 @@ class CallsAtOnce:
         self._count = 0
 
     def begin(self, heads: Sequence[Head]) -> None:
-        """Let a thread publish."""
+        """Start the call on a thread of the pool."""
         self._count += 1
         self._pool.submit(self._call, heads)
 
     def collect(self, wait_seconds: float) -> list[Answer]:
-        """Return the answers that have come.
+        """Return the answers that have arrived; if there are none, wait at most `wait_seconds` for the first one.
 
         Raises:
-            BaseException: what a call raised, other than that its entries have to be tried alone. Answers that came
-                before it are returned first.
+            BaseException: a call raised it. Answers that arrived before it are returned first; the next `collect`
+                raises it.
         """
         answers: list[Answer] = []
         try:

@@ -1,4 +1,4 @@
-"""A relay's wait on Postgres, until a producer's commit says that there is something to publish."""
+"""A relay's wait on Postgres that ends as soon as a producer commits an event."""
 
 import select
 
@@ -17,17 +17,18 @@ _SELF_TEST_SECONDS = 1.0
 
 
 class CommitWait:
-    """Waits for a commit to the outbox on Postgres, as `Outbox(notify=True)` tells of it, or for the next look.
+    """Waits until a producer with `Outbox(notify=True)` commits to the outbox on Postgres, or until the time is over.
 
-    A connection that is lost is made anew at the next wait; meanwhile it polls. So it does where a commit of its own is
-    not notified: a pooler in transaction mode listens on one of its connections, and hands on nothing of what comes.
+    When the listening connection is lost, the next wait opens a new one, and until then the relay polls. The relay
+    polls also if the connection does not receive its own notification: a pooler in transaction mode listens on one of
+    its connections, and does not pass on the notifications.
     https://www.postgresql.org/docs/18/sql-listen.html, https://www.pgbouncer.org/features.html (read 2026-11-26)
 
     Args:
-        engine: of the outbox's Postgres; a connection of its own is opened.
+        engine: the engine of the outbox's Postgres; the wait opens a connection of its own with it.
     """
 
-    _SLICE_SECONDS = 0.25  # a signal is noticed that late at most
+    _SLICE_SECONDS = 0.25  # a signal to stop is noticed after at most this time
 
     def __init__(self, engine: Engine, topic: str, stop: Stop) -> None:
         self._engine, self._channel, self._stop = engine, channel(topic), stop
@@ -35,11 +36,11 @@ class CommitWait:
         self._is_notified = False
 
     def is_notified(self) -> bool:
-        """Return whether commits end its waits."""
+        """Return whether a commit ends the wait. Otherwise only the time ends it."""
         return self._is_notified
 
     def wait(self, seconds: float) -> None:
-        """Wait that long, or until there was a commit since the last wait."""
+        """Wait until the seconds are over, or until a producer has committed since the last wait."""
         try:
             connection = self._listening()
             if not self._is_notified:
@@ -54,11 +55,11 @@ class CommitWait:
             self._stop.wait(seconds)
 
     def is_stopped(self) -> bool:
-        """Return whether to stop."""
+        """Return whether the process has to stop."""
         return self._stop.is_stopped()
 
     def close(self) -> None:
-        """Close the connection."""
+        """Close the listening connection."""
         if self._connection is not None:
             self._connection.close()
         self._connection, self._is_notified = None, False
@@ -75,7 +76,7 @@ class CommitWait:
         return self._connection
 
     def _hears_itself(self, connection: psycopg.Connection) -> bool:
-        """Return whether a notification of another connection comes within a second."""
+        """Return whether the connection receives a notification from another connection within a second."""
         with self._engine.begin() as other:
             other.execute(text("SELECT pg_notify(:channel, '')"), {"channel": self._channel})
         return any(True for _ in connection.notifies(timeout=_SELF_TEST_SECONDS, stop_after=1))

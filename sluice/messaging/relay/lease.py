@@ -1,12 +1,13 @@
 """Which relay leads, and a token that every write of a leader is held against.
 
-There is one row per topic. A write begins by touching that row under its own token, which renews the lease and keeps
-everybody else from taking over until the write is committed; when nothing is touched, another leads and nothing is
-written. Times are the database's, so the clocks of the relays' hosts do not matter.
+There is one row per topic. A write begins with an update of the row under the leader's token. The update renews the
+lease and keeps other relays from taking over until the write is committed; if it changes no row, another relay leads
+and nothing is written. All times are the database's, so the clocks of the relays' hosts do not matter.
 
-The database's clock may be put back, and a dead leader's lease would then hold for that much longer. So who stands by
-also takes over when the row did not change for longer than the lease its holder promised, by its own monotonic clock.
-Should that be wrong, as when the clock is put forward, the token fences: of two that think they lead, one writes.
+The database's clock may be set back, and a dead leader's lease would then last longer by as much. Therefore a standby
+also takes over when the row did not change for longer than the lease in it, by the standby's own monotonic clock. This
+may be wrong when the database's clock is set forward; then two relays think that they lead, and the token lets only one
+of them write.
 """
 
 import os
@@ -31,7 +32,7 @@ _IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldLease:
-    """The lease as its row says: who leads, until when by the database's clock, and how long the lease is."""
+    """The lease as its row has it: who leads, until when by the database's clock, and the length of the lease."""
 
     owner: str
     token: int
@@ -40,13 +41,13 @@ class HeldLease:
 
 
 class Lease:
-    """The leadership of one topic's outbox, as one relay has it or wants it. Runs on one thread.
+    """The lease of one topic's outbox, seen from one relay, which holds it or wants it. Runs on one thread.
 
     Args:
-        lease_seconds: how long a leader that says nothing remains leader.
-        owner: shown to operators; None means host, process and a random part.
-        clock: stands for the database's in tests; None means the database's own.
-        own_clock: measures how long another's lease has not changed; None means this machine's.
+        lease_seconds: how long a leader that does not renew its lease remains the leader.
+        owner: the relay's name for operators; None means host, process and a random part.
+        clock: a clock in place of the database's, for tests; None means the database's own.
+        own_clock: measures how long the lease of another relay has not changed; None means this machine's.
     """
 
     def __init__(
@@ -68,7 +69,9 @@ class Lease:
         self.seen: HeldLease | None = None
 
     def acquire(self) -> bool:
-        """Lead, when nobody does; return whether this one leads now. `seen` is who leads otherwise.
+        """Take the lease if no other relay holds it, and return whether this relay leads now.
+
+        Otherwise `seen` is the lease of the leader.
 
         Raises:
             OutboxError: the tables are missing.
@@ -88,14 +91,14 @@ class Lease:
         return None if found is None else HeldLease(**found)
 
     def _is_over(self, holding: HeldLease, now_us: int) -> bool:
-        """Return whether the lease ran out, by the database's clock or, unchanged since it was first seen, by ours."""
+        """Return whether the lease has ended by the database's clock, or has not changed for too long by our own."""
         now = self._own_clock.monotonic()
         if holding != self.seen:
             self.seen, self._seen_since = holding, now
         return holding.expires_at_us <= now_us or now - self._seen_since > holding.lease_us / 1_000_000
 
     def _take_over(self, connection: Connection, holding: HeldLease, now_us: int) -> int | None:
-        """Return the new token; None when the lease was renewed, or another was first."""
+        """Return the new token; None if the leader renewed its lease, or a third relay took over first."""
         unchanged = (
             leases.c.topic == self._topic,
             leases.c.token == holding.token,
@@ -111,7 +114,10 @@ class Lease:
         return connection.execute(changed).scalar()
 
     def _first(self) -> int | None:
-        """Lead a topic that nobody ever led; None when another is first."""
+        """Insert the row of a topic that has had no leader yet, and return its token.
+
+        None if another relay inserted it first.
+        """
         try:
             with self._transaction() as connection:
                 connection.execute(select(self._transaction_bound(connection), DURABLE))
@@ -129,7 +135,7 @@ class Lease:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """Yield a connection in a transaction nobody takes over during, and renew the lease with it.
+        """Renew the lease, and yield the connection in that transaction: no other relay can take over until it ends.
 
         Raises:
             LeaseLostError: another leads; nothing was written.
@@ -140,7 +146,7 @@ class Lease:
             yield connection
 
     def renew(self) -> None:
-        """Remain leader.
+        """Renew the lease.
 
         Raises:
             LeaseLostError: another leads.
@@ -149,7 +155,10 @@ class Lease:
             pass
 
     def release(self) -> bool:
-        """Let another lead at once; return whether there was a lease to give back, and nobody had it already."""
+        """Let another relay lead at once.
+
+        Return False if this relay had no lease, or another relay had taken it over.
+        """
         if self.token is None:
             return False
         try:
@@ -162,7 +171,7 @@ class Lease:
         return True
 
     def _transaction_bound(self, connection: Connection) -> ColumnElement[Any]:
-        """Return what bounds the transaction when it is evaluated in a statement of it."""
+        """Return an expression that limits the idle time of the transaction in which a statement evaluates it."""
         if connection.dialect.name != "postgresql":
             return literal_column("1")
         return func.set_config(
@@ -171,14 +180,14 @@ class Lease:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        """Yield a connection; Postgres ends its transaction when no statement comes for `_transaction_bound`.
+        """Yield a connection in a transaction that Postgres ends if no statement arrives for the length of the lease.
 
-        It holds the lease's row. Whoever stops in the middle, or whose host is gone, would keep all others from leading
-        until the connection is found dead, which takes hours.
+        The transaction locks the lease's row. If its process is paused or its host is lost, no other relay could lead
+        until the server finds the connection dead, which takes hours.
         https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
 
         Raises:
-            LeaseLostError: Postgres has ended it.
+            LeaseLostError: Postgres has ended the transaction.
         """
         try:
             with self._engine.begin() as connection:

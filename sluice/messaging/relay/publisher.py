@@ -1,11 +1,11 @@
-"""Publishing, at the rim: a batch goes out once, and each entry has an outcome of its own.
+"""Publishing to SNS: a batch is sent once, and each entry has its own outcome.
 
-An answer of HTTP 200 can hold failures, and the entries around a failed one are in. An answer that never came says
-nothing. A call refused as a whole is repeated entry by entry, so that one bad entry cannot hold the others back; what
-is refused for reasons that are not the message's (rights, keys, throttling) is tried again.
+A response with HTTP 200 can contain failures; the entries beside a failed one are accepted. A response that never
+arrived says nothing about its entries. A call that is refused as a whole is repeated entry by entry, so that one bad
+entry cannot hold the others back. A refusal that is not caused by the message (rights, keys, throttling) is tried
+again.
 
-AWS: https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html, API_BatchResultErrorEntry.html
-(read 2026-11-21).
+AWS: https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html, API_BatchResultErrorEntry.html (read 2026-11-21).
 """
 
 import re
@@ -25,29 +25,29 @@ from sluice.messaging.outbox.store import Head, PublishOutcome, PublishRefusal, 
 from sluice.terminal.printable import printable
 
 CALL_SECONDS_MAX = 12
-"""A call that took longer has failed."""
+"""A call that takes longer fails."""
 CALLS_MAX = 16
-"""Calls on their way at once."""
-# A whole call refused so: one of its entries is at fault.
+"""The most publishing calls under way at once."""
+# Error codes of a call that was refused as a whole because of one of its entries.
 _ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
-# An entry refused so may pass later as it is: rights, keys, pace, a topic that is being made.
+# Error codes of an entry that may pass later unchanged: rights, keys, throttling, a topic under creation.
 _NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "NotFound", "Expired", "InvalidClientToken", "Signature")
 _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
 def client(endpoint_url: str | None, region: str, *, kind: str = LIGHT) -> Any:
-    """Return an SNS client that tries once: the relay owns the retries."""
+    """Return an SNS client that tries each call once, because the relay repeats calls itself."""
     config = sdk.config(answer_seconds=CALL_SECONDS_MAX - sdk.CONNECT_SECONDS, connections=CALLS_MAX)
     return open_client("sns", endpoint_url=endpoint_url, region=region, config=config, kind=kind)
 
 
 def check_topic(sns: Any, topic_arn: str) -> None:
-    """Refuse a topic that is not there, or not FIFO.
+    """Refuse a topic that does not exist or is not FIFO.
 
     Raises:
         ConfigError: the ARN cannot be that of a FIFO topic.
         EndpointError: there is no such topic.
-        TransientError: it could not be looked at now.
+        TransientError: SNS could not answer now.
 
     AWS: https://docs.aws.amazon.com/sns/latest/api/API_GetTopicAttributes.html (read 2026-11-21).
     """
@@ -58,7 +58,7 @@ def check_topic(sns: Any, topic_arn: str) -> None:
         raise ConfigError(
             f"topic is {shown}, allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; {next_step}"
         )
-    if found[1] is None:  # which is in the name of every FIFO topic, and of no other
+    if found[1] is None:  # the name has no `.fifo`, which every FIFO topic has
         raise ConfigError(
             f"topic {topic_arn} is a standard topic, allowed is a FIFO topic: it keeps order; {next_step}"
         )
@@ -79,9 +79,9 @@ def check_topic(sns: Any, topic_arn: str) -> None:
 
 
 def lacks_credentials(error: BaseException | None) -> bool:
-    """Return whether a call failed because there are no credentials, or AWS refuses them.
+    """Return whether a call failed because there are no credentials, or because AWS refuses them.
 
-    What is no error of botocore's own came of what credentials are read from: a file, a process, the time they end.
+    An error that is not botocore's comes from the source of the credentials: a file, a process, or its expiry time.
     """
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", "")).startswith(CREDENTIALS_REFUSED)
@@ -90,24 +90,25 @@ def lacks_credentials(error: BaseException | None) -> bool:
 
 
 class BatchRefusedError(Exception):
-    """Raised when a call of several entries was refused for one of them: each has to be tried by itself."""
+    """SNS refused a call of several entries because of one of them: each has to be published in a call of its own."""
 
 
 class Publisher:
     """Publishes heads to one topic.
 
     Args:
-        sns: a client that does not retry by itself: boto3's, which is used as it is, or the light one of `client`.
+        sns: a client that does not retry: one of boto3, which is not changed, or the light one of `client`.
     """
 
     def __init__(self, sns: Any, topic_arn: str) -> None:
         self._sns, self._topic_arn = sns, topic_arn.strip()
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Publish a batch of `batches`, and return each head's outcome, in the order given.
+        """Publish one batch of `batches`, and return the outcome of each head, in the order of `heads`.
 
         Raises:
-            BatchRefusedError: SNS refused the call for the sake of one entry and does not say which; none is in.
+            BatchRefusedError: SNS refused the whole call because of one entry, and does not name the entry. None was
+                accepted.
         """
         entries = [_entry(str(position), head) for position, head in enumerate(heads)]
         try:
@@ -127,13 +128,13 @@ class Publisher:
 
 
 class BoundedPublish:
-    """Publishes as another does, and sends no batch that is one head which is too large."""
+    """Publishes through another publisher, and refuses a batch whose only head is too large, without a call."""
 
     def __init__(self, publish: Any, event_bytes_max: int) -> None:
         self._publish, self._event_bytes_max = publish, event_bytes_max
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Publish a batch of `batches`."""
+        """Publish one batch of `batches`, and return the outcome of each head, in the order of `heads`."""
         refused = too_large(heads, self._event_bytes_max) if len(heads) == 1 else None
         outcomes: list[PublishOutcome] = self._publish.publish(heads) if refused is None else refused
         return outcomes
@@ -150,7 +151,7 @@ def _refusal_outcomes(heads: Sequence[Head], error: ClientError) -> list[Publish
 
 
 def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
-    """Return the heads in batches that fit one call: ten entries, and all together as large as one may be.
+    """Return the heads in batches that each fit one call: at most ten entries, and at most `event_bytes_max` together.
 
     A head that is too large has a batch of its own. AWS:
     https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html (read 2026-11-23, promise SNS-28).
@@ -168,7 +169,7 @@ def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
 
 
 def too_large(batch: Sequence[Head], event_bytes_max: int) -> list[PublishOutcome] | None:
-    """Return the outcome of a batch that is one head which is too large; None of every other, which may be sent."""
+    """Return the refusal of a batch whose only head is too large; None if the batch may be sent."""
     size = sum(map(_size_bytes, batch))
     if size <= event_bytes_max:
         return None

@@ -1,11 +1,11 @@
-"""The relay: takes what was committed to the outbox to the topic, each group in the order of its numbers.
+"""The relay publishes the committed events of the outbox to the topic, each group in the order of its numbers.
 
-One relay leads a topic; others stand by. The leader reads heads, one per group, lets go of the database, publishes up
-to ten of them in one call, several calls at once, and writes down what became of each under its token, the answers that
-have come in one transaction. A message is taken only when the one in front of it is sent, and a group that has one on
-its way is passed over, so there is never more than one of a group on its way. What has no answer is sent again with the
-same deduplication id. Should a paused leader publish after another took over, the topic deduplicates it for five
-minutes, and after that the consumer's inbox does: SNS knows no token.
+One relay leads a topic; others stand by. The leader reads heads, one per group, and ends its transaction. It publishes
+up to ten heads in one call, and several calls at once. It writes the outcomes of all calls that have been answered in
+one transaction, under its token. A message is read only after the one before it in its group was sent, and a group with
+a message under way is passed over, so at most one message of a group is under way. A message without an answer is sent
+again with the same deduplication id. If a paused leader publishes after another relay took over, the topic deduplicates
+the message for five minutes, and after that the consumer's inbox does: SNS does not check the token.
 """
 
 import logging
@@ -51,13 +51,13 @@ from sluice.terminal.printable import printable
 
 _log = Logger()
 _LEASE_SECONDS_MAX = 86_400
-_KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, as the declaration has it
+_KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, the same limit as in the declaration
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_INSTANT_US_MAX = 253_402_300_799_999_999  # the last that datetime knows
+_INSTANT_US_MAX = 253_402_300_799_999_999  # the last instant that datetime can represent
 _NOTIFIED_SECONDS = 5.0
 _STANDBY_SECONDS = 1  # standby poll interval
 _REST_SECONDS_MIN = 0.004
-_REST_SHARE = 1 / 16  # of the time in which nothing came
+_REST_SHARE = 1 / 16  # rest for this share of the time since a head was due
 _FORGET_SECONDS = 30
 _FORGET_TIMES_MAX = 100
 
@@ -68,15 +68,16 @@ class RelaySettings:
 
     Args:
         poll_seconds: longest rest between two looks when nothing is due, before jitter; a third of the lease at most.
-        lease_seconds: how long a leader that says nothing remains leader; longer than two calls may take.
-        keep_sent_seconds: how long what was sent can be sent again; then it is deleted.
-        keep_groups_seconds: how long a group that is not used goes on counting; the largest `inbox_retention_seconds`
-            of the topic's consumers, and longer than `keep_sent_seconds`.
-        event_bytes_max: size of the largest message, and of a whole call; what is larger is quarantined and not sent.
-        backoff: between two tries of a group; its longest delay fits into a lease's bound, a day.
+        lease_seconds: how long a leader that does not renew its lease remains the leader; longer than two calls may
+            take.
+        keep_sent_seconds: how long a sent message can be sent again; after that it is deleted.
+        keep_groups_seconds: how long the counter of an unused group is kept; the largest `inbox_retention_seconds` of
+            the topic's consumers, and longer than `keep_sent_seconds`.
+        event_bytes_max: size of the largest message, and of a whole call; a larger message is quarantined and not sent.
+        backoff: the delay between two tries of a group; its longest delay is at most a day, the longest lease.
 
     Raises:
-        FieldError: a value, or their relation, cannot be right.
+        FieldError: a value is out of its bounds, or two values contradict each other.
     """
 
     poll_seconds: float = between(0.001, 60, "seconds; change --poll", default=0.1)
@@ -120,10 +121,10 @@ class RelaySettings:
 
 
 class Relay:
-    """One relay of one topic. Runs on one thread; `step` by `step`, or until stopped with `run`.
+    """One relay of one topic. It runs on one thread: call `step` repeatedly, or let `run` do it.
 
     Args:
-        calls: makes what has its publishing calls on their way.
+        calls: the publishing calls of this relay that are under way.
         clock: measures how long the lease still holds.
     """
 
@@ -148,7 +149,7 @@ class Relay:
         self._after = ""
         self._was_due = self._is_walked = False
         self._batches: deque[list[Head]] = deque()
-        self._taken_groups: set[str] = set()  # of messages that are in a batch or on their way
+        self._taken_groups: set[str] = set()  # groups with a message in a batch or in a call
         self._looked_at, self._looked_at_us = 0.0, 0
         self._renewed_at, self._found_at = 0.0, float("-inf")
         self._forgot_at = float("-inf")
@@ -157,22 +158,27 @@ class Relay:
 
     @property
     def is_leading(self) -> bool:
-        """Return whether it leads, as far as it knows."""
+        """Return whether this relay leads, as far as it knows."""
         return self._lease.token is not None
 
     @property
     def is_standing_by(self) -> bool:
-        """Return whether another leads, as far as it knows."""
+        """Return whether another relay leads, as far as this one knows."""
         return self._stands_by_for is not None
 
     @property
     def rest_seconds(self) -> float:
-        """Return how long to rest before the next look, before jitter: the longer, the longer nothing came."""
+        """Return how long to rest before the next look, before jitter.
+
+        It grows with the time in which nothing was due.
+        """
         idle_seconds = self._clock.monotonic() - self._found_at
         return min(self._settings.poll_seconds, max(_REST_SECONDS_MIN, idle_seconds * _REST_SHARE))
 
     def step(self) -> bool:
-        """Lead, look for heads that are due, or begin calls and take answers in; return whether there may be more.
+        """Do one step: lead, look for due heads, or begin calls and collect answers.
+
+        Return whether there may be more to do.
 
         Raises:
             OutboxError: the tables are missing.
@@ -196,10 +202,10 @@ class Relay:
         return True
 
     def close(self) -> None:
-        """Take in what is on its way, let another lead, and say what was done.
+        """Finish the calls under way, release the lease, and log what was done.
 
         Raises:
-            BaseException: what a call raised that was on its way.
+            BaseException: a call under way raised it.
         """
         is_given_back, raised = False, None
         try:
@@ -221,13 +227,13 @@ class Relay:
 
     def _lead(self) -> bool:
         if not self.is_leading:
-            self._calls.collect(0)  # of what it sent when it led before, nothing is written any more
+            self._calls.collect(0)  # drop the answers to calls of an earlier leadership
             if self._calls:
-                return False  # and what is sent from now on has to come after it
+                return False  # wait for the earlier calls, so that new ones come after them
             invoked_at = self._clock.monotonic()
             if self._lease.acquire():
                 self._renewed_at, self._after, self._was_due = invoked_at, "", False
-                self._batches.clear()  # what it took when it led before
+                self._batches.clear()  # batches of an earlier leadership
                 self._taken_groups.clear()
                 self._stands_by_for = None
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
@@ -238,7 +244,7 @@ class Relay:
         return self.is_leading
 
     def _stand_by(self) -> None:
-        """Say who leads, once for each that does."""
+        """Log who leads, once for each leader."""
         leader = self._lease.seen
         if leader is not None and leader.token != self._stands_by_for:
             self._stands_by_for = leader.token
@@ -283,7 +289,7 @@ class Relay:
     def _begin(self, batch: Sequence[Head]) -> None:
         self._failpoint("after_claim")
         if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
-            self._renew()  # the call has to end while nobody else may lead
+            self._renew()  # the call has to end before the lease does
         taken_at_us = self._looked_at_us + round((self._clock.monotonic() - self._looked_at) * 1_000_000)
         for head in batch:
             self._hooks.call(RelayHooks.before_publish, head, taken_at_us)
@@ -291,11 +297,11 @@ class Relay:
         self._calls.begin(batch)
 
     def _let_go(self, heads: Iterable[Head]) -> None:
-        """Let a look take messages of these groups again."""
+        """Allow the next look to take messages of these groups again."""
         self._taken_groups.difference_update(head.group_id for head in heads)
 
     def _collect(self, wait_seconds: float) -> None:
-        """Write down what became of the calls whose answers have come, all in one transaction."""
+        """Write the outcomes of all calls whose answers have arrived, in one transaction."""
         self._is_walked = False
         outcomes: list[tuple[Head, PublishOutcome]] = []
         for answer in self._calls.collect(wait_seconds):
@@ -325,10 +331,12 @@ class Relay:
         return round(self._settings.backoff.seconds(head.attempts + 1, self._rng.random()) * 1_000_000)
 
     def _finish_calls(self) -> BaseException | None:
-        """Wait for the calls on their way, and write down what became of them: nobody else may lead meanwhile.
+        """Wait for the calls under way, and write their outcomes.
 
-        Return what the last of them raised that did; the others are waited for nevertheless. Where nothing can be
-        written, that is raised when all have ended.
+        The lease is still held, so no other relay leads meanwhile.
+
+        Return the last exception that a call raised; the other calls are waited for nevertheless. If the outcomes
+        cannot be written, all calls are waited for, and then the error of the database is raised.
         """
         ends_at = self._clock.monotonic() + publisher.CALL_SECONDS_MAX
         unwritten: SQLAlchemyError | LeaseLostError | None = None
@@ -363,7 +371,7 @@ class Relay:
                     _log.error("quarantined: its group is blocked", **log_fields, error=outcome.error)
 
     def _forget_old(self) -> None:
-        """Delete what was sent long ago, and groups nobody uses, each time some seconds have passed."""
+        """Delete messages that were sent long ago and groups that are not used any more, every few seconds."""
         if self._clock.monotonic() - self._forgot_at >= _FORGET_SECONDS:
             self._forgot_at = self._clock.monotonic()
             self._forget(self._store.forget_sent, self._settings.keep_sent_seconds)
@@ -393,16 +401,16 @@ def run(
     watch: LivenessWatch | None = None,
     is_notified: Callable[[], bool] = bool,
 ) -> None:
-    """Run a relay until it is told to stop; then let another lead, whatever it ended for.
+    """Run a relay until it is told to stop. At the end release the lease, whatever the reason for the end is.
 
-    A database that does not answer, or only reads, is tried again after a while: nothing is lost meanwhile, it is the
-    outbox.
+    If the database does not answer, or is read-only, the relay tries again after a while: nothing is lost, because the
+    messages are in the outbox.
 
-    While `is_notified`, commits end the wait: it rests for five seconds, or for `poll_seconds` where that is more, and
-    polls only for what was missed.
+    While `is_notified` is true, commits end the wait. Then the relay rests for five seconds, or for `poll_seconds` if
+    that is longer, and the polls only find messages whose notification was missed.
 
     Raises:
-        OutboxError: the database refuses the credentials, or what a relay does: tables or rights are missing.
+        OutboxError: the database refuses the credentials or a statement of the relay: tables or rights are missing.
     """
     try:
         _run(relay, wait, settings, rng, watch, is_notified=is_notified)
@@ -447,10 +455,10 @@ def _run(
 
 
 def _require_waiting(error: Exception) -> None:
-    """Refuse to wait for what only another configuration mends.
+    """Return if the error may pass by itself, and raise if only another configuration mends it.
 
     Raises:
-        OutboxError: the database refuses the credentials, or what a relay does.
+        OutboxError: the database refuses the credentials or a statement of the relay.
     """
     if (reason := engines.refusal(getattr(error, "orig", error))) is not None:
         raise OutboxError(f"{engines.REFUSED.format(reason=reason)}; start the relay again") from error

@@ -1,4 +1,4 @@
-"""Queues as the runtime uses them: receive, delete, dead letters and bringing those back, at a bounded rate.
+"""Queues as the runtime uses them: receive, delete, read dead letters and bring them back at a bounded rate.
 
-What SQS is asked for is asked here; no database may be imported.
+All calls to SQS are in this package. It imports no database.
 """

@@ -1,8 +1,8 @@
-"""Limits of the work on a DLQ: numbers the command line shows before it loads what does the work."""
+"""Limits of the work on a DLQ. The command line shows these numbers before it imports the code that does the work."""
 
 HOLD_SECONDS = 120
-"""How long what was received stays hidden when nobody gives it back, because the process died."""
+"""How long received messages stay hidden if the process dies before it releases them."""
 RATE_MIN, RATE_MAX = 0.1, 500
-"""Messages per second; slower, and what was received would be there again before its turn."""
+"""Messages per second. At a lower rate, received messages would be visible again before their turn."""
 CLIENT, NATIVE = "client", "native"
-"""What brings dead letters back: this program, message by message, or a move task of SQS."""
+"""The engines that bring dead letters back: this program, message by message, or a move task of SQS."""

@@ -1,8 +1,9 @@
-"""A DLQ as an operator sees it: the first message of each group, why it is there, and what happens to it.
+"""A DLQ for an operator: the first message of each group, the reason of its death, and actions on it.
 
-A FIFO queue hands out the first messages of a group, at most ten at once, and nothing of that group until they are
-deleted or given back. So nobody sees the whole of a DLQ without emptying it, and whoever looks has to give back what he
-saw: a `Reading` does, in order, when its block ends, however it ends. A queue that cannot be asked is a TransientError.
+A FIFO queue delivers the first messages of a group, at most ten at once, and no further message of the group until they
+are deleted or released. So nobody can read a whole DLQ without emptying it, and a reader has to release the messages
+that it received: a `Reading` releases them, in order, at the end of its block, even after an exception. If the queue
+does not answer, a TransientError is raised.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html,
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
@@ -36,11 +37,11 @@ class StoredDeadLetter:
     """A message in a DLQ, as it was received.
 
     Args:
-        first_ids: SQS message ids it may have had in the queue it died in: a FIFO DLQ has that as deduplication id, and
-            whether it keeps it as message id too is written nowhere [DLQ-04].
+        first_ids: SQS message ids that it may have had in the queue in which it died. A FIFO DLQ has that id as
+            deduplication id; AWS does not document whether the message id stays the same too [DLQ-04].
         attributes: message attributes of all types, by name, as SQS has them.
-        sent_at_us: when it came into the DLQ.
-        envelope: what its body holds; None when it is not an envelope.
+        sent_at_us: when it arrived in the DLQ, microseconds UTC.
+        envelope: the decoded body; None if the body is not an envelope.
     """
 
     sqs_message_id: str
@@ -70,12 +71,12 @@ class DeadLetterQueue(Queue):
     """A DLQ, found by its name.
 
     Args:
-        sqs: a client that does not retry by itself.
-        hold_seconds: how long what is received stays hidden when nobody gives it back.
+        sqs: a client that does not retry.
+        hold_seconds: how long received messages stay hidden if they are not released.
 
     Raises:
         EndpointError: there is no such queue.
-        TransientError: it could not be asked.
+        TransientError: the queue did not answer.
     """
 
     def __init__(self, sqs: Any, name: str, *, hold_seconds: int = HOLD_SECONDS) -> None:
@@ -94,10 +95,10 @@ class DeadLetterQueue(Queue):
         return counts(self._found)
 
     def require_no_policy(self) -> None:
-        """Refuse a DLQ that has a DLQ itself: each receive brings a message nearer to being moved there.
+        """Refuse a DLQ that has a DLQ itself, because each receive would bring a message nearer to being moved there.
 
         Raises:
-            ConfigError: it has one.
+            ConfigError: the DLQ has a redrive policy.
         """
         policy = self._found.get("RedrivePolicy")
         if policy:
@@ -121,14 +122,14 @@ class DeadLetterQueue(Queue):
 
 
 class Destination:
-    """A FIFO queue that letters are sent to.
+    """A FIFO queue that dead letters are sent to.
 
     Args:
-        sqs: a client that does not retry by itself.
+        sqs: a client that does not retry.
 
     Raises:
         EndpointError: there is no such queue.
-        TransientError: it could not be asked.
+        TransientError: the queue did not answer.
     """
 
     def __init__(self, sqs: Any, name: str) -> None:
@@ -144,12 +145,12 @@ class Destination:
         """Send a copy with its group, attributes of all types and trace header; return the copy's SQS message id.
 
         Args:
-            dead_letter: what is copied.
-            deduplication_id: under its own one, SQS would take it for the message it remembers, and drop it.
-            body: in place of its own; None keeps that.
+            dead_letter: the message to copy.
+            deduplication_id: a fresh id: SQS would drop a copy with the message's own id as a duplicate.
+            body: a body in place of the message's own; None keeps the message's own.
 
         Raises:
-            TransientError: it is not certain that it is there.
+            TransientError: the copy may or may not be in the queue.
         """
         more: dict[str, Any] = {}
         if dead_letter.trace_header is not None:
@@ -188,7 +189,8 @@ class Reading:
         invoked_us = self._clock.monotonic()
         dead_letters = self._queue.receive_some(most)
         for dead_letter in dead_letters:
-            self._held.pop(dead_letter.sqs_message_id, None)  # given out again, it is the last in order
+            # a letter that is delivered again moves to the end of the order
+            self._held.pop(dead_letter.sqs_message_id, None)
             safe_until = invoked_us + self._queue.hold_seconds * _SAFE_SHARE
             self._held[dead_letter.sqs_message_id] = (dead_letter.receipt_handle, safe_until)
         return dead_letters
@@ -201,17 +203,20 @@ class Reading:
         )
 
     def delete(self, dead_letter: StoredDeadLetter) -> None:
-        """Delete a letter.
+        """Delete a dead letter.
 
         Raises:
-            HoldLostError: it was hidden for too long, and is there again.
-            TransientError: the queue could not be asked; it may be deleted.
+            HoldLostError: the letter was hidden for too long, and is visible again.
+            TransientError: the queue did not answer; the letter may be deleted.
         """
         self._queue.delete(dead_letter.receipt_handle)
         self._held.pop(dead_letter.sqs_message_id, None)
 
     def _release(self) -> None:
-        """Release every message in the order received; one that cannot be released comes back when its hold ends."""
+        """Release every message in the order received.
+
+        A message that cannot be released is visible when its hold ends.
+        """
         handles = [handle for handle, _ in self._held.values()]
         for start in range(0, len(handles), limits.RECEIVE_MESSAGES_MAX):
             with suppress(TransientError):
@@ -229,18 +234,19 @@ def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list
     found: dict[str, StoredDeadLetter] = {}
     while len(found) < most and not is_stopped():
         dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
-        if not dead_letters or dead_letters[0].sqs_message_id in found:  # there are no others, or their hold is over
+        # all visible letters were read, or the first one's hold has ended
+        if not dead_letters or dead_letters[0].sqs_message_id in found:
             break
         found |= {dead_letter.sqs_message_id: dead_letter for dead_letter in dead_letters}
     return list(found.values())
 
 
 def find(reading: Reading, described: str, is_wanted: Callable[[StoredDeadLetter], bool]) -> StoredDeadLetter:
-    """Return the first letter that is wanted among those that can be seen; all that were seen stay hidden.
+    """Return the first visible letter for which `is_wanted` is true; the letters read before it stay hidden.
 
     Raises:
-        DeadLetterError: it is not among them.
-        TransientError: the queue could not be asked.
+        DeadLetterError: no visible letter is wanted.
+        TransientError: the queue did not answer.
     """
     seen: set[str] = set()
     for dead_letter in _unseen(reading, seen):
@@ -270,11 +276,11 @@ def move(
     *,
     failpoint: Failpoint = do_nothing,
 ) -> None:
-    """Send a copy, and delete the original once that is confirmed: it is always in one of the queues, or both.
+    """Send a copy, and delete the original after the send is confirmed: the letter is always in one of the queues.
 
     Raises:
-        HoldLostError: it was sent, and is in the DLQ again.
-        TransientError: it may have been sent, and may not have been deleted.
+        HoldLostError: the copy was sent, and the original is visible in the DLQ again.
+        TransientError: the copy may have been sent, and the original may not have been deleted.
     """
     failpoint("before_send")
     send(dead_letter)
@@ -299,7 +305,7 @@ def with_data(envelope: Envelope, data: object) -> str:
     """Return the body of the same event and number with other data.
 
     Raises:
-        EnvelopeError: that cannot be sent.
+        EnvelopeError: the data cannot be sent.
     """
     return replace(envelope, event=replace(envelope.event, data=data)).body
 
@@ -308,7 +314,7 @@ def checked_body(dead_letter: StoredDeadLetter, body: str) -> str:
     """Return a body that can take the place of an undecodable one.
 
     Raises:
-        EnvelopeError: it is not an envelope, or one of another group.
+        EnvelopeError: the body is not an envelope, or is of another group.
     """
     group = decode(body).event.group
     if group != dead_letter.message_group_id:
@@ -319,10 +325,10 @@ def checked_body(dead_letter: StoredDeadLetter, body: str) -> str:
 
 
 def check_size(dead_letter: StoredDeadLetter, body: str, event_bytes_max: int) -> None:
-    """Refuse a body that its queue would not take in place of the message's own.
+    """Refuse a body that the queue would not accept in place of the message's own.
 
     Raises:
-        EnvelopeError: with the message's attributes, it is too large.
+        EnvelopeError: the body and the message's attributes are too large together.
     """
     size_bytes = len(body.encode())
     for name, value in dead_letter.attributes.items():

@@ -1,7 +1,7 @@
-"""A queue, at the rim: receive one message, hold it, give it back, delete it.
+"""Calls to a queue: receive one message, extend its hold, release it, delete it.
 
-Every call is tried once; the caller owns the retries. A refusal means one of two things, which are distinguished: the
-receipt handle is worth nothing any more (somebody else may have the message), or the queue could not be asked.
+Every call is tried once; the caller decides about retries. Errors have one of two meanings: the receipt handle is no
+longer valid (another consumer may have the message), or the queue did not answer.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html,
 API_DeleteMessage.html, API_ChangeMessageVisibility.html (read 2026-11-21).
@@ -22,8 +22,8 @@ from sluice.messaging.errors import HoldLostError, TransientError
 
 _ANSWER_SECONDS = 10
 CALL_SECONDS_MAX = sdk.CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
-"""A call, a long poll among them, that took longer has failed."""
-# With another code AWS answers for the same: the handle's visibility timeout is over, or its message was received anew.
+"""A call that takes longer fails; a long poll is the longest call."""
+# Further codes of AWS with this meaning: the handle's visibility timeout is over, or its message was received again.
 _WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
 
 
@@ -65,9 +65,9 @@ class ReceivedMessage:
     """A message as it was received.
 
     Args:
-        receive_count: how often it was received, this time counted.
-        attributes: text attributes, by name; those of other types are left out.
-        trace_header: of X-Ray, when it was sent with one.
+        receive_count: how often it was received, this time included.
+        attributes: text attributes, by name; attributes of other types are left out.
+        trace_header: the header of X-Ray, if the message was sent with one.
     """
 
     sqs_message_id: str
@@ -80,25 +80,26 @@ class ReceivedMessage:
 
 
 class Queue:
-    """One queue as a worker uses it. Any number of threads may share one.
+    """One queue for a worker. Any number of threads may share one.
 
     Args:
-        sqs: a client that does not retry by itself: boto3's, which is used as it is, or the light one of `client`.
+        sqs: a client that does not retry: one of boto3, which is not changed, or the light one of `client`.
     """
 
     def __init__(self, sqs: Any, url: str) -> None:
         self._sqs, self.url = sqs, url.strip()
 
     def receive(self, *, attempt_id: str | None, wait_seconds: int) -> ReceivedMessage | None:
-        """Return the next message whose group nobody works on; None when the wait brought none.
+        """Return the next message of a group that no consumer works on; None if none arrives within the wait.
 
         Args:
-            attempt_id: repeated with a call whose answer was lost, it brings the same message again; without, the group
-                stands still for a visibility timeout. None for a standard queue, which knows none.
-            wait_seconds: of the long poll.
+            attempt_id: if the response to a call is lost, a second call with the same id delivers the same message
+                again; without the id the group would wait for its visibility timeout. None for a standard queue, which
+                has no such id.
+            wait_seconds: the length of the long poll.
 
         Raises:
-            TransientError: the queue could not be asked.
+            TransientError: the queue did not answer.
         """
         attempt = {} if attempt_id is None else {"ReceiveRequestAttemptId": attempt_id}
         with explaining_errors():
@@ -117,20 +118,20 @@ class Queue:
         """Delete a message.
 
         Raises:
-            HoldLostError: the handle is worth nothing any more; the message will come again.
-            TransientError: the queue could not be asked; it may be deleted.
+            HoldLostError: the receipt handle is no longer valid; the message will be delivered again.
+            TransientError: the queue did not answer; the message may be deleted.
         """
         with explaining_errors():
             self._sqs.delete_message(QueueUrl=self.url, ReceiptHandle=receipt_handle)
 
     def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLostError | TransientError | None]:
-        """Delete up to ten messages in one call; return what each met, in order.
+        """Delete up to ten messages in one call; return the error of each, or None, in order.
 
-        An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is deleted
-        by itself.
+        A response with HTTP 200 can contain failures. If the call is refused as a whole because of one message, each is
+        deleted in a call of its own.
 
         Raises:
-            TransientError: the queue could not be asked; they may be deleted.
+            TransientError: the queue did not answer; the messages may be deleted.
         """
         each = [partial(self.delete, handle) for handle in receipt_handles]
         if len(each) == 1:
@@ -144,11 +145,11 @@ class Queue:
         return _outcomes(answer, len(entries))
 
     def release(self, receipt_handle: str, delay_seconds: int) -> None:
-        """Give a message back: it can be received again after so long.
+        """Release a message: it can be received again after `delay_seconds`.
 
         Raises:
-            HoldLostError: the handle is worth nothing any more.
-            TransientError: the queue could not be asked; the message comes back when its visibility timeout ends.
+            HoldLostError: the receipt handle is no longer valid.
+            TransientError: the queue did not answer; the message is visible again when its visibility timeout ends.
         """
         with explaining_errors():
             self._sqs.change_message_visibility(
@@ -156,13 +157,15 @@ class Queue:
             )
 
     def extend(self, extended: Sequence[tuple[str, int]]) -> list[HoldLostError | TransientError | None]:
-        """Hide up to ten messages for longer, (receipt handle, seconds from now) each; return what each met, in order.
+        """Hide up to ten messages for longer: (receipt handle, seconds from now).
 
-        An answer of HTTP 200 can hold failures. Where the call is refused as a whole for one of them, each is hidden
-        by itself.
+        Return the error of each, or None, in order.
+
+        A response with HTTP 200 can contain failures. If the call is refused as a whole because of one message, each is
+        hidden in a call of its own.
 
         Raises:
-            TransientError: the queue could not be asked.
+            TransientError: the queue did not answer.
         """
         entries = [
             {"Id": str(position), "ReceiptHandle": handle, "VisibilityTimeout": seconds}
@@ -176,10 +179,10 @@ class Queue:
         return _outcomes(answer, len(entries))
 
     def attributes(self) -> dict[str, str]:
-        """Return the queue's attributes as they are now.
+        """Return the queue's current attributes.
 
         Raises:
-            TransientError: the queue could not be asked, or there is none.
+            TransientError: the queue did not answer, or does not exist.
         """
         with explaining_errors():
             answer = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=["All"])
@@ -188,7 +191,7 @@ class Queue:
 
 @contextmanager
 def explaining_errors() -> Iterator[None]:
-    """Raise what botocore raises as one of the two things it can mean."""
+    """Turn the errors of botocore into HoldLostError or TransientError."""
     try:
         yield
     except sdk.UNANSWERED as error:
@@ -196,14 +199,17 @@ def explaining_errors() -> Iterator[None]:
         raise TransientError(sentence) from error
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        if code.isdigit():  # a page's status, where SQS has a name; botocore would print all of the page
+        if code.isdigit():  # a proxy's page has its status as the code, and botocore's message would contain the page
             sentence = f"the queue answers with HTTP {code}, and not as SQS does; look at --endpoint-url"
             raise TransientError(sentence) from error
         raise _meaning_of(code, str(error)) from error
 
 
 def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLostError | TransientError | None]:
-    """Return what each call met; when the queue cannot be asked, those that are left meet the same."""
+    """Make each call and return its error, or None.
+
+    After a TransientError the remaining calls are not made and get it too.
+    """
     met: list[HoldLostError | TransientError | None] = []
     for call in calls:
         try:
@@ -218,7 +224,10 @@ def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLostError | Tra
 
 
 def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLostError | TransientError | None]:
-    """Return what each entry of a call met, in order; their ids are their positions. A null in it names none."""
+    """Return the error of each entry of a batch, or None, in order.
+
+    The ids of the entries are their positions. A null in the response names no entry.
+    """
     done_ids = {success.get("Id") for success in filter(None, answer.get("Successful", []))}
     failed = {failure.get("Id"): failure for failure in filter(None, answer.get("Failed", []))}
     ids = [str(position) for position in range(count)]

@@ -4,7 +4,7 @@ from sluice.clock import Clock
 
 
 class Pace:
-    """Is passed at most `per_second` x t + 1 times within any t seconds; None is as often as asked."""
+    """Lets at most `per_second` x t + 1 callers pass within any t seconds; None lets all pass at once."""
 
     def __init__(self, per_second: float | None, *, clock: Clock) -> None:
         self._interval = 0.0 if per_second is None else 1 / per_second
@@ -12,6 +12,9 @@ class Pace:
         self._due_at = clock.monotonic()
 
     def take(self) -> None:
-        """Wait until it is time for one more; it counts from then, even if the clock is woken early."""
+        """Wait for the next turn.
+
+        The interval to the turn after it begins at the end of the wait, even if the wait ended early.
+        """
         self._clock.sleep(self._due_at - self._clock.monotonic())
         self._due_at = max(self._due_at, self._clock.monotonic()) + self._interval

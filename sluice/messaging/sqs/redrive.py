@@ -1,8 +1,9 @@
 """Move dead letters back to their queue: one by one (client engine), or by SQS itself (native engine).
 
-The client takes each group's messages in order, and each one in three steps: send, confirmed, delete. A message that
-cannot be sent, or is not to be, stays, and so does what is behind it in its group. The native engine is a move task of
-SQS: it knows no filter and no order between what it brings and what comes meanwhile.
+The client engine moves each group's messages in order, and each message in three steps: send the copy, wait for the
+confirmation, delete the original. A message that cannot be sent, or that is not selected, stays in the DLQ, together
+with the messages behind it in its group. The native engine is a move task of SQS: it has no filter, and moved messages
+have no order with messages that are sent meanwhile.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_StartMessageMoveTask.html,
 API_ListMessageMoveTasks.html, API_CancelMessageMoveTask.html (read 2026-11-21).
@@ -32,8 +33,8 @@ from sluice.messaging.sqs.dead_letter_queue import (
 )
 from sluice.messaging.sqs.rate_limit import Pace
 
-_FAILURES_MAX = 10  # one after the other; then nobody is there to send to
-_HOLD_SHARE = 0.5  # of the hold: what is received at once can be sent within it
+_FAILURES_MAX = 10  # failures in a row; after these the destination counts as unreachable
+_HOLD_SHARE = 0.5  # messages received at once have to be sent within this share of the hold
 _TASKS = 10
 _UNSEEN_MAX = 15  # looks for a task SQS does not list yet
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
@@ -50,30 +51,33 @@ class LeftReason(StrEnum):
 
 
 class Selection(Protocol):
-    """Which messages are brought back."""
+    """The selection of messages that are brought back."""
 
     def matches(self, dead_letter: StoredDeadLetter, /) -> bool:
-        """Return whether a message is; called in each pass, for the first of a group before those behind it."""
+        """Return whether a message is brought back.
+
+        Called in each pass, for the first message of a group before later ones.
+        """
 
 
 class RedriveSender(Protocol):
-    """A sender of dead letters: `Destination`, or one that looks at each before `Destination` sends it."""
+    """A sender of dead letters: `Destination`, or a check in front of it."""
 
     def send(self, dead_letter: StoredDeadLetter, /, *, deduplication_id: str) -> str:
         """Send a copy and return its SQS message id.
 
         Raises:
-            TransientError: it is not certain that it is there.
+            TransientError: the copy may or may not be in the queue.
         """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which messages are brought back: all that match everything given.
+    """A selection of the messages that match every given condition.
 
     Args:
-        groups: of these groups; empty means any.
-        before_us: that came into the DLQ before that instant; None means whenever.
+        groups: only messages of these groups; empty means any group.
+        before_us: only messages that arrived in the DLQ before this time; None means any time.
     """
 
     groups: frozenset[str] = frozenset()
@@ -87,7 +91,7 @@ class Choice:
         return self == Choice()
 
     def matches(self, dead_letter: StoredDeadLetter) -> bool:
-        """Return whether a message matches; what is not an envelope has neither type nor event."""
+        """Return whether a message matches. A body that is not an envelope has neither type nor event."""
         event = None if dead_letter.envelope is None else dead_letter.envelope.event
         return (
             (not self.groups or dead_letter.message_group_id in self.groups)
@@ -102,10 +106,11 @@ class RedriveResult:
     """The result of a run.
 
     Args:
-        moved: place of each message that was brought back: (group, number; None of what is not an envelope).
-        left: SQS message id of what was left -> why.
-        error: what the last message that failed met.
-        is_whole: whether it came to its end; False where it was stopped or gave up.
+        moved: the place of each message that was brought back: (group, number); the number is None if the body is not
+            an envelope.
+        left: the SQS message id of each message that stayed, to the reason.
+        error: the error of the last message that failed.
+        is_whole: whether the run came to its end; False if it was stopped or gave up.
     """
 
     moved: list[tuple[str, int | None]] = field(default_factory=list)
@@ -122,12 +127,12 @@ class Redrive:
     """One run of the client engine.
 
     Args:
-        run: its id; a run that died is finished by another one with the same id.
-        batch: how many are received at once; see `batch_of`.
-        most: stop after so many; None is all.
+        run: the id of the run; another run with the same id finishes a run that died.
+        batch: how many messages are received at once; see `batch_of`.
+        most: stop after this many messages; None means all.
 
     Raises:
-        ConfigError: the id cannot be one.
+        ConfigError: the id has characters or a length that are not allowed.
     """
 
     def __init__(
@@ -155,7 +160,7 @@ class Redrive:
         self.result = RedriveResult()
 
     def work(self) -> RedriveResult:
-        """Go through the DLQ until a pass brings nothing back, or the DLQ cannot be asked; return what was done."""
+        """Go through the DLQ until a pass brings nothing back, or the DLQ does not answer; return the result."""
         try:
             while self._pass() and not self._is_over():
                 pass
@@ -165,7 +170,7 @@ class Redrive:
         return self.result
 
     def _pass(self) -> bool:
-        """Touch every message that can be had once; return whether any was brought back."""
+        """Process every message that can be received, once; return whether any message was brought back."""
         moved_before = len(self.result.moved)
         seen: set[str] = set()
         blocked: set[str] = set()
@@ -187,7 +192,7 @@ class Redrive:
             blocked.add(dead_letter.message_group_id)
 
     def _why_left(self, dead_letter: StoredDeadLetter, blocked: set[str]) -> LeftReason | None:
-        is_wanted = self._choice.matches(dead_letter)  # also of a copy: that it is back may end the run
+        is_wanted = self._choice.matches(dead_letter)  # a copy is checked too: a copy that died again may end the run
         if dead_letter.first_ids & self._copies:
             return LeftReason.BOUNCED
         if not is_wanted:
@@ -210,7 +215,7 @@ class Redrive:
         return None
 
     def _send(self, dead_letter: StoredDeadLetter) -> None:
-        """Send it, unless that is done and only its delete failed."""
+        """Send the letter, unless its copy was sent before and only the delete failed."""
         if dead_letter.sqs_message_id not in self._sent:
             fresh = deduplication_id("redrive", self._run, dead_letter.sqs_message_id)
             copy_id = self._destination.send(dead_letter, deduplication_id=fresh)
@@ -233,7 +238,7 @@ def checked_run(run: str) -> str:
     """Return the id of a run.
 
     Raises:
-        ConfigError: it cannot be one.
+        ConfigError: the id has characters or a length that are not allowed.
     """
     if not re.fullmatch(rf"[A-Za-z0-9_.-]{{1,{dead_letter_queue.RUN_CHARACTERS_MAX}}}", run):
         raise ConfigError(
@@ -244,14 +249,14 @@ def checked_run(run: str) -> str:
 
 
 def batch_of(rate: float | None, hold_seconds: int) -> int:
-    """Return how many messages may be received at once, so that each has its turn while it is ours.
+    """Return how many messages may be received at once, so that each is sent before its hold ends.
 
     Args:
-        rate: messages per second; None is as fast as it goes.
-        hold_seconds: how long they are.
+        rate: messages per second; None is as fast as possible.
+        hold_seconds: how long received messages stay hidden.
 
     Raises:
-        ConfigError: not even one.
+        ConfigError: at this rate not even one message is sent before its hold ends.
     """
     most = limits.RECEIVE_MESSAGES_MAX
     if rate is None:
@@ -266,12 +271,12 @@ def batch_of(rate: float | None, hold_seconds: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveTask:
-    """A move task of SQS, as it is listed.
+    """A move task of SQS, from the list of tasks.
 
     Args:
-        handle: to cancel it; None when it has ended.
-        moved: how many, approximately.
-        to_move: how many there were when it began, approximately; None is unknown.
+        handle: the handle to cancel the task; None if it has ended.
+        moved: how many messages were moved, approximately.
+        to_move: how many messages there were at its start, approximately; None is unknown.
     """
 
     status: str
@@ -285,46 +290,48 @@ class MoveTask:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether it has."""
+        """Return whether the task has ended."""
         return self.status in _ENDED
 
 
 class MoveTasks:
-    """The move tasks of a DLQ; SQS runs one at a time. Each call raises TransientError where SQS does not do it.
+    """The move tasks of a DLQ; SQS runs one at a time.
+
+    Each method raises TransientError if SQS refuses or does not answer.
 
     Args:
-        sqs: a client that does not retry by itself.
+        sqs: a client that does not retry.
     """
 
     def __init__(self, sqs: Any, source_arn: str) -> None:
         self._sqs, self._source_arn = sqs, source_arn
-        self._before_us = 0  # when the one before the one started here began
+        self._before_us = 0  # when the latest task before the one started here began
 
     def start(self, destination_arn: str, *, rate: int | None) -> None:
-        """Start one, at most so many messages per second; None leaves that to SQS."""
+        """Start a task that moves at most `rate` messages per second; with None SQS chooses the rate."""
         self._before_us = max((task.started_at_us for task in self.list_latest()), default=0)
         limited = {} if rate is None else {"MaxNumberOfMessagesPerSecond": rate}
         with asking():
             self._sqs.start_message_move_task(SourceArn=self._source_arn, DestinationArn=destination_arn, **limited)
 
     def list_latest(self) -> list[MoveTask]:
-        """Return those SQS still tells of, the latest first."""
+        """Return the tasks that SQS still lists, the latest first."""
         with asking():
             answer = self._sqs.list_message_move_tasks(SourceArn=self._source_arn, MaxResults=_TASKS)
         return [_task(result) for result in answer.get("Results", [])]
 
     def running(self) -> MoveTask | None:
-        """Return the one that runs and can be cancelled."""
+        """Return the running task, which can be cancelled; None if no task runs."""
         return next((task for task in self.list_latest() if task.handle is not None), None)
 
     def cancel(self, task: MoveTask) -> int:
-        """Cancel it, and return how many it has moved, approximately; those stay where they are."""
+        """Cancel a task, and return how many messages it has moved, approximately; the moved messages stay moved."""
         with asking():
             answer = self._sqs.cancel_message_move_task(TaskHandle=task.handle)
         return int(answer["ApproximateNumberOfMessagesMoved"])
 
     def follow(self, *, clock: Clock, every_seconds: float) -> Iterator[MoveTask]:
-        """Yield the one that was started here again and again, until it has ended; who has seen enough stops asking."""
+        """Yield the state of the task that was started here, again and again, until the task has ended."""
         unseen = 0
         while unseen < _UNSEEN_MAX:
             task = next((task for task in self.list_latest() if task.started_at_us > self._before_us), None)

@@ -1,4 +1,4 @@
 """Metrics, spans and recordings, as hooks of worker and relay.
 
-Nothing below may import it: whatever fails here harms no message.
+No other package of the runtime imports this one, so a failure here cannot harm a message.
 """

@@ -1,6 +1,7 @@
-"""Metrics of OpenTelemetry: the measurements that are written for CloudWatch. Loaded where OpenTelemetry is.
+"""Metrics of OpenTelemetry: the same measurements as for CloudWatch. Imported only if OpenTelemetry is installed.
 
-Readers and exporters are the meter provider's, which the handlers' module sets, as it does for traces.
+The meter provider has the readers and exporters. The handlers' module sets it, as it does for traces.
+
 https://opentelemetry.io/docs/specs/otel/metrics/api/ (read 2026-11-22).
 """
 
@@ -15,15 +16,15 @@ _UNITS = {"Seconds": "s", "Count": "{count}"}
 
 
 def meter() -> Meter:
-    """Return the meter of the process's provider, of the one that is set now or later."""
+    """Return the meter of the process's meter provider, which may be set now or later."""
     return get_meter("sluice")
 
 
 class InstrumentMetrics:
-    """Hands measurements to instruments: a counter for what is counted, a gauge for all else.
+    """Gives measurements to OpenTelemetry: counted metrics to a counter, all others to a gauge.
 
     Args:
-        dimensions: what they are of; the attributes of each measurement.
+        dimensions: the attributes of each measurement, such as its consumer.
     """
 
     def __init__(self, meter: Meter, names: Iterable[str], dimensions: Mapping[str, str]) -> None:

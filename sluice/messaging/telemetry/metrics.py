@@ -1,8 +1,11 @@
-"""Metrics, behind one small protocol; off unless asked for. Any number of sinks get the same measurements.
+"""Metrics, behind one small protocol; off unless requested. Any number of sinks get the same measurements.
 
 On ECS a metric is a line of the log: CloudWatch Logs makes metrics of lines in its embedded metric format, whoever
-sends them. The `awslogs` driver is enough: no agent, no header, and neither a right nor an endpoint more for the task.
-AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html,
+sends them. The `awslogs` driver is enough: the task needs no agent, no header, no further right and no further
+endpoint.
+
+AWS:
+https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Specification.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/CloudWatch_Embedded_Metric_Format_Generation_PutLogEvents.html
 (the header "is not required"), https://github.com/awslabs/aws-embedded-metrics-python/issues/73 (read 2026-11-21).
 """
@@ -36,11 +39,11 @@ class Metrics(Protocol):
     """Takes measurements."""
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Take what was measured at one moment: name to value. Names and units are `sluice.declaration.metrics`'."""
+        """Write the measurements of one moment: name to value. `sluice.declaration.metrics` has the names and units."""
 
 
 class EveryMetrics:
-    """Gives each measurement to several sinks. One that fails costs neither the others' nor the caller's."""
+    """Gives each measurement to several sinks. A sink that fails harms neither the other sinks nor the caller."""
 
     def __init__(self, sinks: Sequence[Metrics]) -> None:
         self._sinks = tuple(sinks)
@@ -48,7 +51,7 @@ class EveryMetrics:
     def put(self, values: Mapping[str, float]) -> None:
         """Give it to each."""
         for sink in self._sinks:
-            with harmless(sink, "a measurement was lost"):  # a closed pipe, somebody else's exporter
+            with harmless(sink, "a measurement was lost"):  # the sink may be a closed pipe, or a user's exporter
                 sink.put(values)
 
 
@@ -71,26 +74,26 @@ class EmbeddedMetrics:
 
 
 class WorkerTally(WorkerHooks):
-    """Counts what happens to a worker's messages, for any number of threads."""
+    """Counts the outcomes of a worker's messages, for any number of threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
 
     def add(self, name: str, count: int = 1) -> None:
-        """Count one more of that metric, or so many."""
+        """Add `count` to a metric."""
         with self._lock:
             self._counts[name] += count
 
     def take(self) -> dict[str, float]:
-        """Return what was counted since the last time, by the name of the metric; zero where nothing was."""
+        """Return the counts since the last call, by the name of the metric; zero for a metric without a count."""
         with self._lock:
             taken = {name: float(self._counts[name]) for name in metrics.EVENTS}
             self._counts.clear()
         return taken
 
     def before_acknowledge(self, settled: SettledMessage) -> None:
-        """Count it by what was done with it."""
+        """Count a message under the metric of its action."""
         self.add(_SETTLED[settled.decision.action])
 
     def after_drain(self, _: Envelope) -> None:
@@ -98,7 +101,7 @@ class WorkerTally(WorkerHooks):
         self.add(metrics.HANDLED)
 
     def after_passing_over(self, _: Envelope) -> None:
-        """Count it, besides as handled."""
+        """Count a message that was passed over. It is counted as handled too."""
         self.add(metrics.PASSED_OVER)
 
     def before_retry(self, _: Envelope, __: str) -> None:
@@ -118,12 +121,12 @@ class WorkerTally(WorkerHooks):
         self.add(metrics.NOT_DELETED)
 
     def overdue(self, count: int) -> None:
-        """Count them."""
+        """Count overdue messages."""
         self.add(metrics.OVERDUE, count)
 
 
 class WorkerMetrics(WorkerTally):
-    """Measures a worker once a minute, and once more when it ends."""
+    """Writes a worker's measurements once a minute, and once more when it ends."""
 
     def __init__(self, sink: Metrics, clock: Clock) -> None:
         super().__init__()
@@ -132,13 +135,13 @@ class WorkerMetrics(WorkerTally):
         self._totals: Counter[str] = Counter()
 
     def take(self) -> dict[str, float]:
-        """Return what was counted since the last time, and add it to what is logged at the end."""
+        """Return the counts since the last call, and add them to the totals that are logged at the end."""
         taken = super().take()
         self._totals.update({metrics.short_name(name): int(count) for name, count in taken.items()})
         return taken
 
     def tick(self, gauges: Gauges) -> None:
-        """Measure when it is time; what was counted is kept where the database does not answer."""
+        """Measure if a minute has passed. If the database does not answer, the counts are kept."""
         now = self._clock.monotonic()
         if now - self._measured_at >= metrics.INBOX_INTERVAL_SECONDS:
             self._measured_at = now
@@ -154,9 +157,9 @@ class WorkerMetrics(WorkerTally):
             self._sink.put({**self.take(), **measured})
 
     def after_end(self) -> None:
-        """Log all that was counted, and write what was since the last time.
+        """Log the totals, and write the counts since the last measurement.
 
-        The gauges are left out: a database may not answer in time.
+        The gauges are left out, because the database may not answer in time.
         """
         taken = self.take()
         _log.info("worked on", **{name: count for name, count in self._totals.items() if count or name == "handled"})
@@ -164,7 +167,7 @@ class WorkerMetrics(WorkerTally):
 
 
 class RelayMetrics(RelayHooks):
-    """Measures a relay twice a minute while it leads, and once more when it ends."""
+    """Writes a relay's measurements twice a minute while it leads, and once more when it ends."""
 
     def __init__(self, sink: Metrics, clock: Clock) -> None:
         self._sink, self._clock = sink, clock
@@ -172,11 +175,11 @@ class RelayMetrics(RelayHooks):
         self._published_count = 0
 
     def after_publish(self, _: Head, outcome: PublishOutcome) -> None:
-        """Count what was published."""
+        """Count a published message."""
         self._published_count += isinstance(outcome, PublishSuccess)
 
     def tick(self, measure_lag: Callable[[], Lag]) -> None:
-        """Measure when it is time."""
+        """Measure if half a minute has passed."""
         now = self._clock.monotonic()
         if now - self._measured_at >= metrics.OUTBOX_INTERVAL_SECONDS:
             self._measured_at = now
@@ -191,7 +194,7 @@ class RelayMetrics(RelayHooks):
             )
 
     def after_end(self) -> None:
-        """Write what was published since the last measurement; nothing where there is nothing."""
+        """Write the count of messages published since the last measurement, unless it is zero."""
         if count := self._take_published():
             self._sink.put({metrics.OUTBOX_PUBLISHED: count})
 

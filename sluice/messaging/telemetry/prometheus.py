@@ -1,6 +1,8 @@
-"""Metrics as Prometheus scrapes them. Loaded only on request, with prometheus-client.
+"""Metrics for Prometheus to scrape. Imported only on request, with prometheus-client.
 
-A scrape measures nothing, and asks no database: it shows the last measurement, and counters that add all of them up.
+A scrape measures nothing and queries no database: it shows the last measurement of each gauge, and counters with the
+sum of all measurements.
+
 https://prometheus.io/docs/instrumenting/writing_clientlibs/ (read 2026-11-22).
 """
 
@@ -16,15 +18,16 @@ from sluice.declaration import metrics
 from sluice.errors import ConfigError
 
 _INTERVALS = 3
-"""A gauge nobody measured for so many intervals is left out: its relay does not lead any more."""
+"""A gauge without a measurement for this many intervals is left out: its relay no longer leads."""
 
 
 class PrometheusMetrics(Collector):
-    """Keeps what was measured until it is scraped, by any number of threads.
+    """Keeps measurements until they are scraped, by any number of threads.
 
     Args:
-        names: of all there may be; what is counted is zero from the start, or its first count would go unseen.
-        dimensions: what they are of; labels in lower case.
+        names: the names of all metrics; a counter begins at zero, because Prometheus would not notice its first count
+            otherwise.
+        dimensions: the labels of each metric, in lower case, such as its consumer.
     """
 
     def __init__(
@@ -34,10 +37,10 @@ class PrometheusMetrics(Collector):
         self._clock, self._stale_seconds = clock, _INTERVALS * interval_seconds
         self._lock = threading.Lock()
         self._counts = {name: 0.0 for name in names if name in metrics.COUNTED}
-        self._gauges: dict[str, tuple[float, float]] = {}  # value, and when it was measured
+        self._gauges: dict[str, tuple[float, float]] = {}  # name to its value and the time of the measurement
 
     def put(self, values: Mapping[str, float]) -> None:
-        """Add to what is counted, and replace the gauges."""
+        """Add to the counters, and replace the gauges."""
         now = self._clock.monotonic()
         with self._lock:
             for name, value in values.items():
@@ -47,7 +50,7 @@ class PrometheusMetrics(Collector):
                     self._gauges[name] = (value, now)
 
     def collect(self) -> Iterable[Metric]:
-        """Return what a scrape shows."""
+        """Return the metrics that a scrape shows."""
         earliest = self._clock.monotonic() - self._stale_seconds
         with self._lock:
             counts = dict(self._counts)
@@ -68,12 +71,12 @@ def serve(collector: Collector, *, host: str, port: int) -> int:
     """Serve `/metrics` on a thread of its own until the process ends; return the port.
 
     Args:
-        collector: what is served.
-        host: where to listen.
-        port: 0 is any that is free.
+        collector: the collector of the metrics to serve.
+        host: the address to listen on.
+        port: the port to listen on; 0 chooses a free one.
 
     Raises:
-        ConfigError: nothing can listen there.
+        ConfigError: the address or port cannot be listened on.
     """
     registry = CollectorRegistry()
     registry.register(collector)

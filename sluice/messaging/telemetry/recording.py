@@ -1,4 +1,4 @@
-"""Hooks that write down what worker and relay do, for the checker."""
+"""Hooks that record the history of worker and relay for the checker."""
 
 from typing import Protocol
 
@@ -9,12 +9,12 @@ from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
 
 
 class RecorderHook(Protocol):
-    """Writes the history; `sluice.recorder.recorder.RecorderHook` is one."""
+    """A writer of the history; `sluice.recorder.recorder.RecorderHook` implements it."""
 
     def record_outbox_wait(
         self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
     ) -> None:
-        """Take in that a message was taken from the outbox to be published."""
+        """Record that a message was read from the outbox to be published."""
 
     def record_handled(
         self,
@@ -27,11 +27,11 @@ class RecorderHook(Protocol):
         is_parked: bool,
         state: str,
     ) -> None:
-        """Take in that a message's effect was committed, or that it was set aside."""
+        """Record that a message's effect was committed, or that the message was parked."""
 
 
 class RelayRecording(RelayHooks):
-    """Records what is published."""
+    """Records published messages."""
 
     def __init__(self, recorder: RecorderHook) -> None:
         self._recorder = recorder
@@ -48,7 +48,7 @@ class RelayRecording(RelayHooks):
 
 
 class WorkerRecording(WorkerHooks):
-    """Records what is handled."""
+    """Records handled messages."""
 
     def __init__(self, recorder: RecorderHook, *, queue_url: str) -> None:
         self._recorder, self._queue_url = recorder, queue_url

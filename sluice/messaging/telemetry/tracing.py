@@ -1,14 +1,16 @@
-"""Traces: a span for each event handled, linked to the span it was made in; where OpenTelemetry is, and only there.
+"""Traces: a span for each handled event, linked to the span in which the event was made. Used only with OpenTelemetry.
 
-An outbox puts the producer's span into the event (`Outbox.add`). It is stored with the event, and travels in the body:
-message attributes are not safe from whoever instruments botocore, which writes the relay's span there.
+An outbox puts the producer's span into the event (`Outbox.add`). The span is stored with the event, and travels in the
+body: message attributes are not safe, because an instrumentation of botocore writes the relay's span there.
 
-What is linked, and not a child: the producer's span ended long before, and each consumer's trace is its own.
+The span of a handled event is linked to the producer's span and is not its child: the producer's span ended long
+before, and each consumer has its own trace.
+
 Conventions: https://opentelemetry.io/docs/specs/semconv/messaging/messaging-spans/ (a span of kind consumer and type
-process, linked to the message's creation context), https://opentelemetry.io/docs/specs/semconv/messaging/sqs/
-(read 2026-11-21).
+process, linked to the message's creation context), https://opentelemetry.io/docs/specs/semconv/messaging/sqs/ (read
+2026-11-21).
 """
-# ruff: noqa: PLC0415 (OpenTelemetry is imported where it is used: a process without it needs none)
+# ruff: noqa: PLC0415 (OpenTelemetry is imported inside functions, so that a process without tracing need not have it)
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +28,7 @@ __all__ = ["Tracing", "current_trace", "opentelemetry"]
 
 
 def opentelemetry(*, queue_name: str) -> "Tracing":
-    """Return what makes a span of each event handled, for the tracer provider that is set, now or later.
+    """Return a `Tracing` for the tracer provider of the process, which may be set now or later.
 
     Raises:
         ConfigError: OpenTelemetry is not installed.
@@ -48,7 +50,10 @@ class Tracing(WorkerHooks):
 
     @contextmanager
     def handling(self, event: Event, context: Context) -> Iterator[TakeOutcome]:
-        """Open the span, current for what the handler does; an outcome that is no Ack is its error."""
+        """Open a span around the handler and make it current.
+
+        An outcome other than Ack is recorded as the span's error.
+        """
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         attributes: dict[str, str | int] = {
@@ -77,7 +82,7 @@ class Tracing(WorkerHooks):
 
 
 def _links(event: Event) -> "list[Link]":
-    """Return the link to the span an event was made in; none where it says none, or nothing that is one."""
+    """Return a link to the span in which an event was made; empty if the event names no span, or an invalid one."""
     from opentelemetry.trace import Link, get_current_span
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

@@ -1,5 +1,5 @@
-"""The worker: lanes take messages from a queue to a handler, and every effect is committed once.
+"""The worker: lanes receive messages from a queue and call the handler, and every effect is committed once.
 
-`processing` works on one message. The modules here keep the worker going: its threads, settings, hooks and signs of
-life. `build` is the one place that assembles it. It calls hooks and knows no metric, span or recorder.
+`processing` works on one message. The modules here run the worker: its threads, settings, hooks and signs of life.
+`build` is the only module that assembles a worker. The worker calls hooks, and imports no metrics, tracing or recorder.
 """

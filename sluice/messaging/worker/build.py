@@ -1,9 +1,9 @@
-"""The one place that assembles a worker: for the command line, for a program that embeds one, for tests.
+"""The only module that assembles a worker: for the command line, for a program that embeds a worker, and for tests.
 
     build_worker(Consumer(name="billing"), queue=queue_url, database=database_url, handlers=Handlers.of(module)).run()
 
-`build_worker` takes a consumer's declaration; `assemble_worker` takes what follows from one. Neither looks at the live
-queue or at the tables: `sluice worker` does that before.
+`build_worker` takes a consumer's declaration; `assemble_worker` takes the parts that follow from a declaration. Neither
+checks the live queue or the tables: `sluice worker` checks them before.
 """
 
 import random
@@ -43,8 +43,9 @@ from sluice.messaging.worker.signs import Deadlines, Signs
 from sluice.messaging.worker.worker import Parts, Worker
 from sluice.terminal.printable import printable
 
-_BUSY_SECONDS = 1_800  # protected from scale-in without a rest; longer where a handler may take longer
-_RENEWAL_CONNECTIONS = 2  # to extend, and to give back at the end; who deletes has more
+_BUSY_SECONDS = 1_800  # longest protection from scale-in without a pause; longer if a handler may take longer
+# one to extend leases, one to release messages at the end; the deleting threads have further ones
+_RENEWAL_CONNECTIONS = 2
 _HOST = re.compile(r"https://sqs\.([a-z0-9-]+)\.amazonaws\.com")
 
 
@@ -78,18 +79,19 @@ def build_worker(
     """Return a worker for a consumer, ready to `run`.
 
     Args:
-        consumer: its declaration.
-        queue: its URL; or the queue, whose client is used as it is, and serves as many threads as there are lanes.
-        database: URL of the one with the inbox's tables; or an engine, which is used as it is.
-        handlers: what is done with its events.
-        lanes: message groups to work on at once; None is what is declared.
-        idle_seconds: end by itself when nothing came for so long; None never does.
-        is_ordered: whether the queue is FIFO; None goes by its name.
-        client: which to make for a URL, `light` or `boto3`.
-        options: of `assemble_worker`.
+        consumer: the declaration of the consumer.
+        queue: URL of the queue; or a queue, whose client is not changed and has to serve as many threads as there are
+            lanes.
+        database: URL of the database with the inbox's tables; or an engine, which is not changed.
+        handlers: the handlers of its events.
+        lanes: message groups to work on at once; None means the declared number.
+        idle_seconds: end the worker after this time without a message; None means never.
+        is_ordered: whether the queue is FIFO; None decides by the queue's name.
+        client: the client to make for a URL, `light` or `boto3`.
+        options: further arguments of `assemble_worker`.
 
     Raises:
-        ConfigError: a value, or a URL, cannot be right.
+        ConfigError: a value or a URL is not valid.
     """
     url = queue.strip() if isinstance(queue, str) else queue.url
     is_ordered = url.endswith(".fifo") if is_ordered is None else is_ordered
@@ -132,7 +134,7 @@ def clients(
 
 
 def _region(url: str) -> str:
-    """Return the region of a queue by its URL, else by the environment."""
+    """Return the region in a queue's URL, or the region of the environment variables if the URL has none."""
     found = _HOST.match(url)
     region = boto3.Session().region_name if found is None else found[1]
     if region is None:
@@ -160,11 +162,11 @@ def assemble_worker(
     agent_uri: str | None = None,
     signs: Signs | None = None,
 ) -> Worker:
-    """Return a worker, ready to `run`; a test takes steps of its `parts` instead.
+    """Return a worker, ready to `run`; a test calls single steps of its `parts` instead.
 
-    `renewals` is the queue by a client that does not wait for as long as a poll, for calls that others wait behind: it
-    extends and deletes. None is `queue`. What else may be None is then what a process of its own has: the machine's
-    clock, true randomness, a stop nobody has requested, signs of life whose deadlines follow from the settings.
+    `renewals` is the same queue with a client of short timeouts, for calls that other work waits for: extensions and
+    deletions. None means `queue`. Other arguments that may be None then have the value for a process of its own: the
+    machine's clock, true randomness, a stop that nobody has requested, signs of life with deadlines from the settings.
     `agent_uri` is ECS_AGENT_URI of the task.
     """
     stop = Stop() if stop is None else stop

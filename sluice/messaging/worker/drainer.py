@@ -1,9 +1,9 @@
-"""Messages that were set aside, taken up again in order: by every worker, several groups side by side.
+"""Parked messages, taken up again in order: by every worker, several groups side by side.
 
-The group's row is locked from taking a message up to its commit, and whoever finds it locked goes on with another. A
-handler that does not end holds up its own group, and no other. A message that fails is tried again with backoff; with
-its attempts used up it is held, and its group with it, until an operator retries, replaces or skips it: it is in no
-queue any more, so no DLQ can take it.
+The group's row is locked from taking a message up until its commit; a drainer that finds it locked goes on with another
+group. A handler that does not end delays its own group only. A message that fails is tried again with backoff. When its
+attempts are used up, it is held together with its group until an operator retries, replaces or skips it: a parked
+message is in no queue any more, so it cannot go to a DLQ.
 """
 
 import random
@@ -41,10 +41,10 @@ _IN_A_ROW_MAX = 1_000
 
 
 class DrainLease:
-    """One attempt at a message that was set aside: its handler has as long as one on a lane.
+    """One attempt at a parked message. Its handler has as much time as a handler on a lane.
 
     Args:
-        seconds_max: it is given up after so long.
+        seconds_max: the attempt is given up after this time.
     """
 
     def __init__(self, message: ParkedMessage, *, clock: Clock, seconds_max: float, shutdown: threading.Event) -> None:
@@ -53,10 +53,10 @@ class DrainLease:
         self._gives_up_at = clock.monotonic() + seconds_max
 
     def check(self) -> None:
-        """Do nothing while something may be committed.
+        """Return if the effect may be committed.
 
         Raises:
-            HoldLostError: the worker ends, or its time is over.
+            HoldLostError: the worker ends, or the time of the attempt is over.
         """
         if self._shutdown.is_set():
             raise HoldLostError("the worker ends")
@@ -64,19 +64,19 @@ class DrainLease:
             raise HoldLostError(f"its handler took longer than {self._seconds_max:g} s, allowed is less")
 
     def remaining_seconds(self) -> float:
-        """Return how long something may be committed yet."""
+        """Return for how long the effect may still be committed."""
         return 0.0 if self._shutdown.is_set() else max(0.0, -self.overdue_seconds())
 
     def overdue_seconds(self) -> float:
-        """Return for how long its time has been over; negative while it is not."""
+        """Return for how long the time of the attempt has been over; negative before its end."""
         return self._clock.monotonic() - self._gives_up_at
 
 
 class Drainer:
-    """Handles parked messages whose turn has come: any number of threads, each a group of its own at a time.
+    """Handles parked messages that are due. Any number of threads use it, each on a group of its own at a time.
 
     Args:
-        signs: takes its signs of life: a drainer handles many messages in one step.
+        signs: receives a sign of life for each message, because one step may handle many.
     """
 
     def __init__(
@@ -101,13 +101,14 @@ class Drainer:
         self._leases: list[DrainLease] = []
 
     def step(self) -> int:
-        """Drain what can be drained now, group by group, and return how many messages were handled."""
+        """Drain every group that is due now, one after the other, and return how many messages were handled."""
         return sum(self.drain(group_id) for group_id in self.claim())
 
     def claim(self) -> list[str]:
-        """Claim the groups in which something is due and which nobody in this process has claimed, and return them.
+        """Claim the groups with due messages that no other thread of this process has claimed, and return them.
 
-        Whoever gets a group has to drain it. A database that is away is not an error: there is another look.
+        The caller has to drain each returned group. If the database is away, no group is returned: there will be
+        another look.
         """
         try:
             due = self._inbox.due(self._engine)
@@ -120,7 +121,7 @@ class Drainer:
         return found
 
     def drain(self, group_id: str) -> int:
-        """Handle what is next of a claimed group, as long as there is something, and return how many messages were."""
+        """Handle the due messages of a claimed group, one after the other, and return how many were handled."""
         try:
             with suppress(HoldLostError), structlog.contextvars.bound_contextvars(group=group_id):
                 return self._drain(group_id)
@@ -169,10 +170,10 @@ class Drainer:
         return False
 
     def _take_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
-        """Return the message an attempt was begun at; None when somebody else has it, and the attempt is none.
+        """Return the message whose attempt was begun; None, without counting the attempt, if another worker has it.
 
         Raises:
-            DBAPIError: the database is away; the attempt is none either.
+            DBAPIError: the database is away; the attempt is not counted.
         """
         try:
             message = self._inbox.next_parked(session.connection(), group_id)
@@ -188,11 +189,11 @@ class Drainer:
         return None
 
     def _perform(self, session: Session, message: ParkedMessage, context: Context) -> Outcome:
-        """Return how the attempt went; its transaction has ended.
+        """Return the outcome of the attempt; its transaction has ended.
 
         Raises:
             HoldLostError: the worker ends; the attempt does not count.
-            DatabaseFailedError: the database is away; neither does it.
+            DatabaseFailedError: the database is away; the attempt does not count.
         """
         try:
             attempt = HandlerAttempt(
@@ -245,7 +246,10 @@ class Drainer:
         )
 
     def _end_attempt(self, message: ParkedMessage) -> bool:
-        """Take back an attempt that was none; return whether the database has let it go, or it is tried again later."""
+        """Uncount an attempt that was not made; return whether the database accepted it.
+
+        If not, it is tried again later.
+        """
         try:
             with self._engine.begin() as connection:
                 self._inbox.end_attempt(connection, message)
@@ -273,5 +277,5 @@ class Drainer:
 
 
 def _place(message: ParkedMessage) -> tuple[int, int, int]:
-    """Return which message it is, and which attempt at it."""
+    """Return epoch, number and attempt of a message, which identify the attempt within its group."""
     return message.envelope.epoch, message.envelope.seq, message.attempts

@@ -1,10 +1,10 @@
-"""Hooks of a worker: the place of metrics, spans and recorders, and of whatever a program adds.
+"""Hooks of a worker: metrics, spans, recorders and programs override its methods.
 
-A hook is called on the thread that works on the message, `not_deleted` on one that deletes, and may be called by
-several at once. What it raises is logged and changes nothing: the message is handled, deleted or tried again all the
-same.
+A hook is called on the thread that works on the message, and `not_deleted` on a thread that deletes; several threads
+may call a hook at once. An exception of a hook is logged and changes nothing: the message is still handled, deleted or
+tried again.
 """
-# ruff: noqa: ARG002 (by itself a hook does nothing)
+# ruff: noqa: ARG002 (the base hooks ignore their arguments)
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,7 +26,7 @@ class SettledMessage:
     """A message that needs no further attempt.
 
     Args:
-        decision: whether it was handled, set aside or a duplicate, and by which state of its group.
+        decision: whether it was handled, parked or a duplicate, and the state of its number.
         begun_at_us: when work on it began, microseconds UTC.
     """
 
@@ -36,7 +36,7 @@ class SettledMessage:
 
 
 class Gauges(Protocol):
-    """Numbers that a worker reads when a hook asks for them."""
+    """Numbers that a worker reads when a hook requests them."""
 
     def inbox_counts(self) -> Mapping[str, int]:
         """Return how many messages the inbox has parked, held and open; this queries the database."""
@@ -46,7 +46,7 @@ class Gauges(Protocol):
 
 
 class WorkerHooks:
-    """Does nothing; override what you need, and give it to `build_worker(…, hooks=[…])`."""
+    """Hooks that do nothing; override the methods you need, and pass the hooks to `build_worker(…, hooks=[…])`."""
 
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
         """Return the block in which an event is handled and its effect committed.
@@ -56,7 +56,7 @@ class WorkerHooks:
         return _NOTHING
 
     def before_acknowledge(self, settled: SettledMessage) -> None:
-        """Called before a message is deleted, when its effect is committed or there is nothing to commit."""
+        """Called before a message is deleted, after its effect was committed or nothing had to be committed."""
 
     def after_drain(self, envelope: Envelope) -> None:
         """Called when the effect of a parked message is committed."""
@@ -97,7 +97,7 @@ class WorkerHookSet(HookSet[WorkerHooks]):
         self._around = [hook for hook in hooks if type(hook).handling is not WorkerHooks.handling]
 
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
-        """Return the blocks of all hooks as one."""
+        """Return a context manager that enters the `handling` of all hooks."""
         return _Handling(self._around, event, context) if self._around else _NOTHING
 
 

@@ -1,7 +1,7 @@
 """A lane: receives one message after the other and works on it, on a thread of its own.
 
-It polls for itself, one message at a time. A lane that cannot reach queue or database, or whose messages all fail
-unforeseen, waits, longer each time.
+Each lane polls for itself, one message at a time. A lane waits, longer each time, if it cannot reach the queue or the
+database, or if all its messages fail for unforeseen reasons.
 """
 
 import random
@@ -18,8 +18,9 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _ATTEMPT_SECONDS = 240
-"""A repeated receive repeats its attempt id for so long; AWS honours it for five minutes."""
-_EARLY_SECONDS = 0.1  # after an empty answer long before the poll's end: a proxy's page reads as one
+"""How long a repeated receive keeps its attempt id; AWS honours an attempt id for five minutes."""
+# pause after an empty answer long before the poll's end: the page of a proxy looks like an empty answer
+_EARLY_SECONDS = 0.1
 
 
 class Lane:
@@ -44,7 +45,7 @@ class Lane:
         self.active_at = clock.monotonic()
 
     def step(self) -> bool:
-        """Poll once and work on what comes; return whether something came."""
+        """Poll once and work on the received message; return whether there was one."""
         self._sign()
         if not self._processor.transactions.is_ready():
             self.rest()
@@ -55,7 +56,8 @@ class Lane:
         except (TransientError, HoldLostError) as error:
             _log.warning("nothing received", error=str(error))
             if isinstance(error, HoldLostError):
-                self._attempt = None  # what it brought the first time has been somebody else's, or visible, since
+                # the message of that poll may have been delivered to another consumer since, or be visible
+                self._attempt = None
             self.rest()
             return False
         self._attempt = None
@@ -66,19 +68,23 @@ class Lane:
             return False
         self._signs.working()
         self._processor.process(message, requested_at=requested_at)
-        self._failures = 0  # not before: the next message may fail as this one would have
+        self._failures = 0  # not reset earlier, because the next message may fail for the same reason
         self.active_at = self._clock.monotonic()
         return True
 
     def _sign(self) -> None:
-        """Give a sign of life: what comes next is a poll, or a database that may not answer for long."""
+        """Give a sign of life: before a poll, or before a call to a database that may not answer for long."""
         if self._processor.transactions.is_database_away:
             self._signs.working()
         else:
             self._signs.polling()
 
     def _attempt_id(self) -> str | None:
-        """Return the id of this poll: the last one's when its answer never came, or the group would stand still."""
+        """Return the attempt id of this poll.
+
+        It is the last poll's id if that poll had no answer: with another id the group would wait for its visibility
+        timeout.
+        """
         if not self._processor.is_ordered:
             return None
         now = self._clock.monotonic()
@@ -90,4 +96,4 @@ class Lane:
         """Wait after a failure, longer each time."""
         self._failures += 1
         self._wait.wait(self._settings.backoff.seconds(self._failures, self._rng.random()))
-        self.active_at = self._clock.monotonic()  # what cannot be asked is not idle
+        self.active_at = self._clock.monotonic()  # a queue that does not answer does not count as idle

@@ -1,13 +1,13 @@
-"""Checks before a worker takes its first message: the live queue must be the declared one.
+"""Checks before a worker receives its first message: the live queue must be the declared one.
 
-A worker counts on the declaration: how long a message stays with it, which attempt is the last, how long the inbox has
-to remember. A queue somebody changed by hand, or that was not deployed since the declaration changed, breaks that
-without a word.
+A worker relies on the declaration: how long a message stays hidden, which attempt is the last, how long the inbox has
+to remember. These would silently be wrong if somebody changed the queue by hand, or if it was not deployed after a
+change of the declaration.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html (names; FifoQueue
-is left out of the answer where it is not true),
+is missing in the response unless it is true),
 https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-dead-letter-queues.html (a FIFO queue's
-DLQ is FIFO, and there a message's retention starts again) (read 2026-11-21).
+DLQ is FIFO, and a message's retention starts again in it) (read 2026-11-21).
 """
 
 import json
@@ -19,12 +19,12 @@ _NEXT = "deploy the environment's stacks, or declare it so"
 
 
 def faults(declared: Consumer, attributes: Mapping[str, str], dead_letters: Mapping[str, str] | None) -> list[str]:
-    """Return a sentence for each way in which the live queue would break its worker; none when it may start.
+    """Return a sentence for each way in which the live queue would break its worker; empty if the worker may start.
 
     Args:
-        declared: whose queue it is.
+        declared: the consumer of the queue.
         attributes: all attributes of the queue.
-        dead_letters: all attributes of its DLQ; None when they may not be read, and are taken as declared.
+        dead_letters: all attributes of its DLQ; None if they may not be read, and then they count as declared.
     """
     return [
         *_visibility(declared, attributes),

@@ -1,18 +1,20 @@
-"""Scale-in protection: ECS stops another task, or waits, while this one works on messages.
+"""Scale-in protection: ECS stops another task, or waits, while this task works on messages.
 
 The worker says again and again whether it is busy; the agent is told when that changes and before its protection
-expires. It is a courtesy, not a promise: a task that is stopped all the same finishes or releases what it holds. So
-nothing here fails: an agent that does not answer is asked again later, and protection ends by itself.
+expires. Protection is a courtesy and not a promise: a task that is stopped nevertheless finishes or releases the
+messages that it holds. Therefore nothing here raises: an agent that does not answer is called again later, and
+protection ends by itself.
 
-A rolling update does not end a protected task of the old version, and CloudFormation gives it up after three hours. So
-a worker that always has work is left unprotected for a moment now and then.
+A rolling update does not end a protected task of the old version, and CloudFormation gives up after three hours.
+Therefore a worker that always has work is left unprotected for a moment now and then.
 
 AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html (a refusal by
 ECS is an answer of HTTP 200 with `failure` in place of `protection`; by IAM, or in time, `error`),
 https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html (rolling updates),
 https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_UpdateTaskProtection.html (each call counts the minutes
-anew), https://github.com/aws/amazon-ecs-agent/blob/master/ecs-agent/tmds/handlers/taskprotection/v1/handlers/handlers.go
-(the agent refuses fields it does not know) (read 2026-11-21).
+anew),
+https://github.com/aws/amazon-ecs-agent/blob/master/ecs-agent/tmds/handlers/taskprotection/v1/handlers/handlers.go (the
+agent refuses fields it does not know) (read 2026-11-21).
 """
 
 import functools
@@ -29,18 +31,19 @@ from sluice.terminal.logger import Logger
 _log = Logger()
 _EXPIRES_MINUTES = 10
 _RENEW_SECONDS = _EXPIRES_MINUTES * 60 / 2
-_IDLE_SECONDS = 5  # between two messages nobody calls
+_IDLE_SECONDS = 5  # a worker without a message for this time is idle
 _REST_SECONDS = 60
 _ANSWER_BYTES_MAX = 65_536
 _RETRY = Backoff(base_seconds=5, cap_seconds=120, floor_seconds=5)
 
 
 class Protection:
-    """Protects the task it runs in from scale-in while the worker is busy. One thread uses it.
+    """Protects the worker's task from scale-in while the worker is busy. One thread uses it.
 
     Args:
-        agent_uri: ECS_AGENT_URI of the task; None where there is no ECS, and nothing is done.
-        busy_seconds_max: how long it protects without a rest: more than a handler takes; an update waits for it.
+        agent_uri: ECS_AGENT_URI of the task; None outside ECS, and then nothing is done.
+        busy_seconds_max: longest protection without a pause, longer than a handler takes; an update waits for the
+            pause.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class Protection:
         self._failure_count, self._retry_at = 0, -inf
 
     def want(self, *, is_busy: bool) -> None:
-        """Take note of whether any lane works on a message, and tell the agent what that changes.
+        """Note whether any lane works on a message, and tell the agent if that changes the protection.
 
         Runs: every second or so; safe to repeat. A call may take `timeout_seconds`: nothing urgent shares its thread.
         """
@@ -68,7 +71,7 @@ class Protection:
             self._put(is_enabled=is_wanted)
 
     def stop(self) -> None:
-        """Give up protection, where there may be any; tried once, since it expires by itself."""
+        """End protection, if there may be any. The call is tried once, since protection expires by itself."""
         if self._clock.monotonic() < self._protected_until:
             self._put(is_enabled=False)
 
@@ -87,7 +90,7 @@ class Protection:
             return
         refused = self._request(self._url, is_enabled=is_enabled)
         now = self._clock.monotonic()
-        if is_enabled:  # what had no answer may have been done
+        if is_enabled:  # a request without an answer may have taken effect
             self._protected_until = now + _EXPIRES_MINUTES * 60
         if refused is None:
             self._failure_count, self._renew_at = 0, now + _RENEW_SECONDS if is_enabled else -inf
@@ -103,7 +106,7 @@ class Protection:
             )
 
     def _request(self, url: str, *, is_enabled: bool) -> str | None:
-        """Tell the agent; return what was in the way, None when it is done."""
+        """Send the request to the agent; return the reason of a failure, or None."""
         body: dict[str, object] = {"ProtectionEnabled": is_enabled}
         if is_enabled:
             body["ExpiresInMinutes"] = _EXPIRES_MINUTES
@@ -119,7 +122,7 @@ class Protection:
     def _send_request(self, request: Request) -> bytes:
         try:
             answer = _opener().open(request, timeout=self._timeout_seconds)
-        except HTTPError as error:  # its body says why
+        except HTTPError as error:  # the body has the reason
             answer = error
         with answer:
             answer_body: bytes = answer.read(_ANSWER_BYTES_MAX)
@@ -128,9 +131,9 @@ class Protection:
 
 @functools.cache
 def _opener() -> OpenerDirector:
-    """Return what reaches the agent: it is on the task's own link, where a proxy for everything else is not.
+    """Return an opener without a proxy: the agent is on the task's own link, which a proxy cannot reach.
 
-    Made with the first request, since it reads certificates and most workers never need it; and once, for that takes
-    longer than the request.
+    It is made at the first request, since it reads certificates and most workers never need it; and only once, because
+    making it takes longer than a request.
     """
     return build_opener(ProxyHandler({}))

@@ -10,8 +10,8 @@ from sluice.messaging.backoff import Backoff
 
 _TIMEOUTS_MAX = 10
 """A handler that takes longer than so many visibility timeouts has failed."""
-_WAIT_SECONDS_MIN = 1  # shorter polls cost more than they bring
-_LAST_SECONDS = 2.0  # of the stop timeout: for giving back what was not finished, and for ending
+_WAIT_SECONDS_MIN = 1  # shorter polls cost more requests than they save time
+_LAST_SECONDS = 2.0  # rest of the stop timeout for releasing unfinished messages and ending
 
 
 def _is_duration(seconds: float) -> bool:
@@ -25,9 +25,9 @@ class ProcessorSettings:
     Args:
         max_attempts: receives before the queue moves a message to the DLQ: its maxReceiveCount.
         hold_seconds_max: a handler that takes longer has failed.
-        backoff: between two tries of a message.
-        is_ordered: False for a standard queue, where one group may be worked on several times at once.
-        database_connections: how many lanes have one at once; None is all of them.
+        backoff: the delay between two tries of a message.
+        is_ordered: False for a standard queue, where several messages of one group may be worked on at once.
+        database_connections: how many lanes have a connection at once; None means all lanes.
     """
 
     consumer: str
@@ -45,7 +45,7 @@ class ProcessorSettings:
 
     @classmethod
     def of_consumer(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
-        """Return what a consumer declares."""
+        """Return the settings that a consumer declares."""
         return cls(
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,
@@ -61,13 +61,13 @@ class WorkerSettings:
     """The settings of a worker.
 
     Args:
-        drain_seconds: what lanes have to finish after SIGTERM.
-        keep_inbox_seconds: how long the inbox remembers a group nothing came for.
-        backoff: between two polls of a queue that does not answer.
-        idle_seconds: end by itself when nothing came for so long; None never does.
+        drain_seconds: the time that lanes have to finish after SIGTERM.
+        keep_inbox_seconds: how long the inbox keeps a group without messages.
+        backoff: the delay between two polls of a queue that does not answer.
+        idle_seconds: end the worker after this time without a message; None means never.
 
     Raises:
-        FieldError: a value, or their relation, cannot be right.
+        FieldError: a value is out of its bounds, or two values contradict each other.
     """
 
     lanes: int = satisfying(lambda seen: seen >= 1, "1 or more; change --lanes")
@@ -96,9 +96,9 @@ class WorkerSettings:
         lanes: int | None = None,
         idle_seconds: float | None = None,
     ) -> "WorkerSettings":
-        """Return what a consumer declares; with other lanes where they are given."""
+        """Return the settings that a consumer declares, with another number of lanes if it is given."""
         drain_seconds = max(0.0, consumer.stop_timeout_seconds - _LAST_SECONDS)
-        # A lease counts from the poll that brought the message: a third of the timeout at most may be gone by then.
+        # A lease counts from the beginning of the poll: at most a third of the timeout may have passed when it returns.
         longest_seconds = min(limits.WAIT_SECONDS_MAX, drain_seconds / 2, consumer.visibility_timeout_seconds / 3)
         wait_seconds = max(_WAIT_SECONDS_MIN, int(longest_seconds))
         return cls(

@@ -1,4 +1,4 @@
-"""The signs of life of a worker's threads, and how long each of them is good for."""
+"""The signs of life of a worker's threads, and the deadline of the next sign after each."""
 
 import threading
 from dataclasses import dataclass
@@ -40,11 +40,12 @@ class Deadlines:
         answer_seconds = Heartbeat.answer_seconds(timeout_seconds)
         calls_max = ceil(lanes / EXTENDED_MAX)
         return cls(
-            # The poll itself, and the rest after one that failed.
+            # The poll itself, and the rest after a failed poll.
             polling=CALL_SECONDS_MAX + rest_seconds_max + SLACK_SECONDS,
-            # A quarter of the timeout after the deadline the worker ends by itself; until then the message may go on.
+            # The worker ends by itself a quarter of the timeout after the handler's deadline; until then the handler
+            # may run.
             working=handler_seconds_max + timeout_seconds / 4 + SETTLE_TRIES * CALL_SECONDS_MAX + SLACK_SECONDS,
-            # One call for every ten messages, one after the other; the interval is a second at most.
+            # One call for every ten messages, one call after the other; the interval between beats is at most a second.
             beating=1 + calls_max * (min(sdk.CONNECT_SECONDS, answer_seconds) + answer_seconds) + SLACK_SECONDS,
         )
 

@@ -1,8 +1,9 @@
-"""The worker: lanes that receive and work, a heartbeat, a drainer of what was set aside, and care for the rest.
+"""The worker: lanes that receive and work, a heartbeat, a drainer of parked messages, and recurring maintenance.
 
-Every lane polls for itself, one message at a time, so that the queue does all the sequencing: a group whose message is
-with one lane is nobody else's. A lane that cannot reach queue or database waits, longer each time. The first SIGTERM
-ends the polls; lanes finish what they have; what is not finished in time is given back before the process ends.
+Every lane polls for itself, one message at a time, so the queue does all the sequencing: no other lane receives a
+message of a group while one lane has a message of it. A lane that cannot reach the queue or the database waits, longer
+each time. The first SIGTERM ends the polls; lanes finish their messages; messages that are not finished in time are
+released before the process ends.
 """
 
 import threading
@@ -39,15 +40,15 @@ _TICK_SECONDS = 1.0
 _FORGET_SECONDS = 3_600
 _FORGET_TIMES_MAX = 100
 _GRACE_SECONDS = 1.0
-_LOOK_SECONDS = 30.0  # the main loop looks each second; a machine that is busy, or a slow disk, may keep it that long
+_LOOK_SECONDS = 30.0  # the main loop checks each second; a busy machine or a slow disk may delay it this long
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The parts a worker is put together from.
+    """The parts that a worker consists of.
 
-    `shutdown` lets no commit begin any more; `signs` takes the signs of life of all its threads, and `alive` is where
-    they are shown; None is nowhere.
+    `shutdown` forbids further commits; `signs` receives the signs of life of all threads, and `alive` is the file that
+    shows them; None means no file.
     """
 
     engine: Engine
@@ -66,7 +67,7 @@ class Parts:
 
 
 class Worker:
-    """Runs lanes, heartbeat and drainer on threads of their own, until it is told to stop."""
+    """Runs lanes, heartbeat and drainer, each on a thread, until it is told to stop."""
 
     def __init__(self, parts: Parts, *, settings: WorkerSettings, stop: Stop, clock: Clock) -> None:
         self.parts, self._settings, self._stop, self._clock = parts, settings, stop, clock
@@ -80,8 +81,8 @@ class Worker:
         """Work until stopped, then end within the drain time. Runs in the main thread, which signals interrupt.
 
         Raises:
-            OutboxError: a handler does not end, or the database refuses the credentials; or a lane is gone, which
-                nothing is known to bring about.
+            OutboxError: a handler does not end, or the database refuses the credentials; or a lane's thread has ended,
+                for which no cause is known.
         """
         with async_handlers.keeping_loop():
             self._run()
@@ -90,7 +91,7 @@ class Worker:
         self.parts.deleter.begin()
         deleters = [self._thread(f"deleter-{n}", self._run_deleter) for n in range(threads_of(len(self.parts.lanes)))]
         lanes = [self._thread(f"lane-{number}", self._run_lane, lane) for number, lane in enumerate(self.parts.lanes)]
-        # As many parked groups at once as live ones, and never one alone; a thread more looks which are due.
+        # As many threads for parked groups as lanes, and at least two; one more thread looks for due groups.
         count = max(DRAINS_MIN, self.parts.processor.connections_max or len(lanes))
         drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(count)]
         workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
@@ -108,11 +109,11 @@ class Worker:
             raise OutboxError(f"{fault}; start the worker again")
 
     def stop(self) -> None:
-        """Tell it to stop, from any thread; a signal's handler may, too."""
+        """Tell the worker to stop, from any thread or from a signal's handler."""
         self._stop.request()
 
     def _fault(self, workers: Sequence[threading.Thread]) -> str | None:
-        """Return what only another process mends."""
+        """Return the fault that only a new process mends, or None."""
         ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_stopped())]
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
@@ -148,7 +149,7 @@ class Worker:
         deadline = self._clock.monotonic() + self._settings.drain_seconds
         for thread in workers:
             self._join(thread, deadline)
-        self.parts.deleter.end()  # whoever ends later deletes by itself
+        self.parts.deleter.end()  # a lane that ends later deletes its message itself
         unfinished = self.parts.heartbeat.leases()
         unfinished_count = len(unfinished) + len(self.parts.drainer.leases())
         self.parts.shutdown.set()
@@ -168,13 +169,14 @@ class Worker:
         _log.info("stopped", unfinished=unfinished_count)
 
     def _join(self, thread: threading.Thread, deadline: float) -> None:
-        """Wait for a thread's end, and look after the others meanwhile."""
+        """Wait for a thread's end, and check the signs of life of the other threads meanwhile."""
         while thread.is_alive() and (left := deadline - self._clock.monotonic()) > 0:
             self._watch.look()
             thread.join(min(left, _TICK_SECONDS))
 
     def _thread(self, name: str, run: Callable[..., None], *arguments: object) -> threading.Thread:
-        # A handler nobody can end must not keep the process: what it has open is rolled back with it.
+        # A handler that does not end must not keep the process alive: the end of the process rolls its transaction
+        # back.
         thread = threading.Thread(target=self._run_part, args=(run, *arguments), name=name, daemon=True)
         thread.start()
         return thread
@@ -182,13 +184,13 @@ class Worker:
     def _run_part(self, run: Callable[..., None], *arguments: object) -> None:
         run(*arguments)
         async_handlers.close_lane()
-        self.parts.signs.end()  # not where it broke off
+        self.parts.signs.end()  # not after an exception: the missing sign shows that the thread broke off
 
     def _run_lane(self, lane: Lane) -> None:
         while not self._stop.is_stopped():
             try:
                 lane.step()
-            except Exception:  # whatever it is, the other lanes and the next message need this one
+            except Exception:  # any error: the lane has to go on with the next message
                 _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
                 lane.rest()
 
@@ -198,7 +200,7 @@ class Worker:
             self.parts.signs.working()
             try:
                 has_more = self.parts.deleter.step()
-            except Exception:  # whatever it is, the next messages need this thread
+            except Exception:  # any error: the thread has to delete the next messages
                 _log.exception("messages were not deleted, and come again when their visibility timeout ends")
 
     def _run_drainer(self) -> None:
@@ -207,7 +209,7 @@ class Worker:
             try:
                 for group_id in self.parts.drainer.claim():
                     self._claimed.put(group_id)
-            except Exception:  # the next look may do it
+            except Exception:  # the next look may succeed
                 _log.exception("what was set aside was not looked at")
             self._stop.wait(_TICK_SECONDS)
 
@@ -228,7 +230,7 @@ class Worker:
         while not self._has_ended.wait(self.parts.heartbeat.interval_seconds):
             try:
                 self.parts.heartbeat.beat()
-            except Exception:  # the next beat may do it
+            except Exception:  # the next beat may succeed
                 _log.exception("nothing was extended")
             self.parts.signs.beating()
 
@@ -236,13 +238,13 @@ class Worker:
         while not self._stop.is_stopped():
             try:
                 self.care()
-            except Exception:  # none of it is what the worker is for
+            except Exception:  # maintenance must not end the worker
                 _log.exception("not looked after")
             self._stop.wait(_TICK_SECONDS)
         self.parts.protection.stop()
 
     def care(self) -> None:
-        """Tell ECS whether it is busy, let hooks measure, and forget old groups when the time has come."""
+        """Tell ECS whether the worker is busy, let hooks measure, and delete old groups of the inbox at times."""
         self.parts.protection.want(is_busy=bool(self.parts.heartbeat.leases()))
         self.parts.hooks.call(WorkerHooks.tick, self)
         now = self._clock.monotonic()
@@ -266,7 +268,7 @@ class Worker:
         return self.parts.inbox.counts(self.parts.engine)
 
     def stuck_count(self) -> int:
-        """Return how many of its parts are overdue with their sign of life, the handlers' event loop among them."""
+        """Return how many parts are overdue with their sign of life, a blocked event loop of the process included."""
         return len(self.parts.signs.liveness.overdue()) + (async_handlers.blocker() is not None)
 
     def _is_idle(self) -> bool:

@@ -1,19 +1,19 @@
-"""Handlers that are `async def`: run on an event loop of the lane that works on the message, or on one of the process.
+"""Handlers that are `async def`: they run on the event loop of their lane, or on the one event loop of the process.
 
-Who takes an `AsyncSession` shares one event loop with all others of the process (`await_together`): a client that
-belongs to the loop can be kept, and hundreds wait side by side. Its lane waits for it, does on its own thread what the
-handler's session has to do, and cancels the handler once the message is lost, as at its deadline or at the worker's
-end. Which handler keeps the loop from going on is logged.
+Handlers with an `AsyncSession` share the event loop of the process (`await_together`). So they can keep a client that
+belongs to the loop, and hundreds of them can wait side by side. The lane of a handler waits for it, executes the
+statements of its session on the lane's thread, and cancels it if its message is lost, at its deadline, or when the
+worker ends. A handler that blocks the loop is logged.
 
-Any other (`await_result`) has the lane's thread, transaction and deadline like a handler that is no `async def`; its
-session is the ordinary one, and a statement it executes blocks its own lane only. The loop stays from message to
-message; a loop whose settings a handler has changed is closed.
+Any other `async def` handler (`await_result`) has the lane's thread, transaction and deadline, like a handler that is
+not `async def`; it gets the ordinary session, whose statements block its own lane only. The loop is kept from message
+to message; a loop whose settings a handler has changed is closed.
 
-What a handler started and left running is cancelled before its transaction is committed: nothing of an attempt outlives
-it.
+Tasks that a handler started and left running are cancelled before its transaction is committed: no task outlives its
+attempt.
 
-A thread on which a loop runs already, as in an asynchronous test, a notebook or a web server, can run no other: there
-the handler's loop is on a thread beside it, for which the first one waits.
+A thread with a running loop, as in an asynchronous test, a notebook or a web server, cannot run a second loop. Then the
+handler's loop runs on a helper thread, and the first thread waits for it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from sluice.terminal.logger import Logger
 _log = Logger()
 _TICK_SECONDS = 0.5
 _BLOCKED_SECONDS = 1.0
-"""A handler that keeps the loop from going on for so long is logged."""
+"""A handler that blocks the event loop for this time is logged."""
 
 
 class _Lane(threading.local):
@@ -64,7 +64,7 @@ def await_result(returned: object) -> object:
     try:
         return _lane.runner.run(_alone(returned), context=contextvars.copy_context())
     finally:
-        if loop.is_closed():  # by the handler
+        if loop.is_closed():  # the handler closed it
             _lane.runner = None
         elif asyncio.all_tasks(loop) or _settings(loop) != before:  # stopped in its work, as by SystemExit; or changed
             close()
@@ -75,7 +75,7 @@ def _settings(loop: asyncio.AbstractEventLoop) -> tuple[object, ...]:
 
 
 async def _alone(handling: Awaitable[object]) -> object:
-    """Await it, and let nothing that it started go on."""
+    """Await the handler, and cancel every other task that is left on the loop."""
     try:
         return await handling
     finally:
@@ -89,28 +89,28 @@ async def _cancel(tasks: "set[asyncio.Task[Any]]") -> None:
 
 
 def await_together(call: Callable[[], Awaitable[object]], *, name: str, check: Callable[[], None]) -> object:
-    """Return the result of a handler that is called and awaited on the event loop of the process.
+    """Call a handler on the event loop of the process, await it there, and return its result.
 
     Args:
         call: calls the handler.
-        name: of handler and message, for the log.
-        check: asked now and then; what it raises cancels the handler.
+        name: name of handler and message, for the log.
+        check: called now and then; if it raises, the handler is cancelled.
 
     Raises:
-        HoldLostError: `check` did, and the handler has ended since.
+        HoldLostError: `check` raised it, and the handler has ended since.
     """
     return _Handling(_shared, name).run(call, check)
 
 
 def blocker() -> str | None:
-    """Return what keeps the event loop of the process from going on, or None."""
+    """Return the name of the handler that blocks the event loop of the process, or None."""
     return _shared.blocker
 
 
 class _SharedLoop:
     """The event loop of this process, on a thread of its own, from its first handler to `close`.
 
-    `blocker` names what keeps it from going on.
+    `blocker` is the name of the handler that blocks it.
     """
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class _SharedLoop:
             return self._runner.get_loop()
 
     def end(self, handling: "_Handling") -> None:
-        """Take in that a handler has ended."""
+        """Note that a handler has ended."""
         with self._lock:
             self._running.discard(handling)
 
@@ -153,7 +153,7 @@ class _SharedLoop:
             self.close()
 
     def close(self) -> None:
-        """Close the loop, unless it is kept, or a handler is on it."""
+        """Close the loop, unless a block of `keeping_loop` or a running handler needs it."""
         with self._lock:
             if self._keepers or self._running or self._runner is None or self._thread is None:
                 return
@@ -163,11 +163,11 @@ class _SharedLoop:
         thread.join()
 
     def forget(self) -> None:
-        """Take in that this process was forked: the loop is its parent's, and its child ends as soon as it goes on."""
+        """Note that this process was forked: the loop is the parent's, and a child that returns to it is ended."""
         if self._thread is not None and threading.current_thread() is self._thread and self._runner is not None:
             self._runner.get_loop().call_soon(os._exit, FORKED)
         if self._runner is not None:
-            self._left.append(self._runner)  # it is not closed here
+            self._left.append(self._runner)  # kept unclosed: closing it here would change the parent's loop
         self._lock, self._runner, self._thread = threading.Lock(), None, None
         self._running, self._pinged_at, self.blocker = set(), None, None
 
@@ -177,7 +177,7 @@ class _SharedLoop:
             while self._runner is runner:
                 try:
                     loop.run_forever()
-                except BaseException:  # of a task that a handler started: SystemExit goes through
+                except BaseException:  # a handler's task may raise anything; SystemExit would pass through the loop
                     _log.exception("a handler ended the event loop, which goes on")
 
     def _note_state(self) -> None:
@@ -185,18 +185,18 @@ class _SharedLoop:
         self._state = StateOfThread(self._runner.get_loop())
 
     def put_back_state(self) -> None:
-        """Let the loop and its thread have what they had at first. Runs on that thread."""
+        """Restore the initial state of the loop and its thread. Runs on the loop's thread."""
         if self._state is not None:
             self._state.put_back()
 
     def look(self) -> None:
-        """Log what keeps the loop from going on, once for each time."""
+        """Log the handler that blocks the loop, once for each blocking."""
         runner, now = self._runner, self.clock.monotonic()
         if runner is None:
             return
         if self._pinged_at is None:
             self._pinged_at = now
-            with suppress(RuntimeError):  # it was closed meanwhile
+            with suppress(RuntimeError):  # the loop was closed meanwhile
                 runner.get_loop().call_soon_threadsafe(self._answer)
         elif self.blocker is None and now - self._pinged_at >= _BLOCKED_SECONDS:
             self.blocker = _name_of(asyncio.current_task(runner.get_loop()))
@@ -219,7 +219,7 @@ def _name_of(task: "asyncio.Task[Any] | None") -> str:
 
 
 class _Handling:
-    """One handler on the event loop: between the thread of its lane, which waits for it, and the loop's."""
+    """One handler on the event loop: it connects the thread of the handler's lane, which waits, with the loop."""
 
     def __init__(self, shared: _SharedLoop, name: str) -> None:
         self.name = name
@@ -269,20 +269,23 @@ class _Handling:
             self._task.cancel()
 
     async def _await(self, call: Callable[[], Awaitable[object]]) -> None:
-        """Await the handler, and let nothing that it started go on. Raises nothing: the loop would end by it."""
+        """Await the handler, and cancel the tasks that it left.
+
+        It raises nothing, because an exception would end the loop.
+        """
         try:
             with in_this_process():
                 self._result = await call()
-        except BaseException as error:  # whatever it raises
+        except BaseException as error:  # the handler may raise anything
             self._error = error
         started = {task for task in asyncio.all_tasks() if task.get_context().get(_handling) is self}
         await _cancel(started - {asyncio.current_task()})
         self._shared.put_back_state()
 
     async def _beside(self, call: Callable[[], Any]) -> Any:
-        """Return what a call returns that is made on the thread of the lane.
+        """Make a call on the thread of the lane, and return its result.
 
-        Who is cancelled waits for its end: nobody else may touch the connection meanwhile.
+        A cancelled caller still waits for the end of the call, because no other code may use the connection meanwhile.
         """
         if self._is_over:
             raise InvalidRequestError(connections.LEFT_BEHIND)
@@ -304,7 +307,7 @@ class _Handling:
         try:
             with in_this_process():
                 result = call()
-        except BaseException as raised:  # which is the handler's
+        except BaseException as raised:  # the handler's task gets the exception
             error = raised
         self._loop.call_soon_threadsafe(done.set_result, (result, error))
 
@@ -323,7 +326,7 @@ os.register_at_fork(after_in_child=_shared.forget)
 
 
 def keeping_loop() -> AbstractContextManager[None]:
-    """Return a block that keeps the event loop of the process open, and closes it with the last such block."""
+    """Return a block that keeps the event loop of the process open. The end of the last such block closes the loop."""
     return _shared.keeping()
 
 
@@ -334,7 +337,7 @@ def close() -> None:
 
 
 def close_lane() -> None:
-    """Close the event loop of this thread's lane, if it has one."""
+    """Close the event loop of this thread's lane, if there is one."""
     runner, _lane.runner = _lane.runner, None
     if runner is not None:
         runner.close()

@@ -1,8 +1,8 @@
-"""Deleting what is done, several messages in one call.
+"""Deletion of handled messages, several in one call.
 
-A lane hands its message over and receives the next one. SQS keeps the group of a message locked until it is deleted, so
-nothing of that group comes meanwhile, and no lane has to know. Every entry of a call has its own outcome: what was
-deleted is over, what failed is tried again by itself.
+A lane hands its message over and receives the next one. SQS keeps the group of a message locked until the message is
+deleted, so no further message of that group arrives meanwhile, and lanes need not check that. Every entry of a call has
+its own outcome: a deleted message is done, a failed one is tried again by itself.
 """
 
 import random
@@ -21,11 +21,11 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 SETTLE_TRIES = 3
-"""How often a delete or a release is tried in one receive. Then the message comes again by itself, and the inbox knows
-it."""
+"""How often a delete or a release is tried in one receive. After that SQS delivers the message again, and the inbox
+drops it."""
 DELETED_MAX = 10
-"""Messages that one call deletes."""
-_LINGER_SECONDS = 0.005  # while others are worked on, for them: as long as a group may wait for its next message
+"""The most messages that one call deletes."""
+_LINGER_SECONDS = 0.005  # wait for further messages in work; a group may wait this long for its next message
 _LANES_A_THREAD = 16  # a call takes some milliseconds, and ten messages
 _TICK_SECONDS = 1.0
 
@@ -36,14 +36,16 @@ def threads_of(lanes: int) -> int:
 
 
 class Deleter:
-    """Deletes messages whose effect is committed. Any number of lanes hand over, and any number of threads `step`.
+    """Deletes messages whose effect is committed.
 
-    At most `waiting_max` messages wait: who hands over one more waits, too. Before `begin`, and after `end`, whoever
-    hands over a message deletes it in that call.
+    Any number of lanes hand messages over, and any number of threads `step`.
+
+    At most `waiting_max` messages wait: a lane that hands over a further one waits, too. Before `begin`, and after
+    `end`, the lane that hands over a message deletes it itself.
 
     Args:
-        is_working: whether any message is worked on now, which may soon be handed over, too.
-        failpoint: reached for each message when its deletion has ended, one way or the other.
+        is_working: whether another message is worked on now, which may soon be handed over, too.
+        failpoint: reached for each message when its deletion has ended, with or without success.
     """
 
     def __init__(
@@ -70,14 +72,14 @@ class Deleter:
         self._is_running = True
 
     def end(self) -> None:
-        """Let the threads delete what waits and then end; no linger any more."""
+        """Let the threads delete the waiting messages and then end, without waiting for calls to fill."""
         with self._lock:
             self._is_running = False
             for condition in (self._some, self._full, self._room):
                 condition.notify_all()
 
     def delete(self, message: ReceivedMessage) -> None:
-        """Delete a message soon. What becomes of it goes to log and hooks; it raises nothing."""
+        """Delete a message soon. The outcome goes to the log and the hooks; nothing is raised."""
         with self._lock:
             while self._is_running and len(self._waiting) >= self._waiting_max:
                 self._room.wait()
@@ -91,8 +93,8 @@ class Deleter:
         self._settle([message])
 
     def step(self) -> bool:
-        """Delete what waits, ten at most; return whether there may be more to come. Waits for a second at most."""
-        with self._collecting:  # who waits for a call to be full is one thread
+        """Delete up to ten waiting messages; return whether there may be more. Waits at most a second for messages."""
+        with self._collecting:  # only one thread at a time waits until a call is full
             messages = self._collect()
         if messages:
             self._settle(messages)
@@ -112,7 +114,7 @@ class Deleter:
         return len(self._waiting) >= DELETED_MAX or not self._is_running
 
     def _settle(self, messages: Sequence[ReceivedMessage]) -> None:
-        """Delete messages; what fails may be tried again, a few times, whether or not the worker stops."""
+        """Delete messages. A failed deletion is tried again, a few times, even if the worker stops."""
         left, lost = list(messages), []
         for tries in range(1, SETTLE_TRIES + 1):
             failures = [(message, failure) for message, failure in self._try_deletes(left) if failure is not None]
@@ -132,7 +134,7 @@ class Deleter:
     def _try_deletes(
         self, messages: Sequence[ReceivedMessage]
     ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:
-        """Return what each message met."""
+        """Return each message with the error of its deletion, or None."""
         failures: Sequence[HoldLostError | TransientError | None]
         try:
             failures = self._queue.delete_batch([message.receipt_handle for message in messages])

@@ -1,7 +1,7 @@
-"""One thread of a process works on a group at a time.
+"""At most one thread of a process works on a group at a time.
 
-The queue sees to that as well, but for a lease that was lost: then its message comes again while its handler still
-runs.
+The queue already ensures that, except if a lease was lost: then the message is delivered again while its first handler
+still runs.
 """
 
 import threading
@@ -16,7 +16,7 @@ _log = Logger()
 
 
 class GroupLocks:
-    """Knows which groups are worked on, by the lease of each one's message."""
+    """Keeps the groups that are worked on, each with the lease of its message."""
 
     def __init__(self) -> None:
         self._left = threading.Condition()
@@ -24,9 +24,10 @@ class GroupLocks:
 
     @contextmanager
     def alone(self, group_id: str, lease: MessageLease, wait: Wait) -> Iterator[bool]:
-        """Yield whether this is the only one; makes another give up, and waits for it while the message is ours.
+        """Yield whether this thread alone works on the group.
 
-        To give the message back would use up an attempt at it, and then at all that follow it.
+        An earlier handler of the group is made to give up, and waited for as long as the message is ours. Releasing the
+        message instead would use up one of its attempts, and then one of each message behind it.
         """
         with self._left:
             if group_id in self._active and not self._active[group_id].is_done:

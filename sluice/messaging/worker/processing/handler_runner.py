@@ -1,8 +1,8 @@
-"""Calling a handler inside its transaction, and making one of three outcomes of whatever comes of it.
+"""Calls a handler inside its transaction, and turns every result into one of three outcomes.
 
-Whether the message is fresh from the queue or was set aside makes no difference here. A handler is somebody else's
-code: it may raise anything, end the transaction behind SQLAlchemy's back, or fork. Nothing is committed but the
-transaction that was begun, with the inbox's mark in it, which is written when the handler has returned.
+Messages from the queue and parked messages are treated alike. A handler is the user's code: it may raise anything, end
+the transaction behind SQLAlchemy's back, or fork. Only the transaction that was begun for the handler is committed,
+with the inbox's mark in it, which is written after the handler returned.
 """
 
 import contextvars
@@ -31,13 +31,14 @@ from sluice.terminal.printable import exception_text, printable, text_of
 
 _log = Logger()
 CALLED = "sluice_handler_called"
-"""In `Session.info` of a transaction once its handler is called: what fails from then on may be the handler's."""
+"""Key in `Session.info` that is set before the handler is called: a later error may be the handler's."""
 BEGUN = "sluice_begun"
-"""In `Session.info`: the `BegunTransaction` of a handler that may have committed, which the database did not tell."""
+"""Key in `Session.info`: the `BegunTransaction` of a handler that may have committed without an answer of the database.
+"""
 
 
 class DatabaseFailedError(Exception):
-    """Raised when the database may be why a handler, or the commit after it, failed; it was raised from that."""
+    """Raised from an error of a handler or of its commit, if the database may be the cause."""
 
 
 class AdmissionChangedError(Exception):
@@ -45,11 +46,11 @@ class AdmissionChangedError(Exception):
 
 
 class TransactionMark(NamedTuple):
-    """The mark of a message whose group is locked, and the transaction that it belongs to.
+    """The mark of a message whose group is locked, and the transaction that the mark belongs to.
 
     Args:
         mark: writes into the transaction that the message is handled.
-        transaction_id: Postgres's, where locking the group has returned that.
+        transaction_id: the id of Postgres, if the statement that locked the group returned it.
     """
 
     mark: Mark
@@ -61,9 +62,9 @@ class HandlerAttempt:
     """One attempt at a message.
 
     Args:
-        session: in whose transaction the group of the message is locked.
-        admit: decides in that transaction that the message is handled.
-        is_late: begin the transaction at the first use of the session, not before the handler.
+        session: the session whose transaction locks the group of the message.
+        admit: decides in the transaction that the message is handled.
+        is_late: whether the transaction begins at the first use of the session, instead of before the handler.
     """
 
     session: Session
@@ -75,9 +76,10 @@ class HandlerAttempt:
 
 
 class _Transaction:
-    """The transaction of an attempt: begun before its handler, or at the first use of its session.
+    """The transaction of an attempt: it begins before its handler, or at the first use of its session.
 
-    `begun` is None until then. What kept it from beginning is raised again, whatever the handler makes of it.
+    `begun` is None until then. An error at its beginning is raised again after the handler, even if the handler caught
+    it.
     """
 
     def __init__(self, attempt: HandlerAttempt) -> None:
@@ -105,12 +107,12 @@ class _Transaction:
         connections.begin_own_work()
 
     def begin(self) -> BegunTransaction:
-        """Begin it, unless it has begun. Runs on the thread of the lane.
+        """Begin the transaction, unless it has begun. Runs on the thread of the lane.
 
         Raises:
-            AdmissionChangedError: the message is not to be handled any more, or otherwise.
-            HoldLostError: it may be somebody else's.
-            DBAPIError, OutboxError: the database does not let it begin.
+            AdmissionChangedError: the decision about the message has changed meanwhile.
+            HoldLostError: another consumer may have the message.
+            DBAPIError, OutboxError: the database does not let the transaction begin.
         """
         if self._error is not None:
             raise self._error
@@ -134,7 +136,7 @@ class _Transaction:
             self._attempt.session.begin_late = begin
 
     def require_no_error(self) -> None:
-        """Raise what kept it from beginning."""
+        """Raise the error that kept the transaction from beginning, if there was one."""
         if self._error is not None:
             raise self._error
 
@@ -145,7 +147,7 @@ class _Transaction:
 
     @property
     def has_refused_driver(self) -> bool:
-        """Return whether it has refused its driver something."""
+        """Return whether the transaction has refused a call of its driver."""
         return self.begun is not None and self.begun.has_refused_driver
 
     def may_have_committed(self) -> bool:
@@ -166,13 +168,13 @@ class HandlerRunner:
     hooks: WorkerHookSet = field(default_factory=WorkerHookSet)
 
     def run(self, attempt: HandlerAttempt) -> Outcome:
-        """Call the handler, mark the message as handled and commit; anything but Ack means that nothing was committed.
+        """Call the handler, mark the message as handled and commit. After any outcome but Ack nothing was committed.
 
         Raises:
-            AdmissionChangedError: the message is to be decided about again; nothing was committed.
-            HoldLostError: the message may be somebody else's; nothing was committed.
-            DatabaseFailedError: the database did not do it, or ended the connection; whether it was committed is
-                unknown when that came of the commit.
+            AdmissionChangedError: the message has to be decided about again; nothing was committed.
+            HoldLostError: another consumer may have the message; nothing was committed.
+            DatabaseFailedError: a statement or the connection failed; if the commit itself failed, it is unknown
+                whether it took effect.
         """
         with self.hooks.handling(attempt.envelope.event, attempt.context) as take:
             outcome = self._run(attempt)
@@ -186,7 +188,7 @@ class HandlerRunner:
             return Reject(f"there is no handler for {type_!r}; add one, or one for '*'")
         transaction = _Transaction(attempt)
         try:
-            # What a handler leaves in its context, the decimal one included, is none of the next message's.
+            # A copied context: the changes of a handler, of the decimal context too, do not reach the next message.
             outcome = contextvars.copy_context().run(self._attempt, handler, attempt, transaction)
             if not isinstance(outcome, Ack) and transaction.may_have_committed():
                 outcome = Reject(TransactionEndedError.COMMITTED)
@@ -214,7 +216,7 @@ class HandlerRunner:
 def _may_have_committed(transaction: _Transaction, session: Session) -> bool:
     try:
         return transaction.may_have_committed()
-    except DBAPIError:  # nobody calls the handler again before this was told
+    except DBAPIError:  # the handler is not called again before the database has answered
         session.info[BEGUN] = transaction.begun
         return False
 
@@ -229,18 +231,18 @@ def _call_handler(handler: Handler, attempt: HandlerAttempt, transaction: _Trans
             transaction.begun.return_to_worker()
         if not isinstance(returned, Ack | None):
             return _storable_outcome(returned)
-        attempt.session.flush()  # what it brings to light is the handler's, and needs no gate
+        attempt.session.flush()  # an error of the flush is the handler's, and the flush needs no gate
         transaction.begin().require_open()
     return Ack()
 
 
 def _await_alone(handler: Handler, attempt: HandlerAttempt) -> object:
-    """Return what a handler returns that takes the session itself, on the thread of its lane."""
+    """Call a handler with the session on the thread of its lane, and return its result."""
     return async_handlers.await_result(handler(attempt.session, attempt.envelope.event, attempt.context))  # type: ignore[arg-type]
 
 
 def _await_together(handler: Handler, attempt: HandlerAttempt) -> object:
-    """Return what a handler returns that takes a session of asyncio, on the event loop of all of them."""
+    """Call a handler with a session of asyncio on the event loop of the process, and return its result."""
     from sluice.messaging.database.async_sessions import async_session  # noqa: PLC0415 (needs greenlet)
 
     event, context, session = attempt.envelope.event, attempt.context, async_session(attempt.session)
@@ -272,12 +274,12 @@ def _reason(given: object) -> str:
 
 
 def _shield(act: Callable[[], Outcome], hold: MessageHold, transaction: _Transaction) -> Outcome:
-    """Return the outcome, whatever somebody else's code raises meanwhile: only a signal ends a worker.
+    """Return the outcome, and turn every exception of the handler into one: only a signal ends a worker.
 
     Raises:
-        AdmissionChangedError: the message is to be decided about again.
-        HoldLostError: the message may really be somebody else's.
-        DatabaseFailedError: the database may be why, and whoever asks it again will know.
+        AdmissionChangedError: the message has to be decided about again.
+        HoldLostError: another consumer may really have the message.
+        DatabaseFailedError: the database may be the cause; the caller checks the database.
     """
     try:
         return act()

@@ -1,8 +1,9 @@
 """Leases of received messages, and the heartbeat thread that extends them.
 
-The queue hides a message for its visibility timeout and then gives it to somebody else, whatever its first receiver is
-doing. A `MessageLease` knows until when it is certainly hidden; the `Heartbeat` extends it at half of the timeout; what
-could not be extended in time, or was refused, is lost, and nothing may be committed for it any more.
+The queue hides a message for its visibility timeout and then delivers it to another consumer, even if its first
+receiver still works on it. A `MessageLease` knows until when its message is certainly hidden. The `Heartbeat` extends
+it at half of the timeout. A lease that could not be extended in time, or whose extension was refused, is lost, and no
+effect of its message may be committed any more.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html: "Extending
 the visibility timeout doesn't reset the 12-hour limit" of the receive (read 2026-11-21).
@@ -19,10 +20,10 @@ from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.terminal.logger import Logger
 
 MARGIN_SECONDS = 1.0
-"""What is left of a timeout that nothing is begun in: an answer may have been that long on its way. A tenth of a short
-timeout, which would have nothing left."""
+"""No commit begins in this last part of a timeout: the response to the receive may have taken this long. Of a short
+timeout it is a tenth."""
 EXTENDED_MAX = 10
-"""Messages that one call extends."""
+"""The most messages that one call extends."""
 _log = Logger()
 
 
@@ -32,9 +33,9 @@ class MessageLease:
     Two threads use it: the lane that works on the message, and the heartbeat.
 
     Args:
-        seconds_max: it is given up after so long, whoever works on it.
-        requested_at: when the receive began that brought it, by the clock: its timeout began then or later, however
-            long the answer was on its way. None is now.
+        seconds_max: the lease is given up after this time, even if a handler still runs.
+        requested_at: when the receive of the message began, by the clock. The visibility timeout began then or later,
+            however slow the response was. None means now.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class MessageLease:
         self.gives_up_at = min(self._received_at + seconds_max, self._latest_at)
         self._why_lost: str | None = None
         self.in_use = threading.Lock()
-        """Held while a call about it is under way; what is done is marked under it."""
+        """Locked while a call about the message is under way; `is_done` is set under the lock."""
         self.is_done = False
 
     @property
@@ -66,14 +67,14 @@ class MessageLease:
         return max(0, int(limits.VISIBILITY_TIMEOUT_SECONDS_MAX - elapsed - MARGIN_SECONDS))
 
     def remaining_seconds(self) -> float:
-        """Return how long it is certainly ours."""
+        """Return how long the message is certainly ours."""
         return 0.0 if self._why_lost is not None else max(0.0, self._ends_at - self._clock.monotonic())
 
     def check(self) -> None:
-        """Do nothing while it is ours.
+        """Return if the message is still ours.
 
         Raises:
-            HoldLostError: it may be somebody else's.
+            HoldLostError: another consumer may have the message.
         """
         if self._why_lost is not None:
             raise HoldLostError(self._why_lost)
@@ -81,17 +82,17 @@ class MessageLease:
             raise HoldLostError("its visibility timeout is over")
 
     def note_extension(self, requested_at: float, seconds: int) -> None:
-        """Take in that it is hidden for longer, from when that was requested."""
+        """Note that the message is hidden for `seconds` from the time of the request."""
         self._ends_at = requested_at + seconds
 
     def begin_again(self) -> None:
-        """Let the time that it may be held for begin now; SQS's limit stays. A lease that is lost stays lost."""
+        """Restart the time for which the message may be held, up to SQS's limit. A lost lease stays lost."""
         self.gives_up_at = min(self._clock.monotonic() + self._seconds_max, self._latest_at)
 
     def lose(self, why: str) -> None:
-        """Let no commit begin for it any more.
+        """Allow no further commit for the message.
 
-        One that is under way is not waited for, it may never end: the inbox knows the message if it came through.
+        A commit under way is not waited for, because it may never end. If it succeeded, the inbox drops the next copy.
         """
         if self._why_lost is None:
             self._why_lost = why
@@ -103,10 +104,10 @@ class MessageLease:
 
 
 class Heartbeat:
-    """Extends what is held. `beat` by `beat`; a thread of the worker calls it again and again.
+    """Extends the leases of held messages. A thread of the worker calls `beat` again and again.
 
     Args:
-        timeout_seconds: visibility timeout of the queue; each is extended to so much from now.
+        timeout_seconds: visibility timeout of the queue; each lease is extended to this time from now.
     """
 
     def __init__(self, queue: Queue, *, timeout_seconds: int, clock: Clock) -> None:
@@ -130,7 +131,7 @@ class Heartbeat:
         return self._timeout_seconds / 4
 
     def leases(self) -> list[MessageLease]:
-        """Return what is held now, in the order it was received."""
+        """Return the leases held now, in the order of receiving."""
         with self._lock:
             return list(self._leases)
 
@@ -151,15 +152,16 @@ class Heartbeat:
                 self._leases.remove(lease)
 
     def overdue(self) -> list[MessageLease]:
-        """Return messages given up earlier whose handler still runs: only the end of the process stops it.
+        """Return leases given up earlier whose handler still runs: only the end of the process stops such a handler.
 
-        Until then nobody else has it: it was extended last before it was given up, for a whole timeout.
+        No other consumer has the message before that: its last extension, before it was given up, was for a whole
+        timeout.
         """
         since = self._clock.monotonic() - self.patience_seconds
         return [lease for lease in self.leases() if lease.gives_up_at <= since and not lease.is_done]
 
     def beat(self) -> None:
-        """Extend leases with less than half of their timeout left; give up those held for too long."""
+        """Extend leases with less than half of their timeout left; give up leases held for too long."""
         now = self._clock.monotonic()
         due = []
         for lease in self.leases():
@@ -171,7 +173,8 @@ class Heartbeat:
             self._extend(due[begin : begin + EXTENDED_MAX])
 
     def _extend(self, due: list[MessageLease]) -> None:
-        locked = [lease for lease in due if lease.in_use.acquire(blocking=False)]  # else its lane is ending it
+        # a lease that cannot be locked is just being ended by its lane
+        locked = [lease for lease in due if lease.in_use.acquire(blocking=False)]
         try:
             wanted = [
                 lease

@@ -1,8 +1,8 @@
-"""State that handlers share with their whole process: it is as before once no handler runs.
+"""State that handlers share with their whole process: it is restored when no handler runs any more.
 
-A process has one working directory, one environment, one locale. A handler may change them while it runs; what it
-leaves changed, the next message would find. Other lanes' handlers see it meanwhile, and one that changes something for
-a moment must not lose it in that moment, so nothing is put back before all of them have returned.
+A process has one working directory, one environment, one locale. A handler may change them while it runs, but the next
+message must not find the change. Handlers of other lanes see the change meanwhile. A handler that changes something for
+a moment must not lose the change within that moment, so the state is restored only after all of them have returned.
 """
 
 import gc
@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_STATUS_BYTES = 200  # its second line
+_STATUS_BYTES = 200  # enough to contain the second line of the file
 FORKED = 70  # EX_SOFTWARE: the exit code of a child that came back from a handler
 
 
@@ -35,18 +35,19 @@ class _Part(NamedTuple):
 
 
 class _Mask:
-    """The file mask as Linux shows it: `os.umask` would change it, for other threads too, to tell it.
+    """The file mask as Linux shows it, because reading it with `os.umask` would change it for other threads too.
 
     https://man7.org/linux/man-pages/man5/proc_pid_status.5.html (read 2026-11-26)
     """
 
     def __init__(self) -> None:
         self._status: int | None = None
-        os.register_at_fork(after_in_child=self._forget)  # it is the parent's
+        os.register_at_fork(after_in_child=self._forget)  # the child must not use the parent's descriptor
 
     def look(self) -> int | None:
-        """Return it; None on another system, or where no descriptor is left."""
-        for _ in range(2):  # a handler may have closed its descriptor, whose number is another file's now
+        """Return the mask; None on a system other than Linux, or if no file descriptor is free."""
+        # twice: a handler may have closed the descriptor, and its number may belong to another file now
+        for _ in range(2):
             is_ours = self._status is None
             try:
                 if self._status is None:
@@ -83,23 +84,24 @@ def _change_folder(path: str | None) -> None:
 
 
 class _Environment:
-    """The environment, copied anew only when a variable was set since: that takes longer than all other parts together.
+    """A copy of the environment, renewed only after a variable was set, because copying takes long.
 
-    `os.environ` raises an event before each change, with the variable's new value. While another thread is between the
-    two, and for good where somebody calls `os.putenv` himself, the environment does not have what was announced; such a
-    copy is used once. https://docs.python.org/3/library/audit_events.html (read 2026-11-27)
+    `os.environ` raises an audit event before each change, with the variable's new value. The environment differs from
+    the announced one while another thread is between the event and the change, and permanently if code calls
+    `os.putenv` itself; such a copy is used once. https://docs.python.org/3/library/audit_events.html (read 2026-11-27)
     """
 
     _PROBE = "sluice.environment"
 
     def __init__(self) -> None:
         self._mapping, self._change = os.environ, object()
-        self._announced: dict[str, str | None] = {}  # None of one that is removed
+        self._announced: dict[str, str | None] = {}  # name to value; None for a removed variable
         self._copied: tuple[object, dict[str, str]] | None = None
         sys.addaudithook(self._note)
         before = self._change
         sys.audit(self._PROBE)
-        self._hears = self._change is not before  # another hook may refuse this one, which raises nothing
+        # another audit hook may refuse this one, and then `addaudithook` raises nothing
+        self._hears = self._change is not before
 
     def look(self) -> dict[str, str]:
         """Return its variables."""
@@ -128,7 +130,7 @@ def _restore_environment(variables: dict[str, str]) -> None:
 
 
 def _restore_warnings(filters: list[Any]) -> None:
-    warnings.resetwarnings()  # which also forgets what was decided by the filters
+    warnings.resetwarnings()  # also clears the filters' cached decisions
     warnings.filters[:] = filters  # type: ignore[index]
 
 
@@ -138,7 +140,7 @@ def _end_alarm(was_set: object) -> None:
 
 
 def _signals() -> dict[int, Any]:
-    """Return the handlers of signals; in other threads than the first they cannot be changed."""
+    """Return the handlers of signals; empty on other threads than the main one, which cannot change them."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {number: signal.getsignal(number) for number in _SIGNALS}
@@ -180,7 +182,8 @@ def _restore_collector(collector: tuple[Any, ...]) -> None:
     gc.set_threshold(*threshold)
 
 
-# Of which too little fails others: no file is opened, a write ends the process, nothing is allocated.
+# Limits that harm other handlers if they are too low: no file can be opened, a write ends the process, no memory is
+# allocated.
 _LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CPU)
 _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _PARTS = {
@@ -202,7 +205,7 @@ _PARTS = {
     "signal handlers": _Part(_signals, _restore_signals),
     "standard streams and hooks": _Part(_streams, _restore_streams),
 }
-"""What a process has, how it is looked at, and how it is put back."""
+"""The parts of a process's state: name, function that reads it, and function that restores it."""
 _PARTS_OF_THREAD = {
     "trace function": _Part(sys.gettrace, sys.settrace),
     "profile function": _Part(sys.getprofile, sys.setprofile),
@@ -211,7 +214,7 @@ _PARTS_OF_THREAD = {
         lambda: signal.pthread_sigmask(signal.SIG_BLOCK, ()), partial(signal.pthread_sigmask, signal.SIG_SETMASK)
     ),
 }
-"""What each thread has; no other handler sees that meanwhile."""
+"""The parts of a thread's state, which handlers on other threads do not see."""
 
 
 def _look(parts: Mapping[str, _Part]) -> list[Any]:
@@ -220,7 +223,7 @@ def _look(parts: Mapping[str, _Part]) -> list[Any]:
 
 def _put_back(parts: Mapping[str, _Part], before: list[Any]) -> None:
     now = _look(parts)
-    if now == before:  # at once: what is the same object is equal
+    if now == before:  # fast: the same object is equal to itself
         return
     for (name, part), found, value in zip(parts.items(), now, before, strict=True):
         if found == value:
@@ -242,7 +245,10 @@ class ProcessState:
 
     @contextmanager
     def handling(self) -> Iterator[None]:
-        """Yield while a handler runs; when the last of them has returned, put back what they left changed."""
+        """Yield while a handler runs.
+
+        When the last running handler has returned, restore the state before the first one.
+        """
         with self._lock:
             if self._running == 0:
                 self._before = _look(_PARTS)
@@ -259,9 +265,9 @@ class ProcessState:
 
 
 class StateOfThread:
-    """The state of an event loop and its thread as it is now, which is put back when a handler has ended.
+    """The current state of an event loop and its thread, to be restored when a handler has ended.
 
-    Handlers that share a loop see each other's changes until any of them ends. Runs on that thread.
+    Handlers that share a loop see each other's changes until one of them ends. Runs on the loop's thread.
     """
 
     def __init__(self, loop: AbstractEventLoop) -> None:
@@ -273,13 +279,13 @@ class StateOfThread:
         self._before = _look(self._parts)
 
     def put_back(self) -> None:
-        """Let it be as before."""
+        """Restore the state."""
         _put_back(self._parts, self._before)
 
 
 @contextmanager
 def in_this_process() -> Iterator[None]:
-    """End a child process that comes back from a handler that forked: it would commit, and delete, on our sockets."""
+    """End a child process that returns from a handler that forked: it would use the sockets of its parent."""
     pid = os.getpid()
     try:
         yield
@@ -289,4 +295,4 @@ def in_this_process() -> Iterator[None]:
 
 
 process_state = ProcessState()
-"""Of this process: it is one, however many workers it has."""
+"""The state of this process, shared by all its workers."""

@@ -1,11 +1,11 @@
 """The processing of one received message, from receive to delete.
 
-    received ─► decoded ─► one transaction: inbox, handler, what it adds to an outbox ─► committed ─► deleted
+    received ─► decoded ─► one transaction: inbox, handler, its events in the outbox ─► committed ─► deleted
 
-A message ends in one of three ways: it is deleted; it is released, to come again after a while; or it is not ours any
-more, and nothing is touched. The queue counts the attempts. What must not come again (refused, undecodable, or failed
-at its last attempt) is written down as dead first; then it is released at once until the queue moves it to the DLQ,
-which it does at the receive after the last.
+A message ends in one of three ways: it is deleted; it is released, to be delivered again later; or another consumer may
+have it, and nothing is changed. The queue counts the attempts. A message that must not be delivered again (refused,
+undecodable, or failed at its last attempt) is recorded as dead first. Then it is released at each receive until the
+queue moves it to the DLQ, at the receive after the last allowed one.
 """
 
 import math
@@ -53,19 +53,19 @@ _log = Logger()
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """It is done."""
+    """The message was handled: delete it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """It is to be received again."""
+    """The message is to be delivered again: release it."""
 
     delay_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """It is not ours any more."""
+    """Another consumer may hold the message: leave it alone."""
 
 
 type Acknowledgement = Delete | Release | Abandon
@@ -106,11 +106,11 @@ class MessageProcessor:
         )
 
     def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
-        """Work on a message, and return how it ended.
+        """Work on a message, and return the way in which it ended.
 
         Args:
-            message: as it was received.
-            requested_at: when that receive began, by the clock; None is now.
+            message: the message as it was received.
+            requested_at: when its receive began, by the clock; None is now.
         """
         lease = MessageLease(
             message,
@@ -134,7 +134,11 @@ class MessageProcessor:
             return acknowledgement
 
     def _give_way(self, lease: MessageLease) -> Acknowledgement:
-        """Return how a message ends whose group is still worked on: it is released when the worker stops."""
+        """End a message whose group is still worked on: release it if the worker stops.
+
+        Raises:
+            HoldLostError: the worker does not stop, and the other handler did not end in time.
+        """
         if self._wait.is_stopped():
             return Release(0)
         raise HoldLostError(f"another handler of group {lease.message.message_group_id} did not end in time")
@@ -183,7 +187,7 @@ class MessageProcessor:
         return Release(0)  # the queue moves it to the DLQ at the next receive
 
     def _report(self, arrived: DecodedMessage, decision: Decision, begun_at_us: int) -> None:
-        """Tell of what was committed, if anything had to be."""
+        """Report the committed decision to the log and the hooks."""
         match decision.action:
             case Action.DROP:
                 _log.info("handled before; deleted", state=decision.state)
@@ -197,16 +201,18 @@ class MessageProcessor:
         self._hooks.call(WorkerHooks.before_acknowledge, settled)
 
     def _begin_group(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> None:
-        """Let a group begin before its first message: should that die unwritten, it is missing and not unheard of."""
+        """Store the beginning of a group before its first message: if this dies unrecorded, its number is missing."""
         self._inbox.begin_group(session.connection(), arrived)
         lease.check()
         session.commit()
 
     def _transact_late(self, lease: MessageLease, arrived: DecodedMessage) -> Decision | Retry | Reject:
-        """Return how its transaction ended; a handler of asyncio begins it late, and has no connection until then.
+        """Return the decision or outcome of the transaction.
 
-        Before such a handler, its message is decided about in a transaction that changes nothing; and again in its own,
-        if that has the group locked: nobody keeps others from the group meanwhile.
+        A handler of asyncio has no connection until it uses its session.
+
+        Before such a handler is called, a transaction that changes nothing decides about its message. The handler's own
+        transaction locks the group and decides again, because the group is not locked in between.
         """
         if not self._runner.handlers.takes_async_session(arrived.envelope.event.type):
             return self.transactions.run(lease, partial(self._transact, lease, arrived))
@@ -219,7 +225,7 @@ class MessageProcessor:
             _log.warning("its group went on while its handler ran; it is decided about again")
 
     def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:
-        """Decide about a message, and let go of its group."""
+        """Decide about a message, and release the lock on its group."""
         decision = self._inbox.admit(session.connection(), arrived).decision
         if decision.action is Action.PARK:
             lease.check()
@@ -253,15 +259,15 @@ class MessageProcessor:
         session: Session,
         take_connection: TakeConnection,
     ) -> TransactionMark:
-        """Decide again about a message whose handler is under way, its group locked from now on.
+        """Lock the group of a message whose handler already runs, and decide about the message again.
 
         Raises:
-            AdmissionChangedError: somebody else has handled it meanwhile, or its group waits.
+            AdmissionChangedError: another worker has handled the message meanwhile, or its group waits.
         """
         take_connection()
         admission = self._inbox.admit(session.connection(), arrived)
         self._failpoint("in_transaction")
-        lease.check()  # it may have waited long for the connection, and for the group's row
+        lease.check()  # the wait for the connection and for the group's row may have been long
         if admission.decision != decided:
             raise AdmissionChangedError
         return self._mark_of(arrived, admission)
@@ -271,7 +277,7 @@ class MessageProcessor:
         return TransactionMark(mark, None if admission.lock is None else admission.lock.transaction_id)
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
-        """Do everything in one transaction: the decision when it was committed or there was nothing to commit."""
+        """Do everything in one transaction; return the decision if it was committed or there was nothing to commit."""
         admission = self._inbox.admit(session.connection(), arrived)
         decision = admission.decision
         if decision.action is Action.PARK:
@@ -321,7 +327,7 @@ class MessageProcessor:
     def _die(
         self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, *, is_permanent: bool = True
     ) -> Acknowledgement:
-        """Write down that a message is dead, and let the queue move it to the DLQ."""
+        """Record that a message is dead, and let the queue move it to the DLQ."""
         try:
             record = partial(self._record_dead, lease, arrived, reason, is_permanent=is_permanent)
             is_dead = self.transactions.run(lease, record)
@@ -331,9 +337,10 @@ class MessageProcessor:
             _log.error("not written down as dead", reason=reason, error=str(failed))
             return Release(0)
         if not is_dead:
-            return Delete()  # somebody else has seen to it meanwhile
+            return Delete()  # another worker has dealt with the message meanwhile
         self._failpoint("after_death")
-        if arrived is not None or lease.message.receive_count == 1:  # without a number it is not known to be dying
+        # without a number the inbox cannot know that the message is dying
+        if arrived is not None or lease.message.receive_count == 1:
             self._hooks.call(WorkerHooks.dead_lettered, None if arrived is None else arrived.envelope, reason)
             _log.error("dead: the queue moves it to the DLQ", reason=reason)
         return Release(0)
@@ -379,10 +386,10 @@ class MessageProcessor:
 
 
 def _decode_message(message: ReceivedMessage) -> DecodedMessage:
-    """Return a message decoded.
+    """Decode a message.
 
     Raises:
-        EnvelopeError: it is not an envelope, or one of another group.
+        EnvelopeError: the body is not an envelope, or is of another group.
     """
     envelope = decode(message.body)
     if message.message_group_id not in (None, envelope.event.group):

@@ -1,7 +1,7 @@
-"""A message's transactions: tried again when they fail, and waited for while the database is away.
+"""A message's transactions: tried again when they fail, and delayed while the database is away.
 
-Before its handler was called, a message is at fault only where its data is refused. After that, whether the database is
-away for everyone, or only this transaction failed, another transaction tells.
+Before the handler was called, a message is the cause of a failure only if its data is refused. After that, another
+transaction shows whether the database is away for everyone or only this transaction failed.
 """
 
 import random
@@ -34,11 +34,11 @@ from sluice.terminal.printable import printable
 _log = Logger()
 _TICK_SECONDS = 0.5
 _TRIES = 3
-"""How often a transaction that fails by itself after its handler was called is tried in one receive."""
+"""How often one receive tries a transaction that failed after its handler was called, while other transactions work."""
 
 
 class TransactionFailedError(Exception):
-    """Raised when a message's transaction fails, and the database does not do so for others."""
+    """Raised when a message's transaction fails while other transactions of the database work."""
 
 
 class DatabaseAway(Exception):
@@ -46,14 +46,14 @@ class DatabaseAway(Exception):
 
 
 type TakeConnection = Callable[[], None]
-"""Waits until one of the lanes' connections is free, if none was taken."""
+"""Waits until one of the lanes' connections is free and takes it, unless one was taken before."""
 
 
 class _Connections:
-    """The connections that lanes share; any number of threads take one each.
+    """The connections that lanes share. Any number of threads take one each.
 
     Args:
-        count: None where each lane has one.
+        count: how many there are; None means one for each lane.
     """
 
     def __init__(self, count: int | None) -> None:
@@ -61,10 +61,10 @@ class _Connections:
 
     @contextmanager
     def sharing(self, check: Callable[[], None]) -> Iterator[TakeConnection]:
-        """Yield what takes one; it is given back with the block.
+        """Yield a function that takes a connection; the end of the block gives the connection back.
 
         Args:
-            check: called now and then while all are taken; what it raises ends the wait.
+            check: called now and then while all are taken; if it raises, the wait ends.
         """
         free, is_taken = self._free, False
 
@@ -85,8 +85,8 @@ class Transactions:
     """Runs transactions for any number of lanes.
 
     Args:
-        connections_max: how many connections they have at once; None is one each.
-        give_sign: called before each wait, which is a sign of life.
+        connections_max: how many connections the lanes have at once; None means one for each lane.
+        give_sign: called before each wait, as a sign of life.
     """
 
     def __init__(
@@ -104,11 +104,11 @@ class Transactions:
         self._give_sign = give_sign
         connections.leave_standbys(engine)
         self._sessions, self._connections = MessageSessions(engine), _Connections(connections_max)
-        listen(engine)  # while no other thread executes: what SQLAlchemy calls may not grow meanwhile
+        listen(engine)  # before other threads execute: SQLAlchemy's lists of listeners must not change during a call
         self.is_database_away = False
 
     def run[T](self, lease: MessageLease, transact: Callable[[Session], T]) -> T:
-        """Return what a transaction returns, which has a connection from its beginning; see `run_late`."""
+        """Run a transaction that has a connection from its beginning, and return its result; see `run_late`."""
 
         def take_and_transact(session: MessageSession, take_connection: TakeConnection) -> T:
             take_connection()
@@ -117,15 +117,16 @@ class Transactions:
         return self.run_late(lease, take_and_transact)
 
     def run_late[T](self, lease: MessageLease, transact: Callable[[MessageSession, TakeConnection], T]) -> T:
-        """Return what a transaction returns, which takes its connection itself.
+        """Run a transaction that takes its connection itself, and return its result.
 
         While the database is away, wait for it, so that no attempt is used up.
 
         Raises:
-            HoldLostError: it was away for longer than a handler may take, or refused only this for longer than SQS lets
-                a message be held; the receive counts as an attempt.
-            TransactionFailedError: this transaction failed, again and again, while another one did not.
-            TransactionEndedError: the last try's handler has committed by itself, as the database tells only now.
+            HoldLostError: the database was away for longer than a handler may take, or refused only this transaction
+                for longer than SQS lets a message be held; the receive counts as an attempt.
+            TransactionFailedError: this transaction failed several times, while another one did not.
+            TransactionEndedError: the handler of the last try has committed by itself, and the database tells so only
+                now.
             DatabaseAway: the worker stops meanwhile.
         """
         failed_count = own_count = 0
@@ -167,7 +168,7 @@ class Transactions:
         raise DatabaseAway
 
     def is_ready(self) -> bool:
-        """Return whether the database lets the inbox be written; asked only after it did not."""
+        """Return whether the inbox can be written. The database is queried only if it was away before."""
         if self.is_database_away:
             self.is_database_away = not self._is_writable()
         return not self.is_database_away
@@ -178,17 +179,17 @@ class Transactions:
             return _is_writable(self._engine, self._inbox)
 
     def _is_suspect(self, error: Exception, *, is_away: bool, is_called: bool) -> bool:
-        """Return whether the message may be why its transaction failed."""
+        """Return whether the message may be the cause of its failed transaction."""
         self.is_database_away = self.is_database_away or is_away
-        if is_away:  # a handler's query may end the server each time, and then the database is away each time
+        if is_away:  # a handler's query may crash the server each time, and then the database is away each time
             return is_called and failures.is_lost(error)
         return may_be_a_messages(error, is_called=is_called)
 
     def _require_another_try(self, error: Exception, tries: int, *, is_away: bool) -> None:
-        """Refuse another try of an error that would come again, or has come too often.
+        """Return if another try may help.
 
         Raises:
-            TransactionFailedError: it would, or has.
+            TransactionFailedError: the error would repeat, or has repeated too often.
         """
         is_hopeless = not is_away and (not failures.may_pass(error) or failures.is_of_its_query(error))
         if tries == _TRIES or is_hopeless:
@@ -197,17 +198,17 @@ class Transactions:
 
 
 def may_be_a_messages(error: Exception, *, is_called: bool) -> bool:
-    """Return whether a message may be why its transaction failed, where the database lets others write.
+    """Return whether the message may be the cause of its failed transaction, given that other transactions can write.
 
     Args:
-        error: what failed.
+        error: the error of the transaction.
         is_called: whether its handler was called before that.
     """
     return not failures.is_never_a_messages(error) if is_called else failures.is_of_its_data(error)
 
 
 def is_away(engine: Engine, inbox: Inbox, error: DatabaseFailedError) -> bool:
-    """Return whether no attempt was made: the database does not let others write the inbox either, or has no room."""
+    """Return whether the database is at fault and not the message: it is full, or other transactions cannot write."""
     return not _is_writable(engine, inbox) or not may_be_a_messages(error, is_called=True)
 
 
@@ -218,13 +219,13 @@ def _is_writable(engine: Engine, inbox: Inbox) -> bool:
     except DBAPIError as error:
         _log.error("the database refused", error=reason_of(error))
         if not failures.may_pass(error) or failures.is_only_read(error):
-            # A handler may have set a role, a search path or `query_only`, which stay with the connection it had.
+            # A handler may have set a role, a search path or `query_only`; they apply to its own connection only.
             engines.forget_connections(engine)
         return False
     return True
 
 
 def reason_of(error: Exception) -> str:
-    """Return what the database says, as a line."""
+    """Return the database's error as one line."""
     found = error.__cause__ if isinstance(error, DatabaseFailedError) and error.__cause__ is not None else error
     return printable(f"{type(found).__name__}: {str(found.orig if isinstance(found, DBAPIError) else found).strip()}")
