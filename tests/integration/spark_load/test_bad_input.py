@@ -92,6 +92,7 @@ with running(1) as spark:
 """
 
 
+@pytest.mark.slow  # a Spark of its own
 def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
     """As in a judgement, or before the load begins: neither Spark's handler nor Py4J prints of its own accord."""
     ended = subprocess.run(

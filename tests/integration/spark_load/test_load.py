@@ -42,6 +42,7 @@ def honest(
     return run_load(spark, empty_queues(localstack_deployed), tmp_path_factory.mktemp("honest"), TINY)
 
 
+@pytest.mark.slow  # the demo has an honest run
 def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     spark: SparkSession, honest: tuple[Verdict, Path], tmp_path: Path
 ) -> None:

@@ -32,6 +32,7 @@ def _profile_of_bursts(folder: Path) -> profile.NamedProfile:
     return profile.load(str(folder / "bursts.yaml"))
 
 
+@pytest.mark.slow  # half a minute
 def test_a_replay_sends_every_message_once_and_says_how_near_it_came(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:

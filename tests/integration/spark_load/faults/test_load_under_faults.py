@@ -109,6 +109,7 @@ def _run_under_faults(
     return verdict
 
 
+@pytest.mark.slow  # two minutes; the load test of the demo has faults, too
 def test_the_worker_stays_valid_under_chaos(
     spark: SparkSession, where: deployment.LoadDeployment, postgres: str, tmp_path: Path, load: profile.NamedProfile
 ) -> None:
