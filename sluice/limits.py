@@ -141,3 +141,16 @@ QUEUE_CALLS_PER_SECOND = {
 QUEUE_CALLS_PER_SECOND_ELSEWHERE = 2_400  # of the regions that are named in no other row
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/partitions-and-data-distribution.html
 GROUP_CALLS_PER_SECOND = 300  # all messages of a group are in one partition
+
+# https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html (read 2026-11-27)
+FUNCTION_MEMORY_MB_MIN, FUNCTION_MEMORY_MB_MAX = 128, 10_240
+FUNCTION_TIMEOUT_SECONDS_MAX = 900
+# https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html (read 2026-11-27): of a FIFO queue, and how
+# many timeouts of its function a queue's visibility timeout has to be, so that a throttled batch can be tried again.
+FUNCTION_FIFO_BATCH_MAX = 10
+FUNCTION_TIMEOUTS_HIDDEN = 6
+# https://docs.aws.amazon.com/lambda/latest/api/API_ScalingConfig.html (read 2026-11-27)
+MAPPING_CONCURRENCY_MIN, MAPPING_CONCURRENCY_MAX = 2, 1_000
+# https://docs.aws.amazon.com/lambda/latest/api/API_ProvisionedPollerConfig.html, of SQS (read 2026-11-27); its maximum
+# is 2,000 there and 10,000 in one translation: the lower is safe.
+POLLERS_MIN, MINIMUM_POLLERS_MAX, MAXIMUM_POLLERS_MAX = 2, 200, 2_000

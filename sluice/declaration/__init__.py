@@ -8,6 +8,7 @@ from sluice.declaration.environment import Encryption, Environment, Removal
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.database import DatabaseRole, DatabaseUsers, ExistingDatabase, NewDatabase
 from sluice.declaration.fields.existing import ExistingKeys, ExistingQueue
+from sluice.declaration.fields.functions import Lambda
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import SlackChannel
@@ -30,6 +31,7 @@ __all__ = [
     "ExistingQueue",
     "ExistingTopic",
     "Gaps",
+    "Lambda",
     "NewDatabase",
     "NewNetwork",
     "Poison",

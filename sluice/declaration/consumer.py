@@ -12,6 +12,7 @@ from sluice.declaration import backlog
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
+from sluice.declaration.fields.functions import Lambda
 from sluice.declaration.fields.image import check_image
 from sluice.declaration.fields.topics import LABEL
 from sluice.declaration.metric_math import Term
@@ -66,7 +67,7 @@ class Consumer:
             gaps.
         visibility_timeout_seconds: how long a received message stays with its consumer before it is delivered again.
         max_attempts: receives before a message is dead-lettered; with one message per receive this is the queue's
-            maxReceiveCount.
+            maxReceiveCount. With `runtime`: failures of its handler, which the inbox counts.
         message_retention_seconds: how long the queue keeps a message that nobody deletes.
         dead_letter_retention_seconds: the same for its DLQs; never shorter than the queue's.
         processing_seconds: how long the handler takes with one message, on average.
@@ -90,6 +91,7 @@ class Consumer:
             messages that comes. None: it is there from the topic's first message, and expects every group's first.
         inbox_retention_seconds: how long the inbox remembers a group without a new message.
         automatic_redrive: bring dead letters back without an operator, within these bounds; None never does.
+        runtime: a Lambda function runs its handlers; None: an ECS service does.
         stack: its queues, its service and its alarms are in stacks of this name beside the environment's, for consumers
             that CloudFormation has no room for in those; None: in those. Of a consumer that is deployed it stays as it
             is: in other stacks its queues would be others.
@@ -139,12 +141,18 @@ class Consumer:
     )
     inbox_retention_seconds: int = 5_184_000
     automatic_redrive: AutomaticRedrive | None = None
+    runtime: Lambda | None = None
     stack: str | None = matching(LABEL[0], f"{LABEL[1]}, or None", default=None)
 
     @property
     def parks(self) -> bool:
         """Return whether its workers may set messages of a group aside in the inbox's database."""
         return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
+
+    @property
+    def maintenance_minutes(self) -> int:
+        """Return how often a schedule invokes its function: parked messages wait for that, old groups can wait."""
+        return 1 if self.parks else 60
 
     @property
     def connections_per_task(self) -> int:
@@ -186,6 +194,8 @@ class Consumer:
         _check_scaling(self)
         _check_task(self)
         _check_inbox(self)
+        if self.runtime is not None:
+            _check_function(self, self.runtime)
 
 
 def _check_name(consumer: Consumer) -> None:
@@ -344,4 +354,50 @@ def _check_inbox(consumer: Consumer) -> None:
         consumer.automatic_redrive is None or consumer.fifo,
         field="automatic_redrive",
         allowed="None with a standard queue: messages come back in the order of their groups, which it does not have",
+    )
+
+
+def _check_function(consumer: Consumer, function: Lambda) -> None:
+    hidden_seconds = limits.FUNCTION_TIMEOUTS_HIDDEN * function.timeout_seconds
+    require(
+        consumer,
+        consumer.visibility_timeout_seconds >= hidden_seconds,
+        field="visibility_timeout_seconds",
+        allowed=(
+            f"at least {limits.FUNCTION_TIMEOUTS_HIDDEN} x its function's timeout_seconds ({hidden_seconds}): AWS tries"
+            " a throttled batch again for so long"
+        ),
+    )
+    batch_seconds = function.batch_size * consumer.processing_seconds
+    require(
+        consumer,
+        batch_seconds <= function.timeout_seconds,
+        field="processing_seconds",
+        allowed=(
+            f"at most timeout_seconds / batch_size of its function"
+            f" ({function.timeout_seconds / function.batch_size:g}), or a whole batch never comes to its end in time"
+        ),
+    )
+    receives_min = function.batch_size * 4 * consumer.max_attempts
+    require(
+        consumer,
+        function.receives_max >= receives_min,
+        field="max_attempts",
+        allowed=(
+            f"at most receives_max / (4 x batch_size) of its function"
+            f" ({function.receives_max // (4 * function.batch_size)}): each attempt at a message is a receive of all"
+            " behind it in its batch, and SQS would dead-letter them before they are tried"
+        ),
+    )
+    require(
+        consumer,
+        consumer.handlers is not None,
+        field="runtime",
+        allowed="None without handlers: its function would have nothing to run",
+    )
+    require(
+        consumer,
+        consumer.fifo,
+        field="runtime",
+        allowed="None with a standard queue: its handlers run in an ECS service",
     )

@@ -24,6 +24,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Lambda,
     NewDatabase,
     NewNetwork,
     Poison,
@@ -50,12 +51,14 @@ DECLARED = (
     ExistingDatabase,
     SlackChannel,
     AutomaticRedrive,
+    Lambda,
 )
 
 _UNITS = {
     "seconds": "seconds",
     "days": "days",
     "mib": "MiB",
+    "mb": "MB, of 1,048,576 bytes each",
     "tasks": "tasks",
     "groups": "message groups",
     "zones": "zones",
@@ -83,6 +86,12 @@ _UNITS_OF = {
     "Consumer.stack": "name of a stack",
     "AutomaticRedrive.messages_max": "messages",
     "AutomaticRedrive.attempts_max": "times",
+    "Lambda.batch_size": "messages",
+    "Lambda.maximum_concurrency": "invocations",
+    "Lambda.reserved_concurrency": "invocations",
+    "Lambda.pollers_min": "pollers",
+    "Lambda.pollers_max": "pollers",
+    "Lambda.receives_max": "receives",
     "Environment.cluster": "name of an ECS cluster",
     "Environment.event_bytes_max": "bytes",
     "Environment.migrate": "Python module, or command and arguments",
@@ -118,6 +127,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
     ExistingQueue: {"arn": _QUEUE.arn, "dead_letter_queue_arn": _QUEUE.dead_letter_queue_arn},
     NewDatabase: {},
     NewNetwork: {},
+    Lambda: {},
     ExistingDatabase: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
 }
 # What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
@@ -173,7 +183,12 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"filter_policy": {"region": [{"prefx": "eu"}]}},
         {"filter_policy": {"one": ["x"] * 13, "two": ["x"] * 13}},
     ),
-    "Consumer.visibility_timeout_seconds": ({"visibility_timeout_seconds": 31},),
+    "Consumer.visibility_timeout_seconds": (
+        {"visibility_timeout_seconds": 31},
+        {"runtime": Lambda(timeout_seconds=11)},
+    ),
+    "Consumer.max_attempts": ({"runtime": Lambda(receives_max=19)},),
+    "Consumer.processing_seconds": ({"runtime": Lambda(batch_size=10, timeout_seconds=9)},),
     "Consumer.message_retention_seconds": ({"message_retention_seconds": 300},),
     "Consumer.dead_letter_retention_seconds": ({"dead_letter_retention_seconds": 3_600},),
     "Consumer.acceptable_latency_seconds": (
@@ -195,6 +210,14 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"automatic_redrive": AutomaticRedrive()},
         {"automatic_redrive": AutomaticRedrive(), "fifo": False, "handlers": "orders.billing"},
     ),
+    "Consumer.runtime": (
+        {"runtime": Lambda()},
+        {"runtime": Lambda(), "fifo": False, "handlers": "orders.billing"},
+    ),
+    "Lambda.pollers_min": ({"pollers_min": 3, "pollers_max": 2},),
+    "Lambda.pollers_max": ({"pollers_max": 2},),
+    "Lambda.maximum_concurrency": ({"maximum_concurrency": 2, "pollers_min": 2, "pollers_max": 2},),
+    "Lambda.reserved_concurrency": ({"reserved_concurrency": 2, "maximum_concurrency": 3},),
     "NewNetwork.availability_zones": ({"availability_zones": 2, "availability_zones_max": 1},),
     "ExistingDatabase.users": ({"users": DatabaseUsers.ROLES},),
     "ExistingDatabase.database_name": ({"database_name": "shop"},),

@@ -24,6 +24,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Lambda,
     NewDatabase,
     NewNetwork,
     Poison,
@@ -66,6 +67,7 @@ RIGHT: dict[type[Any], dict[str, Any]] = {
     ExistingDatabase: {"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP},
     SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
     AutomaticRedrive: {},
+    Lambda: {},
 }
 LABELS = {Consumer: "Consumer('billing')", Environment: "Environment('dev')", Topic: "Topic"}
 
@@ -358,6 +360,34 @@ REFUSALS: list[FieldRefusal] = [
     *row(AutomaticRedrive, "quiet_seconds", "whole minutes from 60 to 86400 seconds", 0, 59, 90, 86_460),
     *row(AutomaticRedrive, "messages_max", "1 to 10000 messages", 0, 10_001),
     *row(AutomaticRedrive, "attempts_max", "1 to 10 times", 0, 11),
+    *row(Consumer, "runtime", "None without handlers: its function would have nothing to run", Lambda()),
+    *row(Consumer, "visibility_timeout_seconds",
+        "at least 6 x its function's timeout_seconds (66): AWS tries a throttled batch again for so long", 65,
+        runtime=Lambda(timeout_seconds=11), handlers="orders.billing"),
+    *row(Consumer, "processing_seconds",
+        "at most timeout_seconds / batch_size of its function (0.9), or a whole batch never comes to its end in time",
+        1.0, runtime=Lambda(batch_size=10, timeout_seconds=9), handlers="orders.billing"),
+    *row(Consumer, "max_attempts",
+        "at most receives_max / (4 x batch_size) of its function (4): each attempt at a message is a receive of all"
+        " behind it in its batch, and SQS would dead-letter them before they are tried",
+        5, runtime=Lambda(receives_max=199, batch_size=10, timeout_seconds=10), handlers="orders.billing"),
+    *row(Consumer, "runtime", "None with a standard queue: its handlers run in an ECS service", Lambda(),
+        handlers="orders.billing", fifo=False),
+    *row(Lambda, "memory_mb", "128 to 10240 MB", 127, 10_241),
+    *row(Lambda, "timeout_seconds", "1 to 900 seconds", 0, 901),
+    *row(Lambda, "batch_size", "1 to 10 messages", 0, 11),
+    *row(Lambda, "maximum_concurrency", "2 to 1000 invocations, or None", 1, 1_001),
+    *row(Lambda, "maximum_concurrency",
+        "None with provisioned pollers: AWS takes one of the two; set pollers_max", 2, pollers_min=2, pollers_max=3),
+    *row(Lambda, "pollers_min", "2 to 200 provisioned pollers, or None", 1, 201),
+    *row(Lambda, "pollers_min", "at most pollers_max (2)", 3, pollers_max=2),
+    *row(Lambda, "pollers_max", "2 to 2000 provisioned pollers, or None", 1, 2_001),
+    *row(Lambda, "pollers_max", "None without pollers_min, and a number with it", 2),
+    *row(Lambda, "pollers_max", "None without pollers_min, and a number with it", None, pollers_min=2),
+    *row(Lambda, "reserved_concurrency", "1 or more invocations, or None: with 0 none is ever begun", 0, -1),
+    *row(Lambda, "reserved_concurrency",
+        "at least maximum_concurrency (3), or invocations are throttled; or None", 2, maximum_concurrency=3),
+    *row(Lambda, "receives_max", "1 to 1000 receives", 0, 1_001),
     *row(SlackChannel, "workspace_id", "a Slack workspace's id such as 'T01234ABCDE'", "", "t0", "T 0"),
     *row(SlackChannel, "channel_id", "a Slack channel's id such as 'C01234ABCDE'", "", "#alarms"),
     *row(Environment, "tags", TAG, *({"": "x"}, {"team": "a*b"}, {"Aws:team": "x"}, {"application": "x"}),
@@ -845,6 +875,7 @@ CONSUMER = {
     "joined_at": None,
     "inbox_retention_seconds": 5_184_000,
     "automatic_redrive": None,
+    "runtime": None,
     "stack": None,
 }
 ENVIRONMENT = {
@@ -886,6 +917,16 @@ ENVIRONMENT = {
 
 def test_an_undeclared_field_has_its_default() -> None:
     assert asdict(AutomaticRedrive()) == {"quiet_seconds": 300, "messages_max": 100, "attempts_max": 1}
+    assert asdict(Lambda()) == {
+        "memory_mb": 512,
+        "timeout_seconds": 10,
+        "batch_size": 1,
+        "maximum_concurrency": None,
+        "pollers_min": None,
+        "pollers_max": None,
+        "reserved_concurrency": None,
+        "receives_max": 1_000,
+    }
     assert asdict(Environment(name="dev", consumers=(BILLING,))) == ENVIRONMENT
     assert asdict(NewDatabase()) == {
         "min_acus": 0.5,

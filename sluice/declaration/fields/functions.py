@@ -1,0 +1,83 @@
+"""The declaration of a consumer whose handlers run in AWS Lambda instead of an ECS service.
+
+AWS: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html (visibility timeout, batch size of a FIFO
+queue), https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (concurrency, provisioned pollers),
+https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html (memory, timeout),
+https://docs.aws.amazon.com/lambda/latest/api/API_ScalingConfig.html and API_ProvisionedPollerConfig.html
+(read 2026-11-27).
+"""
+
+from sluice import limits
+from sluice.declaration.validation import between, declaration_class, require, satisfying
+
+ENTRY_POINT = "sluice.cli.services.function.handle"
+"""The handler of a deployed function. It reads the variables that a task of an ECS service is given. It
+calls GetQueueUrl, GetQueueAttributes, ChangeMessageVisibility and DeleteMessage of the consumer's queue, and
+GetQueueUrl and SendMessage of its DLQ."""
+SCHEDULED_EVENT = {"sluice": "maintenance"}
+"""The event that a schedule invokes the function with: it handles parked messages whose turn has come, and forgets old
+groups. See `Consumer.maintenance_minutes`."""
+
+
+@declaration_class
+class Lambda:
+    """Run a consumer's handlers in a Lambda function, which AWS invokes with up to ten messages of the queue at a time.
+
+    Args:
+        memory_mb: memory of the function; its share of a processor grows with it.
+        timeout_seconds: how long one invocation may take for all messages of its batch.
+        batch_size: messages of one invocation; of a FIFO queue they may be of several groups. An invocation handles one
+            after the other.
+        maximum_concurrency: invocations at once that AWS begins for this queue at most; None leaves it to AWS.
+        pollers_min: provisioned pollers that always run; None means that AWS starts and ends pollers by itself.
+        pollers_max: provisioned pollers at most; together with `pollers_min`.
+        reserved_concurrency: invocations at once that are kept for this function alone, and its limit; None is none.
+        receives_max: the queue's maxReceiveCount, by which SQS itself dead-letters what no invocation ever came to an
+            end with. `max_attempts` counts failures of the handler, in the inbox; a throttled, crashed or killed
+            invocation is a receive and no attempt.
+    """
+
+    memory_mb: int = between(limits.FUNCTION_MEMORY_MB_MIN, limits.FUNCTION_MEMORY_MB_MAX, "MB", default=512)
+    timeout_seconds: int = between(1, limits.FUNCTION_TIMEOUT_SECONDS_MAX, "seconds", default=10)
+    batch_size: int = between(1, limits.FUNCTION_FIFO_BATCH_MAX, "messages", default=1)
+    maximum_concurrency: int | None = between(
+        limits.MAPPING_CONCURRENCY_MIN, limits.MAPPING_CONCURRENCY_MAX, "invocations, or None", default=None
+    )
+    pollers_min: int | None = between(
+        limits.POLLERS_MIN, limits.MINIMUM_POLLERS_MAX, "provisioned pollers, or None", default=None
+    )
+    pollers_max: int | None = between(
+        limits.POLLERS_MIN, limits.MAXIMUM_POLLERS_MAX, "provisioned pollers, or None", default=None
+    )
+    reserved_concurrency: int | None = satisfying(
+        lambda seen: seen >= 1, "1 or more invocations, or None: with 0 none is ever begun", default=None
+    )
+    receives_max: int = between(
+        limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=limits.MAX_RECEIVE_COUNT_MAX
+    )
+
+    def __post_init__(self) -> None:
+        require(
+            self,
+            (self.pollers_min is None) == (self.pollers_max is None),
+            field="pollers_max",
+            allowed="None without pollers_min, and a number with it",
+        )
+        require(
+            self,
+            self.pollers_min is None or self.pollers_max is None or self.pollers_min <= self.pollers_max,
+            field="pollers_min",
+            allowed=f"at most pollers_max ({self.pollers_max})",
+        )
+        require(
+            self,
+            self.maximum_concurrency is None or self.pollers_max is None,
+            field="maximum_concurrency",
+            allowed="None with provisioned pollers: AWS takes one of the two; set pollers_max",
+        )
+        require(
+            self,
+            self.reserved_concurrency is None or self.reserved_concurrency >= (self.maximum_concurrency or 1),
+            field="reserved_concurrency",
+            allowed=f"at least maximum_concurrency ({self.maximum_concurrency}), or invocations are throttled; or None",
+        )
