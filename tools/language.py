@@ -47,6 +47,7 @@ LIMITS = {
     "public names with two definitions": 0,
     "classes of the product whose name tests or benchmarks give to others": 0,
     "names in back-quotes that are nowhere": 0,
+    "asserts that compare several facts at once": 0,
 }
 """What was reached: a limit may sink, and never rise."""
 _IRREGULAR = re.compile(
@@ -247,6 +248,19 @@ def _places(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     for made in _types(tree):
         if is_participle_class(_name(made)):
             yield "participle classes", f"{path}:{made.lineno}: {_name(made)}"
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assert) and _compares_tuples(node.test):
+            yield "asserts that compare several facts at once", f"{path}:{node.lineno}"
+
+
+def _compares_tuples(test: ast.expr) -> bool:
+    """Return whether an assert compares two tuples: `(a, b) == (1, 2)` is `a == 1` and `b == 2`, each with a name."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.Eq)
+        and isinstance(test.left, ast.Tuple)
+        and isinstance(test.comparators[0], ast.Tuple)
+    )
 
 
 def _faults(definition: Definition) -> Iterator[str]:

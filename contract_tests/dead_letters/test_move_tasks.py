@@ -103,7 +103,8 @@ def test_without_destination_each_dead_letter_returns_to_its_own_source(resource
 
     ended = dead_letters.redrive()
 
-    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 4)
+    assert ended["Status"] == "COMPLETED"
+    assert ended["ApproximateNumberOfMessagesMoved"] == 4
     first.set_attributes(RedrivePolicy="")
     second.set_attributes(RedrivePolicy="")
     assert sorted(bodies(first.drain(2))) == ["m1", "m2"]
@@ -134,7 +135,8 @@ def test_a_move_task_of_an_empty_dlq_completes(resources: Resources) -> None:
 
     ended = dead_letters.redrive()
 
-    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("COMPLETED", 0)
+    assert ended["Status"] == "COMPLETED"
+    assert ended["ApproximateNumberOfMessagesMoved"] == 0
 
 
 @pytest.mark.promise("MOV-06")
@@ -217,7 +219,8 @@ def test_a_move_task_whose_destination_goes_fails_with_the_reason(resources: Res
     destination.delete_queue()
 
     ended = dead_letters.await_move()
-    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"] < 3) == ("FAILED", True)
+    assert ended["Status"] == "FAILED"
+    assert ended["ApproximateNumberOfMessagesMoved"] < 3
     assert ended.get("FailureReason") == "AWS.SimpleQueueService.NonExistentQueue"
     assert bodies(dead_letters.receive())[:1] == [f"m{1 + ended['ApproximateNumberOfMessagesMoved']}"]
 
@@ -229,7 +232,8 @@ def test_without_destination_a_message_that_has_no_source_fails_the_task(resourc
 
     ended = dead_letters.redrive()
 
-    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("FAILED", 0)
+    assert ended["Status"] == "FAILED"
+    assert ended["ApproximateNumberOfMessagesMoved"] == 0
     assert ended.get("FailureReason")  # which one is not recorded
 
 

@@ -72,12 +72,11 @@ def test_a_publish_in_every_way_at_once_answers_what_its_envelope_says(resources
         copy = copies[0]
         assert copy["Body"].startswith("{"), copy["Body"]
         envelope = json.loads(copy["Body"])
-        assert (envelope["Message"], envelope["Subject"]) == ("m1", "a subject")
+        assert envelope["Message"] == "m1"
+        assert envelope["Subject"] == "a subject"
         assert envelope["MessageAttributes"] == {"kind": {"Type": "String", "Value": "order"}}
-        assert (envelope["MessageId"], envelope["SequenceNumber"]) == (
-            answered["MessageId"],
-            answered["SequenceNumber"],
-        )
+        assert envelope["MessageId"] == answered["MessageId"]
+        assert envelope["SequenceNumber"] == answered["SequenceNumber"]
         assert copy["Attributes"].get("MessageGroupId") == ("g1" if queue is fifo else None)
 
 
@@ -104,7 +103,8 @@ def test_a_repeat_in_every_way_at_once_is_dropped_by_the_topic(resources: Resour
     _publish(topic, "m2")
 
     assert sorted(bodies(queue.drain(2))) == ["m1", "m2"]
-    assert (again["MessageId"], again["SequenceNumber"]) == (first["MessageId"], first["SequenceNumber"])
+    assert again["MessageId"] == first["MessageId"]
+    assert again["SequenceNumber"] == first["SequenceNumber"]
 
 
 @pytest.mark.promise("SNS-162")

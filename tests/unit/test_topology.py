@@ -27,8 +27,10 @@ def test_a_declared_environment_is_deployed(simulated_aws: SimulatedAws) -> None
         "sluice-local-billing-undelivered-dlq.fifo",
     }
     queue = sqs.get_queue_attributes(QueueUrl=deployed.queues["billing"], AttributeNames=["All"])["Attributes"]
-    assert (queue["VisibilityTimeout"], queue["MessageRetentionPeriod"]) == ("77", "345600")
-    assert (queue["DeduplicationScope"], queue["FifoThroughputLimit"]) == ("messageGroup", "perMessageGroupId")
+    assert queue["VisibilityTimeout"] == "77"
+    assert queue["MessageRetentionPeriod"] == "345600"
+    assert queue["DeduplicationScope"] == "messageGroup"
+    assert queue["FifoThroughputLimit"] == "perMessageGroupId"
     assert json.loads(queue["RedrivePolicy"]) == {
         "deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:sluice-local-billing-dlq.fifo",
         "maxReceiveCount": 4,
@@ -91,7 +93,8 @@ def test_applying_a_changed_declaration_changes_what_is_there(simulated_aws: Sim
 
     assert again == deployed
     queue = sqs.get_queue_attributes(QueueUrl=deployed.queues["billing"], AttributeNames=["All"])["Attributes"]
-    assert (queue["VisibilityTimeout"], queue["MaximumMessageSize"]) == ("99", "100000")
+    assert queue["VisibilityTimeout"] == "99"
+    assert queue["MaximumMessageSize"] == "100000"
     assert json.loads(queue["RedrivePolicy"])["maxReceiveCount"] == 5
     topic = sns.get_topic_attributes(TopicArn=deployed.topic_arn)["Attributes"]
     assert topic["MaximumMessageSize"] == "100000"

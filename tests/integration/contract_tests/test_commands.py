@@ -25,7 +25,8 @@ def _sluice(*arguments: str) -> tuple[int, str, str]:
 def test_without_a_checkout_conformance_prints_its_help() -> None:
     code, printed, errors = _sluice("conformance", "--help")
 
-    assert (code, errors) == (0, "")
+    assert code == 0
+    assert errors == ""
     assert "Needs a checkout of Sluice" in printed
     assert "--only TARGET" in printed
 
@@ -39,10 +40,12 @@ def test_without_a_checkout_conformance_says_in_one_line_what_it_needs() -> None
 def test_without_a_checkout_mutants_are_refused_in_one_line() -> None:
     code, printed, errors = _sluice("contracts", "--target", "simulator", "--mutants")
 
-    assert (code, printed + errors) == (
-        REFUSED,
-        "ERROR: --mutants breaks the simulator's model by the rules in tests/mutants/, which is not here: run it in a"
-        " checkout of Sluice\n\n",
+    assert code == REFUSED
+    assert (
+        printed
+        + errors
+        == "ERROR: --mutants breaks the simulator's model by the rules in tests/mutants/, which is not here: run it in"
+        " a checkout of Sluice\n\n"
     )
 
 

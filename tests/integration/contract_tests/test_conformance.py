@@ -99,7 +99,8 @@ def _run(url: str, folder: Path, *tests: str, more: tuple[str, ...] = ()) -> tup
     assert "Traceback" not in ended.stdout + ended.stderr
     assert "\nE  " not in ended.stdout, "failures are one line each"
     written = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-    assert (written["target"], written["endpoint"]) == ("endpoint", url)
+    assert written["target"] == "endpoint"
+    assert written["endpoint"] == url
     return ended.returncode, written["promises"]
 
 

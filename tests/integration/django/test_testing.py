@@ -75,5 +75,7 @@ def test_nor_is_it_otherwise_on_postgres(postgres: str) -> None:
 def _run(alias: str, kind: Any) -> None:
     result = unittest.TextTestRunner().run(_tests(kind, alias))
 
-    assert (result.testsRun, result.errors, result.failures) == (1, [], [])
+    assert result.testsRun == 1
+    assert result.errors == []
+    assert result.failures == []
     assert not connections[alias].in_atomic_block

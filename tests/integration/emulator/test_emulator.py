@@ -192,7 +192,8 @@ sys.exit(7)
 
     ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "localstack.log"), "--", sys.executable, "-c", program)
 
-    assert (ended.returncode, ended.stderr) == (7, "")
+    assert ended.returncode == 7
+    assert ended.stderr == ""
     printed: dict[str, Any] = json.loads(ended.stdout)
     endpoint_url = printed["variables"]["AWS_ENDPOINT_URL"]
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", endpoint_url)
@@ -263,7 +264,9 @@ def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monk
 
     ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "log"), "--", "echo", "it serves")
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "it serves\n", "")
+    assert ended.returncode == 0
+    assert ended.stdout == "it serves\n"
+    assert ended.stderr == ""
 
 
 def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
@@ -301,7 +304,9 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
         check=False,
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, f"{shared_endpoint}\n", "")
+    assert ended.returncode == 0
+    assert ended.stdout == f"{shared_endpoint}\n"
+    assert ended.stderr == ""
 
 
 def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
@@ -358,7 +363,9 @@ def test_an_attached_localstack_is_used_and_left_running(shared_endpoint: str, t
         tmp_path, "run", "--endpoint-url", shared_endpoint, "--", "sh", "-c", "echo $AWS_ENDPOINT_URL; exit 5"
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (5, f"{shared_endpoint}\n", "")
+    assert ended.returncode == 5
+    assert ended.stdout == f"{shared_endpoint}\n"
+    assert ended.stderr == ""
     assert health(shared_endpoint) is not None
     assert list(tmp_path.iterdir()) == []
 
@@ -393,7 +400,9 @@ def test_the_exit_code_is_the_commands(
     """128 and the number for a signal, 127 for a program that is not there; what the command left running is ended."""
     ended = _emulator(tmp_path, "run", "--endpoint-url", shared_endpoint, "--", *command)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (code, "", error)
+    assert ended.returncode == code
+    assert ended.stdout == ""
+    assert ended.stderr == error
     assert _processes(tmp_path) == {}
 
 
@@ -403,13 +412,12 @@ def test_a_port_taken_by_a_localstack_is_refused(shared_endpoint: str, tmp_path:
 
     ended = _emulator(tmp_path, "run", "--port", port, "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (
-        2,
-        "",
-        (
-            f"emulator: a LocalStack already runs on port {port}; use it with --endpoint-url {shared_endpoint},"
-            " or choose another --port\n"
-        ),
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert (
+        ended.stderr
+        == f"emulator: a LocalStack already runs on port {port}; use it with --endpoint-url {shared_endpoint},"
+        " or choose another --port\n"
     )
     assert health(shared_endpoint) is not None
     assert list(tmp_path.iterdir()) == []
@@ -423,10 +431,11 @@ def test_a_port_taken_by_something_else_is_refused(tmp_path: Path, answer: bytes
             tmp_path, "run", "--port", str(port), "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED
         )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (
-        2,
-        "",
-        f"emulator: port {port} is taken by something that is not LocalStack; choose another with --port\n",
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert (
+        ended.stderr
+        == f"emulator: port {port} is taken by something that is not LocalStack; choose another with --port\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -443,7 +452,9 @@ def test_attaching_to_something_that_is_no_localstack_is_refused(tmp_path: Path,
         if answer is None
         else f"{url} answers, but is not a LocalStack; name another with --endpoint-url"
     )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"emulator: {found}\n")
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr == f"emulator: {found}\n"
 
 
 def test_attaching_to_a_localstack_without_sqs_is_refused(tmp_path: Path) -> None:
@@ -453,13 +464,11 @@ def test_attaching_to_a_localstack_without_sqs_is_refused(tmp_path: Path) -> Non
     with _stranger(health) as port:
         ended = _emulator(tmp_path, "run", "--endpoint-url", f"http://127.0.0.1:{port}", "--", *UNREQUESTED)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (
-        2,
-        "",
-        (
-            f"emulator: LocalStack at http://127.0.0.1:{port} does not offer sqs, cloudformation;"
-            " start one with: make emulator\n"
-        ),
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert (
+        ended.stderr == f"emulator: LocalStack at http://127.0.0.1:{port} does not offer sqs, cloudformation;"
+        " start one with: make emulator\n"
     )
 
 
@@ -469,11 +478,9 @@ def test_attaching_where_nothing_answers_is_refused(tmp_path: Path, closed_port:
 
     ended = _emulator(tmp_path, "run", "--endpoint-url", endpoint_url, "--", *UNREQUESTED)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (
-        2,
-        "",
-        f"emulator: nothing answers at {endpoint_url} ([Errno 111] Connection refused); {STARTED}\n",
-    )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr == f"emulator: nothing answers at {endpoint_url} ([Errno 111] Connection refused); {STARTED}\n"
 
 
 @pytest.mark.parametrize(
@@ -500,7 +507,9 @@ def test_options_that_cannot_be_right_are_refused(tmp_path: Path, options: list[
     """Exit code 3 and one line; nothing is started, nothing is asked."""
     ended = _emulator(tmp_path, "run", "--log", str(tmp_path / "localstack.log"), *options, "--", *UNREQUESTED)
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "", f"emulator: {error}\n")
+    assert ended.returncode == 3
+    assert ended.stdout == ""
+    assert ended.stderr == f"emulator: {error}\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -522,7 +531,8 @@ def test_wrong_usage_is_refused(tmp_path: Path, arguments: list[str], error: str
     """Exit code 3, how it is used, and what was wrong with it in the last line."""
     ended = _emulator(tmp_path, *arguments)
 
-    assert (ended.returncode, ended.stdout) == (3, "")
+    assert ended.returncode == 3
+    assert ended.stdout == ""
     assert ended.stderr.startswith("Usage: python -m emulator ")
     assert ended.stderr.splitlines()[-1].startswith(error)
 

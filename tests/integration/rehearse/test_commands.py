@@ -124,7 +124,9 @@ def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_wrong_input_is_refused_in_one_line(run: Run, arguments: str, line: str) -> None:
     code, out, printed = run("rehearse", *arguments.format(work=" ".join(WORK)).split())
 
-    assert (code, out, printed.count("\n")) == (3, "", 1), printed
+    assert code == 3, printed
+    assert out == "", printed
+    assert printed.count("\n") == 1, printed
     assert line in printed
 
 
@@ -148,7 +150,8 @@ def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
 
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
 
-    assert (ended.returncode, ended.stderr) == (0, "page: page.html\n")
+    assert ended.returncode == 0
+    assert ended.stderr == "page: page.html\n"
     assert "LATENCY KEPT" in Path("page.html").read_text()
 
 
@@ -160,8 +163,10 @@ def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None
     )
 
     (document,) = json.loads(text)
-    assert (code, printed) == (1, "")
-    assert (document["service"], document["assumed"]) == ("orders", [])
+    assert code == 1
+    assert printed == ""
+    assert document["service"] == "orders"
+    assert document["assumed"] == []
 
 
 def test_the_report_names_its_assumptions(run: Run) -> None:
@@ -226,7 +231,9 @@ def test_a_damaged_recording_ends_with_the_code_for_unknown(run: Run) -> None:
 
     code, out, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "hollow")
 
-    assert (code, out, printed.count("\n")) == (2, "", 1), printed
+    assert code == 2, printed
+    assert out == "", printed
+    assert printed.count("\n") == 1, printed
 
 
 @pytest.mark.parametrize(
@@ -243,7 +250,8 @@ def test_the_exit_code_follows_from_the_verdict(run: Run, template: str, work: S
     """A handler of 0.1 s takes 0.12 s with what is between."""
     ended, out, printed = run("rehearse", "--template", template, *work, "--profile", "mine.yaml")
 
-    assert (ended, printed) == (code, "")
+    assert ended == code
+    assert printed == ""
     assert ("mistake scale-in-without-protection in Workers: " in out) == (code == 1)
     assert ("missed: 0.1 s" in out) == ("0.1" in work[-1:])
 
@@ -266,7 +274,9 @@ def test_the_json_says_the_same_as_the_table(run: Run) -> None:
 
     (document,) = json.loads(text)
     assert code == json_code == 1
-    assert (document["service"], document["min_tasks"], document["max_tasks"]) == ("orders", 2, 40)
+    assert document["service"] == "orders"
+    assert document["min_tasks"] == 2
+    assert document["max_tasks"] == 40
     assert out.startswith("orders: 2 to 40 tasks, policies: backlog\n")
     assert [_cells(row) for row in document["rows"]] == [
         [row[0], row[1], row[4], *row[6:15], row[15].split(":")[0]] for row in _rows(out)
@@ -309,7 +319,8 @@ def test_a_recording_is_rehearsed(run: Run) -> None:
     code, text, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--recording", "tuesday", "--json")
 
     (document,) = json.loads(text)
-    assert (code, printed) == (0, "")
+    assert code == 0
+    assert printed == ""
     assert {row["traffic"] for row in document["rows"]} == {"tuesday"}
     assert {row["left"] for row in document["rows"]} == {0}
     assert document["rows"][0]["is_deployed"]

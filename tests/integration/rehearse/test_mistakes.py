@@ -608,4 +608,5 @@ def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
 
     _, mistake = mistakes(slow)
 
-    assert (mistake.name, mistake.repair) == ("cooldown-too-short", "a cooldown of 360 s")
+    assert mistake.name == "cooldown-too-short"
+    assert mistake.repair == "a cooldown of 360 s"

@@ -37,10 +37,8 @@ def test_an_environment_that_is_not_deployed_is_named(localstack_deployed: local
     url = localstack_deployed.endpoint_url
     ended, lines = _sluice("load", "run", "smoke", "--env", "dev", "--endpoint-url", url)
 
-    assert (ended, lines) == (
-        2,
-        [f"sluice: environment 'dev' is not deployed at {url}; deploy its stacks there first"],
-    )
+    assert ended == 2
+    assert lines == [f"sluice: environment 'dev' is not deployed at {url}; deploy its stacks there first"]
 
 
 @pytest.mark.usefixtures("empty")
@@ -74,13 +72,11 @@ def test_a_history_folder_that_cannot_be_written_is_named(
         str(in_the_way / "runs"),
     )
 
-    assert (ended, lines) == (
-        3,
-        [
-            f"sluice: cannot write to {in_the_way / 'runs'} (Not a directory);"
-            " name a folder you can write to with --runs-dir"
-        ],
-    )
+    assert ended == 3
+    assert lines == [
+        f"sluice: cannot write to {in_the_way / 'runs'} (Not a directory);"
+        " name a folder you can write to with --runs-dir"
+    ]
 
 
 ASKING = """

@@ -49,7 +49,9 @@ def test_an_honest_run_is_valid_and_exercises_what_it_claims(
     verdict, folder = honest[0], shutil.copytree(honest[1], tmp_path / honest[1].name)
 
     fields = json.loads((folder / report.VERDICT_FILE).read_text(encoding="utf-8"))
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert fields == verdict.as_json()
     assert len(verdict.measures["queues"]) == 3
     assert received_counts(verdict) == {320}
@@ -137,7 +139,8 @@ def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
 
     assert held
     assert verdict.unknowns[0] == "the queues were not drained, and for 3 s nothing more was consumed"
-    assert (verdict.status, again.status) == (PropertyStatus.UNKNOWN, PropertyStatus.UNKNOWN)
+    assert verdict.status == PropertyStatus.UNKNOWN
+    assert again.status == PropertyStatus.UNKNOWN
     assert again.unknowns == verdict.unknowns
 
 
@@ -150,7 +153,8 @@ def test_large_messages_are_published_in_calls_that_can_hold_them(
 
     verdict, _ = run_load(spark, empty, tmp_path, large)
 
-    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
 
 
 @pytest.mark.slow
@@ -174,7 +178,8 @@ def test_a_strangers_message_is_left_alone_and_makes_the_verdict_unknown(
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     left = int(attributes["ApproximateNumberOfMessages"]) + int(attributes["ApproximateNumberOfMessagesNotVisible"])
     assert left == 1
-    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
+    assert verdict.status == PropertyStatus.UNKNOWN
+    assert verdict.violations == ()
     assert verdict.unknowns[0] == "the queues were not empty at the end: see who else uses them"
     assert "of another run were received: the run was not isolated" in verdict.unknowns[1]
 
@@ -245,29 +250,30 @@ def test_the_recorder_writes_down_what_happened(empty: deployment.LoadDeployment
     opened, publish, poll, receive, refused, delete, closed = events_of(read_journal(journal.path))
 
     assert [e.kind for e in (opened, poll, closed)] == [Kind.OPENED, Kind.POLL, Kind.CLOSED]
-    assert (publish.kind, publish.outcome, publish.queue, publish.idx) == (
-        "published",
-        "ok",
-        "sluice-local-events.fifo",
-        4,
-    )
-    assert (publish.intended_at_us, publish.publish_attempt) == (123, 1)
+    assert publish.kind == "published"
+    assert publish.outcome == "ok"
+    assert publish.queue == "sluice-local-events.fifo"
+    assert publish.idx == 4
+    assert publish.intended_at_us == 123
+    assert publish.publish_attempt == 1
     assert publish.sns_message_id == published["MessageId"]
     assert publish.sns_sequence_number == published["SequenceNumber"].zfill(39)
-    assert (receive.kind, receive.queue, receive.idx) == ("received", "sluice-local-audit.fifo", 4)
-    assert (receive.message_run, receive.message_group_id, receive.receive_count) == ("r", "g1", 1)
-    assert (receive.sqs_message_id, receive.body_hash, receive.md5_ok) == (
-        message["MessageId"],
-        publish.body_hash,
-        True,
-    )
-    assert (refused.kind, refused.outcome, refused.error, refused.idx) == (
-        "deleted",
-        "fail",
-        "ReceiptHandleIsInvalid",
-        None,
-    )
-    assert (delete.kind, delete.outcome, delete.idx) == ("deleted", "ok", 4)
+    assert receive.kind == "received"
+    assert receive.queue == "sluice-local-audit.fifo"
+    assert receive.idx == 4
+    assert receive.message_run == "r"
+    assert receive.message_group_id == "g1"
+    assert receive.receive_count == 1
+    assert receive.sqs_message_id == message["MessageId"]
+    assert receive.body_hash == publish.body_hash
+    assert receive.md5_ok is True
+    assert refused.kind == "deleted"
+    assert refused.outcome == "fail"
+    assert refused.error == "ReceiptHandleIsInvalid"
+    assert refused.idx is None
+    assert delete.kind == "deleted"
+    assert delete.outcome == "ok"
+    assert delete.idx == 4
     assert delete.receipt_handle_hash == receive.receipt_handle_hash
     assert poll.call_id == receive.call_id
     times = [t for e in (publish, receive, refused, delete) for t in (e.invoked_at_us, e.responded_at_us)]

@@ -85,7 +85,9 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
 
     verdict, folder = run_load(spark, where, tmp_path, ROUGH, seed=_POISONING_SEED, target="endpoint", watch=watch)
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert phases == ["warming up", "publishing", "draining", "dead letters", "redrive", "judging"]
     exercised = anomalies_that(verdict, PropertyState.HOLDS)
     assert exercised >= OF_DEAD_LETTERS | {"A3", "B7", "B8", "C3", "D3", "D4", "H1", "H3", "H4", "H6", "R1", "R3", "R4"}
@@ -104,7 +106,8 @@ def test_failures_crashes_poison_and_their_way_back_are_exercised_and_valid(
     _forget_move_tasks(folder)
     unrecorded = driver.rejudge(spark, find_stored(folder))
 
-    assert (unrecorded.status, {each.anomaly for each in unrecorded.violations}) == (PropertyStatus.INVALID, {"F13"})
+    assert unrecorded.status == PropertyStatus.INVALID
+    assert {each.anomaly for each in unrecorded.violations} == {"F13"}
 
 
 def _forget_move_tasks(folder: Path) -> None:
@@ -126,7 +129,9 @@ def test_on_localstack_exactly_its_known_gaps_show(
     """Topics do not deduplicate, dead letters keep their ids, and what comes back in the window is lost: no more."""
     verdict, _ = run_load(spark, empty, tmp_path, ROUGH, seed=_POISONING_SEED)
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert anomalies_that(verdict, PropertyState.ALLOWED) == {"B5", "F6", "F8"}
     assert anomalies_that(verdict, PropertyState.HOLDS) >= OF_DEAD_LETTERS - {"F6", "F8"} | {
         "D4",
@@ -143,7 +148,9 @@ def test_the_real_worker_consumes_a_load(spark: SparkSession, empty: deployment.
 
     verdict, folder = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert anomalies_that(verdict, PropertyState.HOLDS) >= {"A1", "A2", "B1", "C1", "D1", "E1", "R1", "R2", "R3", "R4"}
     workers = {name: queue for name, queue in verdict.run["recorders"].items() if name.startswith("worker-")}
     assert sorted(queue for queue in workers.values() if queue is not None) == sorted(QUEUES)
@@ -164,7 +171,9 @@ def test_a_backlog_is_drained_when_its_consumers_come(
     events = list(_events(folder))
     begun_us = min(event["intended_at_us"] for event in events if event["kind"] == "published")
     received_us = min(event["responded_at_us"] for event in events if event["kind"] == "received")
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert received_us - begun_us > 8_000_000
     assert "H4" in anomalies_that(verdict, PropertyState.HOLDS)
 
@@ -185,7 +194,9 @@ def test_a_hot_group_is_served_in_order_by_slow_consumers(
 
     verdict, _ = run_load(spark, empty, tmp_path, profile.NamedProfile("shape", load))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert anomalies_that(verdict, PropertyState.HOLDS) >= {"C1", "C2", "D1", "D3", "R3"}
 
 

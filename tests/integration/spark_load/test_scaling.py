@@ -57,14 +57,20 @@ def test_a_burst_scales_workers_from_none_and_back_and_keeps_every_promise(
     found = json.loads((folder / "rehearsal.json").read_text("utf-8"))["services"]["billing"]
     tasks = [0, *(after for _, _, after, _ in found["decisions"])]
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert anomalies_that(verdict, PropertyState.HOLDS) >= {"A1", "A2", "C1", "D1", "R1", "R2", "R3", "R4"}
-    assert (tasks[:2], max(tasks), tasks[-1]) == ([0, 1], 3, 0)
+    assert tasks[:2] == [0, 1]
+    assert max(tasks) == 3
+    assert tasks[-1] == 0
     assert found["is_back"]
     assert [stop["held_messages"] for stop in found["stopped"]] == [0, 0, 0]
     assert not any(stop["is_killed"] or stop["was_protected"] for stop in found["stopped"])
     predicted = [0, *(after for _, _, after, _ in found["predicted_decisions"])]
-    assert (predicted[:2], max(predicted), predicted[-1]) == ([0, 1], 3, 0)
+    assert predicted[:2] == [0, 1]
+    assert max(predicted) == 3
+    assert predicted[-1] == 0
     assert "## Scaling" in (folder / "summary.md").read_text("utf-8")
 
 
@@ -74,7 +80,9 @@ def test_a_hot_group_scales_out_only_without_the_clamp(tmp_path: Path, monkeypat
         worked, found = rehearse(run, ["hot"] * 24)
     (rehearsed,) = run.services.values()
 
-    assert (worked.unknowns, found["decisions"], found["predicted_decisions"]) == ([], [], [])
+    assert worked.unknowns == []
+    assert found["decisions"] == []
+    assert found["predicted_decisions"] == []
     assert max(found["measured"]["visible"]) > 2 * ALWAYS_ONE.target_backlog
     assert max(_desired_counts(_without_clamp(rehearsed.service), found["measured"])) == ALWAYS_ONE.max_tasks
 
@@ -162,7 +170,9 @@ def test_a_worker_at_work_is_protected_and_stopped_when_it_is_done(
 
         assert counts(run) == (0, 0)
     (stop,) = stopped()
-    assert (stop["held_messages"], stop["was_protected"], stop["is_killed"]) == (0, False, False)
+    assert stop["held_messages"] == 0
+    assert stop["was_protected"] is False
+    assert stop["is_killed"] is False
 
 
 def test_a_worker_killed_without_protection_is_named_and_loses_nothing(
@@ -182,6 +192,7 @@ def test_a_worker_killed_without_protection_is_named_and_loses_nothing(
     killed, *_ = found = stopped()
     journals = [event for path in run.journals.iterdir() for event in read_journal(path).to_pylist()]
 
-    assert (killed["held_messages"], killed["is_killed"]) == (1, True)
+    assert killed["held_messages"] == 1
+    assert killed["is_killed"] is True
     assert "at work: billing-0 (1 messages), killed: billing-0" in prediction.stops_sentence(found)
     assert [event["receive_count"] for event in journals if event["kind"] == "handled"] == [2]

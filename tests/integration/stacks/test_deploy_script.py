@@ -15,7 +15,7 @@ def test_a_deployment_without_cdk_says_what_is_missing() -> None:
         check=False,
     )
 
-    assert (ended.returncode, ended.stderr) == (
-        2,
-        "deploy-local: there is no cdk on the PATH; make setup, then make deploy, which has it there\n",
+    assert ended.returncode == 2
+    assert (
+        ended.stderr == "deploy-local: there is no cdk on the PATH; make setup, then make deploy, which has it there\n"
     )

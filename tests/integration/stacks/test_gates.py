@@ -147,7 +147,9 @@ def test_cfn_lint_finds_nothing(stacks_of: StacksOf, environment: Environment) -
 
     ended = _run("cfn-lint", "--config-file", ".cfnlintrc", *files)
 
-    assert (ended.stdout, ended.stderr, ended.returncode) == ("", "", 0)
+    assert ended.stdout == ""
+    assert ended.stderr == ""
+    assert ended.returncode == 0
 
 
 @pytest.mark.slow  # the demo synthesizes by the app
@@ -168,7 +170,8 @@ def test_the_app_synthesizes_the_environment_the_context_names(stacks_of: Stacks
     )
 
     assert not (tmp_path / "started").exists()
-    assert (ended.returncode, ended.stdout) == (0, "")
+    assert ended.returncode == 0
+    assert ended.stdout == ""
     assert all(" to its DLQ: " in line for line in ended.stderr.splitlines()), ended.stderr
     assert {part: stack.file.read_bytes() for part, stack in read(tmp_path).items()} == {
         part: stack.file.read_bytes() for part, stack in stacks_of(ENVIRONMENTS["prod"]).items()
@@ -229,7 +232,8 @@ def test_the_app_refuses_an_environment_nobody_declared(
         run_app("nope")
 
     printed = capsys.readouterr()
-    assert (exited.value.code, printed.out) == (3, "")
+    assert exited.value.code == 3
+    assert printed.out == ""
     assert printed.err == (
         "app.py: environment 'nope' is not declared, allowed is one of local, dev, staging, prod;"
         " declare it in tests/support/declarations/environments.py\n"

@@ -114,7 +114,8 @@ def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
 def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
     code, out, err = run(*arguments)
 
-    assert (code, out) == (3, "")
+    assert code == 3
+    assert out == ""
     assert err.startswith(f"sluice: {message}")
     assert err.endswith(" --help`\n")
     assert err.count("\n") == 1
@@ -134,7 +135,8 @@ NUMBERS = [
 def test_an_invalid_number_is_refused(run: Run, dsn: str, command: tuple[str, ...], option: str, value: str) -> None:
     code, out, err = run(*command, "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", f"{option}={value}")
 
-    assert (code, out) == (3, "")
+    assert code == 3
+    assert out == ""
     assert err.startswith(f"sluice: Invalid value for '{option}': it is {value!r}, allowed is a number of ")
     assert err.count("\n") == 1
     engine = engines.engine(dsn)
@@ -165,7 +167,8 @@ def test_an_invalid_number_is_refused(run: Run, dsn: str, command: tuple[str, ..
 def test_an_invalid_database_is_refused(run: Run, url: str, message: str) -> None:
     code, out, err = run("outbox", "lag", "--dsn", url)
 
-    assert (code, out) == (3, "")
+    assert code == 3
+    assert out == ""
     assert err.startswith(f"sluice: {message}")
     assert err.count("\n") == 1
     assert "hunter" not in err
@@ -187,7 +190,8 @@ def test_an_invalid_endpoint_is_refused(run: Run, dsn: str, url: str) -> None:
     """Also where only botocore minds, with a ValueError."""
     code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
 
-    assert (code, out) == (3, "")
+    assert code == 3
+    assert out == ""
     assert err == f"sluice: endpoint is {url!r}, allowed is a URL such as http://127.0.0.1:4566\n"
 
 
@@ -199,7 +203,8 @@ def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.Monkey
 
     code, out, err = run("delays", ".")
 
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert err.startswith("sluice: \\x1b[2J\\nThe endxxx")
     assert err.removesuffix("\n").isprintable()
     assert len(err) < 10_000
@@ -213,7 +218,8 @@ def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pyt
 
     code, out, err = run("delays", ".")
 
-    assert (code, out) == (2, "")
+    assert code == 2
+    assert out == ""
     assert err.startswith("Traceback (most recent call last):\n  File ")
     assert err.endswith("RuntimeError: \\x1b[2J\n")
 
@@ -247,4 +253,6 @@ def test_ctrl_c_while_modules_are_imported_ends_it(tmp_path: Path) -> None:
         check=False,
     )
 
-    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
+    assert ended.returncode == 130
+    assert ended.stdout == ""
+    assert ended.stderr == ""

@@ -76,7 +76,8 @@ def test_a_mistake_has_one_code_in_every_command(run: Run, arguments: tuple[str,
     """3: what was given has to be corrected, and nothing was begun. 2: what was begun could not be done."""
     ended, _, printed = run(*arguments)
 
-    assert (ended, "Traceback" in printed) == (code, False), printed
+    assert ended == code, printed
+    assert "Traceback" not in printed, printed
 
 
 @pytest.mark.usefixtures("there")
@@ -93,7 +94,8 @@ def test_a_place_that_cannot_be_written_is_refused(run: Run, arguments: tuple[st
     """Another one has to be given, and nothing was begun."""
     ended, _, printed = run(*arguments)
 
-    assert (ended, printed.startswith("sluice: cannot write to ")) == (REFUSED, True), printed
+    assert ended == REFUSED, printed
+    assert printed.startswith("sluice: cannot write to "), printed
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EACCES, ConfigError), (errno.ENOSPC, HistoryError)])

@@ -207,10 +207,11 @@ def test_a_new_project_has_the_feature_flags_that_sluice_is_tested_with() -> Non
 def test_an_invalid_name_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     code, printed = run(name)
 
-    assert (code, printed) == (
-        3,
-        f"sluice: NAME is {name!r}, allowed is up to 40 lower-case letters, digits and single inner hyphens, a letter"
-        " first, such as order-invoices\n",
+    assert code == 3
+    assert (
+        printed
+        == f"sluice: NAME is {name!r}, allowed is up to 40 lower-case letters, digits and single inner hyphens, a"
+        " letter first, such as order-invoices\n"
     )
     assert list(tmp_path.iterdir()) == []
 
@@ -219,9 +220,11 @@ def test_an_invalid_name_is_refused(run: Run, tmp_path: Path, name: str) -> None
 def test_a_name_of_an_existing_module_is_refused(run: Run, tmp_path: Path, name: str) -> None:
     code, printed = run(name)
 
-    assert (code, printed) == (
-        3,
-        f"sluice: NAME is {name!r}, and Python has a module {name.replace('-', '_')!r} already; choose another name\n",
+    assert code == 3
+    assert (
+        printed
+        == f"sluice: NAME is {name!r}, and Python has a module {name.replace('-', '_')!r} already; choose another"
+        " name\n"
     )
     assert list(tmp_path.iterdir()) == []
 

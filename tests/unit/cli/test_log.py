@@ -75,8 +75,13 @@ def test_lines_of_json_say_what_they_were_given() -> None:
     Logger().warning("x", group=ESCAPES, count=3, share=0.5, found=["a", {"b": 1}], is_x=True, of=None)
 
     fields = json.loads(stream.getvalue())
-    assert (fields["group"], fields["count"], fields["share"], fields["found"]) == (ESCAPES, 3, 0.5, ["a", {"b": 1}])
-    assert (fields["is_x"], fields["of"], fields["level"]) == (True, None, "warning")
+    assert fields["group"] == ESCAPES
+    assert fields["count"] == 3
+    assert fields["share"] == 0.5
+    assert fields["found"] == ["a", {"b": 1}]
+    assert fields["is_x"] is True
+    assert fields["of"] is None
+    assert fields["level"] == "warning"
 
 
 def test_a_value_without_text_is_logged() -> None:

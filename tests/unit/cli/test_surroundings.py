@@ -64,7 +64,8 @@ def test_white_space_around_a_value_is_no_part_of_it(run: Run, dsn: str, name: s
 
     code, out, err = run("worker", "--consumer", "billing", *worker)
 
-    assert (code, out) == (COULD_NOT, "")
+    assert code == COULD_NOT
+    assert out == ""
     assert err.splitlines()[-1].startswith("sluice: the queue does not answer (EndpointConnectionError: ")
     assert run("relay", "--until-empty", *relay)[0] == 0
 
@@ -90,7 +91,8 @@ def test_white_space_around_variables_is_no_part_of_them(
 
     code, out, err = run("worker")
 
-    assert (code, out) == (COULD_NOT, "")
+    assert code == COULD_NOT
+    assert out == ""
     assert err.splitlines()[-1].startswith("sluice: the queue does not answer (EndpointConnectionError: ")
 
 
@@ -127,7 +129,8 @@ def test_credentials_that_are_missing_are_not_blamed_on_the_endpoint(
 
     ended, _, err = run(*command, "--dsn", dsn, "--endpoint-url", _NOWHERE)
 
-    assert (ended, "Traceback" in err) == (code, False)
+    assert ended == code
+    assert "Traceback" not in err
     assert step in err.splitlines()[-1]
 
 
@@ -154,7 +157,8 @@ def test_values_that_nobody_can_use_are_named(
 
     ended, _, err = run(*arguments)
 
-    assert (ended, err.count("\n")) == (code, 1), err
+    assert ended == code, err
+    assert err.count("\n") == 1, err
     assert sentence in err
 
 
@@ -166,7 +170,8 @@ def test_too_few_files_are_one_line(run: Run, dsn: str, monkeypatch: pytest.Monk
 
     code, _, err = run("outbox", "ls", "--dsn", dsn)
 
-    assert (code, err.count("\n")) == (COULD_NOT, 1)
+    assert code == COULD_NOT
+    assert err.count("\n") == 1
     assert "Too many open files" in err
 
 
@@ -179,5 +184,6 @@ def test_a_user_without_a_name_is_audited_by_number(run: Run, dsn: str, monkeypa
     code, _, err = run("outbox", "begin-epoch", "--dsn", dsn, "--reason", "restored", "--yes")
     _, out, _ = run("outbox", "audit", "--dsn", dsn)
 
-    assert (code, err) == (0, "")
+    assert code == 0
+    assert err == ""
     assert json.loads(out)["actor"] == "user 2000000001"

@@ -103,7 +103,8 @@ def test_no_connection_is_without_tls(declared_resources: list[Resource]) -> Non
     groups = of_kind(declared_resources, PARAMETERS)
 
     (group,) = groups.values()
-    assert (group["Family"], group["Parameters"]) == ("aurora-postgresql17", {"rds.force_ssl": "1"})
+    assert group["Family"] == "aurora-postgresql17"
+    assert group["Parameters"] == {"rds.force_ssl": "1"}
 
 
 def test_instances_are_private_and_a_standby_may_take_over(by_environment: Mapping[str, list[Resource]]) -> None:

@@ -64,7 +64,8 @@ def _let_through(found: list[Resource]) -> Iterator[tuple[str, str, str]]:
     for endpoint in of_kind(found, "AWS::EC2::VPCEndpoint").values():
         service = endpoint["ServiceName"].rpartition("amazonaws.")[2].partition(".")[2]
         for statement in endpoint["PolicyDocument"]["Statement"]:
-            assert (statement["Effect"], statement["Principal"]) == ("Allow", {"AWS": "*"})
+            assert statement["Effect"] == "Allow"
+            assert statement["Principal"] == {"AWS": "*"}
             for action in _each(statement["Action"]):
                 for resource in _each(statement["Resource"]):
                     yield service.partition(".")[0], action, resource
@@ -99,7 +100,8 @@ def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
         for service, action, pattern in sorted(passing)
         if service != "s3" and not any(action == name and fnmatchcase(arn, pattern) for name, arn in calls)
     ]
-    assert (blocked, unused) == ([], [])
+    assert blocked == []
+    assert unused == []
     assert all(service == action.partition(":")[0] for service, action, _ in passing)
 
 

@@ -70,7 +70,8 @@ def test_grants_name_one_resource_and_its_key(stack: cdk.Stack, fan_out: Fanout)
 def test_a_metric_of_dead_letters_is_the_most_that_were_there(stack: cdk.Stack, fan_out: Fanout) -> None:
     metric = fan_out.metric_dead_letters("ledger", period=cdk.Duration.minutes(1))
 
-    assert (metric.metric_name, metric.statistic) == ("ApproximateNumberOfMessagesVisible", "Maximum")
+    assert metric.metric_name == "ApproximateNumberOfMessagesVisible"
+    assert metric.statistic == "Maximum"
     assert metric.period.to_seconds() == 60
     assert metric.dimensions == {"QueueName": fan_out.dead_letter_queue("ledger").queue_name}
 

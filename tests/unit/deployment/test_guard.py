@@ -266,10 +266,9 @@ def test_harm_that_only_a_change_set_reports_can_be_allowed_before() -> None:
 def test_a_stack_policy_denies_to_all_but_what_is_allowed() -> None:
     closed, opened = stack_policy(())["Statement"][1], stack_policy(["Q"])["Statement"][1]
 
-    assert (closed["Effect"], closed["Action"], closed["Resource"]) == (
-        "Deny",
-        ["Update:Replace", "Update:Delete"],
-        "*",
-    )
-    assert (opened.get("Resource"), opened["NotResource"]) == (None, ["LogicalResourceId/Q"])
+    assert closed["Effect"] == "Deny"
+    assert closed["Action"] == ["Update:Replace", "Update:Delete"]
+    assert closed["Resource"] == "*"
+    assert opened.get("Resource") is None
+    assert opened["NotResource"] == ["LogicalResourceId/Q"]
     assert [statement["Effect"] for statement in stack_policy(None)["Statement"]] == ["Allow"]

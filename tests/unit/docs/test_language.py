@@ -37,6 +37,7 @@ def test_a_file_that_keeps_the_rules_is_clean() -> None:
         ("def test_a_b_c_d_e_f_g_h_i_j_k_l_m(): ...", "tests named in more than twelve words"),
         ('def f():\n    """Call `databases.is_locked`."""', "names in back-quotes that are nowhere"),
         ('"""See `gone_function(now)`."""', "names in back-quotes that are nowhere"),
+        ("assert (1, 2) == (3, 4)", "asserts that compare several facts at once"),
     ],
 )
 def test_a_broken_rule_is_counted(text: str, kind: str) -> None:

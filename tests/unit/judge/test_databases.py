@@ -226,7 +226,8 @@ def test_a_message_recorded_only_as_missing_or_dead_is_lost(state: str) -> None:
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))
 
     (violation,) = judgement.violations
-    assert (violation.anomaly, violation.event_id) == (DatabaseAnomaly.LOST, "a2")
+    assert violation.anomaly == DatabaseAnomaly.LOST
+    assert violation.event_id == "a2"
     assert f"its inbox says {state} of number 2 (no handler)" in str(violation)
 
 

@@ -96,8 +96,11 @@ def test_properties_a_recording_cannot_show_do_not_hold(tmp_path: Path) -> None:
     named = _check_case("sane", tmp_path / "named")
     derived = _check_case("of queues nobody named", tmp_path / "derived")
 
-    assert (named.status, named.unknowns, named.run["one_group_in"]) == (PropertyStatus.VALID, (), 4)
-    assert (derived.status, derived.unknowns) == (PropertyStatus.VALID, ())
+    assert named.status == PropertyStatus.VALID
+    assert named.unknowns == ()
+    assert named.run["one_group_in"] == 4
+    assert derived.status == PropertyStatus.VALID
+    assert derived.unknowns == ()
     assert _held_properties(named) >= {"A2", "A4", "A8", "B7", "C1", "C5", "D1", "D2", "E2", "F2", "G1"}
     assert _held_properties(named) & {"A1", "A3", "B3", "C7", "E1", "H7"} == set()
     assert _held_properties(named) - _held_properties(derived) == {"A8", "B7", "D1", "D2", "F2"}
@@ -109,16 +112,12 @@ def test_anomalies_are_invalid_and_open_questions_unknown(tmp_path: Path) -> Non
     missing = _check_case("missing its last message", tmp_path / "missing")
     torn = _check_case("torn", tmp_path / "torn")
 
-    assert (reordered.status, {violation.anomaly for violation in reordered.violations}) == (
-        PropertyStatus.INVALID,
-        {"C1"},
-    )
-    assert (missing.status, missing.unknowns) == (
-        PropertyStatus.UNKNOWN,
-        (
-            "group g1: 1 acknowledged message(s), first 2, not seen in billing, of which nobody said what it was to"
-            " receive; name it with --queue",
-        ),
+    assert reordered.status == PropertyStatus.INVALID
+    assert {violation.anomaly for violation in reordered.violations} == {"C1"}
+    assert missing.status == PropertyStatus.UNKNOWN
+    assert missing.unknowns == (
+        "group g1: 1 acknowledged message(s), first 2, not seen in billing, of which nobody said what it was to"
+        " receive; name it with --queue",
     )
     assert torn.status is PropertyStatus.UNKNOWN
     assert torn.violations == ()
@@ -137,8 +136,10 @@ def test_unrequested_messages_and_other_producers_are_left_open(tmp_path: Path) 
         " queue has no groups and promises no order; if billing is a FIFO queue, receive with"
         ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
-    assert (alone.status, {violation.anomaly for violation in alone.violations}) == (PropertyStatus.INVALID, {"A4"})
-    assert (among_others.status, among_others.violations) == (PropertyStatus.UNKNOWN, ())
+    assert alone.status == PropertyStatus.INVALID
+    assert {violation.anomaly for violation in alone.violations} == {"A4"}
+    assert among_others.status == PropertyStatus.UNKNOWN
+    assert among_others.violations == ()
     assert among_others.unknowns == ("group g1: 2 message(s) received whose publishing may not be on record",)
 
 
@@ -152,7 +153,8 @@ def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
 
     verdict = _judge(tmp_path, CASES["sane"])
 
-    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
+    assert verdict.status == PropertyStatus.UNKNOWN
+    assert verdict.violations == ()
     assert any(why.endswith("not seen in billing, where 1 calls tell no group") for why in verdict.unknowns)
 
 
@@ -193,7 +195,8 @@ def test_anomalies_across_several_clocks_are_unknown(tmp_path: Path, skew_ms: in
 
     verdict = _judge(tmp_path, CASES["sane"])
 
-    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
+    assert verdict.status == PropertyStatus.UNKNOWN
+    assert verdict.violations == ()
     assert any("2 clocks timed it" in why for why in verdict.unknowns)
 
 
@@ -261,8 +264,10 @@ def test_allowed_anomalies_pass_and_the_warm_up_is_not_measured(
     )
 
     (found,) = [prop for prop in verdict.properties if prop.anomaly == "C7"]
-    assert (found.holding, found.violation_count) == (PropertyState.ALLOWED, 1)
-    assert (verdict.status, verdict.violations) == (PropertyStatus.VALID, ())
+    assert found.holding == PropertyState.ALLOWED
+    assert found.violation_count == 1
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.violations == ()
     assert verdict.run["allowed"] == {"C7": "two producers publish each group"}
     assert verdict.measures["published"]["count"] == 2
     assert {of["received"]["count"] for of in verdict.measures["queues"].values()} == {2}
@@ -494,7 +499,8 @@ def test_a_missing_spark_names_the_extra(
 ) -> None:
     folder, ended = without_spark[0], without_spark[1][command]
 
-    assert (ended.exit_code, ended.out) == (3, "")
+    assert ended.exit_code == 3
+    assert ended.out == ""
     assert ended.err.splitlines()[-1] == (
         f"sluice: {why}, which takes Spark: {_NOT_IN_A_CHECKER[0]} is not installed, which this needs;"
         " pip install 'sluice-fifo[load]'"
@@ -506,7 +512,8 @@ def test_a_missing_spark_names_the_extra(
 def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[str, _CommandResult]]) -> None:
     resume, listed = without_spark[1]["resume"], without_spark[1]["help"]
 
-    assert (resume.exit_code, resume.err.count("\n")) == (3, 1)
+    assert resume.exit_code == 3
+    assert resume.err.count("\n") == 1
     assert "is not installed, which this needs; pip install 'sluice-fifo[load]'" in resume.err
     assert listed.exit_code == 0
     assert "  check        Judge a recorded history" in listed.out
@@ -519,7 +526,8 @@ def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monke
     def with_spark(place: Path, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
         opened_places.append(place)
         engine = open_in_memory(place)
-        assert (master, remote) == (None, None)
+        assert master is None
+        assert remote is None
         assert engine is not None
         yield engine
 

@@ -72,7 +72,8 @@ def test_numbered_texts_do_not_collide() -> None:
 
     shares = np.bincount((groups % np.uint64(16)).astype(np.int64), minlength=16)
 
-    assert (len(np.unique(groups)), len(np.unique(paths))) == (count, count)
+    assert len(np.unique(groups)) == count
+    assert len(np.unique(paths)) == count
     assert shares.min() > 0.96 * shares.max()
 
 
@@ -158,7 +159,8 @@ def test_an_unreadable_numba_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPa
     for file in torn:
         file.write_bytes(b"")
 
-    assert (len(torn), compilation.compile_loop(_times)(np.arange(2)).tolist()) == (1, [0, 2])
+    assert len(torn) == 1
+    assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
 
 
 def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

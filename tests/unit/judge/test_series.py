@@ -137,7 +137,8 @@ def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
 
     fields = JudgeEngine(InMemory(history)).series(EXPECTATION)
 
-    assert (fields["bin_count"], len(fields["ranks"])) == (96, RANKS_MAX)
+    assert fields["bin_count"] == 96
+    assert len(fields["ranks"]) == RANKS_MAX
     assert fields["bin_count"] <= BINS_MAX
     assert sum(fields["published"]) == sum(fields["queues"]["billing"]["received"]) == count
     assert sum(rank["groups"] for rank in fields["ranks"]) == len(groups.unique())

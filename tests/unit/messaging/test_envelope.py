@@ -177,7 +177,9 @@ def test_later_changes_by_the_caller_change_no_message() -> None:
     attributes["x"] = ""
     trace.clear()
 
-    assert (event.data, event.attributes, event.trace) == ({"a": [1]}, {"x": "y"}, {"t": "1"})
+    assert event.data == {"a": [1]}
+    assert event.attributes == {"x": "y"}
+    assert event.trace == {"t": "1"}
 
 
 @pytest.mark.parametrize("instant", [None, COMMITTED_AT, COMMITTED_AT.replace(microsecond=1)])
@@ -228,7 +230,9 @@ def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: in
     decoded = decode(envelope.body)
 
     assert decoded.body == envelope.body
-    assert (decoded.seq, decoded.epoch, decoded.event.data) == (seq, epoch, event.data)
+    assert decoded.seq == seq
+    assert decoded.epoch == epoch
+    assert decoded.event.data == event.data
     assert decoded.event.attributes == {}
 
 
@@ -280,8 +284,13 @@ def test_a_tombstone_keeps_its_messages_place_and_nothing_else() -> None:
 
     tombstone = skipped.as_tombstone()
 
-    assert (tombstone.event.group, tombstone.seq, tombstone.epoch, tombstone.event.at) == ("g", 4, 2, COMMITTED_AT)
-    assert (tombstone.event.type, tombstone.event.data, tombstone.event.attributes) == (TOMBSTONE, None, {})
+    assert tombstone.event.group == "g"
+    assert tombstone.seq == 4
+    assert tombstone.epoch == 2
+    assert tombstone.event.at == COMMITTED_AT
+    assert tombstone.event.type == TOMBSTONE
+    assert tombstone.event.data is None
+    assert tombstone.event.attributes == {}
     assert tombstone.event.id != skipped.event.id
     assert decode(tombstone.body).event.type == "sluice.tombstone"
 

@@ -115,7 +115,8 @@ def test_data_arrives_as_it_was_sent(data: Any) -> None:
     arrived = decode(Envelope(event=sent, seq=1, epoch=1).body).event
 
     assert read(type(data), arrived) == data
-    assert (arrived.type, arrived.version) == (sent.type, sent.version)
+    assert arrived.type == sent.type
+    assert arrived.version == sent.version
 
 
 def test_the_first_version_is_not_written_into_the_body() -> None:

@@ -46,7 +46,10 @@ def test_a_recorded_move_task_has_an_end_and_lawful_messages(tmp_path: Path) -> 
     events = _record_return_from_dlq(tmp_path)
     (move,) = (event for event in events if event.kind == Kind.REDRIVEN)
 
-    assert (move.queue, move.outcome, move.moved_count, move.error) == (DEAD, "ok", 1, None)
+    assert move.queue == DEAD
+    assert move.outcome == "ok"
+    assert move.moved_count == 1
+    assert move.error is None
     assert move.detail == '{"destination": null}'
     assert (move.responded_at_us or 0) > (move.invoked_at_us or 0) + 60_000_000
     assert judge_groups(events)["ann"].violations == ()
@@ -79,10 +82,8 @@ def test_a_dead_letter_that_returns_without_a_recorded_move_task_escaped(tmp_pat
 
     assert anomalies(judge_groups(events)) == {"F13"}
     found = judge_groups(events, is_publishing_recorded=False)["ann"]
-    assert (found.violations, found.unknowns) == (
-        (),
-        ("group ann: 1 dead letter(s) came back, and the move task may not be on record",),
-    )
+    assert found.violations == ()
+    assert found.unknowns == ("group ann: 1 dead letter(s) came back, and the move task may not be on record",)
 
 
 def test_a_copy_that_a_tool_sent_is_no_escaped_dead_letter(tmp_path: Path) -> None:

@@ -77,8 +77,10 @@ def test_our_services_are_read_as_they_are_declared(environment: Environment, te
             found.policies,
         )
         term = consumer.demand_per_task
-        assert (service.min_tasks, service.max_tasks) == (consumer.min_tasks, consumer.max_tasks)
-        assert (service.cpu_units, service.memory_mib) == (consumer.cpu, consumer.memory_mib)
+        assert service.min_tasks == consumer.min_tasks
+        assert service.max_tasks == consumer.max_tasks
+        assert service.cpu_units == consumer.cpu
+        assert service.memory_mib == consumer.memory_mib
         assert service.stop_timeout_seconds == consumer.stop_timeout_seconds
         assert service.is_protected
         assert service.queue == (
@@ -92,7 +94,8 @@ def test_our_services_are_read_as_they_are_declared(environment: Environment, te
             else QueueSettings(name="invoices.fifo")
         )
         assert isinstance(tracking, TargetTracking)
-        assert (tracking.target, tracking.watched.term) == (consumer.target_backlog, term)
+        assert tracking.target == consumer.target_backlog
+        assert tracking.watched.term == term
         assert tracking.watched.text == term.text()
         assert tracking.watched.metrics[backlog.IN_FLIGHT] == _sqs(
             "ApproximateNumberOfMessagesNotVisible", naming.queue_name(environment, consumer)
@@ -126,12 +129,16 @@ def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
         _sqs("ApproximateNumberOfMessagesVisible", queue, statistic="Maximum", period_seconds=300),
     )
     tracking, *steps = service.policies
-    assert (service.min_tasks, service.max_tasks, service.is_protected) == (2, 7, False)
+    assert service.min_tasks == 2
+    assert service.max_tasks == 7
+    assert service.is_protected is False
     assert service.queue == QueueSettings(name=queue, is_fifo=False, visibility_timeout_seconds=30, max_receive_count=3)
     assert queue.startswith("JobsEcsProcessingQueue")
     assert isinstance(tracking, TargetTracking)
     (cpu,) = tracking.watched.metrics.values()
-    assert (tracking.target, cpu.namespace, cpu.name) == (50, "AWS/ECS", "CPUUtilization")
+    assert tracking.target == 50
+    assert cpu.namespace == "AWS/ECS"
+    assert cpu.name == "CPUUtilization"
     assert cpu.dimensions["ServiceName"] == service.name
     assert [
         (policy.alarm.watched, policy.alarm.comparison, policy.alarm.threshold, policy.steps)
@@ -324,7 +331,9 @@ def test_a_task_without_role_or_size_takes_those_of_its_containers() -> None:
 
     (service,) = read_services(template)
 
-    assert (service.cpu_units, service.memory_mib, service.is_protected) == (640, 1_088, False)
+    assert service.cpu_units == 640
+    assert service.memory_mib == 1_088
+    assert service.is_protected is False
     assert service.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
 
 
@@ -335,7 +344,10 @@ def test_a_service_that_is_elsewhere_has_what_its_target_says() -> None:
 
     (service,) = read_services(template)
 
-    assert (service.name, service.min_tasks, service.max_tasks, len(service.policies)) == ("orders", 2, 40, 1)
+    assert service.name == "orders"
+    assert service.min_tasks == 2
+    assert service.max_tasks == 40
+    assert len(service.policies) == 1
     assert service.queue is None
 
 
@@ -359,7 +371,8 @@ def test_stages_of_one_app_are_not_mixed_up() -> None:
 
     first, second = read_services(template, copy.deepcopy(template))
 
-    assert (first.name, second.name) == ("template 1/Workers", "template 2/Workers")
+    assert first.name == "template 1/Workers"
+    assert second.name == "template 2/Workers"
     assert replace(first, name="Workers") == replace(second, name="Workers") == service
 
 

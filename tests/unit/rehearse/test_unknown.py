@@ -151,11 +151,9 @@ def test_a_queue_with_a_known_name_is_told_from_another() -> None:
 
     (service,) = read_services(template)
 
-    assert (service.queue, _watched_queue(service), service.assumed) == (
-        QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300),
-        "Returns",
-        (),
-    )
+    assert service.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
+    assert _watched_queue(service) == "Returns"
+    assert service.assumed == ()
 
 
 def _nest(place: dict[str, Any]) -> tuple[Any, Any]:
@@ -179,7 +177,8 @@ def test_a_nested_stack_knows_its_parameters(place: dict[str, Any], name: str) -
     (service,) = read_services(*_nest(place), names=("out/root.json", f"out/{name}"))
 
     assert service.queue == QueueSettings(name="jobs.fifo", is_fifo=True)
-    assert (_watched_queue(service), service.assumed) == ("jobs.fifo", ())
+    assert _watched_queue(service) == "jobs.fifo"
+    assert service.assumed == ()
 
 
 def test_outputs_of_a_nested_stack_are_known() -> None:
@@ -302,7 +301,8 @@ def test_the_cost_of_an_unknown_task_size_is_unknown() -> None:
 
     (service,) = read_services(template)
 
-    assert (service.cpu_units, service.memory_mib) == (None, 2_048)
+    assert service.cpu_units is None
+    assert service.memory_mib == 2_048
     assert report.dollars(service, 10) is None
     assert report.dollars(replace(service, cpu_units=1_024), 10) is not None
 
@@ -315,7 +315,8 @@ def test_an_option_names_the_queue() -> None:
 
     (untold,), (orders,), (other,) = (read_services(template, queue=name) for name in (None, "Orders", "their.fifo"))
 
-    assert (untold.queue, untold.queue_candidates) == (None, ("Orders", "Returns"))
+    assert untold.queue is None
+    assert untold.queue_candidates == ("Orders", "Returns")
     assert orders.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
     assert other.queue == QueueSettings(name="their.fifo", is_fifo=True)
 

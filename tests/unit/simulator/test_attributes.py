@@ -39,7 +39,8 @@ def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
     service.sns("Publish", TopicArn=topic, Message="m", MessageGroupId="g")
 
     read = service.sns("GetTopicAttributes", TopicArn=topic)["Attributes"]
-    assert (read["FifoTopic"], read["ContentBasedDeduplication"]) == ("true", "true")
+    assert read["FifoTopic"] == "true"
+    assert read["ContentBasedDeduplication"] == "true"
     with pytest.raises(AwsRefusal, match="FifoTopic: Invalid value"):
         service.sns("CreateTopic", Name="u.fifo", Attributes={"FifoTopic": "yes"})
 

@@ -59,7 +59,8 @@ def test_a_message_is_kept_for_fourteen_days(service: Service) -> None:
     gone = service.bodies(url)
     service.send(url, "new")
 
-    assert (kept, gone) == (["old"], [])
+    assert kept == ["old"]
+    assert gone == []
     assert service.bodies(url) == ["new"]
 
 
@@ -281,7 +282,8 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
     (ended,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
 
     assert cancelled == {"ApproximateNumberOfMessagesMoved": 3}
-    assert (ended["Status"], ended["ApproximateNumberOfMessagesMoved"]) == ("CANCELLED", 3)
+    assert ended["Status"] == "CANCELLED"
+    assert ended["ApproximateNumberOfMessagesMoved"] == 3
     assert service.bodies(url) == ["m1", "m2", "m3"]
     assert service.bodies(dlq) == ["m4", "m5"]
 
@@ -300,7 +302,8 @@ def test_a_move_task_takes_nothing_behind_a_dead_letter_in_flight(service: Servi
     (task,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
 
     assert [message["Body"] for message in held] == ["a1"]
-    assert (task["ApproximateNumberOfMessagesToMove"], task["ApproximateNumberOfMessagesMoved"]) == (1, 1)
+    assert task["ApproximateNumberOfMessagesToMove"] == 1
+    assert task["ApproximateNumberOfMessagesMoved"] == 1
     assert service.bodies(target) == ["b1"]
 
 
@@ -363,7 +366,9 @@ def test_the_next_change_is_known(service: Service) -> None:
     then = service.account.next_change_at(service.now + 30)
     at_last = service.account.next_change_at(service.now + 60)
 
-    assert (at_first, then, at_last) == (service.now + 30, service.now + 60, None)
+    assert at_first == service.now + 30
+    assert then == service.now + 60
+    assert at_last is None
 
 
 def test_an_operation_without_a_model_is_refused(service: Service) -> None:
@@ -371,4 +376,5 @@ def test_an_operation_without_a_model_is_refused(service: Service) -> None:
     answer = service.account.call("sns", "OptInPhoneNumber", {}, service.now)
 
     assert isinstance(answer, AwsRefusal)
-    assert (answer.code, answer.text) == ("UnsupportedOperation", "OptInPhoneNumber is not modelled.")
+    assert answer.code == "UnsupportedOperation"
+    assert answer.text == "OptInPhoneNumber is not modelled."

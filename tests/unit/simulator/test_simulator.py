@@ -113,7 +113,8 @@ def test_a_binary_attribute_passes_topic_and_queue(simulator: Simulator, sqs: An
     )
 
     (message,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["All"])["Messages"]
-    assert (message["Body"], message["MessageAttributes"]) == ("m & <n>", {"raw": value})
+    assert message["Body"] == "m & <n>"
+    assert message["MessageAttributes"] == {"raw": value}
 
 
 def test_a_saboteur_breaks_a_simulated_client(sqs: Any, url: str) -> None:
@@ -124,7 +125,8 @@ def test_a_saboteur_breaks_a_simulated_client(sqs: Any, url: str) -> None:
     counted = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
 
     assert "Messages" not in first
-    assert (counted["ApproximateNumberOfMessages"], counted["ApproximateNumberOfMessagesNotVisible"]) == ("0", "0")
+    assert counted["ApproximateNumberOfMessages"] == "0"
+    assert counted["ApproximateNumberOfMessagesNotVisible"] == "0"
 
 
 def test_two_simulators_share_nothing() -> None:

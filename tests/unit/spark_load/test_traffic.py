@@ -42,7 +42,10 @@ def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) ->
     traffic = _drawn_traffic(_profile(tmp_path, PHASES), seed=7)
 
     assert traffic.rates.tolist() == pytest.approx([10] * 30 + [10.5 + second for second in range(20)] + [0] * 70)
-    assert (traffic.name, traffic.groups, traffic.skew, traffic.seed) == ("mine", 40, 0.5, 7)
+    assert traffic.name == "mine"
+    assert traffic.groups == 40
+    assert traffic.skew == 0.5
+    assert traffic.seed == 7
 
 
 @pytest.mark.parametrize("name", profile.names())
@@ -60,7 +63,8 @@ def test_the_latency_of_a_profile_with_poison_is_not_judged(tmp_path: Path) -> N
         of_profile(_profile(tmp_path, f"{PHASES}{more}"), TASKS, seed=1) for more in ("poison_share: 0.1\n", "")
     )
 
-    assert (poison.is_judged, plain.is_judged) == (False, True)
+    assert poison.is_judged is False
+    assert plain.is_judged is True
     assert isinstance(poison.traffic, DrawnTraffic)
     assert poison.traffic.poison_share == 0.1
 

@@ -65,7 +65,10 @@ def test_an_event_is_handled_once_and_leaves_nothing(harness: WorkerHarness) -> 
     (handled,) = harness.run()
     ended_at = harness.clock.monotonic()
 
-    assert (handled.id, handled.type, handled.group, handled.data) == (sent.id, "order.placed", "g", "a")
+    assert handled.id == sent.id
+    assert handled.type == "order.placed"
+    assert handled.group == "g"
+    assert handled.data == "a"
     assert effects_of(harness) == ["g a"]
     assert harness.run() == []
     assert harness.clock.monotonic() == ended_at
@@ -146,7 +149,8 @@ def test_poison_reaches_the_dlq_with_its_reason_and_the_group_continues(harness:
 
     (dead_letter,) = harness.dead_letters
     assert dead_letter.event is not None
-    assert (dead_letter.event.data, dead_letter.reason) == ("poison", "attempt 5: ValueError: it is poison")
+    assert dead_letter.event.data == "poison"
+    assert dead_letter.reason == "attempt 5: ValueError: it is poison"
     assert [event.data for event in handled] == ["b"]
     assert [attempt.number for attempt in harness.attempts if attempt.event.data == "poison"] == [1, 2, 3, 4, 5]
     assert harness.clock.monotonic() - began_at > 4  # the backoffs
@@ -158,7 +162,8 @@ def test_an_unreadable_message_is_a_dead_letter(harness: WorkerHarness) -> None:
     harness.run()
 
     (dead_letter,) = harness.dead_letters
-    assert (dead_letter.event, dead_letter.body) == (None, "hello")
+    assert dead_letter.event is None
+    assert dead_letter.body == "hello"
     assert dead_letter.reason.startswith("it cannot be read: body is not JSON")
 
 

@@ -93,7 +93,8 @@ def test_a_connection_that_waits_for_nothing_is_left_open(
     is_in_use = watch.look()
     watch.end(connection)
 
-    assert (is_in_use, watch.look()) == (True, False)
+    assert is_in_use is True
+    assert watch.look() is False
     assert connection.execute("SELECT 1").fetchone() == (1,)
 
 

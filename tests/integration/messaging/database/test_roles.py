@@ -388,7 +388,8 @@ def test_an_owner_without_rds_iam_makes_roles_without_it(
         made = run("schema", "apply", "--roles", "--dsn", master)
         again = run("schema", "apply", "--roles", "--dsn", master)
 
-    assert (made[0], again[0]) == (0, 0)
+    assert made[0] == 0
+    assert again[0] == 0
     assert made[2].splitlines()[-1] == "the database's roles have the rights that they need"
     assert "changed a role" in made[2]
     assert "changed a role" not in again[2]
@@ -419,7 +420,9 @@ def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.Mo
     place = "shop.cluster-abc.eu-west-1.rds.amazonaws.com:5433"
     assert str(url.password).startswith(f"{place}/?Action=connect&DBUser={_WORKER}&X-Amz-Algorithm=AWS4-HMAC-SHA256")
     assert "%2Feu-west-1%2Frds-db%2Faws4_request" in str(url.password)
-    assert (url.username, f"{url.host}:{url.port}", url.database) == (_WORKER, place, "sluice")
+    assert url.username == _WORKER
+    assert f"{url.host}:{url.port}" == place
+    assert url.database == "sluice"
     assert url.query == {"sslmode": "verify-full", "sslrootcert": str(credentials.RDS_CERTIFICATES)}
     monkeypatch.delenv("SLUICE_DATABASE_HOST")
     with pytest.raises(ConfigError, match="SLUICE_DATABASE_HOST is not set"):

@@ -325,7 +325,9 @@ def test_relay_and_worker_do_not_start_on_such_a_database(
     with command_line(monkeypatch, capsys) as run:
         code, printed, error = run(*command, "--env", "local", "--dsn", url, "--endpoint-url", "http://127.0.0.1:9")
 
-    assert (code, printed, error.splitlines()[-1]) == (2, "", f"sluice: {REFUSED['zero_damaged_pages=on']}")
+    assert code == 2
+    assert printed == ""
+    assert error.splitlines()[-1] == f"sluice: {REFUSED['zero_damaged_pages=on']}"
 
 
 def test_a_check_names_everything_that_is_wrong(
@@ -337,7 +339,8 @@ def test_a_check_names_everything_that_is_wrong(
     with command_line(monkeypatch, capsys) as run:
         code, printed, error = run("outbox", "check", "--env", "local", "--dsn", url)
 
-    assert (code, error) == (1, "")
+    assert code == 1
+    assert error == ""
     assert printed.splitlines() == [REFUSED["statement_timeout=900"], REFUSED["zero_damaged_pages=on"]]
 
 
@@ -350,7 +353,8 @@ def test_a_check_names_a_collation_that_changed_after_its_indexes(
         owner.execute("UPDATE pg_database SET datcollversion = NULL WHERE datname = 'postgres'")
         refreshed = run("outbox", "check", "--env", "local", "--dsn", server.get_uri())
 
-    assert (changed[0], refreshed[0]) == (1, 0)
+    assert changed[0] == 1
+    assert refreshed[0] == 0
     assert changed[1] == (
         "the collation of DATABASE postgres is of version None, allowed is that of its indexes, 2.31: unique indexes of"
         " your own tables may let a second row pass; run REINDEX DATABASE, then ALTER DATABASE postgres REFRESH"
@@ -495,7 +499,8 @@ def test_a_read_only_sqlite_file_is_refused_in_one_line(
             "schema", "apply", "--dsn", f"sqlite:///file:{database_folder}/x.db?mode=ro&uri=true"
         )
 
-    assert (code, printed) == (2, "")
+    assert code == 2
+    assert printed == ""
     assert error == "sluice: the database does not do it (unable to open database file); look at --dsn\n"
 
 

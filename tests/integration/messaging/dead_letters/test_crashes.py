@@ -110,6 +110,7 @@ def test_a_native_redrive_on_localstack(dead_letter_project: DeadLetterProject) 
 
     ended = dead_letter_project.finish("redrive", "--engine", "native", "--yes")
 
-    assert (ended.exit_code, ended.stdout) == (0, "completed, about 4 moved\n")
+    assert ended.exit_code == 0
+    assert ended.stdout == "completed, about 4 moved\n"
     assert dead_letter_project.peek(dead_letter_project.queue) == DATABASES
     assert dead_letter_project.peek(dead_letter_project.dead) == []

@@ -77,7 +77,8 @@ def test_retry_has_a_held_message_tried_again_as_it_is(inbox_with_held: InboxHar
 
     message = inbox_with_held.peek()
     assert message is not None
-    assert (message.envelope.body, message.attempts) == (decoded_message(3).body, 0)
+    assert message.envelope.body == decoded_message(3).body
+    assert message.attempts == 0
     assert inbox_with_held.drain() == [3, 4]
     assert not inbox_with_held.is_parked()
 
@@ -88,10 +89,15 @@ def test_replace_has_a_held_message_tried_again_with_other_data(inbox_with_held:
     message = inbox_with_held.peek()
     assert message is not None
     assert message.envelope.event.data == {"n": "right"}
-    assert (message.envelope.event.id, message.envelope.seq, message.envelope.epoch) == ("a-1-3", 3, 1)
+    assert message.envelope.event.id == "a-1-3"
+    assert message.envelope.seq == 3
+    assert message.envelope.epoch == 1
     assert decode(message.envelope.body) == message.envelope
     (row,) = _audit_rows(inbox_with_held)
-    assert (row["action"], row["group_id"], row["seq"], row["reason"]) == ("replace", "a", 3, "is lost")
+    assert row["action"] == "replace"
+    assert row["group_id"] == "a"
+    assert row["seq"] == 3
+    assert row["reason"] == "is lost"
     assert json.loads(row["detail"]) == {
         "event_id": "a-1-3",
         "sqs_message_id": "sqs-a-1-3",
@@ -152,9 +158,11 @@ def test_a_number_given_up_ahead_stays_given_up(parking: InboxHarness) -> None:
     parking.skip(4)
 
     assert parking.bring(2) == [HANDLE]
-    assert (parking.drain(), parking.is_parked()) == ([], True)
+    assert parking.drain() == []
+    assert parking.is_parked() is True
     assert parking.bring(3) == [HANDLE]
-    assert (parking.drain(), parking.is_parked()) == ([], False)
+    assert parking.drain() == []
+    assert parking.is_parked() is False
     assert parking.bring(4, 5) == [DROP, HANDLE]
 
 
@@ -174,7 +182,8 @@ def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking
 
     parking.skip(2)
 
-    assert (before, parking.numbers()) == ((1, 1, 1), (1, 1, 4))
+    assert before == (1, 1, 1)
+    assert parking.numbers() == (1, 1, 4)
     assert parking.drain() == [5]
 
 
@@ -193,7 +202,9 @@ def test_skip_before_gives_up_all_missing_numbers_after_a_restore(parking: Inbox
     with parking.engine.begin() as connection:
         of_all = parking.operator.skip_before(connection, 9)
 
-    assert (of_earlier, of_b, of_all) == ((0, 0), (1, 0), (4, 1))
+    assert of_earlier == (0, 0)
+    assert of_b == (1, 0)
+    assert of_all == (4, 1)
     assert parking.drain() == [4, 6, 7, 3, 4]
     assert [parking.is_parked(group) for group in ("a", "b", "dead")] == [False, False, True]
     assert {act["action"] for act in _audit_rows(parking)} == {"skip"}
@@ -245,11 +256,9 @@ def test_an_act_that_does_not_fit_its_number_is_refused(
 
     assert str(refused.value).startswith(message)
     assert str(refused.value).endswith("see `dlq ls`")
-    assert (inbox_with_held.number_records(), _audit_rows(inbox_with_held), inbox_with_held.peek()) == (
-        before,
-        [],
-        None,
-    )
+    assert inbox_with_held.number_records() == before
+    assert _audit_rows(inbox_with_held) == []
+    assert inbox_with_held.peek() is None
 
 
 def test_a_second_skip_of_a_number_is_refused(inbox_with_held: InboxHarness) -> None:
@@ -285,7 +294,8 @@ def test_parked_and_open_messages_are_listed(inbox_with_held: InboxHarness, reco
         (group,) = operations.parked_groups(connection, "billing", most=10)
         nobodys = operations.parked_groups(connection, "shipping", most=10)
 
-    assert (group["group_id"], group["parked_count"]) == ("a", 2)
+    assert group["group_id"] == "a"
+    assert group["parked_count"] == 2
     assert group["held"] == [{"epoch": 1, "seq": 3, "attempts": 1, "last_error": "boom"}]
     assert (9, 9, "dead", "no such customer") in _open(inbox_with_held)
     assert nobodys == []
@@ -299,15 +309,15 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
             connection, "billing", choice=RowChoice(groups=frozenset("a")), most=10
         )
     assert _open(late) == [(3, 4, "gap", None)]
-    assert (group["first_seq"], group["last_seq"], count) == (3, 6, 1)
+    assert group["first_seq"] == 3
+    assert group["last_seq"] == 6
+    assert count == 1
     assert late.bring(3, 4, 3) == [HANDLE, HANDLE, DROP]
     assert _open(late) == []
     (row,) = _audit_rows(late)
-    assert (row["action"], row["seq"], json.loads(row["detail"])) == (
-        "lower-baseline",
-        3,
-        {"epoch": 1, "first_seq": 5},
-    )
+    assert row["action"] == "lower-baseline"
+    assert row["seq"] == 3
+    assert json.loads(row["detail"]) == {"epoch": 1, "first_seq": 5}
 
 
 def test_lowering_the_baseline_calls_no_handled_message_missing(late: InboxHarness) -> None:

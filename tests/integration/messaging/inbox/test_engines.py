@@ -57,7 +57,8 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
             inbox.admit(broken, decoded_message(1))
         is_invalidated = broken.invalidated
 
-    assert (caught.value.connection_invalidated, is_invalidated) == (True, True)
+    assert caught.value.connection_invalidated is True
+    assert is_invalidated is True
     assert failures.may_pass(caught.value)
     with on_postgres.begin() as connection:
         handle_message(inbox, connection, decoded_message(1))

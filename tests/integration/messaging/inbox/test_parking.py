@@ -30,12 +30,16 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
     assert parking.bring(1) == [HANDLE]
     assert parking.record_dead(2)
     assert parking.bring(3, 5, 4) == [PARK, PARK, PARK]
-    assert (parking.waits_for(), parking.drain(), parking.set_aside()) == (2, [], [3, 4, 5])
+    assert parking.waits_for() == 2
+    assert parking.drain() == []
+    assert parking.set_aside() == [3, 4, 5]
 
     assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
     assert parking.drain() == [3, 4, 5]
 
-    assert (parking.numbers(), parking.is_parked(), parking.set_aside()) == ((1, 1, 5), False, [])
+    assert parking.numbers() == (1, 1, 5)
+    assert parking.is_parked() is False
+    assert parking.set_aside() == []
     assert parking.number_records() == [(2, 2, "redriven", False)]
     assert parking.bring(6) == [HANDLE]
 
@@ -95,7 +99,9 @@ def test_a_group_stays_parked_until_its_last_message_is_committed(parking: Inbox
 
     assert parking.peek() is not None
 
-    assert (parking.is_parked(), parking.set_aside(), parking.numbers()) == (True, [2], (1, 1, 1))
+    assert parking.is_parked() is True
+    assert parking.set_aside() == [2]
+    assert parking.numbers() == (1, 1, 1)
     assert parking.drain() == [2]
     assert not parking.is_parked()
 
@@ -109,7 +115,8 @@ def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
 
     assert parking.record_dead(2)
 
-    assert (parking.waits_for(), parking.drain()) == (2, [])
+    assert parking.waits_for() == 2
+    assert parking.drain() == []
     parking.bring(2, copy="-redriven")
     assert parking.drain() == [3]
 
@@ -121,18 +128,22 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
     assert not parking.record_dead(3)
 
-    assert (parking.waits_for(), parking.set_aside(), parking.number_records()) == (2, [3], [(2, 2, "dead", True)])
+    assert parking.waits_for() == 2
+    assert parking.set_aside() == [3]
+    assert parking.number_records() == [(2, 2, "dead", True)]
 
 
 def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
     assert waiting.bring(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
-    assert (waiting.drain(), waiting.waits_for()) == ([], 2)
+    assert waiting.drain() == []
+    assert waiting.waits_for() == 2
 
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [4]
-    assert (waiting.number_records(), waiting.is_parked()) == ([(2, 3, "gap", True)], False)
+    assert waiting.number_records() == [(2, 3, "gap", True)]
+    assert waiting.is_parked() is False
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
 
@@ -157,7 +168,8 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHar
 
     assert waiting.bring(2) == [HANDLE]
     assert waiting.drain() == [3]
-    assert (waiting.number_records(), waiting.is_parked()) == ([], False)
+    assert waiting.number_records() == []
+    assert waiting.is_parked() is False
 
 
 def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
@@ -191,7 +203,8 @@ def test_a_hole_behind_a_redriven_message_waits_though_the_drainer_died(engine: 
     harness.bring(1, copy="-redriven")
     assert harness.take() is not None
 
-    assert (harness.drain(), harness.waits_for()) == ([], 3)
+    assert harness.drain() == []
+    assert harness.waits_for() == 3
     harness.clock.sleep(1)
     assert harness.drain() == [4]
 
@@ -206,7 +219,8 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
     parking.bring(1, copy="-redriven")
 
     assert parking.drain() == [2, 5]
-    assert (parking.is_parked(), parking.numbers()) == (False, (1, 1, 5))
+    assert parking.is_parked() is False
+    assert parking.numbers() == (1, 1, 5)
 
 
 def test_a_skip_of_a_parked_or_held_message_continues_the_group(parking: InboxHarness) -> None:
@@ -229,7 +243,8 @@ def test_a_skipped_message_is_not_handled_when_the_wait_before_it_ends(waiting: 
 
     assert waiting.drain() == []
 
-    assert (waiting.is_parked(), waiting.numbers()) == (False, (1, 1, 3))
+    assert waiting.is_parked() is False
+    assert waiting.numbers() == (1, 1, 3)
     assert waiting.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
     assert waiting.bring(3, 4) == [DROP, HANDLE]
 
@@ -274,7 +289,8 @@ def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) 
     assert parking.begin()
     message = parking.take()
     assert message is not None
-    assert (message.envelope.seq, message.attempts) == (2, 2)
+    assert message.envelope.seq == 2
+    assert message.attempts == 2
 
 
 def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: InboxHarness) -> None:
@@ -325,7 +341,8 @@ def test_a_new_epoch_comes_behind_deferred_messages_of_the_old_epoch(parking: In
     assert parking.bring(2, epoch=2) == [PARK]
 
     assert parking.drain() == [6, 1, 2]
-    assert (parking.numbers(), parking.is_parked()) == ((2, 1, 2), False)
+    assert parking.numbers() == (2, 1, 2)
+    assert parking.is_parked() is False
 
 
 def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking: InboxHarness) -> None:
@@ -334,10 +351,12 @@ def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking
     parking.bring(2)
 
     assert parking.drain() == [3]
-    assert (parking.numbers(), parking.waits_for()) == ((2, 41, 40), 41)
+    assert parking.numbers() == (2, 41, 40)
+    assert parking.waits_for() == 41
     assert parking.bring(41, epoch=2, first=41) == [HANDLE]
     assert parking.drain() == [42, 43]
-    assert (parking.numbers(), parking.is_parked()) == ((2, 41, 43), False)
+    assert parking.numbers() == (2, 41, 43)
+    assert parking.is_parked() is False
 
 
 def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
@@ -371,7 +390,8 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
     assert changed.bring(5) == [PARK]
     assert changed.drain() == [2, 4, 5]
 
-    assert (changed.is_parked(), changed.bring(6)) == (False, [HANDLE])
+    assert changed.is_parked() is False
+    assert changed.bring(6) == [HANDLE]
     assert changed.number_records() == [(1, 1, "dead", True), (3, 3, "gap", True)]
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
 
@@ -389,7 +409,8 @@ def test_a_waiting_group_takes_over_a_newly_declared_wait(engine: Engine) -> Non
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [3]
-    assert (waiting.number_records(), waiting.is_parked()) == ([(2, 2, "gap", True)], False)
+    assert waiting.number_records() == [(2, 2, "gap", True)]
+    assert waiting.is_parked() is False
 
 
 def test_every_wait_policy_waits_for_a_dead_message(engine: Engine) -> None:
@@ -420,7 +441,8 @@ def test_a_waiting_group_halts_when_that_is_declared(engine: Engine) -> None:
 
     halting.clock.sleep(3_600)
 
-    assert (halting.drain(), halting.waits_for()) == ([], 2)
+    assert halting.drain() == []
+    assert halting.waits_for() == 2
 
 
 type _State = dict[str, int | None]
@@ -482,7 +504,8 @@ def test_no_group_is_parked_for_ever(
         harness.clock.sleep(1)
         harness.drain()
 
-    assert (harness.is_parked(), harness.set_aside()) == (False, [])
+    assert harness.is_parked() is False
+    assert harness.set_aside() == []
 
 
 def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:

@@ -117,7 +117,8 @@ def test_a_database_that_remains_away_is_one_line_and_exit_code_2(run: Run) -> N
     code, printed, text = run("schema", "apply", "--dsn", _AWAY, "--wait", "3")
 
     *progress, last = text.splitlines()
-    assert (code, printed) == (2, "")
+    assert code == 2
+    assert printed == ""
     assert progress
     assert all('"the database does not answer yet"' in line for line in progress)
     assert last.startswith("sluice: the database does not do it (connection failed: ")
@@ -156,7 +157,9 @@ def test_a_process_that_is_too_old_for_the_tables_refuses_to_start(run: Run, eng
         for tables in (outbox_tables.versioned, inbox_tables.versioned)
     }
     for part, (code, printed, message) in refused.items():  # a worker first says which types go to its DLQ
-        assert (code, printed, message.splitlines(keepends=True)[-1]) == (3, "", lines[part])
+        assert code == 3
+        assert printed == ""
+        assert message.splitlines(keepends=True)[-1] == lines[part]
     assert relay == (3, "", lines["outbox"])
 
 
@@ -168,9 +171,9 @@ def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> No
 
     code, _, message = run("relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
 
-    assert (code, message) == (
-        2,
-        "sluice: the outbox's tables are of version 0, this code needs 3; run `sluice schema apply outbox`\n",
+    assert code == 2
+    assert (
+        message == "sluice: the outbox's tables are of version 0, this code needs 3; run `sluice schema apply outbox`\n"
     )
 
 
@@ -224,7 +227,8 @@ def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, t
 def test_a_migration_that_fails_is_one_line(run: Run, dsn: str, migrate: str, code: int, message: str) -> None:
     found, _, printed = run("schema", "apply", "--dsn", dsn, "--migrate", migrate)
 
-    assert (found, printed.splitlines()[-1]) == (code, f"sluice: {message}")
+    assert found == code
+    assert printed.splitlines()[-1] == f"sluice: {message}"
 
 
 def test_a_stopped_task_stops_its_migration(dsn: str, tmp_path: Path) -> None:

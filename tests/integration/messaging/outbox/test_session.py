@@ -197,7 +197,8 @@ def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: S
         "event e2 was added while its session commits, after the numbers were given; add it earlier, in before_flush"
         " for example"
     )
-    assert (stored_rows(engine), count_of_orders(engine)) == ([], 0)
+    assert stored_rows(engine) == []
+    assert count_of_orders(engine) == 0
 
 
 def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: Session) -> None:
@@ -213,7 +214,8 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
     assert str(refused.value) == (
         "a transaction with event e1 commits around an open savepoint; end the savepoint first"
     )
-    assert (stored_rows(engine), count_of_orders(engine)) == ([], 0)
+    assert stored_rows(engine) == []
+    assert count_of_orders(engine) == 0
 
 
 def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
@@ -250,7 +252,8 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
         session.commit()
     session.rollback()
 
-    assert (stored_rows(engine), count_of_orders(engine)) == ([(TOPIC, "g", 1, "first")], 0)
+    assert stored_rows(engine) == [(TOPIC, "g", 1, "first")]
+    assert count_of_orders(engine) == 0
 
 
 def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, session: Session) -> None:

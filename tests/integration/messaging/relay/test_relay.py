@@ -345,7 +345,8 @@ def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world
     zombie = world.relay(Meanwhile(world.publisher(), sleep))
     work(zombie)
 
-    assert (zombie.is_leading, other.is_leading) == (False, True)
+    assert zombie.is_leading is False
+    assert other.is_leading is True
     assert [len(call) for call in world.line.requests] == [1, 1, 1]
     assert world.line.requests[2] == world.line.requests[0]
     with world.engine.connect() as connection:
@@ -384,7 +385,9 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     lost = relay.step()
     work(relay)
 
-    assert (taken_not_published, lost, relay.is_leading) == (1, False, True)
+    assert taken_not_published == 1
+    assert lost is False
+    assert relay.is_leading is True
     assert [entry["MessageGroupId"] for call in world.line.requests for entry in call] == groups
 
 
@@ -503,7 +506,8 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
 
     for queue in QUEUES:
         places = world.databases(queue)
-        assert (of_group("a", places), of_group("b", places)) == ([1, 2], [1]), "lost"
+        assert of_group("a", places) == [1, 2], "lost"
+        assert of_group("b", places) == [1], "lost"
     assert set(world.statuses().values()) == {"sent"}
 
 
@@ -671,10 +675,15 @@ def test_the_lag_is_the_age_of_the_oldest_that_is_not_sent(world: World) -> None
     work(world.relay())
     only_held = world.store.lag()
 
-    assert (nothing.seconds, nothing.pending_count, nothing.quarantined_count) == (0, 0, 0)
-    assert (lag.seconds, lag.pending_count, lag.quarantined_count) == (12.5, 3, 2)
+    assert nothing.seconds == 0
+    assert nothing.pending_count == 0
+    assert nothing.quarantined_count == 0
+    assert lag.seconds == 12.5
+    assert lag.pending_count == 3
+    assert lag.quarantined_count == 2
     assert only_held.seconds == pytest.approx(13.5, abs=0.1)
-    assert (only_held.pending_count, only_held.quarantined_count) == (0, 2)
+    assert only_held.pending_count == 0
+    assert only_held.quarantined_count == 2
 
 
 def test_the_counts_stop_at_a_bound_and_the_lag_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -688,9 +697,12 @@ def test_the_counts_stop_at_a_bound_and_the_lag_does_not(world: World, monkeypat
 
     more = world.store.lag()
 
-    assert (as_many.seconds, as_many.pending_count, as_many.quarantined_count) == (10, 3, 3)
+    assert as_many.seconds == 10
+    assert as_many.pending_count == 3
+    assert as_many.quarantined_count == 3
     assert more == as_many
-    assert (more.count_text(more.pending_count), more.count_text(2)) == ("3 or more", "2")
+    assert more.count_text(more.pending_count) == "3 or more"
+    assert more.count_text(2) == "2"
 
 
 def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
@@ -702,7 +714,9 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     leader.close()
     work(standby)
 
-    assert (standby_did, leader.is_leading, standby.is_leading) == (False, False, True)
+    assert standby_did is False
+    assert leader.is_leading is False
+    assert standby.is_leading is True
     assert world.databases() == [("a", 1)]
 
 

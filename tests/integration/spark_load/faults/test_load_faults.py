@@ -104,7 +104,9 @@ def test_only_what_cannot_become_a_second_message_is_published_again(
         2: pytest.approx(34_800_000, abs=2_000_000),
         3: pytest.approx(-15_400_000, abs=2_000_000),
     }
-    assert (done.deleted, done.phases, done.published) == ({}, frozenset(), 1)
+    assert done.deleted == {}
+    assert done.phases == frozenset()
+    assert done.published == 1
 
 
 def test_a_publisher_with_nothing_left_keeps_a_journal_too(
@@ -196,7 +198,8 @@ def test_a_killed_driver_leaves_an_unknown_run_that_resumes_and_ends_valid(shell
     assert judged.returncode == 2
     assert "the driver did not live to see the end of the load" in judged.stdout + judged.stderr
     assert resumed[0] == 0, resumed[1]
-    assert (verdict["run"]["attempts"], verdict["measures"]["published"]["count"]) == (2, 800)
+    assert verdict["run"]["attempts"] == 2
+    assert verdict["measures"]["published"]["count"] == 800
     assert {queue["received"]["count"] for queue in verdict["measures"]["queues"].values()} == {800}
     assert again[0] == 3
     assert "was finished and is valid, allowed is a run that broke" in again[1]
@@ -211,12 +214,15 @@ def _go_on(spark: SparkSession, folder: Path, where: deployment.LoadDeployment) 
 
 
 def _assert_unknown(verdict: Verdict, *words: str) -> None:
-    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
+    assert verdict.status == PropertyStatus.UNKNOWN
+    assert verdict.violations == ()
     assert any(all(word in reason for word in words) for reason in verdict.unknowns)
 
 
 def _assert_whole(verdict: Verdict) -> None:
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     assert received_counts(verdict) == {800}
 
 
@@ -334,7 +340,8 @@ def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
 
     verdict, _ = run_load(spark, where, tmp_path, strict, target="endpoint")
 
-    assert (verdict.status, verdict.unknowns) == (PropertyStatus.VALID, ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
     assert verdict.exit_code == EXIT_CROSSED
     assert anomalies_that(verdict, PropertyState.CROSSED) == {"H6"}
     assert received_counts(verdict) == {400}
@@ -365,12 +372,15 @@ def test_a_stalled_endpoint_is_in_the_percentiles_and_unknown_beyond_its_budget(
     hurried = replace(stored.plan, profile=replace(stored.plan.profile, lateness_budget_seconds=1))
     late = driver.rejudge(spark, replace(stored, plan=hurried))
 
-    assert (verdict.status, verdict.unknowns, verdict.violations) == (PropertyStatus.VALID, (), ())
+    assert verdict.status == PropertyStatus.VALID
+    assert verdict.unknowns == ()
+    assert verdict.violations == ()
     for of in verdict.measures["queues"].values():
         assert of["received"]["count"] == 800
         assert of["latency_us"]["p95"] > 2_000_000
     assert verdict.measures["publish_latency_us"]["p95"] < 1_000_000
-    assert (late.status, late.violations) == (PropertyStatus.UNKNOWN, ())
+    assert late.status == PropertyStatus.UNKNOWN
+    assert late.violations == ()
     assert anomalies_that(late, PropertyState.UNKNOWN) == {"H7"}
     assert "the generator was late: 99 % of publishes within" in late.unknowns[0]
 

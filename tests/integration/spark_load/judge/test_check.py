@@ -98,7 +98,8 @@ def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
     )
 
     lines = [line for line in ended.stderr.splitlines() if not line.startswith(("WARNING: ", "Picked up "))]
-    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.returncode == 2
+    assert ended.stdout == ""
     assert lines == [
         f"sluice: {tmp_path}/events.parquet, row 6: outcome is 'perhaps', allowed is one of ok, fail, info;"
         " copy the file again, or leave it out"

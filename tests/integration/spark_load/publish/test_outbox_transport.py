@@ -107,7 +107,8 @@ def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Pub
     answer = publishing.answer()
     publishing.journal.flush()
 
-    assert (answer.call, answer.errors) == (call, {})
+    assert answer.call == call
+    assert answer.errors == {}
     bodies = [message.body for message in call.messages]
     assert publishing.committed_rows() == [
         ("g000000", 1, bodies[0]),

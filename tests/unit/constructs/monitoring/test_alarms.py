@@ -323,7 +323,8 @@ def test_the_operator_topic_tells_each_declared_address(
         {"Protocol": "https", "Endpoint": FULL.alarm_urls[0], "TopicArn": topic},
     ]
     (slack,) = of_kind(full, "AWS::Chatbot::SlackChannelConfiguration").values()
-    assert (slack["SlackWorkspaceId"], slack["SlackChannelId"]) == ("T01234ABCDE", "C01234ABCDE")
+    assert slack["SlackWorkspaceId"] == "T01234ABCDE"
+    assert slack["SlackChannelId"] == "C01234ABCDE"
     assert slack["SnsTopicArns"] == [topic]
     assert not any(elsewhere)
 

@@ -38,10 +38,8 @@ def test_the_task_begins_when_dead_letters_stay_for_the_quiet_time(redriven: lis
     names = ("Threshold", "ComparisonOperator", "DatapointsToAlarm", "EvaluationPeriods", "Period", "TreatMissingData")
     assert [alarm[name] for name in names] == [1, "GreaterThanOrEqualToThreshold", 10, 10, 60, "ignore"]
     ((metric,), unknown_ids) = of_alarm(alarm)
-    assert (metric.name, metric.dimensions) == (
-        "ApproximateNumberOfMessagesVisible",
-        (("QueueName", "sluice-redriven-ledger-dlq.fifo"),),
-    )
+    assert metric.name == "ApproximateNumberOfMessagesVisible"
+    assert metric.dimensions == (("QueueName", "sluice-redriven-ledger-dlq.fifo"),)
     assert faults(metric, redriven) + unknown_ids == []
     assert "AlarmActions" not in alarm
 
@@ -66,7 +64,8 @@ def test_a_dlq_that_stays_filled_begins_runs_by_a_schedule(redriven: list[Resour
     (container,) = json.loads(target["Input"])["containerOverrides"]
 
     assert "EventPattern" not in schedule
-    assert (schedule["ScheduleExpression"], schedule["State"]) == ("rate(1 hour)", "ENABLED")
+    assert schedule["ScheduleExpression"] == "rate(1 hour)"
+    assert schedule["State"] == "ENABLED"
     assert container == {"name": "ledger_redrive", "command": [*COMMAND, "--older-than", "600s"]}
 
 
@@ -81,7 +80,8 @@ def test_both_rules_run_one_task_where_the_workers_run(redriven: list[Resource],
     workers = of_kind(redriven, "AWS::ECS::Service")["sluice-redriven-ledger"]
 
     parameters = target["EcsParameters"]
-    assert (parameters["TaskDefinitionArn"], parameters["TaskCount"]) == (f"Ref({TASK})", 1)
+    assert parameters["TaskDefinitionArn"] == f"Ref({TASK})"
+    assert parameters["TaskCount"] == 1
     assert parameters["LaunchType"] == "FARGATE"
     assert (
         parameters["NetworkConfiguration"]["AwsVpcConfiguration"]
@@ -137,12 +137,12 @@ def test_operators_hear_that_it_is_off(redriven: list[Resource]) -> None:
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive-off"]
 
     ((metric,), _) = of_alarm(alarm)
-    assert (metric.name, metric.dimensions, metric.statistic) == (
-        "InboxRedriveOff",
-        (("Queue", "sluice-redriven-ledger.fifo"),),
-        "Maximum",
-    )
-    assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (1, 1, "ignore")
+    assert metric.name == "InboxRedriveOff"
+    assert metric.dimensions == (("Queue", "sluice-redriven-ledger.fifo"),)
+    assert metric.statistic == "Maximum"
+    assert alarm["Threshold"] == 1
+    assert alarm["EvaluationPeriods"] == 1
+    assert alarm["TreatMissingData"] == "ignore"
     assert alarm["AlarmActions"] == alarm["OKActions"] == ["Ref(sluice-redriven-operators)"]
 
 

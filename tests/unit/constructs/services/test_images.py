@@ -89,7 +89,8 @@ def test_an_image_is_built_for_the_declared_processors(
     x86, of_x86 = image_name(files[0])
     arm, of_arm = image_name(files[0], Architecture.ARM64)
 
-    assert (of_x86["platform"], of_arm["platform"]) == ("linux/amd64", "linux/arm64")
+    assert of_x86["platform"] == "linux/amd64"
+    assert of_arm["platform"] == "linux/arm64"
     assert x86 != arm
 
 

@@ -43,7 +43,9 @@ def test_clocks_that_fit_nothing_are_told_from_clocks_that_are_far_apart() -> No
     assert is_contradictory(ahead_us("abc", proven={"a": {"b": -50}, "b": {"c": 20}, "c": {"a": 20}}))
     apart = furthest_apart(far)
     assert apart is not None
-    assert (apart.behind, apart.ahead, apart.least_us) == ("b", "a", 50)
+    assert apart.behind == "b"
+    assert apart.ahead == "a"
+    assert apart.least_us == 50
     assert furthest_apart(ahead_us("ab", proven={"a": {"b": 5}})) is None
 
 
@@ -57,8 +59,11 @@ def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:
     clocks = Clocks.of({"c", "d", "e"}, bound_us=NEVER_US, proven=known)
 
     assert clocks.later_us == {"c": 0, "d": -50_000, "e": 0}
-    assert (clocks.ahead["c"]["d"], clocks.ahead["d"]["c"]) == (10_000, 10_000)
-    assert (clocks.ahead["c"]["e"], clocks.ahead["d"]["e"], clocks.ahead["e"]["d"]) == (10, 10_010, NEVER_US)
+    assert clocks.ahead["c"]["d"] == 10_000
+    assert clocks.ahead["d"]["c"] == 10_000
+    assert clocks.ahead["c"]["e"] == 10
+    assert clocks.ahead["d"]["e"] == 10_010
+    assert clocks.ahead["e"]["d"] == NEVER_US
 
 
 @pytest.mark.parametrize("ahead_by_us", [-3_600 * _SECOND_US, -50_000, 50_000, 3_600 * _SECOND_US])
@@ -72,7 +77,8 @@ def test_a_group_with_one_consumer_clock_is_judged_despite_publisher_clocks(ahea
 
     sound = check_group(by_two_clocks(full(), ahead_us=ahead_by_us), expectation)
 
-    assert (sound.violations, sound.unknowns) == ((), ())
+    assert sound.violations == ()
+    assert sound.unknowns == ()
     for name, events in wrong.items():
         of_case = replace(CASES[name].expectation, clock_bound_us=NEVER_US)
         assert {violation.anomaly for violation in check_group(events, of_case).violations} == {name}
@@ -116,6 +122,7 @@ def test_a_known_offset_is_taken_out_and_the_witness_shows_the_record() -> None:
     sound = check_group(_billing_by_turns(sane(), hour_us), known)
     found = check_group(wrong, known)
 
-    assert (sound.violations, sound.unknowns) == ((), ())
+    assert sound.violations == ()
+    assert sound.unknowns == ()
     assert [violation.anomaly for violation in found.violations] == ["C1"]
     assert set(found.violations[0].witness) <= set(wrong)

@@ -34,7 +34,9 @@ def test_a_runs_description_is_read_as_written(tmp_path: Path) -> None:
 
     assert stored.expectation == EXPECTATION
     assert stored.described == {**finished_runs.DESCRIBED, "newer": [1]}
-    assert (stored.plan.profile.group_count, stored.plan.seed, stored.unknowns) == (12, 7, ("it broke",))
+    assert stored.plan.profile.group_count == 12
+    assert stored.plan.seed == 7
+    assert stored.unknowns == ("it broke",)
 
 
 def test_a_run_of_a_version_with_more_profile_fields_is_read(tmp_path: Path) -> None:

@@ -115,7 +115,10 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
     beaten = liveness.overdue()
     signs.end()
 
-    assert (polled, worked, beaten, liveness.overdue()) == ({"MainThread": 1}, {}, {"MainThread": 1}, {})
+    assert polled == {"MainThread": 1}
+    assert worked == {}
+    assert beaten == {"MainThread": 1}
+    assert liveness.overdue() == {}
 
 
 def test_a_part_is_logged_once_when_it_becomes_overdue(
@@ -174,7 +177,9 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
     well = dict(alive.read(path).overdue)
     watch.look(60)
 
-    assert (stuck, well, alive.read(path).within_seconds) == ({"lane-0": 0.5}, {}, 95)
+    assert stuck == {"lane-0": 0.5}
+    assert well == {}
+    assert alive.read(path).within_seconds == 95
 
 
 def test_a_file_that_cannot_be_written_is_logged_once(
@@ -194,7 +199,8 @@ def test_a_file_that_cannot_be_written_is_logged_once(
     assert [(entry["event"], entry["log_level"]) for entry in log_entries] == [
         ("the alive file is not written, and grows old", "error")
     ]
-    assert (during, list(path.parent.iterdir())) == (before, [path])
+    assert during == before
+    assert list(path.parent.iterdir()) == [path]
     assert alive.read(path).monotonic_seconds == 86_420
 
 
@@ -215,7 +221,8 @@ def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, log_entri
     file.remove()
     file.remove()
 
-    assert (path.exists(), log_entries) == (False, [])
+    assert path.exists() is False
+    assert log_entries == []
 
 
 @pytest.mark.parametrize(("now_seconds", "within_seconds"), [(130, None), (199, 99)])

@@ -45,15 +45,19 @@ def test_s2_a_declared_worker_ends_before_the_stop_timeout(
 
     settings = WorkerSettings.of_consumer(consumer, lanes=None, idle_seconds=None)
 
-    assert (settings.drain_seconds, settings.wait_seconds) == (drain_seconds, wait_seconds)
-    assert (settings.lanes, settings.keep_inbox_seconds) == (4, 5_184_000)
+    assert settings.drain_seconds == drain_seconds
+    assert settings.wait_seconds == wait_seconds
+    assert settings.lanes == 4
+    assert settings.keep_inbox_seconds == 5_184_000
 
 
 def test_a_worker_that_is_to_end_when_idle_polls_for_a_second() -> None:
     """It would notice too late otherwise; other lanes than the declared ones may be asked for."""
     settings = WorkerSettings.of_consumer(Consumer(name="billing"), lanes=9, idle_seconds=3)
 
-    assert (settings.lanes, settings.wait_seconds, settings.idle_seconds) == (9, 1, 3)
+    assert settings.lanes == 9
+    assert settings.wait_seconds == 1
+    assert settings.idle_seconds == 3
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,9 @@ def test_every_time_of_a_run_is_kept_in_seconds() -> None:
         "q.fifo p99": 0.003,
         "q.fifo drain": 0.5,
     }
-    assert (found.run, found.profile_name, found.status) == ("r", "tiny", PropertyStatus.VALID)
+    assert found.run == "r"
+    assert found.profile_name == "tiny"
+    assert found.status == PropertyStatus.VALID
 
 
 def test_another_processor_makes_another_kind_of_machine_and_another_kernel_none() -> None:

@@ -52,15 +52,15 @@ def test_a_run_without_earlier_times_is_not_compared() -> None:
 
     renamed, nothing = (trend(result("run", seconds), before, last=20) for seconds in ({"renamed p50": 5.0}, {}))
 
-    assert (renamed.exit_code, renamed.word, renamed.rows) == (98, "TOO FEW RUNS", ())
+    assert renamed.exit_code == 98
+    assert renamed.word == "TOO FEW RUNS"
+    assert renamed.rows == ()
     assert renamed.unknown == (
         "none of its 1 time is in 8 of the 12 runs before it, as when queues have other names; make up to 8 more runs"
     )
-    assert (nothing.exit_code, nothing.word, nothing.unknown) == (
-        2,
-        "UNKNOWN",
-        "no time of the run was measured: see its summary",
-    )
+    assert nothing.exit_code == 2
+    assert nothing.word == "UNKNOWN"
+    assert nothing.unknown == "no time of the run was measured: see its summary"
 
 
 def test_one_slow_queue_is_found_and_named() -> None:

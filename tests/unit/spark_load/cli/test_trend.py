@@ -45,14 +45,17 @@ def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
 ) -> None:
     called = _call("--results", str(_results(tmp_path, factor=factor, count=count)))
 
-    assert (called.exit_code, called.exception is None or isinstance(called.exception, SystemExit)) == (code, True)
+    assert called.exit_code == code
+    assert called.exception is None or isinstance(called.exception, SystemExit)
     assert re.search(rf"\b{word}\b", called.stdout)
 
 
 def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: Path) -> None:
     found = json.loads(_call("--results", str(_results(tmp_path, factor=1.6)), "--json").stdout)
 
-    assert (found["answer"], found["exit_code"], len(found["before"])) == ("slower", 99, 24)
+    assert found["answer"] == "slower"
+    assert found["exit_code"] == 99
+    assert len(found["before"]) == 24
     row = next(row for row in found["rows"] if row["what"] == "billing p50")
     assert row["slower"]
     assert row["newest"] == 1
@@ -137,7 +140,8 @@ def test_a_run_that_says_nothing_is_not_taken_for_too_few_runs(
 
     called = _call("--results", str(tmp_path / "results.jsonl"))
 
-    assert (called.exit_code, called.stderr) == (2, f"{why}\n")
+    assert called.exit_code == 2
+    assert called.stderr == f"{why}\n"
 
 
 def test_the_workflow_lets_too_few_runs_pass_and_nothing_else() -> None:

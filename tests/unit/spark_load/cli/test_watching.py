@@ -34,12 +34,23 @@ def test_a_row_shows_a_queues_progress_and_its_end() -> None:
     clock.sleep(5)
     published, billing, audit = gauge.rows(_progress(600, 500, 0, again=2, strangers=1))
 
-    assert (published.name, published.done, published.expected, published.per_second) == ("published", 600, 1_200, 120)
+    assert published.name == "published"
+    assert published.done == 600
+    assert published.expected == 1_200
+    assert published.per_second == 120
     assert published.left_seconds == 5
-    assert (billing.name, billing.sent, billing.done, billing.expected) == ("billing", 550, 500, 1_100)
-    assert (billing.waiting, billing.per_second, billing.left_seconds) == (50, 100, 6)
+    assert billing.name == "billing"
+    assert billing.sent == 550
+    assert billing.done == 500
+    assert billing.expected == 1_100
+    assert billing.waiting == 50
+    assert billing.per_second == 100
+    assert billing.left_seconds == 6
     assert billing.seen == "2 again, 1 of strangers"
-    assert (audit.waiting, audit.per_second, audit.left_seconds, audit.seen) == (550, 0, None, "")
+    assert audit.waiting == 550
+    assert audit.per_second == 0
+    assert audit.left_seconds is None
+    assert audit.seen == ""
 
 
 def test_the_progress_of_workers_is_unknown() -> None:
@@ -48,7 +59,10 @@ def test_the_progress_of_workers_is_unknown() -> None:
 
     _, billing, audit = rows = gauge.rows([TaskProgress(worker="publish-0", role="publish", done=600)])
 
-    assert (billing.sent, billing.done, billing.waiting, billing.left_seconds) == (550, None, None, None)
+    assert billing.sent == 550
+    assert billing.done is None
+    assert billing.waiting is None
+    assert billing.left_seconds is None
     assert replace(billing, name="audit") == audit
     assert line("draining", rows) == (
         "draining; published 600 of about 1,200 at 0/s; billing — of about 1,100 at —, seen so far: workers do not say"
@@ -64,7 +78,8 @@ def test_the_rate_forgets_what_was_long_ago() -> None:
         rows = gauge.rows(_progress(min(100 * index, 1_000), 0, 0))
         clock.sleep(1)
 
-    assert (rows[0].per_second, rows[0].left_seconds) == (0, None)
+    assert rows[0].per_second == 0
+    assert rows[0].left_seconds is None
 
 
 def test_a_queue_without_a_topic_has_its_share_and_no_estimate() -> None:
@@ -73,7 +88,9 @@ def test_a_queue_without_a_topic_has_its_share_and_no_estimate() -> None:
 
     _, billing, _ = ProgressTable(direct, _QUEUES, VirtualClock()).rows(_progress(600, 100, 100))
 
-    assert (billing.sent, billing.waiting, billing.expected) == (None, None, 550)
+    assert billing.sent is None
+    assert billing.waiting is None
+    assert billing.expected == 550
 
 
 def test_progress_without_a_terminal_is_a_line_each_ten_seconds() -> None:
@@ -128,7 +145,9 @@ def test_a_consumer_counts_what_looks_odd() -> None:
     live_checks.look(Identity(run="other", message_group_id="a", idx=9), receive_count=1)
     live_checks.look(None, receive_count=1)
 
-    assert (progress.fallen_back, progress.again, progress.strangers) == (1, 1, 2)
+    assert progress.fallen_back == 1
+    assert progress.again == 1
+    assert progress.strangers == 2
 
 
 def test_a_message_behind_a_later_one_may_be_lawful() -> None:

@@ -342,8 +342,13 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
     is_empty = dead_letters.probe()
 
     (redriven,) = [event for event in consumer.events() if event.kind == Kind.REDRIVEN]
-    assert (found[DEAD], moved, again[DEAD], is_empty) == (2, 2, 0, True)
-    assert (redriven.queue, redriven.outcome, redriven.moved_count) == (DEAD, "ok", 2)
+    assert found[DEAD] == 2
+    assert moved == 2
+    assert again[DEAD] == 0
+    assert is_empty is True
+    assert redriven.queue == DEAD
+    assert redriven.outcome == "ok"
+    assert redriven.moved_count == 2
     assert json.loads(redriven.detail or "") == {"destination": None}
     assert consumer.recorded_events(Kind.HANDLED) == ["handled 1", "handled 3", "handled 0", "handled 2"]
     assert _is_sane(consumer)
@@ -388,7 +393,8 @@ def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsu
         dead_letters.bring_back([DEAD])
 
     (redriven,) = [event for event in consumer.events() if event.kind == Kind.REDRIVEN]
-    assert (redriven.outcome, redriven.responded_at_us) == ("info", None)
+    assert redriven.outcome == "info"
+    assert redriven.responded_at_us is None
 
 
 def test_a_queue_with_a_message_in_it_is_not_called_empty(consumer: _SimulatedConsumer) -> None:

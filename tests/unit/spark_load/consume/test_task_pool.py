@@ -82,7 +82,9 @@ def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pool_under
     pool_under_test.receive()
 
     assert started == ["billing-0", "billing-1"]
-    assert (is_settled_before, pool_under_test.pool.is_settled, pool_under_test.pool.running_count) == (False, True, 2)
+    assert is_settled_before is False
+    assert pool_under_test.pool.is_settled is True
+    assert pool_under_test.pool.running_count == 2
 
 
 def test_the_newest_unprotected_task_is_stopped_first(pool_under_test: PoolUnderTest) -> None:
@@ -137,12 +139,11 @@ def test_a_lasting_task_is_killed_once_after_its_stop_timeout(
     pool_under_test.processes[0].code = -9
     pool_under_test.pool.tend()
 
-    assert (before, pool_under_test.signals) == (["SIGTERM"], [["SIGTERM", "SIGKILL"]])
-    assert (
-        pool_under_test.pool.alive,
-        pool_under_test.pool.tasks_ended_by_themselves,
-        pool_under_test.pool.is_settled,
-    ) == ([], [], True)
+    assert before == ["SIGTERM"]
+    assert pool_under_test.signals == [["SIGTERM", "SIGKILL"]]
+    assert pool_under_test.pool.alive == []
+    assert pool_under_test.pool.tasks_ended_by_themselves == []
+    assert pool_under_test.pool.is_settled is True
 
 
 def test_a_task_that_ends_unasked_is_noticed(pool_under_test: PoolUnderTest) -> None:
@@ -159,8 +160,11 @@ def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: Virtu
     before = agent.is_protected("billing-0")
     clock.sleep(1)
 
-    assert (status, answer["protection"]["ExpirationDate"]) == (200, "1970-01-01T00:10:00Z")
-    assert (before, agent.is_protected("billing-0"), agent.is_protected("billing-1")) == (True, False, False)
+    assert status == 200
+    assert answer["protection"]["ExpirationDate"] == "1970-01-01T00:10:00Z"
+    assert before is True
+    assert agent.is_protected("billing-0") is False
+    assert agent.is_protected("billing-1") is False
 
 
 def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None:
@@ -169,7 +173,8 @@ def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None
     while_busy = agent.is_protected("billing-0"), agent.is_protected("billing-1")
     protection.stop()
 
-    assert (while_busy, agent.is_protected("billing-0")) == ((True, False), False)
+    assert while_busy == (True, False)
+    assert agent.is_protected("billing-0") is False
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,8 @@ def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None
 def test_the_agent_refuses_what_ecs_refuses(agent: EcsAgent, body: bytes) -> None:
     status, answer = agent.answer("billing-0", body)
 
-    assert (status, answer["error"]["Code"]) == (400, "InvalidParameterException")
+    assert status == 400
+    assert answer["error"]["Code"] == "InvalidParameterException"
     assert not agent.is_protected("billing-0")
 
 

@@ -76,7 +76,8 @@ def test_a_message_that_was_not_published_is_missing_in_its_groups_share(tmp_pat
     """Shares of 3/4 and 1/4 became 2/3 and 1/3."""
     found = _comparison(tmp_path, [_row(0), _row(1), _row(2), _row(3, outcome="fail")])
 
-    assert (found["planned"], found["published"]) == (4, 3)
+    assert found["planned"] == 4
+    assert found["published"] == 3
     assert found["skew_error"] == pytest.approx(1 / 12)
 
 
@@ -91,7 +92,8 @@ def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None
 
     found = _comparison(tmp_path, [*(_row(idx) for idx in range(4)), *others])
 
-    assert (found["published"], found["shift_us"]["max"]) == (4, 0)
+    assert found["published"] == 4
+    assert found["shift_us"]["max"] == 0
 
 
 def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Path) -> None:
@@ -103,4 +105,6 @@ def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Pat
 def test_nothing_published_leaves_the_errors_open(tmp_path: Path) -> None:
     found = _comparison(tmp_path, [_row(0, outcome="fail")])
 
-    assert (found["published"], found["shift_us"], found["skew_error"]) == (0, None, None)
+    assert found["published"] == 0
+    assert found["shift_us"] is None
+    assert found["skew_error"] is None

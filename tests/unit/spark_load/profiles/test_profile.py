@@ -51,7 +51,8 @@ def test_there_is_a_profile_for_every_shape() -> None:
     calm = replace(
         loaded["demo"], faults=smoke.faults, recovery_seconds_max=None, duration_seconds=smoke.duration_seconds
     )
-    assert (calm, len(loaded["demo"].faults.given)) == (loaded["smoke"], 2)
+    assert calm == loaded["smoke"]
+    assert len(loaded["demo"].faults.given) == 2
     assert loaded["many-groups"].group_count == 100_000
     assert loaded["soak"].duration_seconds >= 2 * 3_600
     assert loaded["spike"].peak_per_second >= 10 * loaded["spike"].steps[0].messages_per_second
@@ -68,7 +69,9 @@ def test_phases_make_a_rate_and_a_duration() -> None:
         source="p",
     )
 
-    assert (profile.message_count, profile.duration_seconds, profile.peak_per_second) == (80, 6, 30)
+    assert profile.message_count == 80
+    assert profile.duration_seconds == 6
+    assert profile.peak_per_second == 30
     assert profile.messages_per_second == pytest.approx(80 / 6)
     assert Profile(**json.loads(json.dumps(profile.as_json()))) == profile
     constant = parse(GOOD, source="p")
@@ -95,7 +98,9 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
 
     profile = Profile(**stored)
 
-    assert (profile.message_count, profile.consumer, profile.destination) == (320, "raw", "topic")
+    assert profile.message_count == 320
+    assert profile.consumer == "raw"
+    assert profile.destination == "topic"
 
 
 @pytest.mark.parametrize(

@@ -186,7 +186,8 @@ def test_a_message_that_rests_is_still_there_after_any_number_of_others() -> Non
             seen += tested.columns(taken)["idx"].tolist()
             tested.settle(taken)
     assert seen == list(range(3, 120_003))
-    assert (tested.waiting_count, tested.wakes_at) == (2, 60.0)
+    assert tested.waiting_count == 2
+    assert tested.wakes_at == 60.0
 
     tested.wake(60.0)
     for idx in (0, 1):

@@ -142,7 +142,8 @@ def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = Fa
     if key not in _expected:
         _expected[key] = Case(engine, kind).run(lambda _: None)
     expected = _expected[key]
-    assert (len(expected["found"]), expected["effects"]) == (3, [("a", 2), ("b", 1), ("b", 2)])
+    assert len(expected["found"]) == 3
+    assert expected["effects"] == [("a", 2), ("b", 1), ("b", 2)]
 
     seen = Case(engine, kind).run(misdeed.act, is_early=is_early)
 

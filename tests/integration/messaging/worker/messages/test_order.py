@@ -138,7 +138,10 @@ def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> 
     world.work_until_idle(world.worker())
 
     last = world.calls[-1]
-    assert (last.place, last.attempt, last.is_last_attempt, last.is_late) == (("a", 3), 1, False, False)
+    assert last.place == ("a", 3)
+    assert last.attempt == 1
+    assert last.is_last_attempt is False
+    assert last.is_late is False
     assert world.effects() == [("a", 1), ("a", 3)]
     assert structlog.contextvars.get_contextvars() == {}
 
@@ -162,5 +165,7 @@ def test_g3_a_new_groups_first_message_that_comes_last_is_handled(engine: Engine
     assert seen["parked_groups" if parks else "open_exceptions"] == 1
     assert world.effects() == (in_order if parks else [*in_order[1:], in_order[0]])
     assert [call.is_late for call in world.calls if call.place == in_order[0]] == [not parks]
-    assert (world.dead(), world.bodies_left(), world.parked_places()) == ([], [], [])
+    assert world.dead() == []
+    assert world.bodies_left() == []
+    assert world.parked_places() == []
     assert world.inbox.counts(engine)["open_exceptions"] == 0

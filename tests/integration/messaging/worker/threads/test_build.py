@@ -33,7 +33,9 @@ def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engi
     worker = build_worker(consumer, queue=queue, database=on_file, handlers=Handlers({ANY: handle}))
     worker.run()
 
-    assert (handled, world.bodies_left(), world.positions()) == ([("a", 1)], [], {"a": 1})
+    assert handled == [("a", 1)]
+    assert world.bodies_left() == []
+    assert world.positions() == {"a": 1}
 
 
 def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path) -> None:
@@ -42,10 +44,13 @@ def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path
     parts = build_worker(consumer, queue=URL, database=f"sqlite:///{tmp_path / 'inbox.db'}", handlers=HANDLERS).parts
 
     polls, prompt = parts.lanes[0]._queue._sqs.meta, parts.queue._sqs.meta
-    assert (polls.region_name, prompt.region_name) == ("eu-north-1", "eu-north-1")
-    assert (polls.config.max_pool_connections, len(parts.lanes)) == (3, 3)
+    assert polls.region_name == "eu-north-1"
+    assert prompt.region_name == "eu-north-1"
+    assert polls.config.max_pool_connections == 3
+    assert len(parts.lanes) == 3
     assert prompt.config.max_pool_connections == 3  # to extend, to give back, to delete
-    assert (prompt.config.read_timeout, parts.processor._settings.hold_seconds_max) == (5, 600)
+    assert prompt.config.read_timeout == 5
+    assert parts.processor._settings.hold_seconds_max == 600
     assert parts.processor._settings.is_ordered
 
 

@@ -27,7 +27,8 @@ def hand_over(world: World, *groups: str, **options: Any) -> WorkerParts:
     worker.deleter.begin()
     for _ in groups:
         worker.lane.step()
-    assert (len(world.effects()), len(world.bodies_left())) == (len(groups), len(groups))
+    assert len(world.effects()) == len(groups)
+    assert len(world.bodies_left()) == len(groups)
     return worker
 
 
@@ -44,7 +45,8 @@ def test_w6_what_several_lanes_have_done_is_deleted_in_one_call(world: World) ->
     worker.deleter.step()
 
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [3]
-    assert (world.bodies_left(), worker.line.calls(SINGLE)) == ([], [])
+    assert world.bodies_left() == []
+    assert worker.line.calls(SINGLE) == []
 
 
 def test_w6_a_call_deletes_ten_at_most(world: World) -> None:
@@ -54,7 +56,8 @@ def test_w6_a_call_deletes_ten_at_most(world: World) -> None:
     worker.deleter.step()
 
     assert [len(call["Entries"]) for call in worker.line.calls(BATCH)] == [DELETED_MAX]
-    assert (world.bodies_left(), len(worker.line.calls(SINGLE))) == ([], 1)
+    assert world.bodies_left() == []
+    assert len(worker.line.calls(SINGLE)) == 1
 
 
 def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) -> None:
@@ -68,7 +71,8 @@ def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) 
     worker.deleter.step()
     worker.lane.step()
 
-    assert (before, world.called_places[len(before) :]) == ([("a", 1), ("b", 1), ("c", 1)], [("a", 2)])
+    assert before == [("a", 1), ("b", 1), ("c", 1)]
+    assert world.called_places[len(before) :] == [("a", 2)]
 
 
 def one_entry_fails(world: World, worker: WorkerParts) -> None:
@@ -103,7 +107,8 @@ def test_w6_an_entry_with_a_worthless_handle_is_reported_without_a_retry(world: 
 
     worker.deleter.step()
 
-    assert (places(world.bodies_left()), worker.line.calls(SINGLE)) == ([("b", 1)], [])
+    assert places(world.bodies_left()) == [("b", 1)]
+    assert worker.line.calls(SINGLE) == []
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
     world.work_until_idle(world.worker())
     assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
@@ -117,7 +122,8 @@ def test_w6_messages_of_a_refused_batch_are_deleted_one_by_one(world: World) -> 
 
     worker.deleter.step()
 
-    assert (places(world.bodies_left()), len(worker.line.calls(SINGLE))) == ([("a", 1)], 3)
+    assert places(world.bodies_left()) == [("a", 1)]
+    assert len(worker.line.calls(SINGLE)) == 3
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
 
 
@@ -127,7 +133,9 @@ def test_w6_a_queue_that_goes_away_gets_no_further_single_deletes(world: World) 
 
     worker.deleter.step()
 
-    assert (len(worker.line.calls(SINGLE)), len(worker.line.calls(BATCH)), world.bodies_left()) == (1, 2, [])
+    assert len(worker.line.calls(SINGLE)) == 1
+    assert len(worker.line.calls(BATCH)) == 2
+    assert world.bodies_left() == []
 
 
 def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> None:
@@ -149,7 +157,9 @@ def test_an_unanswered_delete_delays_others_no_longer_than_a_renewal(world: Worl
 
     worker.deleter.step()
 
-    assert (len(line.calls(BATCH)), worker.line.calls(BATCH), world.bodies_left()) == (1, [], [])
+    assert len(line.calls(BATCH)) == 1
+    assert worker.line.calls(BATCH) == []
+    assert world.bodies_left() == []
 
 
 def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
@@ -160,7 +170,8 @@ def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
         worker.wait_for_end()
 
-    assert (world.bodies_left(), len(world.effects())) == ([], 3)
+    assert world.bodies_left() == []
+    assert len(world.effects()) == 3
 
 
 def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
