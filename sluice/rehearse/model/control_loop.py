@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from sluice.declaration.metric_math import Series, reads_later_points
 from sluice.rehearse.model.policies import (
@@ -141,8 +142,9 @@ class WatchedValues:
     def before(self, minute: int, count: int, known: ReadMetric) -> Series:
         """Return the values of the last `count` periods that are over, as far as they are known now."""
         series = {
-            id_: by_period(known(metric), metric.statistic, self._minutes)
+            id_: series if self._minutes == 1 else PeriodSeries(series, metric.statistic, self._minutes)
             for id_, metric in self._watched.metrics.items()
+            for series in [known(metric)]
         }
         last = (minute + 1) // self._minutes - 1
         # What comes late is the end of a series: no report changes a value where each series has a later data point.
@@ -160,12 +162,24 @@ def _newest_idx(series: Series) -> int:
     return next((idx for idx in range(len(series) - 1, -1, -1) if series[idx] is not None), -1)
 
 
-def by_period(series: Series, statistic: str, minutes: int) -> Series:
-    """Return a series by minute as a series by longer period; the last period may be incomplete."""
-    if minutes == 1:
-        return series
-    periods = [series[start : start + minutes] for start in range(0, len(series), minutes)]
-    return [_of_period([value for value in values if value is not None], statistic) for values in periods]
+@dataclass(frozen=True, slots=True)
+class PeriodSeries(Sequence[float | None]):
+    """A series by minute as a series by longer period, of which the last may be incomplete.
+
+    A value is computed when it is read: an alarm reads its last few, each minute anew.
+    """
+
+    series: Series
+    statistic: str
+    minutes: int
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.series) / self.minutes)
+
+    def __getitem__(self, idx: Any) -> Any:
+        minutes = range(len(self.series))[idx * self.minutes : (idx + 1) * self.minutes]
+        values = [value for minute in minutes if (value := self.series[minute]) is not None]
+        return _of_period(values, self.statistic)
 
 
 def _of_period(values: Sequence[float], statistic: str) -> float | None:

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, repeat
+from typing import Any
 
 import numpy as np
 
@@ -126,10 +127,18 @@ class SimulationResult:
         return turns
 
 
-def _delay_series(values: Series, lag_minutes: int) -> Series:
-    """Return a series as it is known while its last values have not come."""
-    known = max(0, len(values) - lag_minutes)
-    return [*values[:known], *[None] * (len(values) - known)]
+@dataclass(frozen=True, slots=True)
+class LateSeries(Sequence[float | None]):
+    """A series as it is known while its last values have not come. It is not copied: a minute's alarm reads few."""
+
+    values: Series
+    lag_minutes: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, idx: Any) -> Any:
+        return self.values[idx] if idx < len(self.values) - self.lag_minutes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,9 +173,9 @@ class KnownMetrics:
             values = self._published.setdefault((metric.namespace, metric.name), [])
             new = range(len(values), minutes)
             values.extend(term.value_at(self.series, minute) for minute in new)
-            return _delay_series(values, self.lag_minutes)
+            return LateSeries(values, self.lag_minutes)
         lag_minutes = self.lag_minutes if metric.namespace == "AWS/SQS" else self.ecs_lag_minutes
-        return _delay_series(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
+        return LateSeries(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
 
     def is_reported(self, metric: MetricSource) -> bool:
         """Return whether anybody reports a metric by its dimensions, of a queue or of the service itself."""
