@@ -596,13 +596,9 @@ def _is_protected(state: QueueState, work: Work, task: int) -> bool:
     return bool(work.is_protected and (state.task_busy[task] > 0 or idle_seconds < work.protected_seconds))
 
 
-@njit(cache=True, error_model="numpy")
 def oldest_seconds(state: QueueState) -> float:
     """Return how long the message that has waited longest has been in the queue; 0 when it is empty."""
-    oldest = state.now[0]
-    for group in range(len(state.head)):
-        if state.head[group] != _NONE:
-            oldest = min(oldest, state.sent_at[state.head[group]])
+    oldest = state.sent_at[state.head[state.head != _NONE]].min(initial=state.now[0])
     return float(state.now[0] - oldest)
 
 
