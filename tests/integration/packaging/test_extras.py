@@ -209,6 +209,7 @@ def test_worker_publishes_from_the_outbox_and_handles(
     require_all_modules(shop, EXTRAS["worker"])
 
 
+@pytest.mark.slow  # mypy of a project; its own modules are checked by make lint
 def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installation]) -> None:
     """By `mypy --strict`, which finds its one mistake."""
     shop = install("worker")
@@ -304,6 +305,7 @@ assert pytest.main([*suite, "--expect", "no.json"]) == 4
 """
 
 
+@pytest.mark.slow  # an environment of its own
 def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Installation]) -> None:
     """Of the wheel, with its options; against a baseline only what changed fails."""
     printed = install("contracts").python(_OWN_PYTEST)

@@ -213,6 +213,7 @@ def test_services_with_equal_results_are_printed_once_and_all_in_json(run: Run) 
     assert found[0]["rows"] == found[2]["rows"]
 
 
+@pytest.mark.slow  # simulated days
 def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,6 +328,7 @@ def test_a_recording_is_rehearsed(run: Run) -> None:
     assert document["rows"][0]["p95_seconds"] < 2
 
 
+@pytest.mark.slow  # three rehearsals
 def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run) -> None:
     """240 orders in four minutes; at twice the speed in two."""
     shop = OrderService()

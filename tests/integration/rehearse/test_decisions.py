@@ -346,6 +346,7 @@ def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
     assert (result.quantile_seconds(1) or math.inf) <= 60 * (variant.lag_minutes + 2) + 8
 
 
+@pytest.mark.slow  # simulated days
 def test_an_idle_queue_with_metrics_15_minutes_late_meets_the_latency() -> None:
     """A service with min_tasks 0 must accept 1,200 s; they hold for the latest metrics and a start of two minutes."""
     late = replace(VARIANTS[0], lag_minutes=15)

@@ -601,6 +601,7 @@ def test_a_service_that_never_scales_in_needs_no_protection() -> None:
     ]
 
 
+@pytest.mark.slow  # simulated days
 def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
     """320 s until metrics and start: 300 are too few, and 360 are advised."""
     tried = _on(REPEATED)
