@@ -1,34 +1,24 @@
-"""The admin: outbox messages, dead letters and gaps, parked messages, and what operators did.
+"""The admin: outbox messages, groups, dead letters and gaps, parked messages, and what operators did."""
 
-An action first tries itself in a transaction that it rolls back, and shows what would be done. With a reason it does
-so, each row in a transaction of its own with its row of the audit, as `sluice outbox` and `sluice dlq` do.
-
-https://docs.djangoproject.com/en/5.2/ref/contrib/admin/actions/#actions-that-provide-intermediate-pages
-(read 2026-11-27)
-"""
-
-from collections.abc import Callable
+import json
 from typing import Any
 
-from django.contrib import admin, messages
-from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db.models import Exists, OuterRef
+from django.contrib import admin
+from django.core.exceptions import BadRequest, PermissionDenied
+from django.db import connections, transaction
+from django.db.models import Count, Exists, OuterRef, Subquery
+from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from sqlalchemy import Connection, Engine
+from django.urls import path
 
 from sluice.clock import utc
-from sluice.django import models
-from sluice.django.databases import joined_engine
-from sluice.errors import MessagingError
-from sluice.messaging.inbox.operations import InboxOperator
-from sluice.messaging.outbox.operations import OutboxOperator
+from sluice.django import admin_actions, models
+from sluice.django.admin_actions import admin_action, on_outbox
 
-_NO_REASON = "the reason is empty, allowed is a sentence: the audit keeps it"
-_DRY_RUN = "a dry run, which is rolled back"
-
-type AdminAct = Callable[[Connection, Any, str, str], None]
-"""Does something to a row: by a connection in a transaction, in whose name, and why."""
+_PAGE = 50
+_GROUPS = "sluice_inboxgroup_changelist"
 
 
 def _instant(name: str, label: str) -> Any:
@@ -41,81 +31,17 @@ def _instant(name: str, label: str) -> Any:
     return show
 
 
-def _try(engine: Engine, do: Callable[[Connection], None], *, confirmed: bool) -> str | None:
-    """Do it and commit, or roll back; return why it cannot be done, None where it can."""
-    try:
-        with engine.connect() as connection, connection.begin() as begun:
-            do(connection)
-            if not confirmed:
-                begun.rollback()
-    except MessagingError as error:
-        return str(error)
-    return None
-
-
-def _action(name: str, label: str, intent: str, do: AdminAct) -> Any:
-    """Return an action that shows what it would do, asks for a reason, and does it."""
-
-    @admin.action(description=label, permissions=["change"])
-    def act(model_admin: Any, request: HttpRequest, queryset: Any) -> HttpResponse | None:
-        rows, engine = list(queryset), joined_engine(queryset.db)
-        actor, reason = request.user.get_username(), request.POST.get("reason", "").strip()
-        is_confirmed = "confirmed" in request.POST and bool(reason)
-        given = reason or _DRY_RUN
-        lines = []
-        for row in rows:
-            place = f"{_number(row)} of group {row.group_id}"
-
-            def to_row(connection: Connection, row: Any = row) -> None:
-                do(connection, row, actor, given)
-
-            refused = _try(engine, to_row, confirmed=is_confirmed)
-            lines.append(f"{'done' if is_confirmed else 'would'}: {intent} {place}" if refused is None else refused)
-            if is_confirmed:
-                model_admin.message_user(request, lines[-1], messages.SUCCESS if refused is None else messages.ERROR)
-        if is_confirmed:
-            return None
-        shown = {
-            **model_admin.admin_site.each_context(request),
-            "title": label,
-            "intent": f"{label}, in the name of {actor}:",
-            "lines": lines,
-            "missing": _NO_REASON if "confirmed" in request.POST else "",
-            "keys": request.POST.getlist(ACTION_CHECKBOX_NAME),
-            "action": name,
-            "opts": model_admin.opts,
-        }
-        return TemplateResponse(request, "sluice/act.html", shown)
-
-    act.__name__ = name
-    return act
-
-
-def _number(row: Any) -> int:
-    return int(row.group_seq if isinstance(row, models.OutboxMessage) else row.seq)
-
-
-def _on_outbox(method: str) -> AdminAct:
-    def do(connection: Connection, row: Any, actor: str, reason: str) -> None:
-        operator = OutboxOperator(topic=row.topic, actor=actor, reason=reason)
-        getattr(operator, method)(connection, row.group_id, row.group_seq)
-
-    return do
-
-
-def _skip(connection: Connection, row: Any, actor: str, reason: str) -> None:
-    operator = InboxOperator(consumer=row.consumer, actor=actor, reason=reason)
-    operator.skip(connection, row.group_id, row.seq, epoch=row.epoch)
-
-
-def _retry(connection: Connection, row: Any, actor: str, reason: str) -> None:
-    InboxOperator(consumer=row.consumer, actor=actor, reason=reason).retry(connection, row.group_id, row.seq)
+def _outside_of_transactions(view: Any) -> Any:
+    """Let each act commit by itself, also with ATOMIC_REQUESTS: the audit is committed before a message is deleted."""
+    for alias in connections:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 class _ReadOnlyAdmin(admin.ModelAdmin):
     """Rows to look at and to act on: nobody edits them."""
 
-    list_per_page = 50
+    list_per_page = _PAGE
     show_full_result_count = False
 
     def has_add_permission(self, _: HttpRequest) -> bool:
@@ -129,6 +55,17 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return whether the user may act on rows; none is edited."""
         return obj is None and bool(super().has_change_permission(request))
+
+    @_outside_of_transactions
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        """Return the page of rows, or what an action answers."""
+        return super().changelist_view(request, extra_context)
+
+
+class _InboxAdmin(_ReadOnlyAdmin):
+    """Rows of an inbox, with a link to its groups."""
+
+    change_list_template = "sluice/change_list.html"
 
 
 @admin.register(models.OutboxMessage)
@@ -144,14 +81,21 @@ class OutboxMessageAdmin(_ReadOnlyAdmin):
     search_fields = ("group_id", "event_id")
     ordering = ("-id",)
     actions = (
-        _action("unquarantine", "Try quarantined messages again", "try message", _on_outbox("unquarantine")),
-        _action("skip", "Give quarantined messages up", "give up message", _on_outbox("skip")),
-        _action("resend", "Publish sent messages again", "resend message", _on_outbox("resend")),
+        admin_action("unquarantine", "Try quarantined messages again", on_outbox("unquarantine", "try again message")),
+        admin_action("skip", "Give quarantined messages up", on_outbox("skip", "give up message")),
+        admin_action("resend", "Publish sent messages again", on_outbox("resend", "resend message")),
     )
 
 
+_SKIP = admin_action("skip", "Give numbers up", admin_actions.skip)
+_GROUP_ACTIONS = {
+    "redrive": admin_action("redrive", "Bring the dead letters of groups back", admin_actions.redrive),
+    "skip": admin_action("skip", "Give up the number that each group waits for", admin_actions.skip),
+}
+
+
 @admin.register(models.InboxException)
-class InboxExceptionAdmin(_ReadOnlyAdmin):
+class InboxExceptionAdmin(_InboxAdmin):
     """Dead letters and gaps, and whether their group is parked."""
 
     list_display = (
@@ -162,7 +106,17 @@ class InboxExceptionAdmin(_ReadOnlyAdmin):
     list_filter = ("state", ("closed_at_us", admin.EmptyFieldListFilter), "consumer")
     search_fields = ("group_id", "event_id")
     ordering = ("-id",)
-    actions = (_action("skip", "Give numbers up", "give up number", _skip),)
+    actions = (
+        admin_action("redrive", "Bring dead letters back", admin_actions.redrive),
+        admin_action(
+            "replace",
+            "Bring a dead letter back with other data",
+            admin_actions.replace_dead,
+            current_data=admin_actions.data_of_dead,
+        ),
+        _SKIP,
+        admin_action("purge_one", "Delete dead letters for good", admin_actions.purge),
+    )
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Return the rows, each with whether its group waits for an operator or a message."""
@@ -175,9 +129,94 @@ class InboxExceptionAdmin(_ReadOnlyAdmin):
         """Return whether the group of a number is parked."""
         return bool(row.is_group_parked)
 
+    def get_urls(self) -> list[Any]:
+        """Return the pages of dead letters, and that of groups: the admin registers no model with a composite key.
+
+        https://docs.djangoproject.com/en/5.2/topics/composite-primary-key/#composite-primary-keys-and-the-admin-site
+        (read 2026-11-27)
+        """
+        groups = path("groups/", self.admin_site.admin_view(self.show_groups), name=_GROUPS)
+        return [groups, *super().get_urls()]
+
+    @_outside_of_transactions
+    def show_groups(self, request: HttpRequest) -> HttpResponse:
+        """Return the page of groups: how far each consumer is in each, and what it waits for; or act on groups."""
+        may_act = request.user.has_perm("sluice.change_inboxgroup")
+        if not (may_act or request.user.has_perm("sluice.view_inboxgroup")):
+            raise PermissionDenied
+        if request.method == "POST":
+            if not may_act:
+                raise PermissionDenied
+            answer = _act_on_groups(self, request)
+            return redirect(request.get_full_path()) if answer is None else answer
+        rows, filters = _filter_groups(request)
+        page = filters["page"]
+        shown = list(rows[page * _PAGE : (page + 1) * _PAGE + 1])
+        context = {
+            **self.admin_site.each_context(request),
+            "title": "Groups",
+            "opts": self.opts,
+            "groups": [_group_cells(row) for row in shown[:_PAGE]],
+            "filters": filters,
+            "consumers": rows.model.objects.order_by("consumer").values_list("consumer", flat=True).distinct(),
+            "next_page": page + 1 if len(shown) > _PAGE else None,
+            "actions": [(name, action.short_description) for name, action in _GROUP_ACTIONS.items()] if may_act else [],
+        }
+        return TemplateResponse(request, "sluice/groups.html", context)
+
+
+def _act_on_groups(model_admin: admin.ModelAdmin, request: HttpRequest) -> HttpResponse | None:
+    try:
+        keys = [tuple(map(str, json.loads(key))) for key in admin_actions.keys_in(request)]
+        action = _GROUP_ACTIONS[request.POST.get("action", "")]
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadRequest("no such group or action") from error
+    answer: HttpResponse | None = action(model_admin, request, models.InboxGroup.objects.filter(pk__in=keys))
+    return answer
+
+
+def _filter_groups(request: HttpRequest) -> tuple[Any, dict[str, Any]]:
+    """Return the groups that a request is about, with counts of what is in them, and its filters."""
+    given = request.GET
+    page = given.get("page", "0")
+    filters = {
+        "q": given.get("q", ""),
+        "consumer": given.get("consumer", ""),
+        "parked": given.get("parked", ""),
+        "page": int(page) if page.isdecimal() and len(page) < 7 else 0,
+    }
+    rows = models.InboxGroup.objects.order_by("consumer", "group_id")
+    rows = rows.filter(group_id__contains=filters["q"]) if filters["q"] else rows
+    rows = rows.filter(consumer=filters["consumer"]) if filters["consumer"] else rows
+    rows = rows.filter(parked_at_us__isnull=False) if filters["parked"] else rows
+    counts = {
+        "parked_count": _count(models.InboxParked),
+        "held_count": _count(models.InboxParked, held_at_us__isnull=False),
+        "missing_count": _count(models.InboxException, state="gap", closed_at_us__isnull=True),
+        "dead_count": _count(models.InboxException, state="dead", closed_at_us__isnull=True),
+    }
+    return rows.annotate(**counts), filters
+
+
+def _count(model: Any, **where: Any) -> Any:
+    """Return how many rows of a model a group has."""
+    here = model.objects.filter(consumer=OuterRef("consumer"), group_id=OuterRef("group_id"), **where)
+    return Coalesce(Subquery(here.order_by().values("consumer").annotate(count=Count("*")).values("count")), 0)
+
+
+def _group_cells(row: Any) -> dict[str, Any]:
+    parked_at = _instant("parked_at_us", "parked")(row)
+    return {
+        "key": admin_actions.key_of(row),
+        "row": row,
+        "parked_at": parked_at,
+        "waits_for": row.last_seq + 1 if parked_at else "",
+        "updated_at": _instant("updated_at_us", "last message")(row),
+    }
+
 
 @admin.register(models.InboxParked)
-class InboxParkedAdmin(_ReadOnlyAdmin):
+class InboxParkedAdmin(_InboxAdmin):
     """Messages of parked groups, and which of them are held."""
 
     list_display = (
@@ -189,8 +228,14 @@ class InboxParkedAdmin(_ReadOnlyAdmin):
     search_fields = ("group_id", "event_id")
     ordering = ("consumer", "group_id", "epoch", "seq")
     actions = (
-        _action("retry", "Try held messages again", "have tried again message", _retry),
-        _action("skip", "Give numbers up", "give up number", _skip),
+        admin_action("retry", "Try held messages again", admin_actions.retry),
+        admin_action(
+            "replace",
+            "Try a held message again with other data",
+            admin_actions.replace_parked,
+            current_data=admin_actions.data_of_parked,
+        ),
+        _SKIP,
     )
 
 

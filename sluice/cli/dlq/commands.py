@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice import limits
-from sluice.cli.acts import act, actor, print_acts
+from sluice.cli.acts import act, actor, print_acts, print_intent
 from sluice.cli.options import (
     Command,
     audit_options,
@@ -253,7 +253,8 @@ def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -
     """
     from sluice.cli.dlq import replacing
 
-    replacing.purge(dlq, _operator(dlq.target, reason), message_id, confirmed=confirmed)
+    wanted = replacing.by_message_id(message_id)
+    print_intent(replacing.purge(dlq, _operator(dlq.target, reason), wanted, confirmed=confirmed), confirmed=confirmed)
 
 
 @dlq.command()

@@ -2,14 +2,16 @@
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from sluice import limits
 from sluice.cli.acts import actor
 from sluice.cli.dlq.target import DlqTarget, stoppable
-from sluice.clock import SystemClock
+from sluice.clock import Clock, SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
@@ -71,7 +73,7 @@ def redrive(
         return
     if no_wait:
         raise ConfigError("--no-wait is given with the client engine, allowed is native; leave it out")
-    name = _destination_name(dlq, to)
+    name = destination_name(dlq, to)
     run = None if run is None else checked_run(run)
     batch = batch_of(rate, dlq.hold_seconds)
     queue, destination = dlq.open(), Destination(dlq.sqs(), name)
@@ -81,7 +83,12 @@ def redrive(
         _print_preview(queue, name, choice, canary, as_json)
 
 
-def _destination_name(dlq: DlqTarget, to: str | None) -> str:
+def destination_name(dlq: DlqTarget, to: str | None = None) -> str:
+    """Return the name of the queue that dead letters are sent to: the consumer's, or the one that is named.
+
+    Raises:
+        ConfigError: that is no name of a FIFO queue, or the DLQ itself.
+    """
     name = naming.queue_name(dlq.target.environment, dlq.target.consumer) if to is None else to
     if name == dlq.name or not name.endswith(limits.FIFO_SUFFIX):
         raise ConfigError(f"--to is {name!r}, allowed is the name of another FIFO queue, which ends with .fifo")
@@ -89,23 +96,36 @@ def _destination_name(dlq: DlqTarget, to: str | None) -> str:
 
 
 def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool) -> None:
-    """Print the messages that a run would meet first, and release them."""
-    with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=stop.is_stopped)
-    matching = sum(choice.matches(dead_letter) for dead_letter in dead_letters)
-    about = sum(queue.counts.values())
+    with stoppable() as (stop, clock):
+        seen, matching = look(queue, choice, clock, is_stopped=stop.is_stopped)
     if as_json:
+        about = sum(queue.counts.values())
         preview = {"is_done": False, "source": queue.name, "destination": destination, "about": about}
-        output.as_json(preview | {"seen": len(dead_letters), "matching": matching, "canary": canary})
+        output.as_json(preview | {"seen": seen, "matching": matching, "canary": canary})
         return
-    if not dead_letters:
-        output.line(f"nothing to be had in {queue.name}; SQS says about {about}")
-        return
+    described = describe_preview(queue, destination, choice, canary, seen=seen, matching=matching)
+    output.line(f"{described}; add --yes to do it" if seen else described)
+
+
+def look(queue: DeadLetterQueue, choice: Choice, clock: Clock, *, is_stopped: Callable[[], bool]) -> tuple[int, int]:
+    """Return how many messages a run would meet first, and how many of them match; all are released again."""
+    with Reading(queue, clock=clock) as reading:
+        dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=is_stopped)
+    return len(dead_letters), sum(choice.matches(dead_letter) for dead_letter in dead_letters)
+
+
+def describe_preview(
+    queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, *, seen: int, matching: int
+) -> str:
+    """Return in words what a run would do, from what `look` has found."""
+    about = sum(queue.counts.values())
+    if not seen:
+        return f"nothing to be had in {queue.name}; SQS says about {about}"
     how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
-    met = "" if choice.is_any else f"; of the first {len(dead_letters)} to be had {matching} match"
-    output.line(
+    met = "" if choice.is_any else f"; of the first {seen} to be had {matching} match"
+    return (
         f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
-        f" {destination}{met}; add --yes to do it"
+        f" {destination}{met}"
     )
 
 
@@ -120,31 +140,24 @@ def _redrive_from_here(
     run: str | None,
     as_json: bool,
 ) -> None:
-    moved: list[StoredDeadLetter] = []
-
     with stoppable() as (stop, clock), output.progress(sum(queue.counts.values())) as advance:
-
-        def count(dead_letter: StoredDeadLetter) -> None:
-            moved.append(dead_letter)
-            advance(1)
-
         run = new_run(clock) if run is None else run
-        redrive = Redrive(
+        output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
+        result = bring_back(
+            dlq,
             queue,
             destination,
+            choice,
+            who=actor(),
+            warn=partial(output.line, is_error=True),
             run=run,
-            pace=Pace(rate, clock=clock),
             clock=clock,
-            choice=choice,
+            rate=rate,
             batch=batch,
             most=canary,
             is_stopped=stop.is_stopped,
-            failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
-            on_moved=count,
+            on_moved=lambda _: advance(1),
         )
-        output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
-        result = redrive.work()
-        _record(dlq, f"run {run}, to {destination.name}", CLIENT, [_place(each) for each in moved], result)
     if as_json:
         result_fields = {"is_done": True, "run": run, "source": queue.name, "destination": destination.name}
         places = [{"group": group, "seq": seq} for group, seq in result.moved]
@@ -153,6 +166,52 @@ def _redrive_from_here(
     else:
         _show(result, run, canary)
     _exit(result)
+
+
+def bring_back(
+    dlq: DlqTarget,
+    queue: DeadLetterQueue,
+    destination: Destination,
+    choice: Choice,
+    *,
+    who: str,
+    warn: Callable[[str], object],
+    run: str,
+    clock: Clock,
+    is_stopped: Callable[[], bool],
+    rate: float | None = None,
+    batch: int = limits.RECEIVE_MESSAGES_MAX,
+    most: int | None = None,
+    why: str | None = None,
+    on_moved: Callable[[StoredDeadLetter], None] = lambda _: None,
+) -> RedriveResult:
+    """Bring dead letters back from this process, and write the run into the inbox's audit in the name of `who`.
+
+    The audit's reason is the run's id and `why`. If the audit cannot be written, `warn` gets a sentence about it, and
+    the messages come back nevertheless.
+    """
+    moved: list[StoredDeadLetter] = []
+
+    def count(dead_letter: StoredDeadLetter) -> None:
+        moved.append(dead_letter)
+        on_moved(dead_letter)
+
+    result = Redrive(
+        queue,
+        destination,
+        run=run,
+        pace=Pace(rate, clock=clock),
+        clock=clock,
+        choice=choice,
+        batch=batch,
+        most=most,
+        is_stopped=is_stopped,
+        failpoint=failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS),
+        on_moved=count,
+    ).work()
+    reason = f"run {run}, to {destination.name}{'' if why is None else f': {why}'}"
+    _record(dlq, who, warn, reason, CLIENT, [_place(each) for each in moved], result)
+    return result
 
 
 def _place(dead_letter: StoredDeadLetter) -> tuple[str, int | None, int | None]:
@@ -165,6 +224,8 @@ def _place(dead_letter: StoredDeadLetter) -> tuple[str, int | None, int | None]:
 
 def _record(
     dlq: DlqTarget,
+    who: str,
+    warn: Callable[[str], object],
     reason: str,
     engine: str,
     moved: Sequence[tuple[str, int | None, int | None]],
@@ -173,7 +234,7 @@ def _record(
     """Write the run into the inbox's audit, where its database is named; that it cannot be written changes nothing."""
     if dlq.target.database is None:
         return
-    operator = InboxOperator(consumer=dlq.target.consumer.name, actor=actor(), reason=reason)
+    operator = InboxOperator(consumer=dlq.target.consumer.name, actor=who, reason=reason)
     detail = {
         "engine": engine,
         "queue": dlq.name,
@@ -188,17 +249,12 @@ def _record(
             operator.write_down_redrive(connection, detail)
     except (SQLAlchemyError, OutboxError) as error:
         why = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
-        output.line(f"the audit does not have this run: its row could not be written ({why})", is_error=True)
+        warn(f"the audit does not have this run: its row could not be written ({why})")
 
 
 def _show(result: RedriveResult, run: str, canary: int | None) -> None:
-    output.line(f"{len(result.moved)} brought back")
-    for why in LeftReason:
-        count = list(result.left.values()).count(why)
-        if count:
-            output.line(f"{count} left: {why.value}")
-    if any(why is LeftReason.UNWANTED for why in result.left.values()):
-        output.line("what is behind a message that does not match cannot be had without it, and stays too")
+    for line in describe_result(result):
+        output.line(line)
     if result.error is not None:
         output.line(f"the last error: {result.error}", is_error=True)
     if not result.is_whole:
@@ -209,6 +265,16 @@ def _show(result: RedriveResult, run: str, canary: int | None) -> None:
             f"look whether the consumer handles {places}: its log, its effect, and whether `dlq ls` shows it again."
             " Then bring the rest back without --canary"
         )
+
+
+def describe_result(result: RedriveResult) -> list[str]:
+    """Return in words how many messages a run has brought back, and how many it has left for which reason."""
+    lines = [f"{len(result.moved)} brought back"]
+    counts = Counter(result.left.values())
+    lines += [f"{counts[why]} left: {why.value}" for why in LeftReason if counts[why]]
+    if LeftReason.UNWANTED in result.left.values():
+        lines.append("what is behind a message that does not match cannot be had without it, and stays too")
+    return lines
 
 
 def _exit(result: RedriveResult) -> None:
@@ -228,7 +294,7 @@ def _redrive_natively(
     dlq: DlqTarget, to: str | None, rate: float | None, *, is_followed: bool, as_json: bool, confirmed: bool
 ) -> None:
     """Let SQS move every message, or print how many it would move; `is_followed` waits for the end of the task."""
-    destination, whole_rate = _destination_name(dlq, to), _whole(rate)
+    destination, whole_rate = destination_name(dlq, to), _whole(rate)
     if dlq.is_undelivered:
         raise ConfigError(
             "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
@@ -244,7 +310,8 @@ def _redrive_natively(
         )
         return
     tasks.start(destination_arn, rate=whole_rate)
-    _record(dlq, f"a move task to {destination}", NATIVE, [], RedriveResult())
+    warn = partial(output.line, is_error=True)
+    _record(dlq, actor(), warn, f"a move task to {destination}", NATIVE, [], RedriveResult())
     if not is_followed:
         output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return

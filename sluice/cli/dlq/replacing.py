@@ -25,12 +25,11 @@ from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Selection:
-    """The message to replace: its name for the operator, its ids, and its corrected body."""
+class WantedDeadLetter:
+    """The dead letter to act on: what it is called in sentences, and how it is recognized."""
 
     described: str
     matches: Callable[[StoredDeadLetter], bool]
-    body_of: Callable[[StoredDeadLetter], str]
 
 
 def replace(
@@ -47,7 +46,15 @@ def replace(
     """Bring a message of the DLQ back with other data, or another whole body; change the data of one that is held."""
     numbered = (group_id, seq, data)
     if numbered == (None, None, None) and message_id is not None and body is not None:
-        _replace_dead(dlq, operator, _by_message_id(message_id, _text(body, "--body").strip()), confirmed=confirmed)
+        whole = _text(body, "--body").strip()
+        described = replace_dead(
+            dlq,
+            operator,
+            by_message_id(message_id),
+            lambda dead_letter: dead_letter_queue.checked_body(dead_letter, whole),
+            confirmed=confirmed,
+        )
+        print_intent(described, confirmed=confirmed)
         return
     if (message_id, body) != (None, None) or group_id is None or seq is None or data is None:
         raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
@@ -60,7 +67,8 @@ def replace(
             confirmed=confirmed,
         )
     else:
-        _replace_dead(dlq, operator, _by_group_and_number(group_id, seq, new_data), confirmed=confirmed)
+        described = replace_dead(dlq, operator, by_number(group_id, seq), body_with_data(new_data), confirmed=confirmed)
+        print_intent(described, confirmed=confirmed)
 
 
 def _text(given: TextIO, option: str) -> str:
@@ -84,36 +92,61 @@ def _is_parked(target: ConsumerTarget, group_id: str, seq: int) -> bool:
         return operations.parked_message(connection, target.consumer.name, group_id, seq) is not None
 
 
-def _by_message_id(message_id: str, body: str) -> _Selection:
-    return _Selection(
-        described=f"message {message_id}",
-        matches=lambda dead_letter: dead_letter.sqs_message_id == message_id,
-        body_of=lambda dead_letter: dead_letter_queue.checked_body(dead_letter, body),
+def by_message_id(message_id: str) -> WantedDeadLetter:
+    """Return the dead letter of an SQS message id."""
+    return WantedDeadLetter(
+        described=f"message {message_id}", matches=lambda dead_letter: dead_letter.sqs_message_id == message_id
     )
 
 
-def _by_group_and_number(group_id: str, seq: int, data: object) -> _Selection:
+def by_number(group_id: str, seq: int, *, epoch: int | None = None) -> WantedDeadLetter:
+    """Return the dead letter of a number of a group; an epoch of None is any."""
+
     def matches(dead_letter: StoredDeadLetter) -> bool:
+        envelope = dead_letter.envelope
         return (
             dead_letter.message_group_id == group_id
-            and dead_letter.envelope is not None
-            and dead_letter.envelope.seq == seq
+            and envelope is not None
+            and envelope.seq == seq
+            and epoch in (None, envelope.epoch)
         )
 
+    return WantedDeadLetter(described=f"message {seq} of group {group_id}", matches=matches)
+
+
+def body_with_data(data: object) -> Callable[[StoredDeadLetter], str]:
+    """Return the function that makes the body of a dead letter with other data."""
+
     def body_of(dead_letter: StoredDeadLetter) -> str:
-        assert dead_letter.envelope is not None
+        assert dead_letter.envelope is not None, "it was recognized by its number"
         return dead_letter_queue.with_data(dead_letter.envelope, data)
 
-    return _Selection(described=f"message {seq} of group {group_id}", matches=matches, body_of=body_of)
+    return body_of
 
 
-def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Selection, *, confirmed: bool) -> None:
+def replace_dead(
+    dlq: DlqTarget,
+    operator: InboxOperator,
+    wanted: WantedDeadLetter,
+    body_of: Callable[[StoredDeadLetter], str],
+    *,
+    confirmed: bool,
+) -> str:
+    """Send a dead letter to its consumer with another body and delete it, or only look whether it is there.
+
+    Returns:
+        The act in words, for `print_intent`.
+
+    Raises:
+        DeadLetterError: the dead letter is not among those that can be seen.
+        EnvelopeError: the body cannot be sent.
+    """
     engine, failpoint = dlq.target.engine, failpoints.from_environment(os.environ, failpoints.DEAD_LETTERS)
     queue = dlq.open()
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     with Reading(queue, clock=SystemClock()) as reading:
         dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
-        body = wanted.body_of(dead_letter)
+        body = body_of(dead_letter)
         dead_letter_queue.check_size(dead_letter, body, dlq.target.environment.event_bytes_max)
         if confirmed:
             _write_down(engine, operator, "replace", dead_letter)
@@ -124,7 +157,7 @@ def _replace_dead(dlq: DlqTarget, operator: InboxOperator, wanted: _Selection, *
                 lambda value: destination.send(value, deduplication_id=fresh, body=body),
                 failpoint=failpoint,
             )
-    print_intent(f"replace {wanted.described} of {queue.name} and send it to {destination.name}", confirmed=confirmed)
+    return f"replace {wanted.described} of {queue.name} and send it to {destination.name}"
 
 
 def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_letter: StoredDeadLetter) -> None:
@@ -133,17 +166,18 @@ def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_lette
         operator.write_down(connection, action, dead_letter)
 
 
-def purge(dlq: DlqTarget, operator: InboxOperator, message_id: str, *, confirmed: bool) -> None:
-    """Delete one message of the DLQ for good."""
-    engine = dlq.target.engine
-    described, queue = f"message {message_id}", dlq.open()
+def purge(dlq: DlqTarget, operator: InboxOperator, wanted: WantedDeadLetter, *, confirmed: bool) -> str:
+    """Delete one message of the DLQ for good, or only look whether it is there; return the act in words.
+
+    Raises:
+        DeadLetterError: the message is not among those that can be seen.
+    """
+    engine, queue = dlq.target.engine, dlq.open()
     with Reading(queue, clock=SystemClock()) as reading:
-        dead_letter = dead_letter_queue.find(
-            reading, described, lambda dead_letter: dead_letter.sqs_message_id == message_id
-        )
+        dead_letter = dead_letter_queue.find(reading, wanted.described, wanted.matches)
         if confirmed:
             _write_down(engine, operator, "purge-one", dead_letter)
             reading.delete(dead_letter)
     envelope = dead_letter.envelope
     what = "no envelope" if envelope is None else f"number {envelope.seq} of group {envelope.event.group}"
-    print_intent(f"delete {described} of {queue.name}, which is {what}", confirmed=confirmed)
+    return f"delete {wanted.described} of {queue.name}, which is {what}"
