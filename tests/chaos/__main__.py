@@ -18,12 +18,11 @@ from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
 from sluice.judge.checker.verdict import EXIT_CODES, PropertyStatus, compose
 from sluice.terminal.exits import REFUSED
-from tests.chaos.run import KINDS, Report, Run, Settings, choose_kinds
+from tests.chaos.run import KINDS, SERVICES, Report, Run, Settings, choose_kinds
 from tests.chaos.system import database
 
 _SHOWN_MAX = 20
 _STOPPED = 130
-_HANDLERS, _BROKEN = "tests.chaos.system.handlers", "tests.chaos.system.broken_handlers"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,6 +38,9 @@ _HANDLERS, _BROKEN = "tests.chaos.system.handlers", "tests.chaos.system.broken_h
 @click.option("--workers", type=click.IntRange(1, 20), default=2, show_default=True, help="Of each consumer.")
 @click.option("--producers", type=click.IntRange(1, 20), default=4, show_default=True, help="Processes that commit.")
 @click.option("--cold", "is_cold", is_flag=True, help="Harm the first message of a group, too.")
+@click.option(
+    "--services", type=click.Choice(list(SERVICES)), default="plain", show_default=True, help="Producers and workers."
+)
 @click.option("--broken", "is_broken", is_flag=True, help="Negative control: handlers that commit by themselves.")
 @click.option("--plan", "is_plan", is_flag=True, help="Only print the schedule.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -56,6 +58,7 @@ def cli(
     workers: int,
     producers: int,
     is_cold: bool,
+    services: str,
     is_broken: bool,
     is_plan: bool,
     as_json: bool,
@@ -81,7 +84,7 @@ def cli(
         workers=workers,
         producers=producers,
         is_cold=is_cold,
-        handlers=_BROKEN if is_broken else _HANDLERS,
+        modules=SERVICES[services].break_handlers() if is_broken else SERVICES[services],
     )
     planned = settings.faults
     if is_plan:

@@ -3,9 +3,9 @@
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import cast
@@ -71,6 +71,44 @@ def choose_kinds(names: Sequence[str]) -> tuple[FaultKind | WorldFault, ...]:
     return tuple(kind for kind in KINDS if kind in names)
 
 
+_SYSTEM = "tests.chaos.system"
+_DJANGO = f"{_SYSTEM}.django_project"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceModules:
+    """The modules of a run's producers and workers.
+
+    Args:
+        handlers: of the consumers.
+        broken_handlers: the same, but they commit by themselves.
+        worker: is run with the arguments of `sluice` for each worker.
+        producer: is run for each producer.
+    """
+
+    handlers: str = f"{_SYSTEM}.handlers"
+    broken_handlers: str = f"{_SYSTEM}.broken_handlers"
+    worker: str = "sluice"
+    producer: str = producers.__name__
+
+    def break_handlers(self) -> "ServiceModules":
+        """Return those whose handlers commit by themselves."""
+        return replace(self, handlers=self.broken_handlers)
+
+
+SERVICES: Mapping[str, ServiceModules] = {
+    "plain": ServiceModules(),
+    "asyncio": ServiceModules(handlers=f"{_SYSTEM}.async_handlers", broken_handlers=f"{_SYSTEM}.broken_async_handlers"),
+    "django": ServiceModules(
+        handlers=f"{_DJANGO}.handlers",
+        broken_handlers=f"{_DJANGO}.broken_handlers",
+        worker=f"{_DJANGO}.manage",
+        producer=f"{_DJANGO}.producers",
+    ),
+}
+"""The kinds of producers and workers, by name."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """The settings of a run.
@@ -85,7 +123,7 @@ class Settings:
         producers: processes.
         workers: processes of each consumer.
         drain_seconds: how long nothing may change while everything is to drain.
-        handlers: module of the consumers' handlers.
+        modules: of producers and workers.
         is_cold: let the faults begin before any group is known to any inbox.
     """
 
@@ -98,7 +136,7 @@ class Settings:
     producers: int = 4
     workers: int = 2
     drain_seconds: float = 90.0
-    handlers: str = "tests.chaos.system.handlers"
+    modules: ServiceModules = SERVICES["plain"]
     is_cold: bool = False
 
     @property
@@ -172,7 +210,7 @@ def environment(settings: Settings) -> Environment:
     consumers = tuple(
         Consumer(
             name=name,
-            handlers=settings.handlers,
+            handlers=settings.modules.handlers,
             visibility_timeout_seconds=5,
             stop_timeout_seconds=4,
             processing_seconds=0.5,
@@ -266,7 +304,8 @@ class Run:
             stack.enter_context(self.lines)
             stack.callback(self._kill_all)
             for name, role in self.settings.services.items():
-                self._commands[name] = "sluice", self._service(name, role)
+                module = "sluice" if role == RELAY else self.settings.modules.worker
+                self._commands[name] = module, self._service(name, role)
             self._fill(self.settings.services)
             if not self.settings.is_cold:
                 self._warm_up()
@@ -338,7 +377,7 @@ class Run:
             commits = len(range(place, self.settings.commits, len(names)))
             near = self._near_database(name)
             task = self._task(name, self._groups, commits=commits, seconds=self.settings.seconds, dsn=near)
-            self._commands[name] = producers.__name__, [task.as_json()]
+            self._commands[name] = self.settings.modules.producer, [task.as_json()]
         self._fill(dict.fromkeys(names, PRODUCER))
 
     def _warm_up(self) -> None:

@@ -14,7 +14,12 @@ from tests.chaos.system.handlers import effect
 def do(session: Session, event: Event, context: Context) -> Outcome:
     """Commit the effect in a transaction of its own, then fail as the others do."""
     way = poison.way_of(event)
-    with Session(session.get_bind().engine) as apart:
-        apart.add(effect(event, context, is_doomed=way is not None))
-        apart.commit()
+    commit_apart(session, event, context, is_doomed=way is not None)
     return Ack() if way is None else poison.suffer(session, way)
+
+
+def commit_apart(session: Session, event: Event, context: Context, *, is_doomed: bool) -> None:
+    """Commit the effect over another connection of the worker's engine."""
+    with Session(session.get_bind().engine) as apart:
+        apart.add(effect(event, context, is_doomed=is_doomed))
+        apart.commit()

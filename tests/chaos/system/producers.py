@@ -96,10 +96,9 @@ class Task:
         return self.begins_at_us + round(self.seconds * number / self.commits * 1_000_000)
 
 
-def produce(task: Task) -> None:
+def produce(task: Task, kind: "type[RecordedTransactions] | None" = None) -> None:
     """Commit until all is committed; a database that does not answer is tried again."""
-    engine = engines.engine(task.dsn)
-    outbox, clock = Outbox(task.topic), SystemClock()
+    engine, clock = engines.engine(task.dsn), SystemClock()
     with (Path(task.journal) / f"{task.name}-{os.getpid()}-{clock.now_us()}.jsonl").open(
         "a", encoding="utf-8"
     ) as journal:
@@ -110,7 +109,7 @@ def produce(task: Task) -> None:
                     number = committed_count(engine, task.name)
                     continue
                 clock.sleep((task.due_at_us(number) - clock.now_us()) / 1_000_000)
-                _Transactions(engine, outbox, task, journal).commit(number)
+                (kind or RecordedTransactions)(engine, task, journal).commit(number)
                 number += 1
             except DBAPIError:
                 number = None  # whether it was committed tells the database
@@ -125,26 +124,31 @@ def committed_count(engine: Engine, producer: str) -> int:
         return int(connection.execute(of).scalar_one())
 
 
-class _Transactions:
-    """Makes the transactions of one producer."""
+class RecordedTransactions:
+    """Makes the transactions of one producer, and writes into a journal what it tries."""
 
-    def __init__(self, engine: Engine, outbox: Outbox, task: Task, journal: Any) -> None:
-        self._engine, self._outbox, self._task, self._journal = engine, outbox, task, journal
+    def __init__(self, engine: Engine, task: Task, journal: Any) -> None:
+        self.engine, self.task, self._journal = engine, task, journal
 
     def commit(self, number: int) -> None:
         """Commit what the number holds, after what is to be rolled back."""
-        planned = self._task.commit(number)
+        planned = self.task.commit(number)
         if planned.is_tried_before:
-            self._transact(number, planned, is_kept=False)
-        self._transact(number, planned, is_kept=True)
+            self._try(number, planned, is_kept=False)
+        self._try(number, planned, is_kept=True)
 
-    def _transact(self, number: int, planned: Commit, *, is_kept: bool) -> None:
+    def _try(self, number: int, planned: Commit, *, is_kept: bool) -> None:
         events = [_event(group) for group in planned.groups]
         given_up = [_event(planned.groups[0])] if planned.has_savepoint else []
         ids = [event.id for event in events]
         self._write_down(ids if is_kept else [], TransactionState.BEGUN)
         self._write_down([*(event.id for event in given_up), *([] if is_kept else ids)], TransactionState.ROLLED_BACK)
-        with Session(self._engine) as session:
+        self.transact(number, events, given_up, is_kept=is_kept)
+        self._write_down(ids if is_kept else [], TransactionState.COMMITTED)
+
+    def transact(self, number: int, events: Sequence[Event], given_up: Sequence[Event], *, is_kept: bool) -> None:
+        """Write and commit the events, or roll them back; those given up are in a savepoint that is rolled back."""
+        with Session(self.engine) as session:
             if given_up:
                 with session.begin_nested() as savepoint:
                     self._add(session, number, given_up, position=len(events))
@@ -153,7 +157,6 @@ class _Transactions:
             self._add(session, number, events, position=0)
             if is_kept:
                 session.commit()
-                self._write_down(ids, TransactionState.COMMITTED)
             else:
                 session.flush()
                 session.rollback()
@@ -163,14 +166,14 @@ class _Transactions:
             session.add(
                 RecordedEvent(
                     event_id=event.id,
-                    producer=self._task.name,
+                    producer=self.task.name,
                     number=number,
                     position=place,
                     group_id=event.group,
                     payload=event.data["payload"],
                 )
             )
-            self._outbox.add(session, event)
+            Outbox(self.task.topic).add(session, event)
 
     def _write_down(self, ids: Sequence[str], tried: TransactionState) -> None:
         """Write down before it is done, and after: who is killed in between does not know."""

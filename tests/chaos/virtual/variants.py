@@ -1,4 +1,4 @@
-"""The variants of a virtual run: the product, also with asyncio, and five that lack a part, which must be INVALID."""
+"""The variants of a virtual run: the product, also with asyncio and Django, and broken ones, which must be INVALID."""
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,6 +16,7 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
+from tests.chaos.virtual.django_run import Django, DjangoMarksBefore, DjangoOutsideAtomic
 from tests.chaos.virtual.schedules import Publish, Story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
@@ -127,10 +128,13 @@ class AsyncioMarksBefore(Asyncio):
 VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "sound": VirtualRun,
     "asyncio": Asyncio,
+    "django": Django,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
     "whole-batches": DeletesWholeBatches,
     "asyncio-marks-before": AsyncioMarksBefore,
+    "django-marks-before": DjangoMarksBefore,
+    "django-outside-atomic": DjangoOutsideAtomic,
 }
-"""By name; only the first two are to be valid."""
+"""By name; only the first three are to be valid."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.parsers import ResponseParserError
-from sqlalchemy import event, text
+from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
 
@@ -177,13 +177,13 @@ class VirtualRun(World):
 
     def __init__(self, story: Story, folder: Path) -> None:
         self.story, self.aws, self.rng = story, Aws(story.seed), Random(f"run/{story.seed}")  # noqa: S311
-        dsn = f"sqlite:///{folder / 'virtual.db'}"
-        self.calm = engines.engine(dsn)
+        file = folder / "virtual.db"
+        self.calm = engines.engine(f"sqlite:///{file}")
         self._history, self.hits = _History(), Counter[str]()
         self.deleted = list[tuple[str, int]]()
         self.recorder = Recorder(self._history, names={}, clock=self.aws.clock)
         super().__init__(
-            engines.engine(dsn),
+            self.new_engine(file),
             consumer=CONSUMER,
             policy=InboxPolicy.of_consumer(_DECLARED),
             simulator=self.aws,
@@ -208,6 +208,10 @@ class VirtualRun(World):
             self.processes[name] = self.make_process(name)
 
     # --- parts, which variants replace --------------------------------------------------------------------------------
+
+    def new_engine(self, file: Path) -> Engine:
+        """Return the engine that relay, workers and producer share."""
+        return engines.engine(f"sqlite:///{file}")
 
     def make_process(self, name: str) -> Process:
         """Return a new process for a place."""
@@ -268,6 +272,10 @@ class VirtualRun(World):
             text("INSERT INTO effect (number, group_id) VALUES (:number, :group)"),
             {"number": of.data["number"], "group": of.group},
         )
+        self.fail_if_badly_deployed()
+
+    def fail_if_badly_deployed(self) -> None:
+        """Raise an error of the handlers' code while a bad version of it is deployed."""
         if self._active(FaultKind.DEPLOY, CONSUMER) is not None:
             self.hits["deploy"] += 1
             raise RuntimeError("this version of the handlers fails")
@@ -299,9 +307,14 @@ class VirtualRun(World):
         return fault.until_seconds - self.now
 
     def _refuse(self, _connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
-        if self._active(FaultKind.LOCK, "database") is not None:
-            self.hits["lock"] += 1
+        if self.is_locked():
             raise OperationalError(statement, parameters, busy())
+
+    def is_locked(self) -> bool:
+        """Return whether a fault has the database locked now, and count the statement that meets it."""
+        is_locked = self._active(FaultKind.LOCK, "database") is not None
+        self.hits["lock"] += is_locked
+        return is_locked
 
     def _find_fault(self, kind: FaultKind) -> ScheduledFault[FaultKind] | None:
         found = (

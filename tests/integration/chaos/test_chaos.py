@@ -16,7 +16,7 @@ from sluice.judge.checker.verdict import PropertyStatus
 from sluice.judge.databases import DatabaseAnomaly
 from spark_load.faults.lines import Lines, make_answer
 from spark_load.faults.shapes import FaultKind
-from tests.chaos.run import Run, Settings
+from tests.chaos.run import SERVICES, Run, Settings
 from tests.chaos.system import database
 from tests.support.endpoints import fake_aws
 
@@ -65,10 +65,12 @@ def test_a_line_harms_its_calls_until_it_is_mended() -> None:
 
 
 @pytest.mark.slow  # a load test has the same faults
-def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: Path) -> None:
+@pytest.mark.parametrize("services", list(SERVICES))
+def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: Path, services: str) -> None:
     """Every kind of fault once; everything committed is done once and in order for three consumers."""
+    settings = replace(_SETTINGS, modules=SERVICES[services])
     with database.running() as started:
-        report = Run(_SETTINGS, localstack_shared, started, tmp_path, print).work()
+        report = Run(settings, localstack_shared, started, tmp_path, print).work()
 
     assert report.judgement.violations == ()
     assert report.judgement.unfinished == ()
@@ -80,11 +82,12 @@ def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: 
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("services", list(SERVICES))
 def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(
-    localstack_shared: localstack.Emulator, tmp_path: Path
+    localstack_shared: localstack.Emulator, tmp_path: Path, services: str
 ) -> None:
     """The same seed; a run that cannot be found invalid proves nothing."""
-    broken = replace(_SETTINGS, handlers="tests.chaos.system.broken_handlers", drain_seconds=30)
+    broken = replace(_SETTINGS, modules=SERVICES[services].break_handlers(), drain_seconds=30)
     with database.running() as started:
         report = Run(broken, localstack_shared, started, tmp_path, print).work()
 

@@ -36,6 +36,25 @@ def test_an_async_handler_whose_mark_is_committed_first_is_found_invalid() -> No
 
 
 @pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=pytest.mark.slow if seed < 4 else pytest.mark.deep) for seed in range(2, 101)]
+)
+def test_so_do_djangos_atomic_blocks_and_orm_handlers(seed: int) -> None:
+    found = result(story(seed, messages=12, seconds=16), "django")
+
+    assert (found.violations, found.unfinished, found.events) == ((), None, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("variant", "seed"), [("django-marks-before", 2), ("django-outside-atomic", 4)])
+def test_a_broken_django_project_is_found_invalid(variant: str, seed: int) -> None:
+    """The same seed is valid with the product."""
+    whole = story(seed, messages=12, seconds=16)
+
+    assert result(whole, "django").violations == ()
+    assert any("it has no effect, is in no queue" in violation for violation in result(whole, variant).violations)
+
+
+@pytest.mark.parametrize(
     ("variant", "seed", "sentence", "messages_left"),
     [
         pytest.param("no-inbox", 5, "has 2 effects", 2, marks=pytest.mark.slow),
