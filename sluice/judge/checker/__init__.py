@@ -1,9 +1,9 @@
-"""The one place that says what a violation is.
+"""The only package that decides what a violation is.
 
 `check_group` takes the events of one message group and returns every violation they prove. It never guesses: a call has
 an interval, not an instant, so `a` is before `b` only when `a` was answered before `b` was made, and a message is in
-its queue from its receive until the first moment a delete or its last timeout could have removed it (`standing`). What
-the events leave open is returned as unknown, what is lawful and worth counting as seen. The terms are defined in
+its queue from its receive until the first moment a delete or its last timeout could have removed it (`standing`). An
+anomaly that the events neither prove nor exclude is unknown, a lawful and counted one is seen. The terms are defined in
 `group`; each anomaly of `sluice.judge.checker.anomalies` is one function, in its family's module of `rules`.
 """
 
@@ -50,10 +50,10 @@ __all__ = [
 ]
 
 RULES: Mapping[str, AnomalyRule] = {anomaly: registry[anomaly] for anomaly in ANOMALIES if anomaly in registry}
-"""What looks for each anomaly in a group, in the order of the anomaly ids."""
+"""The rule that finds each anomaly in a group, in the order of the anomaly ids."""
 
 OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
-"""What `check_run` and `check_thresholds` judge."""
+"""The anomalies that `check_run` and `check_thresholds` judge."""
 
 _NOWHERE = QueueContext()
 _NOT_DRAINED = "which was not drained"
@@ -62,11 +62,11 @@ _REMOVED = "where its retention may have ended, or a purge or a restart may have
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Results for one group: what its events prove, and what they leave open.
+    """Results for one group: the violations that its events prove, and the questions that they leave open.
 
     Args:
-        violations: what must not be.
-        unknowns: what cannot be told, as sentences.
+        violations: the violations that are proven.
+        unknowns: the open questions, as sentences.
         seen: anomalies that are lawful, and only counted.
     """
 
@@ -80,8 +80,8 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
 
     Args:
         events: all events that carry this message_group_id, in any order, settled (`history.settle`).
-        expectation: what the run was set up to be.
-        around: what happened outside the group; what depends on what it does not tell is not judged.
+        expectation: the declared setup of the run.
+        around: events outside the group; a rule that depends on an unknown part of them does not judge.
 
     Returns:
         Violations in the order of the anomaly ids, then by queue and idx; unknowns as sentences.
@@ -101,7 +101,7 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
 
 
 def _clock_reservations(group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]) -> Iterator[str]:
-    """Yield what rests on how far clocks are apart: what would be a violation for one of the things they may be."""
+    """Yield reservations about clocks: anomalies that are violations for some possible clock differences only."""
     if not group.widest_us:
         return
     suspicious = Group(events, group.expectation, group.around, is_suspicious=True)
@@ -114,7 +114,7 @@ def _clock_reservations(group: Group, events: Sequence[HistoryEvent], found: Ite
 
 
 def _beginning_reservations(group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]) -> Iterator[str]:
-    """Yield what would be a violation, had nothing happened before, or beside, what is on record."""
+    """Yield reservations about unrecorded events: anomalies that are violations only if there were no such events."""
     expectation = group.expectation
     if expectation.publishing_began_us is None and not expectation.receiving_began_us:
         return

@@ -1,4 +1,4 @@
-"""Every anomaly Sluice has a name for, and whether the checker judges it yet.
+"""Every anomaly that Sluice has a name for, and whether the checker judges it.
 
 The ids are stable and appear in verdicts; the definitions are the checker's contract. Families: A existence,
 B duplication, C order within a group, D group blocking, E fan-out, F dead letters and redrive, G content,
@@ -25,18 +25,18 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One thing that can be wrong with a history.
+    """An anomaly: one way in which a history can be wrong.
 
     Args:
         id: family letter and number.
-        name: for people.
-        severity: what it does to the verdict.
-        counted: the count of what it could have happened to; in doubt that is too small. None where `checker` does not
-            look for it, and what it does not look for is never reported as holding. Not judged is what no run records:
-            B4 needs one deduplication id in two groups, and no run of ours has that.
-        given: what has to be known of the history. Without end markers (`ends`) nothing was drained, without a
-            visibility timeout of every queue (`timeouts`) nothing was held, and what nobody recorded may have been
-            published (`publishing`).
+        name: the name for people.
+        severity: its effect on the verdict.
+        counted: the count of opportunities for this anomaly; if in doubt, too few are counted. None if `checker` does
+            not look for it; such an anomaly is never reported as holding. Some are not judged because no run records
+            them: B4 needs one deduplication id in two groups, and no run of ours has that.
+        given: the facts that have to be known of the history. Without end markers (`ends`) no group was drained;
+            without a visibility timeout of every queue (`timeouts`) no message was held; and a message that nobody
+            recorded may have been published (`publishing`).
         definition: one sentence.
     """
 
@@ -172,7 +172,7 @@ R3 effects-reordered safety handled
 R4 effect-after-delete safety handled:timeouts
     A message was deleted before its effect was begun.
 """
-"""Of each the id, the name, the severity and, where it is judged, what is `counted` and, after colons, `given`."""
+"""Each anomaly's id, name and severity; if it is judged, also `counted` and, after colons, `given`."""
 
 ANOMALIES: dict[str, Anomaly] = {
     id_: Anomaly(id_, name, Severity(severity), counted or None, tuple(given.split(":")[1:]), definition)

@@ -1,15 +1,15 @@
-"""Bounds on how far the clocks of a history are apart: the declared bound, and those that the history itself proves.
+"""Bounds on the differences between the clocks of a history: the declared bound, and those that the history proves.
 
 Nobody can receive a message before it is published, or use a receipt handle before it is received. So the answer of a
 receive comes after the call of its publish, and a delete or visibility change is called after the answer that gave its
 handle, whatever the clocks show. Each such pair bounds how far one clock is ahead of another; a pair in each direction
-bounds it from both sides, as the four timestamps of NTP do (RFC 5905, section 8). Nothing that is judged is used: order
-and leases prove nothing about clocks. Neither do SentTimestamp and ApproximateFirstReceiveTimestamp: AWS says of no
-clock how exact it is.
+bounds it from both sides, as the four timestamps of NTP do (RFC 5905, section 8). These bounds use no fact that is
+judged: order and leases prove nothing about clocks. SentTimestamp and ApproximateFirstReceiveTimestamp are not used
+either, because AWS documents the accuracy of no clock.
 
-Clocks also drift. `DRIFT_PPM` is what Linux lets a frequency adjustment be for each of the two: 500,000 ns a second,
-MAXFREQ in its include/linux/timex.h (read 2026-11-23). A clock that is stepped, or slewed faster, is not covered, other
-than by a declared bound.
+Clocks also drift. `DRIFT_PPM` is the largest frequency adjustment that Linux allows, for each of the two clocks:
+500,000 ns a second, MAXFREQ in its include/linux/timex.h (read 2026-11-23). A clock that is stepped, or slewed faster,
+is covered by a declared bound only.
 """
 
 from collections.abc import Collection, Mapping
@@ -23,23 +23,23 @@ DRIFT_PPM = 1_000
 _CLOSED_MAX = 128  # clocks of which indirect bounds are looked for: it takes their number cubed
 
 type AheadUs = Mapping[str, Mapping[str, int]]
-"""Clock to another clock to the most by which the other may be ahead of it, microseconds; absent is not known."""
+"""Clock to another clock to the most by which the other may be ahead, microseconds; a missing pair is unknown."""
 
 
 def clock_of(event: HistoryEvent) -> str:
-    """Return the clock that timed the event; an event that names none is by a clock of its own."""
+    """Return the name of the clock that timed the event; "" if the event names none."""
     return event.clock_id or ""
 
 
 def ahead_us(
     clocks: Collection[str], *, bound_us: int = NEVER_US, proven: AheadUs | None = None
 ) -> dict[str, dict[str, int]]:
-    """Return the most by which each clock may be ahead of each other one, by what is known directly or through others.
+    """Return the most by which each clock may be ahead of each other one, by bounds of two clocks or of a chain.
 
     Args:
-        clocks: all of them.
-        bound_us: how far any two are apart.
-        proven: what the history proves.
+        clocks: all clocks.
+        bound_us: the largest difference between any two clocks.
+        proven: the bounds that the history proves.
     """
     known = proven or {}
     ahead = {
@@ -59,7 +59,7 @@ def ahead_us(
 
 
 def is_contradictory(ahead: AheadUs) -> bool:
-    """Return whether no clocks fit: one would have to be ahead of itself, or two of each other."""
+    """Return whether no clocks satisfy the bounds: one would have to be ahead of itself, or two ahead of each other."""
     return any(others[clock] < 0 for clock, others in ahead.items()) or any(
         ahead[clock][other] + ahead[other][clock] < 0 for clock, other in permutations(ahead, 2)
     )
@@ -67,7 +67,7 @@ def is_contradictory(ahead: AheadUs) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ClockSpread:
-    """Two clocks that the history proves to be at least so far apart."""
+    """Two clocks with a difference that the history proves."""
 
     behind: str
     ahead: str
@@ -75,7 +75,7 @@ class ClockSpread:
 
 
 def furthest_apart(ahead: AheadUs) -> ClockSpread | None:
-    """Return the two clocks that are certainly the furthest apart; None when all may show the same."""
+    """Return the two clocks with the largest proven difference; None if all clocks may show the same time."""
     least_us, behind, ahead_of = min(
         ((others[clock], clock, other) for other, others in ahead.items() for clock in others if clock != other),
         default=(0, "", ""),
@@ -84,23 +84,23 @@ def furthest_apart(ahead: AheadUs) -> ClockSpread | None:
 
 
 def apart_us_max(ahead: AheadUs) -> int:
-    """Return how far any two of the clocks may be apart."""
+    """Return the largest possible difference between any two of the clocks."""
     return max((us for others in ahead.values() for us in others.values()), default=0)
 
 
 def widen(ahead: AheadUs, span_us: int) -> dict[str, dict[str, int]]:
-    """Return what a history of this length proves, if clocks may drift meanwhile."""
+    """Return the bounds, widened by the drift that is possible within the length of the history."""
     drift_us = span_us * DRIFT_PPM // 1_000_000
     return {clock: {other: us + drift_us for other, us in others.items()} for clock, others in ahead.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clocks:
-    """The clocks that timed a group, put right as far as it is known how.
+    """The clocks that timed a group, corrected as far as their differences are known.
 
     Args:
-        ahead: the most by which each may be ahead of each other one after that.
-        later_us: clock to what was added to its times.
+        ahead: the most by which each may be ahead of each other one after the correction.
+        later_us: clock to the correction that was added to its times.
     """
 
     ahead: AheadUs = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Clocks:
 
     @classmethod
     def of(cls, clocks: Collection[str], *, bound_us: int, proven: AheadUs) -> "Clocks":
-        """Return these clocks, each put right by the middle of what it may be ahead of the first."""
+        """Return these clocks, each corrected by the middle of the interval in which it may be ahead of the first."""
         if len(clocks) <= 1:
             return cls()
         names = sorted(clocks)
@@ -136,11 +136,11 @@ class Clocks:
         return _shift(event, self.later_us.get(clock_of(event), 0))
 
     def restore(self, event: HistoryEvent) -> HistoryEvent:
-        """Return a corrected event as it was recorded."""
+        """Return a corrected event with the times of its record."""
         return _shift(event, -self.later_us.get(clock_of(event), 0))
 
     def bound_us(self, first: HistoryEvent, second: HistoryEvent, *, is_least: bool = False) -> int:
-        """Return by how much the clock of the second may be ahead of that of the first: at most, or at least."""
+        """Return how far the clock of the second event may be ahead of that of the first: at most, or at least."""
         if first.clock_id == second.clock_id or not self.ahead:
             return 0
         if is_least:
@@ -149,7 +149,7 @@ class Clocks:
 
 
 def _middle(least_us: int, most_us: int) -> int:
-    """Return the middle of an interval; of one without an end what is nearest to 0."""
+    """Return the middle of an interval; if one end is unknown, the value of the interval that is nearest to 0."""
     if least_us > -NEVER_US and most_us < NEVER_US:
         return (least_us + most_us) // 2
     return min(max(0, least_us), most_us)

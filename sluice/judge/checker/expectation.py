@@ -12,7 +12,7 @@ from sluice.history.events import CallOutcome, HistoryEvent, Kind, detail_of
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
 _NONE: Mapping[str, str] = {}
-_PURGED_WITHIN_US = limits.PURGE_SECONDS_MAX * _SECOND_US  # also a call that nobody answered has begun by then
+_PURGED_WITHIN_US = limits.PURGE_SECONDS_MAX * _SECOND_US  # a call without an answer has begun its work by then, too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,35 +20,41 @@ class Expectation:
     """The declared setup of a run.
 
     Args:
-        run: id of the run; messages of another one are foreign.
-        queues: every queue subscribed to the topic, by name. A message sent straight to one belongs to that one only.
-        visibility_timeout_seconds: of each of those queues; of one that is not named nobody knows how long a message is
-            held, unless the receive says it.
-        dead_letter_queues: the DLQ of each of those queues.
-        subscription_dead_letter_queues: where SNS puts what it could not deliver to each of those queues.
-        max_receive_count: of each of those queues; what depends on one that is not named is not judged.
-        retention_seconds: for how long each of those queues and DLQs keeps a message; AWS's default of one that is not
-            named.
-        delay_seconds: of each of those queues, 0 where it is not named; None where nobody knows it: then it may be as
-            long as the quickest message of a group took.
-        deduplication_window_seconds: of the target.
-        clock_bound_us: how far any two clocks of the run may be apart, microseconds; 0 when there is one clock.
-        clocks_ahead_us: clock to another clock to the most by which the other may be ahead of it, where that is known
-            better (`clocks`).
-        unproven_queues: queue to why some of what was received from it may not be in the history. That something was
-            not received from there proves nothing.
-        lost_receives: queue to how many receives were asked of it and never answered: each may have leased messages.
+        run: id of the run; messages of another run are foreign.
+        queues: every queue subscribed to the topic, by name. A message sent straight to a queue belongs to that queue
+            only.
+        visibility_timeout_seconds: queue to its visibility timeout; for a queue that is missing here, the hold of a
+            message is known only if its receive gives a timeout.
+        dead_letter_queues: queue to its DLQ.
+        subscription_dead_letter_queues: queue to the DLQ of its subscription, where SNS puts messages that it could not
+            deliver.
+        max_receive_count: queue to its maxReceiveCount; for a queue that is missing here, rules that need it do not
+            judge.
+        retention_seconds: queue or DLQ to its retention; AWS's default if it is missing.
+        delay_seconds: queue to its delay, 0 if it is missing; None if the delay is unknown: then it may be as long as
+            the quickest message of a group took.
+        deduplication_window_seconds: the deduplication window of the target.
+        clock_bound_us: the largest difference between any two clocks of the run, microseconds; 0 if there is one clock.
+        clocks_ahead_us: clock to another clock to the most by which the other may be ahead, if that is known better
+            (`clocks`).
+        unproven_queues: queue to the reason for which some of its receives may be missing in the history. A message
+            that was not received from such a queue proves nothing.
+        lost_receives: queue to how many receives of it were never answered: each may have leased messages.
         is_publishing_recorded: whether every publish is in the history, if only as an intent.
-        publishing_began_us: from when on it is, microseconds UTC; None means from the first, `NEVER_US` that others
-            publish as well. What was published before may come, may be repeated, and may have been received and
-            deleted.
-        receiving_began_us: queue to the same for what was received from it.
-        is_planned: whether idx counts the messages of a group in the order they were meant to be published. Of anyone's
-            recorded messages it only tells them apart (`history.stable_idx`): what they were meant to be is not judged.
-        effects_recorded: the queues whose consumers wrote down every effect; elsewhere a missing one proves nothing.
-        fan_out_skew_seconds_max: allowed between a message's first and last queue; None does not judge it.
-        passed_over_seconds_max: allowed for a group with an available message while others are served; None likewise.
-        stuck_seconds_max: allowed for a group with an available message to stand still at all; None likewise.
+        publishing_began_us: the time since which every publish is in the history, microseconds UTC; None means from the
+            first, `NEVER_US` that others publish as well. Messages from before may arrive, may be repeated, and may
+            have been received and deleted.
+        receiving_began_us: queue to the time since which every receive of it is in the history.
+        is_planned: whether idx counts the messages of a group in the order in which they were meant to be published. In
+            a recording of other programs idx only tells messages apart (`history.stable_idx`), and the intended order
+            is not judged.
+        effects_recorded: the queues whose consumers recorded every effect; for other queues a missing effect proves
+            nothing.
+        fan_out_skew_seconds_max: the longest allowed time between a message's first and last queue; None does not judge
+            it.
+        passed_over_seconds_max: how long a group with an available message may wait while others are served; None does
+            not judge it.
+        stuck_seconds_max: how long a group with an available message may wait at all; None does not judge it.
     """
 
     run: str
@@ -76,13 +82,13 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """The receives asked of a queue in one second.
+    """The receives of a queue in one second.
 
     Args:
-        second: since 1970.
-        served_count: answered with messages.
+        second: seconds since 1970.
+        served_count: receives answered with messages.
         empty_count: long polls answered with none.
-        answered_by_us: when the last of both was answered, microseconds UTC.
+        answered_by_us: when the last of these was answered, microseconds UTC.
     """
 
     second: int
@@ -93,12 +99,14 @@ class Activity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A move task: when it ended well, everything in `source` when it began went to `destination`; else some may have.
+    """A move task.
+
+    If it ended well, it moved everything that was in `source` at its begin; otherwise it may have moved some.
 
     Args:
         source: the DLQ.
         destination: the queue.
-        began_at_us: when it was asked for.
+        began_at_us: when it was requested.
         ended_at_us: when it was known to have ended.
         is_finished: whether it ended well.
     """
@@ -115,7 +123,7 @@ class Loss:
     """A time in which a queue may lose messages.
 
     Args:
-        is_certain: whether it certainly loses what was in the queue before: a purge that was confirmed.
+        is_certain: whether the queue certainly loses the messages that were in it before: a purge that was confirmed.
     """
 
     queue: str
@@ -125,11 +133,11 @@ class Loss:
 
 
 class IdUse(NamedTuple):
-    """A publish under a deduplication id: when it was tried, by when it had its effect, to which place, of what.
+    """A publish under a deduplication id: when it was tried, the latest time of its effect, its place and message.
 
     Args:
         message: its group and idx.
-        id: the message id it was answered with, of a repeat that of the first; None without an answer.
+        id: the message id in the answer, which for a repeat is that of the first message; None without an answer.
     """
 
     from_us: int
@@ -141,17 +149,17 @@ class IdUse(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueContext:
-    """Events around the groups: the same for all of them.
+    """Events outside the groups: the same for all groups.
 
     Args:
         activity: queue to its seconds, ascending.
-        moves: of dead letters back into a queue.
-        purges: of queues, each as long as it may have worked: a minute longer than its call.
-        faults: that were injected and are documented to lose what was published meanwhile.
-        empty_since_us: queue to the instant from which probes found nothing in it any more.
-        shared_ids: (group, idx) of a message whose deduplication id others have as well to every publish under it, by
-            when it was tried. Where the scope is a queue or topic, the one that came first is delivered, and the
-            others are acknowledged as its repeats (DED-01, SNS-113).
+        moves: move tasks from DLQs back into queues.
+        purges: purges of queues, each as long as it may have worked: a minute longer than its call.
+        faults: injected faults that are documented to lose messages published meanwhile.
+        empty_since_us: queue to the time since which probes found nothing in it any more.
+        shared_ids: (group, idx) of each message that shares its deduplication id with other messages, to every publish
+            under this id, in the order of their tries. If the scope is a queue or topic, the first one is delivered,
+            and the others are acknowledged as its repeats (DED-01, SNS-113).
     """
 
     activity: Mapping[str, Sequence[Activity]] = field(default_factory=dict)
@@ -162,9 +170,9 @@ class QueueContext:
     shared_ids: Mapping[tuple[str, int], Sequence[IdUse]] = field(default_factory=dict)
 
     def polls(self, queue: str, *, from_us: int, until_us: int) -> tuple[int, int]:
-        """Return how many receives between the two instants brought something, and how many long polls nothing.
+        """Return how many receives between the two times returned messages, and how many long polls returned none.
 
-        Counted are the seconds that lie between them as a whole, with all their answers.
+        Only seconds that lie completely between the times count, with all their answers.
         """
         seconds = self.activity.get(queue, ())
         first = bisect_left(seconds, -(-from_us // _SECOND_US), key=lambda activity: activity.second)
@@ -180,11 +188,11 @@ class QueueContext:
 def queue_context(
     events: Iterable[HistoryEvent], *, queues: Sequence[str] = (), dead_letter_queues: Mapping[str, str] = _NONE
 ) -> QueueContext:
-    """Return what the events that belong to no group say: move tasks, purges, faults and probes.
+    """Return the events that belong to no group: move tasks, purges, faults and probes.
 
-    A move task names its destination and a lossy fault itself in `detail` (`destination`, `is_lossy`). One whose
-    destination is null takes each message to the queue it came from: one of those that have this DLQ, or one of
-    `queues`, where nobody says which have it.
+    A move task names its destination in `detail` (`destination`), and a lossy fault says so there (`is_lossy`). A task
+    without a destination moves each message to the queue that it came from: one of the queues with this DLQ, or one of
+    `queues` if those are unknown.
     """
     ungrouped = sorted(
         (event for event in events if event.queue is not None), key=lambda event: event.invoked_at_us or 0

@@ -38,9 +38,9 @@ ENQUEUED_WITHIN_US = 1_000_000
 """After its SentTimestamp, which is of the service's clock and in milliseconds, a message is certainly in the queue."""
 _FANNED_OUT_WITHIN_US = 10_000_000  # SNS delivers at once, and says not by when
 _SENT_ROUNDED_US = 1_000
-_HIGHEST = "~"  # above every sequence number
+_HIGHEST = "~"  # greater than every sequence number
 UNANSWERED_WITHIN_US = 60_000_000
-"""A call that nobody answered is taken to have its effect by then, or never: no service works on it any longer."""
+"""A call without an answer has its effect within this time, or never: no service works on a call for longer."""
 
 
 def invoked_us(event: HistoryEvent) -> int:
@@ -49,12 +49,12 @@ def invoked_us(event: HistoryEvent) -> int:
 
 
 def responded_us(event: HistoryEvent) -> int:
-    """Return when the answer came; never, when none did."""
+    """Return when the call was answered; NEVER_US if it was not."""
     return event.responded_at_us if event.responded_at_us is not None else NEVER_US
 
 
 def effect_by_us(event: HistoryEvent) -> int:
-    """Return by when a call had its effect, if it had any."""
+    """Return the latest time at which a call had its effect, if it had any."""
     return event.responded_at_us if event.responded_at_us is not None else invoked_us(event) + UNANSWERED_WITHIN_US
 
 
@@ -64,22 +64,22 @@ def by_time(event: HistoryEvent) -> tuple[int, int, str, int]:
 
 
 def effective(tries: Iterable[HistoryEvent]) -> list[HistoryEvent]:
-    """Return those that may have had an effect."""
+    """Return the calls that may have had an effect."""
     return [event for event in tries if event.outcome != CallOutcome.FAIL]
 
 
 def number(event: HistoryEvent) -> str | None:
-    """Return the sequence number a publish was answered with: of SNS, or of the queue it was sent straight to."""
+    """Return the sequence number in the answer to a publish: that of SNS, or of the queue it was sent to."""
     return event.sns_sequence_number or event.sqs_sequence_number
 
 
 def is_same_receive(event: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether two received events are of one answer, or of one repeated with its attempt id (RCV-11)."""
+    """Return whether two received events are from one answer, or from one repeated with its attempt id (RCV-11)."""
     return event.call_id == other.call_id or is_repeat(event, other)
 
 
 def is_repeat(event: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether another call brought a message again by its attempt id, and so with the handle it had."""
+    """Return whether another call returned the message again for the same attempt id, and so with the same handle."""
     attempt = event.receive_request_attempt_id
     return (
         event.call_id != other.call_id
@@ -90,13 +90,13 @@ def is_repeat(event: HistoryEvent, other: HistoryEvent) -> bool:
 
 
 class _Lists[K](dict[K, list[HistoryEvent]]):
-    """Events by what they have in common. What is absent reads as no event, and stays absent: rules only look."""
+    """Lists of events by key. A missing key reads as an empty list and stays missing, because rules only read."""
 
     def __missing__(self, key: K) -> list[HistoryEvent]:
         return []
 
     def add(self, key: K, event: HistoryEvent) -> None:
-        """Put an event behind those of its key."""
+        """Append an event to the list of its key."""
         self.setdefault(key, []).append(event)
 
 
@@ -104,11 +104,11 @@ class Group:
     """The events of one group.
 
     Args:
-        events: of the group, in any order, settled.
-        expectation: what the run was set up to be.
-        around: what happened outside the group.
-        is_suspicious: whether clocks that may be apart are taken to be so where that makes a violation. What is found
-            then and not otherwise rests on how far they are apart.
+        events: the events of the group, in any order, settled.
+        expectation: the declared setup of the run.
+        around: events outside the group.
+        is_suspicious: whether possible clock differences are assumed in the way that makes a violation. A violation
+            that is found only then depends on the differences of the clocks.
     """
 
     def __init__(
@@ -157,9 +157,10 @@ class Group:
         self.first_received = {queue: _first_by_idx(events) for queue, events in self.received.items()}
 
     def _unless_shared(self, events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-        """Return the events; of a publish that may repeat another message's nobody knows whether it had an effect.
+        """Return the events; a publish that may be a repeat of another message's publish counts as unanswered.
 
-        What came from every queue it was to reach, under one number, was delivered itself.
+        If a message arrived from every queue it was sent to, under one number, its own publish certainly had the
+        effect.
         """
         tries, came = _Lists[int](), defaultdict[int | None, set[str | None]](set)
         for event in events:
@@ -184,7 +185,7 @@ class Group:
         ]
 
     def _is_first_of_its_id(self, event: HistoryEvent) -> bool:
-        """Return whether no other message was published there under its deduplication id by then, within a window."""
+        """Return whether no other message was published to this place under the same id in the window before."""
         bound_us = self.expectation.clock_bound_us
         kept_us = self._window_us + WINDOW_TOLERANCE_US + bound_us
         message = event.message_group_id or "", event.idx or 0
@@ -205,14 +206,17 @@ class Group:
         return any(use.id == own is not None and use.message != message for use in self.around.shared_ids[message])
 
     def maybe_dropped(self) -> Iterator[tuple[str, int]]:
-        """Yield (queue, idx) of what never came from it, and may have been dropped for a repeat of another message."""
+        """Yield (queue, idx) of each message that never arrived, and may have been dropped as a repeat of another."""
         for idx, queues in self._dropped.items():
             for queue in queues:
                 if idx not in self.first_received.get(queue, {}) and not self.is_dead_lettered(queue, idx):
                     yield queue, idx
 
     def _are_two_queues(self, place: str | None, other: str | None) -> bool:
-        """Return whether the places are different queues, of which each has ids of its own; a topic sends to many."""
+        """Return whether the places are two different queues, which have separate deduplication ids.
+
+        A topic sends to many.
+        """
         return place != other and {place, other}.issubset(self.judged_queues)
 
     def _take(self, event: HistoryEvent) -> None:
@@ -231,13 +235,14 @@ class Group:
             self.parked.setdefault(event.queue or "", set()).add(event.idx)
 
     def _is_one_message(self, idx: int) -> bool:
-        """Return whether everything published under an idx is one message, and so has one place in the group."""
+        """Return whether all publishes of an idx are one message, which therefore has one place in the group."""
         tries = effective(self.publishes[idx])
         numbers = {number(event) for event in tries}
         span_us = max(map(effect_by_us, tries)) - min(map(invoked_us, tries)) + self.publishers_spread_us
         is_forgotten = any(self.is_purged(event.queue) for event in tries)
         is_single = len(numbers) == 1 or (span_us < self._window_us and not is_forgotten)
-        is_of_one_place = len({event.queue for event in tries}) == 1  # a queue takes what comes first (DED-01)
+        # a queue delivers the first of them that arrives (DED-01)
+        is_of_one_place = len({event.queue for event in tries}) == 1
         return is_single and is_of_one_place and not self.older_copies(idx)
 
     @property
@@ -245,7 +250,7 @@ class Group:
         return self.expectation.deduplication_window_seconds * 1_000_000
 
     def may_be_older(self, copy: HistoryEvent) -> bool:
-        """Return whether what was received may be of a publish before, or beside, those on record."""
+        """Return whether a received copy may come from an unrecorded publish, before or beside the recorded ones."""
         began_us = self.expectation.publishing_began_us
         if began_us is None:
             return False
@@ -256,7 +261,7 @@ class Group:
         return sent_us < began_us + _FANNED_OUT_WITHIN_US and sent_us + _SENT_ROUNDED_US < tried_us
 
     def _sent_us(self, copy: HistoryEvent) -> int | None:
-        """Return when a copy was sent, None where nobody knows: dead letters, and what came back, are sent anew."""
+        """Return when a copy was sent; None if unknown, because dead letters and returned messages are sent anew."""
         sent = [
             event.sent_at_us
             for queue in self.expectation.queues
@@ -266,7 +271,7 @@ class Group:
         return sent[0] if sent else None
 
     def _may_be_sent_by_task(self, event: HistoryEvent) -> bool:
-        """Return whether a move task may have sent what was received."""
+        """Return whether a move task may have sent the received message."""
         sent_us = NEVER_US if event.sent_at_us is None else event.sent_at_us + ENQUEUED_WITHIN_US + self.around_bound_us
         return any(move.destination == event.queue and move.began_at_us <= sent_us for move in self.around.moves)
 
@@ -282,18 +287,18 @@ class Group:
         return max(of_queue, default=0)
 
     def _is_older(self, copy: HistoryEvent) -> bool:
-        """Return `may_be_older` of a copy that no move task may have made of another one."""
+        """Return whether `may_be_older` holds for a copy that no move task may have made from another copy."""
         return self.may_be_older(copy) and not self._may_be_sent_by_task(copy)
 
     def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:
-        """Return whether the first publish of a message may repeat one before, or beside, those on record.
+        """Return whether the first publish of a message may be a repeat of a publish that is not on record.
 
-        A copy that was sent no earlier was made by it; and what has a higher number than a message of which that is
-        certain was published after that.
+        If a copy was sent at or after the publish, the publish made that copy and was no repeat. A message with a
+        higher number than such a message was published after it.
 
         Args:
-            idx: of the message.
-            before_us: when it was published again; what was sent later proves nothing of the first publish.
+            idx: the message.
+            before_us: when it was published again; a copy sent later proves nothing about the first publish.
         """
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
@@ -305,10 +310,10 @@ class Group:
         return (number(first) or "") <= least and not self._has_own_copy(idx, invoked_us(first), before_us)
 
     def may_be_swallowed(self, queue: str, idx: int) -> bool:
-        """Return whether a queue may have taken a message for a repeat of one from before the recording began.
+        """Return whether a queue may have dropped a message as a repeat of one from before the recording began.
 
-        That is possible where a queue is sent to from several places: it has the ids of all (DED-01). Where it had
-        messages from before, nobody knows from where.
+        This is possible for a queue with several senders, because it has the ids of all of them (DED-01). The senders
+        of messages from before the recording are unknown.
         """
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
@@ -318,7 +323,7 @@ class Group:
         return not is_late and (len(places) > 1 or any(map(self.may_be_older, self.received.get(queue, ()))))
 
     def _has_own_copy(self, idx: int, from_us: int, until_us: int = NEVER_US) -> bool:
-        """Return whether a copy of a message was sent between two instants; what a move task brings is sent then."""
+        """Return whether a copy of a message was sent between two times; a move task sends its messages anew."""
         return any(
             copy.sent_at_us is not None and from_us < copy.sent_at_us + _SENT_ROUNDED_US and copy.sent_at_us < until_us
             for queue in self.expectation.queues
@@ -337,12 +342,12 @@ class Group:
         return lowest
 
     def may_have_been_received_before(self, queue: str, idx: int | None, receives: Sequence[HistoryEvent]) -> bool:
-        """Return whether a message may have been received before what was received from its queue is on record.
+        """Return whether a message may have been received before the receives of its queue are on record.
 
         Args:
-            queue: it was in.
-            idx: of the message.
-            receives: of it, by time of answer, from this queue or its DLQ.
+            queue: the queue of the message.
+            idx: the message.
+            receives: its receives, by time of answer, from this queue or its DLQ.
         """
         began_us = self.expectation.receiving_began_us.get(queue)
         if began_us is None:
@@ -353,7 +358,7 @@ class Group:
         return not receives or self._may_be_known(queue, receives[0])
 
     def _may_have_died_before(self, queue: str, event: HistoryEvent) -> bool:
-        """Return whether what came may have been received, and dead-lettered, before the recording began."""
+        """Return whether a received message may have been received and dead-lettered before the recording began."""
         tries = effective(self.publishes.get(event.idx or 0, ()))
         tried_us = min(
             (invoked_us(publish) for publish in tries if not self.is_surely_before(event, publish)), default=0
@@ -369,7 +374,7 @@ class Group:
         return began_us is not None and (since_us is None or since_us < began_us + ENQUEUED_WITHIN_US)
 
     def _lines(self) -> list[list[int]]:
-        """Return the group's order: for each place that was published to, as only its own numbers can be compared."""
+        """Return the group's order, one list for each place of publishing: numbers of two places cannot be compared."""
         lines: dict[str | None, list[int]] = defaultdict(list)
         for idx in sorted(self.order, key=lambda idx: self.order[idx]):
             lines[self.acked[idx].queue].append(idx)
@@ -378,7 +383,7 @@ class Group:
     def is_ahead(self, idx: int | None, other: int | None) -> bool:
         """Return whether the first message is known to come before the second in the group.
 
-        What was published after the acknowledgement of another comes behind it, also if nobody answered that publish.
+        A message published after the acknowledgement of another comes behind it, even if its own publish had no answer.
         """
         if idx not in self.order or other is None:
             return False
@@ -396,9 +401,9 @@ class Group:
         return len({event.queue for of in (idx, other) for event in effective(self.publishes.get(of, ()))}) == 1
 
     def place(self, receive: HistoryEvent) -> tuple[str | None, str] | None:
-        """Return where a received message was published, and the sequence number it had there; None if unknown.
+        """Return the place where a received message was published, and its sequence number there; None if unknown.
 
-        Several messages of one idx, published a window apart, come in the order of their numbers.
+        Several messages of one idx, published a window apart, arrive in the order of their numbers.
         """
         queue, idx, id_ = receive.queue or "", receive.idx, receive.sqs_message_id
         ids = self.ids.get((queue, idx), []) if idx is not None else []
@@ -420,9 +425,10 @@ class Group:
 
     @cached_property
     def behind(self) -> Mapping[int, tuple[str | None, str]]:
-        """Return for messages nobody acknowledged where they were published, and the last number certainly before."""
+        """Return for each unacknowledged message its place of publishing, and the last number certainly before it."""
         answered: dict[str | None, list[int]] = defaultdict(list)
-        highest: dict[str | None, list[str]] = defaultdict(list)  # of what was answered by then
+        # the highest number of each place that was answered by then
+        highest: dict[str | None, list[str]] = defaultdict(list)
         for idx in sorted(self.order, key=lambda idx: responded_us(self.acked[idx])):
             acked, order = self.acked[idx], self.order[idx]
             numbers = highest[acked.queue]
@@ -441,7 +447,7 @@ class Group:
         return behind
 
     def followers(self, queue: str) -> Mapping[str | None, list[tuple[str, int]]]:
-        """Return, by where they were published, (the last number before it, idx) of `behind` that the queue gave."""
+        """Return the received messages of `behind`, by place of publishing: (the last number before it, idx)."""
         followers: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
         for idx in self.first_received.get(queue, {}):
             if idx in self.behind:
@@ -450,7 +456,7 @@ class Group:
         return followers
 
     def spread_us(self, queue: str | None) -> int:
-        """Return how far the clocks that timed a queue's receives, or publishes (None), may be apart."""
+        """Return the largest difference between the clocks that timed a queue's receives, or the publishes (None)."""
         return self._spreads_us.get(queue, 0)
 
     def _spreads(self, events: Iterable[HistoryEvent]) -> dict[str | None, int]:
@@ -465,17 +471,17 @@ class Group:
 
     @cached_property
     def publishers_spread_us(self) -> int:
-        """Return how far the clocks that timed publishes may be apart."""
+        """Return the largest difference between the clocks that timed publishes."""
         return self.spread_us(None)
 
     @cached_property
     def widest_us(self) -> int:
-        """Return how far any two clocks of the group may be apart."""
+        """Return the largest difference between any two clocks of the group."""
         return apart_us_max(self.clocks.ahead)
 
     @cached_property
     def around_bound_us(self) -> int:
-        """Return how far a time of the group may be from that of an unknown clock."""
+        """Return the largest difference between a time of the group and a time by an unknown clock."""
         return self.expectation.clock_bound_us + self.clocks.shift_us
 
     @cached_property
@@ -503,7 +509,7 @@ class Group:
 
     @cached_property
     def ids(self) -> Mapping[tuple[str, int], list[str]]:
-        """Return (queue, idx) -> the SQS message ids it had there, by first receive."""
+        """Return for each (queue, idx) the SQS message ids of the message in that queue, by first receive."""
         ids: dict[tuple[str, int], list[str]] = defaultdict(list)
         for (queue, id_), events in self.instances.items():
             for idx in {event.idx for event in events if event.idx is not None}:
@@ -516,7 +522,7 @@ class Group:
         return (*self.expectation.queues, *sorted({*self.expectation.dead_letter_queues.values()}))
 
     def expected_queues(self, idx: int) -> tuple[str, ...]:
-        """Return the queues a message may have reached: all, or those it was sent to if the topic never had it."""
+        """Return the queues that a message may have reached: all, or only those it was sent to directly."""
         return self._target_queues(self.publishes.get(idx, ()))
 
     def owed_queues(self, idx: int) -> tuple[str, ...]:
@@ -528,7 +534,7 @@ class Group:
         return tuple(queue for queue in queues if queue in names) if names and names <= set(queues) else queues
 
     def dead_letter(self, queue: str, idx: int | None) -> HistoryEvent | None:
-        """Return the first receive of the message from the queue's DLQ; None when it was not seen there."""
+        """Return the first receive of the message from the queue's DLQ; None if it was not received there."""
         dead_letter_queue = self.expectation.dead_letter_queues.get(queue)
         if dead_letter_queue is None or idx is None:
             return None
@@ -539,9 +545,10 @@ class Group:
         return self.dead_letter(queue, idx) is not None
 
     def is_moved(self, queue: str, idx: int) -> bool:
-        """Return whether a move task, for all that is known, brought the message, behind others or beside itself.
+        """Return whether a move task may have returned the message to the queue, behind others or as a second copy.
 
-        The task may have begun long before. It may be that of another queue's DLQ, or bring what was never seen here.
+        The task may have begun long before. It may be that of another queue's DLQ, or return a copy that was never
+        received here.
         """
         times = self.receives(queue, idx)
         return bool(times) and any(
@@ -549,9 +556,9 @@ class Group:
         )
 
     def _may_have_brought(self, move: Move, times: Sequence[HistoryEvent]) -> bool:
-        """Return whether a move task to their queue may have brought what these receives brought last.
+        """Return whether a move task to the queue may have returned the copy of the last of these receives.
 
-        What a message needs to die first is on record, lost, or went on while the task began.
+        The receives after which a message dies are on record, lost, or were under way when the task began.
         """
         queue, began_us = times[0].queue or "", move.began_at_us
         if responded_us(times[-1]) + self.around_bound_us < began_us:
@@ -563,7 +570,8 @@ class Group:
             return True
         lost, most = self.expectation.lost_receives.get(queue, 0), self.expectation.max_receive_count.get(queue, 1)
         if move.source != self.expectation.dead_letter_queues.get(queue):
-            return len(times) + lost > 1 or self.may_be_kept_no_longer  # its own copy may have gone unseen
+            # its own copy may have been removed without a receive on record
+            return len(times) + lost > 1 or self.may_be_kept_no_longer
         is_over = move.is_finished and all(self.is_after(event, move.ended_at_us) for event in times)
         return len(times) + lost > most and (lost >= most or not is_over)
 
@@ -577,14 +585,14 @@ class Group:
         return bool(self.moves_before(event, event.queue))
 
     def has_stayed(self, queue: str, idx: int | None, *, by: HistoryEvent | None = None) -> bool:
-        """Return whether the message certainly did not leave the queue and come back: that gives it another place.
+        """Return whether the message certainly did not leave the queue and return, which would give it another place.
 
-        What died in the end was bound by order until then; what came later under another id is another copy.
+        The order holds for a message until it dies; a copy that arrives later under another id is another instance.
 
         Args:
-            queue: it was in.
-            idx: of the message.
-            by: a receive of it; what a move task may have done after that does not count. None asks of all receives.
+            queue: the queue of the message.
+            idx: the message.
+            by: a receive of it; moves after that receive do not count. None means all receives.
         """
         if idx is None or ((by is None or self.may_be_from_dlq(by)) and self.is_moved(queue, idx)):
             return False
@@ -661,7 +669,7 @@ class Group:
         return responded_us(attempt) + self.bound_us(attempt, event)
 
     def _with_repeats(self, event: HistoryEvent, tries: list[HistoryEvent]) -> list[HistoryEvent]:
-        """Return what was tried, with what repeated a receive by its attempt id: that hides it anew (RCV-28)."""
+        """Return the tries, and the repeats of this receive by its attempt id, which hide the message anew (RCV-28)."""
         if event.receive_request_attempt_id is None:
             return tries
         repeats = [
@@ -679,7 +687,7 @@ class Group:
         return (seconds or 0) * 1_000_000
 
     def _is_timed(self, event: HistoryEvent) -> bool:
-        """Return whether it is known for how long the message was held; else that ends at once, or never."""
+        """Return whether the length of the hold is known; otherwise the hold counts as ending at once, or never."""
         is_given = event.visibility_timeout_seconds is not None
         return is_given or event.queue in self.expectation.visibility_timeout_seconds
 
@@ -696,9 +704,9 @@ class Group:
         return self._hold_end_us(event, self._with_repeats(event, changes))
 
     def _hold_end_us(self, event: HistoryEvent, tries: Iterable[HistoryEvent]) -> int:
-        """Return the earliest end of a hold after deletes and changes, by time of answer, that may have had effects.
+        """Return the earliest end of a hold after the deletes and changes that may have had effects, sorted by answer.
 
-        A change that certainly worked replaces what ended the hold before it. Of two that overlap either came last.
+        A change that certainly worked replaces the end before it. Of two overlapping changes either may be the last.
         """
         ends: list[tuple[HistoryEvent | None, int]] = [(None, self._expiry_us(event))]
         for attempt in tries:
@@ -712,7 +720,7 @@ class Group:
             if is_certain:
                 ends = [(by, end) for by, end in ends if by is not None and not self.is_before(by, attempt)]
             held_us = self._held_us(attempt) if attempt.kind != Kind.DELETED else 0
-            earliest_us = invoked_us(attempt) - self.bound_us(event, attempt)  # by the clock of the event
+            earliest_us = invoked_us(attempt) - self.bound_us(event, attempt)  # converted to the clock of the event
             ends.append((attempt, max(earliest_us, invoked_us(event)) + held_us))
         return min(end for _, end in ends)
 
@@ -721,7 +729,7 @@ class Group:
         return self.instances.get((event.queue or "", event.sqs_message_id or ""), [event])
 
     def are_in_answer_of(self, others: Iterable[HistoryEvent], event: HistoryEvent) -> bool:
-        """Return whether one of others came in the answer that brought this one, or in the one it is a replay of."""
+        """Return whether one of `others` is in the answer that contained the event, or in the answer it replays."""
         calls = {sibling.call_id for sibling in self.siblings(event) if is_same_receive(sibling, event)}
         return any(other.call_id in calls for other in others)
 
@@ -737,10 +745,11 @@ class Group:
     def _tries_of(self, event: HistoryEvent) -> list[HistoryEvent]:
         handles = {sibling.receipt_handle_hash for sibling in self.siblings(event)} - {None}
         found = [attempt for handle in handles for attempt in self._tries_with(event, handle)]
-        return sorted(found, key=by_time) if len(handles) > 1 else found  # what was tried with one is by time
+        # the tries of one handle are sorted by time already
+        return sorted(found, key=by_time) if len(handles) > 1 else found
 
     def _tries_with(self, event: HistoryEvent, handle: str | None) -> list[HistoryEvent]:
-        """Return what was tried with a handle on the message of this receive, as far as it says on which."""
+        """Return the deletes and changes that were tried with a handle on the message of this receive."""
         tried = self._tries.get((event.queue, handle or ""), [])
         return [attempt for attempt in tried if attempt.sqs_message_id in (None, event.sqs_message_id)]
 
@@ -749,10 +758,11 @@ class Group:
         return any(self.may_delete(attempt, event) for attempt in self.tries(event))
 
     def may_delete(self, attempt: HistoryEvent, event: HistoryEvent) -> bool:
-        """Return whether that is a delete, and may have removed what was received.
+        """Return whether an attempt is a delete that may have removed the received message.
 
-        What was given back, or received with a timeout of 0, is held by nobody from then on, and cannot be deleted
-        (VIS-04, VIS-11). A timeout that ended proves nothing: how soon a queue notices nobody says (VIS-15).
+        A message that was released, or received with a timeout of 0, is held by nobody from then on, and cannot be
+        deleted (VIS-04, VIS-11). A timeout that ended proves nothing, because no document says how soon a queue notices
+        it (VIS-15).
         """
         if attempt.kind != Kind.DELETED or attempt.outcome == CallOutcome.FAIL:
             return False
@@ -768,14 +778,15 @@ class Group:
         return not is_given_back and not (given and all(receive.visibility_timeout_seconds == 0 for receive in given))
 
     def settled_delete(self, event: HistoryEvent) -> HistoryEvent | None:
-        """Return the delete that certainly removed the instance this receive is of; None when none certainly did."""
+        """Return the delete that certainly removed the instance of this receive; None if there is none."""
         tried = self._with_repeats(event, effective(self._tries_with(event, event.receipt_handle_hash)))
         for delete in tried:
             if delete.kind != Kind.DELETED or delete.outcome != CallOutcome.OK:
                 continue
             changes = [change for change in tried if change.kind != Kind.DELETED and not self.is_before(delete, change)]
             end = self._hold_end_us(event, changes)
-            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):  # what comes later comes after
+            # later tries come after the end of the hold
+            if self._latest_us(delete, event) <= end and self._is_newest(event, delete):
                 return delete
         return None
 
@@ -789,7 +800,7 @@ class Group:
         )
 
     def is_earlier_receive(self, event: HistoryEvent, other: HistoryEvent) -> bool:
-        """Return whether one receive of an instance certainly came before another, which then waited for its end."""
+        """Return whether one receive of an instance certainly came before another, which waited for the hold to end."""
         if None not in (event.receive_count, other.receive_count):
             return (event.receive_count or 0) < (other.receive_count or 0)
         return self.is_before(event, other)
@@ -804,7 +815,7 @@ class Group:
         return most is None or event.receive_count is None or event.receive_count + lost >= most
 
     def may_be_dead_lettered_unseen(self, queue: str) -> bool:
-        """Return whether receives nobody saw the answer of may have taken a message to the DLQ."""
+        """Return whether receives without an answer may have moved a message to the DLQ."""
         most = self.expectation.max_receive_count.get(queue, 1)
         return queue in self.expectation.dead_letter_queues and self.expectation.lost_receives.get(queue, 0) >= most
 
@@ -813,16 +824,19 @@ class Group:
         return responded_us(first) + self.bound_us(first, second) < invoked_us(second)
 
     def is_surely_before(self, first: HistoryEvent, second: HistoryEvent) -> bool:
-        """Return `is_before` where it excuses a violation, and so must never overestimate."""
+        """Return `is_before` by the bounds of unsuspicious clocks.
+
+        Used to excuse a violation, so it must never overestimate.
+        """
         return responded_us(first) + self.clocks.bound_us(first, second) < invoked_us(second)
 
     def is_after(self, event: HistoryEvent, instant_us: int, *, by: HistoryEvent | None = None) -> bool:
-        """Return whether the call was made after an instant, by the clock of an event or an unknown one."""
+        """Return whether the call was made after a time that is by the clock of `by`, or by an unknown clock."""
         bound_us = self.around_bound_us if by is None else self.bound_us(by, event)
         return invoked_us(event) > instant_us + bound_us
 
     def bound_us(self, first: HistoryEvent, second: HistoryEvent) -> int:
-        """Return by how much the clock of the second event may be ahead of that of the first at most."""
+        """Return the most by which the clock of the second event may be ahead of that of the first."""
         return self.clocks.bound_us(first, second, is_least=self._is_suspicious)
 
     def violation(
@@ -835,7 +849,8 @@ class Group:
     ) -> Violation:
         """Return a violation in this group; an idx of None is left out.
 
-        What a hold rests on is added to the witness, behind the receive: the change that put its end off.
+        If the violation is about a hold, the visibility change that prolonged the hold is added to the witness behind
+        the receive.
         """
         shown = list(witness)
         if anomaly in _OF_HOLDS:
@@ -850,9 +865,12 @@ class Group:
         )
 
     def _put_off(self, receive: HistoryEvent, witness: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-        """Return the visibility change by which a message was held beyond its own time; none where that was enough.
+        """Return the visibility change that prolonged a hold, in a list.
 
-        Of several it is the last that was answered ok before what it was held against; the history has the others.
+        Empty if the hold was long enough without a change.
+
+        If there are several, it is the last one that was answered ok before the event that the hold contradicts; the
+        history has the others.
         """
         if receive.kind != Kind.RECEIVED or not self._is_timed(receive):
             return []

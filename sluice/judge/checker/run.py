@@ -14,10 +14,10 @@ class RunCounts:
         published_count: publishes that were acknowledged.
         received_count: messages of this run that were received.
         foreign_count: received messages of another run, or of none.
-        lateness_p99_us: 99th percentile of invoked minus intended publish time; None when nothing was published.
-        lateness_budget_us: what the profile allows it to be.
+        lateness_p99_us: 99th percentile of invoked minus intended publish time; None if nothing was published.
+        lateness_budget_us: the largest value that the profile allows.
         unclosed_journals: names of recorders that never finished, or whose journal is missing.
-        unpublished_count: planned messages no publish was tried for, or whose last publish failed.
+        unpublished_count: planned messages without a publish, or whose last publish failed.
         failed_calls: error code to how many calls failed or went unanswered with it.
     """
 
@@ -62,15 +62,15 @@ def check_run(counts: RunCounts) -> dict[str | None, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredValues:
-    """Values that are held against thresholds. A value that was not measured is None or not named.
+    """Values that are compared with thresholds. A value that was not measured is None or missing.
 
     Args:
-        latency_us: queue to the percentile of the latency from intended publish to first receive that is looked at.
-        drained_in_seconds: queue to how long after the last publish its last end marker came.
-        recovered_in_seconds: fault to how long after its end the first call succeeded.
+        latency_us: queue to the judged percentile of the latency from intended publish to first receive.
+        drained_in_seconds: queue to the time from the last publish to its last end marker.
+        recovered_in_seconds: fault to the time from its end to the first successful call.
         call_count: calls made.
         throttled_count: how many of them were throttled.
-        clock_bound_us: how far the clocks may be apart that measured latency, drain and recovery.
+        clock_bound_us: the largest difference between the clocks that measured latency, drain and recovery.
     """
 
     latency_us: Mapping[str, int] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def check_thresholds(measured: MeasuredValues, thresholds: Thresholds) -> dict[s
 
 
 def open_thresholds(measured: MeasuredValues, thresholds: Thresholds) -> dict[str | None, str]:
-    """Return what may cross its threshold or not, as the clocks that measured it are apart: anomaly id to sentence."""
+    """Return the values that may or may not cross their thresholds, given the clocks: anomaly id to sentence."""
     bound_seconds, found = measured.clock_bound_us / 1e6, dict[str | None, str]()
     for anomaly, what, seconds, allowed in _times_with_threshold(measured, thresholds):
         if -bound_seconds < seconds - allowed <= bound_seconds:
@@ -129,7 +129,7 @@ def _apart(bound_us: int) -> str:
 
 
 def _times_with_threshold(measured: MeasuredValues, thresholds: Thresholds) -> Iterator[tuple[str, str, float, float]]:
-    """Yield each time that has a threshold: its anomaly, what it is, its seconds, and those allowed."""
+    """Yield each time that has a threshold: its anomaly, a name for people, its seconds, and the allowed seconds."""
     latency = {queue: us / 1e6 for queue, us in measured.latency_us.items()}
     for anomaly, what, of, allowed in (
         ("H3", "latency in", latency, thresholds.latency_seconds_max),

@@ -1,14 +1,16 @@
-"""The order of messages in a queue, and the instants from which each of them may have been gone.
+"""The order of messages in a queue, and the earliest time at which each of them may have been removed.
 
-Nothing behind a message of a group is handed out while that message is hidden (GRP-01, GRP-10), and a message that
-comes again comes before younger ones (ORD-02). So every receive proves that what stands before it in the queue was
-deleted or dead-lettered by then, or is in the same answer. Where a call may have had its effect at several instants,
-something is proven only if it holds for all of them.
+No message of a group is delivered while one before it is hidden (GRP-01, GRP-10), and a redelivered message comes
+before younger ones (ORD-02). So every receive proves that the messages before it in the queue were deleted or
+dead-lettered by then, or are in the same answer. If a call may have had its effect at several times, a conclusion is
+proven only if it holds for all of them.
 
-What SQS takes out by itself is what is older than the queue keeps it, and what is purged.
+SQS itself removes only messages that are older than the queue's retention, and messages that are purged.
+
 AWS: a message is gone when its retention ends, in flight or not, and its group goes on (VIS-16, VIS-17); retention
 counts anew in the DLQ of a FIFO queue (DLQ-08) and after a move task (MOV-18). A purge takes up to 60 seconds, removes
-what is in flight too, and may remove what is sent meanwhile (PUR-02, PUR-04). It forgets deduplication ids (DED-14).
+messages in flight too, and may remove messages that are sent meanwhile (PUR-02, PUR-04). It forgets deduplication ids
+(DED-14).
 """
 
 import heapq
@@ -23,12 +25,12 @@ from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.group import Group, effective, invoked_us, responded_us
 
-_AHEAD_MAX = 16  # what stays longest: an answer of ten, and enough others
+_AHEAD_MAX = 16  # keep only the messages that stay longest: those of an answer of ten, and enough others
 
 
 @dataclass(frozen=True, slots=True)
 class Overtaking:
-    """A receive of what stands behind a message that was received before and was certainly still in the queue.
+    """A receive of a message behind another one that was received before and was certainly still in the queue.
 
     Args:
         ahead: the last receive of the message in front that may have come before.
@@ -39,9 +41,9 @@ class Overtaking:
     event: HistoryEvent
 
 
-@lru_cache(maxsize=1)  # three rules ask for it
+@lru_cache(maxsize=1)  # three rules call it for the same group
 def overtakings(group: Group) -> Sequence[Overtaking]:
-    """Return each receive that passed a message, with the one that stayed longest."""
+    """Return each receive that passed a message, with the passed message that stayed longest."""
     return tuple(_all_passed(group))
 
 
@@ -53,15 +55,15 @@ def _all_passed(group: Group) -> Iterator[Overtaking]:
 
 
 def is_free(group: Group, skip: Overtaking) -> bool:
-    """Return whether the message in front was certainly available again; else it may still have been held."""
+    """Return whether the message in front was certainly available again; otherwise it may still have been held."""
     return group.is_after(skip.event, group.possible_expiry_us(skip.ahead), by=skip.ahead)
 
 
 def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[HistoryEvent]]]:
     """Yield the receives of each message whose place among others in the queue is known, in that order.
 
-    The queue's own sequence numbers tell the order of all it has. Without them that of the publishes does, for what was
-    published to one place.
+    The queue's own sequence numbers order all its messages. Without them the numbers of the publishes order the
+    messages that were published to one place.
     """
     bound = [
         receives
@@ -81,11 +83,11 @@ def queue_lines(group: Group, queue: str) -> Iterator[Sequence[Sequence[HistoryE
 
 
 def earliest_end_us(group: Group, receives: Sequence[HistoryEvent]) -> int:
-    """Return the earliest instant at which a received message may have been gone from its queue; never, if it was not.
+    """Return the earliest time at which a received message may have left its queue; NEVER_US if it cannot have left.
 
-    It was there when it was received last. A delete works only with the handle of the last receive (VIS-05), and
-    retention and purges take out what nobody deleted (VIS-16, PUR-02). What was received after a delete that certainly
-    worked is another anomaly, A8.
+    The message was in the queue at its last receive. A delete works only with the handle of the last receive (VIS-05),
+    and retention and purges remove messages that nobody deleted (VIS-16, PUR-02). A receive after a delete that
+    certainly worked is another anomaly, A8.
     """
     last = receives[-1]
     seen_us, spread_us = max(map(invoked_us, receives)), group.spread_us(last.queue)
@@ -114,7 +116,7 @@ def _may_be_last(group: Group, receives: Sequence[HistoryEvent], handle: str | N
 
 
 def _overtakings_in(group: Group, line: Sequence[Sequence[HistoryEvent]]) -> Iterator[Overtaking]:
-    longest: list[tuple[int, int]] = []  # (until when it was there, its place in the line) of what stays longest
+    longest: list[tuple[int, int]] = []  # (when it was last in the queue, its place in the line)
     for place, receives in enumerate(line):
         for event in receives:
             found = _still_ahead(group, line, sorted(longest, reverse=True), event)
@@ -124,7 +126,7 @@ def _overtakings_in(group: Group, line: Sequence[Sequence[HistoryEvent]]) -> Ite
 
 
 def _overtakings_by_followers(group: Group, queue: str) -> Iterator[Overtaking]:
-    """Yield what messages passed that no number places, but that were published behind acknowledged ones."""
+    """Yield overtakings by messages without a place, which were published behind acknowledged messages."""
     followers = group.followers(queue)
     for line in queue_lines(group, queue) if followers else ():
         for published_to, behind in followers.items():
@@ -171,9 +173,11 @@ def _still_ahead(
 
 
 def earliest_removal_us(group: Group, queue: str, idx: int | None) -> int:
-    """Return the earliest instant at which a message may have been taken out of its queue; never, if it was not.
+    """Return the earliest time at which a message may have been removed from its queue.
 
-    The instant is by any clock of the group, as far as it is known how far these are apart.
+    NEVER_US if it cannot have been.
+
+    The time is by any clock of the group, widened by the differences between them.
     """
     sent_us = list(map(invoked_us, effective(group.publishes.get(idx or 0, ()))))
     for event in group.receives(queue, idx):
@@ -183,7 +187,7 @@ def earliest_removal_us(group: Group, queue: str, idx: int | None) -> int:
 
 
 def earliest_removal_after_us(group: Group, queue: str, arrived_us: int) -> int:
-    """Return the same for what came into the queue no earlier than at an instant."""
+    """Return the earliest removal of a message that arrived in the queue no earlier than a given time."""
     bound_us = group.widest_us if group.widest_us < NEVER_US else 0
     around_us = group.around_bound_us if group.around_bound_us < NEVER_US else 0
     kept_us = group.expectation.retention_seconds.get(queue, limits.MESSAGE_RETENTION_SECONDS) * 1_000_000

@@ -12,7 +12,7 @@ SCHEMA_VERSION = 1
 
 
 class PropertyStatus(StrEnum):
-    """Three values, worst first: a known violation outweighs what is not known, and that outweighs what held."""
+    """Three values, worst first: a known violation outweighs an unknown, and an unknown outweighs a success."""
 
     INVALID = "invalid"
     UNKNOWN = "unknown"
@@ -25,19 +25,19 @@ EXIT_CROSSED = 99
 
 
 def compose(statuses: Iterable[PropertyStatus]) -> PropertyStatus:
-    """Return the worst of the statuses; of none at all, UNKNOWN: nothing was looked at."""
+    """Return the worst of the statuses; UNKNOWN if there is none, because nothing was checked."""
     listed = set(statuses)
     return next((status for status in PropertyStatus if status in listed), PropertyStatus.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Violation:
-    """One anomaly, shown.
+    """One violation of a rule, with its witness.
 
     Args:
         anomaly: id in `anomalies`.
-        message_group_id: where.
-        queue: where; None when it concerns no single queue.
+        message_group_id: the group of the messages.
+        queue: the queue; None if it concerns no single queue.
         idxs: the messages concerned, in the group's order.
         sentence: what happened, for people.
         witness: the two to six events that prove it.
@@ -64,9 +64,9 @@ class Violation:
 
 
 class PropertyState(StrEnum):
-    """The result of one property: `not exercised` is no praise, it had no opportunity to fail.
+    """The result of one property. `not exercised` means that it had no opportunity to fail.
 
-    CROSSED is a threshold that was not kept, NO_THRESHOLD one that was not set, SEEN a lawful thing that happened.
+    CROSSED: a threshold was exceeded. NO_THRESHOLD: no threshold was set. SEEN: a lawful anomaly happened.
     """
 
     VIOLATED = "violated"
@@ -95,10 +95,10 @@ class Property:
         anomaly: id in `anomalies`.
         opportunities: how often it could have happened.
         violation_count: how often it did.
-        allowed_because: why this target may show it (`deviations`); None when it may not.
-        is_unknown: whether the run cannot say.
-        has_threshold: whether there is one, of what is judged only against a threshold.
-        crossed: what was above its threshold, a sentence each; of a group it is told by a violation instead.
+        allowed_because: why this target may show it (`deviations`); None if it may not.
+        is_unknown: whether the run does not show if it happened.
+        has_threshold: whether a threshold is set, for an anomaly that is judged only against one.
+        crossed: the values above their threshold, a sentence each; values of groups are violations instead.
     """
 
     anomaly: str
@@ -141,10 +141,10 @@ class Verdict:
 
     Args:
         properties: every judged anomaly, in the order of `anomalies`.
-        violations: the most telling ones of each property; `Property.violation_count` has their number.
-        unknowns: why parts of it, or all of it, cannot be judged.
-        measures: what was measured, JSON-ready.
-        run: what was run: id, profile, seed, environment, target, versions; JSON-ready.
+        violations: the most telling violations of each property; `Property.violation_count` has their number.
+        unknowns: why parts of the run, or all of it, cannot be judged.
+        measures: the measured values, JSON-ready.
+        run: the facts of the run: id, profile, seed, environment, target, versions; JSON-ready.
     """
 
     properties: tuple[Property, ...] = ()
@@ -155,7 +155,7 @@ class Verdict:
 
     @property
     def status(self) -> PropertyStatus:
-        """Return the worst of what the properties and the unknowns say; with nothing exercised, UNKNOWN."""
+        """Return the worst status of the properties and the unknowns; UNKNOWN if no property was exercised."""
         by_holding = {
             PropertyState.VIOLATED: PropertyStatus.INVALID,
             PropertyState.UNKNOWN: PropertyStatus.UNKNOWN,
@@ -168,7 +168,10 @@ class Verdict:
 
     @property
     def crossed_thresholds(self) -> list[str]:
-        """Return what was above a threshold, a sentence each with its anomaly; of groups see `violations`."""
+        """Return the values above a threshold, a sentence each with its anomaly.
+
+        For values of groups see `violations`.
+        """
         crossed = [prop for prop in self.properties if prop.holding is PropertyState.CROSSED]
         return [
             f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: {sentence}"
@@ -178,17 +181,17 @@ class Verdict:
 
     @property
     def conduct(self) -> tuple[str, ...]:
-        """Return what consumers did that no promise of AWS allows for: handles used late, deletes refused."""
+        """Return the acts of consumers that no promise of AWS allows for: late uses of handles, refused deletes."""
         return tuple(self.measures.get("consumer", {}).get("found", ()))
 
     @property
     def exit_code(self) -> int:
-        """Return what a program that judged ends with."""
+        """Return the exit code of a program that judged the run."""
         is_crossed = bool(self.conduct) or any(p.holding is PropertyState.CROSSED for p in self.properties)
         return EXIT_CROSSED if is_crossed and self.status is PropertyStatus.VALID else EXIT_CODES[self.status]
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for verdict.json; the status stands first."""
+        """Return the verdict for verdict.json, with the status first."""
         return {
             "schema_version": SCHEMA_VERSION,
             "status": self.status.value,

@@ -8,10 +8,10 @@ from sluice.judge.checker.group import Group
 from sluice.judge.checker.verdict import Violation
 
 type FoundViolation = tuple[str | None, Iterable[int | None], str, Iterable[HistoryEvent]]
-"""Of a violation the queue, the messages, the sentence and the witness, as `Group.violation` takes them."""
+"""A violation's queue, messages, sentence and witness: the arguments of `Group.violation`."""
 type AnomalyRule = Callable[[Group], Iterator[Violation]]
 registry: dict[str, AnomalyRule] = {}
-"""Anomaly id -> what looks for it in a group. The others are of the run: see `checker.run`."""
+"""Anomaly id to the rule that finds it in a group. The other anomalies concern the run: see `checker.run`."""
 
 
 def rule(anomaly: str) -> Callable[[Callable[[Group], Iterator[FoundViolation]]], AnomalyRule]:

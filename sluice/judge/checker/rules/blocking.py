@@ -1,4 +1,4 @@
-"""D: a group is with one receiver at a time, and H1, H2: it does not stand still either."""
+"""D: a group is with one receiver at a time. H1 and H2: a group does not stand still."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +11,7 @@ from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, inv
 from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.standing import earliest_removal_us, is_free, may_be_removed, overtakings
 
-_HELD_MAX = 16  # the longest held of a group: an answer of ten, and enough others
+_HELD_MAX = 16  # keep only the longest holds of a group: those of an answer of ten, and enough others
 _SERVED_MIN = 10
 _EMPTY_MIN = 3
 UNDERFILLED_MIN = 3
@@ -40,9 +40,9 @@ def _held_together(group: Group, concerns: Callable[[HistoryEvent, HistoryEvent]
 
 
 def _overlaps(group: Group) -> Iterator[tuple[HistoryEvent, HistoryEvent]]:
-    """Yield, for each first receive, one of another message that was certainly held at the same time.
+    """Yield each first receive, with a receive of another message of the group that was certainly held at that time.
 
-    A message that comes again may stand before the held one: it was handed out with it, and its time ended earlier.
+    A redelivered message may stand before the held one: they were received together, and its hold ended earlier.
     """
     for queue in group.judged_queues:
         held: list[tuple[int, HistoryEvent]] = []
@@ -67,7 +67,10 @@ def _hold_end_us(group: Group, event: HistoryEvent) -> int:
 
 
 def _is_first(group: Group, event: HistoryEvent) -> bool:
-    """Return whether a message was not received before: in a DLQ its count goes on, and tells nothing (DLQ-07)."""
+    """Return whether a message was not received before.
+
+    In a DLQ its count continues, and does not show that (DLQ-07).
+    """
     if event.receive_count is not None and event.queue in group.expectation.queues:
         return event.receive_count == 1
     return group.siblings(event)[0] is event and not group.expectation.lost_receives.get(event.queue or "")
@@ -88,7 +91,7 @@ class Blockade:
 
 
 def find_blockades(group: Group) -> Iterator[Blockade]:
-    """Yield where a group ends at a dead letter, although the queue was asked again and again."""
+    """Yield each queue in which the group ends at a dead letter although the queue was polled again and again."""
     for queue in group.expectation.queues:
         for line in group.lines if group.is_proven(queue) else ():
             places = [place for place, idx in enumerate(line) if group.is_dead_lettered(queue, idx)]
@@ -99,7 +102,7 @@ def find_blockades(group: Group) -> Iterator[Blockade]:
 
 
 def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:
-    """Return whether none of what stands behind a dead letter ever came, though the queue was polled long enough."""
+    """Return whether no message behind a dead letter ever arrived, although the queue was polled long enough."""
     since_us = max([responded_us(dead), *(responded_us(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
     is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
@@ -117,7 +120,7 @@ def _find_block_after_dead_letter(group: Group) -> Iterator[FoundViolation]:
 
 @rule("D5")
 def _batch_underfill(group: Group) -> Iterator[FoundViolation]:
-    """It is lawful: a receive may bring fewer messages than there are.
+    """Find receives that returned fewer messages than were available, which is lawful.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
     """
@@ -140,18 +143,18 @@ def _batch_underfill(group: Group) -> Iterator[FoundViolation]:
 
 
 def _is_alone(event: HistoryEvent) -> bool:
-    """Return whether the message was the only one of an answer that could have held more."""
+    """Return whether the message was the only one of an answer that had room for more."""
     return (event.max_number_of_messages or 1) > 1 and event.detail == answer_detail(1)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupWait:
-    """A time in which a queue certainly had a message of the group to give, and nobody held the group.
+    """A time in which a queue certainly had an available message of the group, and no consumer held the group.
 
     Args:
-        message: its receive: what ended the wait, or the last before a wait nothing ended.
-        is_freed_by_time: whether nobody deleted what held the group last. How soon a queue notices that a visibility
-            timeout ended nobody says (VIS-15).
+        message: the receive that ended the wait, or the last receive before a wait that did not end.
+        is_freed_by_time: whether the last hold of the group ended by its visibility timeout and not by a delete. No
+            document says how soon a queue notices the end of a visibility timeout (VIS-15).
     """
 
     queue: str
@@ -162,7 +165,10 @@ class GroupWait:
 
 
 def waits(group: Group) -> Iterator[GroupWait]:
-    """Yield every such time. Where a receive was never answered nothing is certain."""
+    """Yield every wait of the group in queues whose receives were all answered.
+
+    A lost answer leaves waits uncertain.
+    """
     for queue in group.expectation.queues:
         if group.is_proven(queue) and not group.expectation.lost_receives.get(queue):
             yield from _waits(group, queue, group.received.get(queue, []))
@@ -191,14 +197,14 @@ def _waits(group: Group, queue: str, received: Sequence[HistoryEvent]) -> Iterat
 
 
 def _free_us(group: Group, queue: str) -> int:
-    """Return by when what was received before the recording began is not held any more, if nobody put that off."""
+    """Return when the holds from before the recording end at the latest, unless somebody prolonged them."""
     began_us = group.expectation.receiving_began_us.get(queue)
     held_us = group.expectation.visibility_timeout_seconds.get(queue, 0) * 1_000_000
     return 0 if began_us is None else began_us + held_us
 
 
 def _delay_us(group: Group, queue: str, received: Sequence[HistoryEvent]) -> int:
-    """Return for how long the queue may hide what it is sent."""
+    """Return for how long the queue may hide a message after it was sent."""
     seconds = group.expectation.delay_seconds.get(queue, 0)
     if seconds is not None:
         return seconds * 1_000_000

@@ -1,4 +1,4 @@
-"""G: what was received is what was published."""
+"""G: a received message equals the published one."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,7 +8,7 @@ from sluice.judge.checker.rules import FoundViolation, rule
 
 
 def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, list[HistoryEvent]]]:
-    """Yield (queue, receive, publishes of the message) for all queues but the DLQs, where F6 looks."""
+    """Yield (queue, receive, publishes of the message) for all queues except the DLQs, which F6 checks."""
     for queue, events in sorted(group.received.items()):
         if queue in group.expectation.dead_letter_queues.values():
             continue
@@ -69,9 +69,9 @@ def _envelope_mismatch(group: Group) -> Iterator[FoundViolation]:
 def _is_acknowledged_otherwise(
     group: Group, queue: str, event: HistoryEvent, published: Sequence[HistoryEvent]
 ) -> bool:
-    """Return whether what was sent straight to its queue, and to no other place, came under another id or number.
+    """Return whether a message that was sent only to its queue arrived under another id or number than acknowledged.
 
-    Of several copies under one id the others are B1's.
+    If several copies arrived under one id, the further copies are violations of B1.
     """
     sent = effective(published)
     ids = {publish.sqs_message_id: publish.sqs_sequence_number for publish in sent}

@@ -22,7 +22,7 @@ def _pairs(group: Group) -> Iterator[tuple[str, str]]:
 
 
 def _dead(group: Group, queue: str) -> Iterator[tuple[int, HistoryEvent]]:
-    """Yield (idx, first receive from the queue's DLQ) of what is certainly that queue's own dead letter."""
+    """Yield (idx, first receive from the queue's DLQ) of each message that is certainly a dead letter of this queue."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     if _is_shared(group, dead_letter_queue):
         yield from sorted(_of_many(group, queue, dead_letter_queue).items())
@@ -37,7 +37,7 @@ def _is_shared(group: Group, dead_letter_queue: str) -> bool:
 
 
 def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, HistoryEvent]:
-    """Return the first receives from a shared DLQ of what its ids tell to be of the queue."""
+    """Return the first receives from a shared DLQ of the messages whose ids show that they died in this queue."""
     first: dict[int, HistoryEvent] = {}
     for event in group.received.get(dead_letter_queue, []):
         if event.idx is not None and {event.sqs_message_id, event.deduplication_id} & {
@@ -66,7 +66,8 @@ def _premature(group: Group) -> Iterator[FoundViolation]:
         for idx, dead in _dead(group, queue):
             receives = group.receives(queue, idx)
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
-            if not group.expectation.is_planned:  # others may have received it: its count goes on in the DLQ (DLQ-07)
+            # other consumers may have received it, because its count continues in the DLQ (DLQ-07)
+            if not group.expectation.is_planned:
                 possible = max(possible, (dead.receive_count or 0) - 1)
             is_whole = group.is_proven(queue)
             seen = sorted([*receives, dead], key=by_time)
@@ -79,7 +80,7 @@ def _premature(group: Group) -> Iterator[FoundViolation]:
 
 
 def _is_held(group: Group, event: HistoryEvent, dead: HistoryEvent) -> bool:
-    """Return whether a message was certainly still in flight when it was read from the DLQ: only a receive kills."""
+    """Return whether a message was certainly still in flight when it was received from the DLQ."""
     return (
         dead.sqs_message_id is not None
         and event.sqs_message_id == dead.sqs_message_id
@@ -130,7 +131,7 @@ def _absent(group: Group) -> Iterator[FoundViolation]:
 
 
 def _is_open(group: Group, queue: str, last: HistoryEvent) -> bool:
-    """Return whether a message may have come to the DLQ after its last receive and gone with nothing on record."""
+    """Return whether a message may have arrived in the DLQ after its last receive, and left it without a record."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
     moves = [move for move in group.around.moves if move.source == dead_letter_queue]
@@ -180,7 +181,7 @@ def _content(group: Group) -> Iterator[FoundViolation]:
 
 
 def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: HistoryEvent | None) -> str | None:
-    """Return how a dead letter differs from its message; None if it does not, as far as is known."""
+    """Return how a dead letter differs from its published message; None if no difference is known."""
     ids = group.ids.get((queue, dead.idx or 0), [])
     published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
     if (
@@ -225,9 +226,9 @@ def _order(group: Group) -> Iterator[FoundViolation]:
 
 
 def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
-    """Yield (queue, DLQ, the move tasks in the order they began) where tasks brought dead letters back to the queue.
+    """Yield (queue, DLQ, move tasks in the order of their begin) for each queue to which tasks moved dead letters back.
 
-    A task that failed, was cancelled, or of which nobody knows how it ended, may have brought some and left others.
+    A task that failed, was cancelled, or ended in an unknown way may have moved some messages and left others.
     """
     for queue, dead_letter_queue in _pairs(group):
         moves = [move for move in group.around.moves if move.source == dead_letter_queue]
@@ -236,7 +237,7 @@ def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
 
 
 def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, HistoryEvent]]:
-    """Yield (idx, last receive from the DLQ) of what was received there before the task began."""
+    """Yield (idx, last receive from the DLQ) of each message that was received from the DLQ before the task began."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         began_us = move.began_at_us - group.around_bound_us
         before = [event for event in group.receives(dead_letter_queue, idx) if responded_us(event) < began_us]
@@ -245,20 +246,20 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
 
 
 def _after(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
-    """Return what may have been received after the task began."""
+    """Return the receives that may have come after the task began."""
     began_us = move.began_at_us - group.around_bound_us
     return [event for event in group.receives(queue, idx) if responded_us(event) >= began_us]
 
 
 def _back(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
-    """Return what was received after the task began, whatever the clocks show."""
+    """Return the receives that certainly came after the task began, whatever the clocks show."""
     return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
 
 def _may_have_died(group: Group, queue: str, receives: Sequence[HistoryEvent], moves: Sequence[Move]) -> bool:
-    """Return whether the message these receives brought may have been dead-lettered, and a task was to bring it again.
+    """Return whether the message of these receives may have been dead-lettered, and a task may still have to return it.
 
-    Without moves only whether it may have been dead-lettered.
+    Without moves: whether the message may have been dead-lettered.
     """
     most = group.expectation.max_receive_count.get(queue, 1)
     is_over = all(move.is_finished and group.is_after(receives[0], move.ended_at_us) for move in moves)
@@ -308,9 +309,9 @@ def _redrive_duplicate(group: Group) -> Iterator[FoundViolation]:
 def _with_tasks(
     group: Group, dead_letter_queue: str, moves: Sequence[Move]
 ) -> Iterator[tuple[int, HistoryEvent, Sequence[Move]]]:
-    """Yield (idx, last receive from the DLQ, the tasks since) of what was received there before each task began.
+    """Yield (idx, last receive from the DLQ, later tasks) of each message received there before its first task began.
 
-    A task that was over before it was received there has nothing to do with it.
+    A task that had ended before this receive cannot have moved the message.
     """
     for move in moves:
         for idx, dead in _dead_lettered(group, dead_letter_queue, move):
@@ -320,9 +321,9 @@ def _with_tasks(
 
 
 def _still(group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequence[Move]) -> HistoryEvent | None:
-    """Return a receive that shows a dead letter to be in its DLQ although a task took it out; None without one.
+    """Return a receive that shows a dead letter to be in its DLQ although a task moved it out; None if there is none.
 
-    It died again only under a new message id, unless the target kept the id (F11).
+    A message that died again has a new message id, unless the target kept the id (F11).
     """
     back = _back(group, queue, idx, moves[0])
     if not back or windows_max(group, idx) != 1:
@@ -355,7 +356,7 @@ def _redrive_reorder(group: Group) -> Iterator[FoundViolation]:
 def _before_and_after(
     group: Group, queue: str, dead_letter_queue: str, move: Move
 ) -> tuple[dict[int, HistoryEvent], dict[int, HistoryEvent]]:
-    """Return of what was in the DLQ when a task began its first receives there, and from the queue since."""
+    """Return, for the messages in the DLQ at a task's begin, their first receives there and from the queue since."""
     first: dict[int, HistoryEvent] = {}
     back: dict[int, HistoryEvent] = {}
     for idx, dead in _dead_lettered(group, dead_letter_queue, move):
@@ -368,9 +369,9 @@ def _before_and_after(
 
 
 def _came_back(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent, bool]]:
-    """Yield (queue, idx, dead letter, its first receive from the queue since, whether a move task may have brought it).
+    """Yield (queue, idx, dead letter, its first later receive from the queue, whether a move task may have moved it).
 
-    What else may have come since is another copy: of a publish a window later, under another id, or to another place.
+    Other later receives are other copies: of a publish a window later, under another id, or to another place.
     """
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
@@ -383,11 +384,11 @@ def _came_back(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEv
 
 
 def _is_single(group: Group, queue: str, idx: int, dead: HistoryEvent, back: HistoryEvent) -> bool:
-    """Return whether all that was published under an idx cannot have made what came after the dead letter as well."""
+    """Return whether the publishes of an idx cannot have made both the dead letter and the later received message."""
     tries = effective(group.publishes.get(idx, ()))
     places = {(event.queue, event.deduplication_id) for event in tries}
     ids = {id_ for id_ in group.ids.get((queue, idx), ()) if not group.is_before(back, group.instances[queue, id_][0])}
-    # The DLQ may be that of a queue nobody declared, too: the dead letter has to be known from this one.
+    # The DLQ may also belong to a queue that is not declared: the dead letter has to be known from this one.
     is_known = bool(ids & {dead.sqs_message_id, dead.deduplication_id})
     return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))
 
@@ -414,7 +415,7 @@ def _stale_identity(group: Group) -> Iterator[FoundViolation]:
 
 
 def returns_without_move(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent]]:
-    """Yield (queue, idx, dead letter, receive since) of what came back with no move task on record."""
+    """Yield (queue, idx, dead letter, later receive) of each message that returned without a move task on record."""
     for queue, idx, dead, back, may_be_moved in _came_back(group):
         if not may_be_moved:
             yield queue, idx, dead, back
@@ -449,7 +450,7 @@ def _poison_escape(group: Group) -> Iterator[FoundViolation]:
 def _dead_in_front(
     answer: Sequence[HistoryEvent], event: HistoryEvent, dead: Container[int | None]
 ) -> HistoryEvent | None:
-    """Return the dead-lettered message in front of this one in the same answer."""
+    """Return the dead-lettered message in front of this message in the same answer."""
     return next(
         (
             other

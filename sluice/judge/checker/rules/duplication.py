@@ -35,7 +35,7 @@ def window_us(group: Group) -> int:
 
 
 def copies(group: Group) -> Iterator[tuple[str, int, list[HistoryEvent]]]:
-    """Yield (queue, idx, first received event of each copy) for what became several messages in one queue."""
+    """Yield (queue, idx, first received event of each copy) of each idx that became several messages in one queue."""
     for (queue, idx), ids in sorted(group.ids.items()):
         is_judged = queue in group.expectation.queues and idx in group.publishes and group.is_bound(queue, idx)
         if len(ids) > 1 and is_judged:
@@ -55,10 +55,12 @@ def _duplicate_in_window(group: Group) -> Iterator[FoundViolation]:
 
 
 def windows_max(group: Group, idx: int, *, by: HistoryEvent | None = None) -> int:
-    """Return how many windows the publishes of a message may have opened, or those made by when a copy of it came.
+    """Return how many windows the publishes of a message may have opened.
 
-    The first opens one, and each that may have come a window after the one that opened the last: a window is not made
-    longer by what is published in it (DED-08). A purge of the queue that was sent to ends one (DED-14).
+    With `by`, only the publishes before that receive.
+
+    The first publish opens a window, and so does each publish that may have come a window after the opening of the
+    last: later publishes do not make a window longer (DED-08). A purge of the queue ends a window (DED-14).
     """
     spread_us = group.publishers_spread_us
     tries = [
@@ -174,18 +176,18 @@ def _early_redelivery(group: Group) -> Iterator[FoundViolation]:
 
 
 def _is_within(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether the second receive came after the first while that held the message: so it did not die between.
+    """Return whether the second receive came while the first still held the message, so that it did not die in between.
 
-    A moved message that kept its id (F11) may begin its count anew, which then tells nothing of their order.
+    A moved message that kept its id (F11) may count its receives anew, so the count does not show their order.
     """
     is_after = group.is_before(event, other) or event.call_id == other.call_id
     return is_after and responded_us(other) + group.bound_us(other, event) < group.expiry_us(event)
 
 
 def _is_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
-    """Return whether the two cannot be a receive and a redelivery after it, in either order.
+    """Return whether the two receives cannot be a receive and a redelivery after it, in either order.
 
-    A delete does not count: what it removed does not come again, and what it did not remove is held for its time.
+    A delete does not matter: a removed message is not delivered again, and one that was not removed stays held.
     """
     if None not in (event.receive_count, other.receive_count) and event.receive_count != other.receive_count:
         first, again = sorted((event, other), key=lambda receive: receive.receive_count or 0)
@@ -201,7 +203,7 @@ def _receive_count_jump(group: Group) -> Iterator[FoundViolation]:
 
 
 def miscounts(group: Group) -> Iterator[tuple[FoundViolation, bool]]:
-    """Yield each message with an impossible receive count, and whether receives by others, not recorded, explain it."""
+    """Yield each message with an impossible receive count, and whether unrecorded receives of others explain it."""
     nameless = Counter(
         (event.queue, event.idx)
         for events in group.received.values()
@@ -235,7 +237,7 @@ def miscounts(group: Group) -> Iterator[tuple[FoundViolation, bool]]:
 
 
 def _is_twin(group: Group, twin: HistoryEvent, event: HistoryEvent, *, has_stayed: bool) -> bool:
-    """Return whether two receives with one count cannot both be: a move task counts anew, under another handle."""
+    """Return whether two receives with one count contradict each other: a move task counts anew, with a new handle."""
     is_same_handle = None is not event.receipt_handle_hash == twin.receipt_handle_hash
     has_stayed = has_stayed and group.has_stayed(event.queue or "", twin.idx, by=twin)
     return not is_repeat(twin, event) and (is_same_handle or has_stayed)
@@ -246,7 +248,7 @@ def _others(receives: Sequence[HistoryEvent], event: HistoryEvent) -> list[Histo
 
 
 def _receive_bounds(group: Group, receives: Sequence[HistoryEvent]) -> Iterator[tuple[HistoryEvent, int, int]]:
-    """Yield each receive of a message with how often it was received by then: at least, and at most."""
+    """Yield each receive of a message, with the least and the largest number of receives up to it."""
     calls = {receive.call_id for receive in receives if receive.receive_request_attempt_id is None}
     if not group.clocks.ahead and len(calls) == len(receives):
         answered_us, made_us = sorted(map(responded_us, receives)), sorted(map(invoked_us, receives))

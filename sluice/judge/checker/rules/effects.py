@@ -1,4 +1,4 @@
-"""R: what the runtime promises about effects, judged where consumers wrote down what they handled."""
+"""R: the promises of the runtime about effects, judged if the consumers recorded the messages that they handled."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from sluice.judge.checker.rules.existence import missing
 from sluice.judge.checker.rules.ordering import overtaken
 
 _OUT_OF_TURN = ("late", "filled")
-"""States that say of a message that it was handled behind later ones, as its consumer's policy allows."""
+"""States of a message that was handled after later ones, which its consumer's policy allows."""
 
 
 @rule("R1")

@@ -1,4 +1,4 @@
-"""A and E: what should be there and is not, and what should not be there and is."""
+"""A and E: messages that should be there and are not, and messages that should not be there and are."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from sluice.judge.checker.standing import may_be_removed
 
 @dataclass(frozen=True, slots=True)
 class MissingMessage:
-    """An acked message and the queues it was not received from, by what that proves.
+    """An acked message and the queues from which it was not received, sorted by what that proves.
 
     Args:
-        drained: queues that were drained, so it is not to come any more.
-        overtaken: queues not drained where a later message came.
-        open: queues that leave it open.
-        removed: of these, queues that may have kept it no longer.
-        excused: queues a fault is documented to keep it from.
+        drained: queues that were drained, so that it will not arrive any more.
+        overtaken: queues that were not drained, in which a later message arrived.
+        open: queues in which it may still arrive.
+        removed: those of the open queues whose retention may have ended.
+        excused: queues that a documented fault may have kept it from.
         is_received_somewhere: whether another of its queues delivered it.
     """
 
@@ -34,9 +34,9 @@ class MissingMessage:
     is_received_somewhere: bool = False
 
 
-@lru_cache(maxsize=1)  # five rules ask for it
+@lru_cache(maxsize=1)  # five rules call it for the same group
 def missing(group: Group) -> Sequence[MissingMessage]:
-    """Return the acked messages that were not received from every queue they were to reach."""
+    """Return the acked messages that were not received from every queue they had to reach."""
     return tuple(_all_missing(group))
 
 
@@ -87,7 +87,7 @@ def _may_predate(group: Group, queue: str, idx: int) -> bool:
 
 
 def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
-    """Return for each queue what came last of each line, and what came and was published behind a line's messages."""
+    """Return for each queue the last received message of each line, and the received ones published behind a line."""
     furthest: dict[str, list[int]] = {}
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
@@ -136,7 +136,7 @@ def _find_vanished(group: Group) -> Iterator[FoundViolation]:
 
 
 def has_vanished(group: Group, last: HistoryEvent) -> bool:
-    """Return whether a message never came again after its last receive, though it was not deleted and had to come."""
+    """Return whether a message was not redelivered after its last receive, although it had to be."""
     queue = last.queue or ""
     end = group.end_marker(queue)
     if end is None or not group.is_drained(queue) or not group.is_bound(queue, last.idx):
@@ -160,13 +160,14 @@ def _phantom(group: Group) -> Iterator[FoundViolation]:
             is_early = all(group.is_surely_before(event, attempt) for attempt in sent)
             if is_early and not is_moved_stranger(group, event) and not group.may_be_older(event):
                 before = bisect_left(published, responded_us(event), key=invoked_us)
-                witness = [*published[before - 1 : before], event]  # what the group had last, and what nobody gave it
+                # the last published event, and the received event that nobody published
+                witness = [*published[before - 1 : before], event]
                 when = "before any" if idx in group.publishes else "and no"
                 yield queue, [idx], f"received, {when} publish of it was ever tried", witness
 
 
 def is_moved_stranger(group: Group, event: HistoryEvent) -> bool:
-    """Return whether a move task may have brought what nobody published under these ids: moved, it has others."""
+    """Return whether a move task may have brought a message with unpublished ids: moved messages get new ids."""
     return not group.expectation.is_planned and event.idx not in group.publishes and group.may_be_from_dlq(event)
 
 
@@ -218,9 +219,9 @@ def _has_waited(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
 
 
 def _outlived_purges(group: Group) -> Iterator[FoundViolation]:
-    """Yield what was in a queue that was purged, and came more than a minute later.
+    """Yield each message that was in a queue at a purge, and was received more than a minute after it.
 
-    AWS: a purge takes up to 60 seconds, and removes what was sent before it, in flight or not (PUR-02).
+    AWS: a purge takes up to 60 seconds, and removes the messages sent before it, in flight or not (PUR-02).
     """
     for purge in group.around.purges if group.around_bound_us < NEVER_US else ():
         for (queue, _), receives in sorted(group.instances.items()):
@@ -244,7 +245,7 @@ def _outlived_purges(group: Group) -> Iterator[FoundViolation]:
 
 
 def _is_made_by(publish: HistoryEvent, receive: HistoryEvent) -> bool:
-    """Return whether a message was sent straight to its queue with this publish, by the id it was acknowledged with."""
+    """Return whether this publish sent the received message directly to its queue, by the id in its acknowledgement."""
     is_same = publish.queue == receive.queue and publish.sqs_message_id == receive.sqs_message_id
     return is_same and receive.sqs_message_id is not None
 

@@ -27,7 +27,7 @@ def _find_reordered(group: Group) -> Iterator[FoundViolation]:
 
 
 def _reordered_copies(group: Group, queue: str) -> Iterator[FoundViolation]:
-    """Yield the same for what has no place by its publishes: nobody answered them, or they were a window apart."""
+    """Yield reordered messages whose publishes give them no place: without an answer, or a window apart."""
     for line in queue_lines(group, queue):
         first = {place: receives[0] for place, receives in enumerate(line)}
         for place, by in overtaken(group, range(len(line)), first):
@@ -39,11 +39,11 @@ def _reordered_copies(group: Group, queue: str) -> Iterator[FoundViolation]:
 
 
 def overtaken(group: Group, order: Sequence[int], first: Mapping[int, HistoryEvent]) -> list[tuple[int, int]]:
-    """Return (idx, which of the later ones came first) for what certainly came after a later one, in that order.
+    """Return (idx, the later message that came first) of each message that certainly arrived after a later one.
 
-    What is behind another in one answer came after it.
+    Within one answer, the message further behind arrived later.
     """
-    earliest: int | None = None  # of the messages later in order, the one that came first
+    earliest: int | None = None  # the first received of the messages later in order
     found: list[tuple[int, int]] = []
     for idx in reversed(order):
         if earliest is not None and came_before(group, first[earliest], first[idx]):
@@ -54,7 +54,7 @@ def overtaken(group: Group, order: Sequence[int], first: Mapping[int, HistoryEve
 
 
 def came_before(group: Group, first: HistoryEvent, second: HistoryEvent) -> bool:
-    """Return whether the one was received before the other was asked for, or stands in front of it in one answer."""
+    """Return whether one message was received before the other was requested, or stands before it in one answer."""
     if first.call_id is not None and first.call_id == second.call_id:
         return (first.batch_position or 0) < (second.batch_position or 0)
     return group.is_before(first, second)
@@ -63,7 +63,8 @@ def came_before(group: Group, first: HistoryEvent, second: HistoryEvent) -> bool
 @rule("C2")
 def _find_reordered_in_batch(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
-        calls: dict[tuple[str, int, int], list[HistoryEvent]] = defaultdict(list)  # one answer has one instant
+        # all messages of one answer have one time
+        calls: dict[tuple[str, int, int], list[HistoryEvent]] = defaultdict(list)
         for event in group.received.get(queue, []):
             if event.call_id is not None and group.has_stayed(queue, event.idx, by=event):
                 calls[event.call_id, invoked_us(event), responded_us(event)].append(event)
@@ -76,7 +77,7 @@ def _find_reordered_in_batch(group: Group) -> Iterator[FoundViolation]:
 
 
 def _first_of_each(answer: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """Return where each message comes first: a receive that hides nothing may bring one again (VIS-12)."""
+    """Return the first position of each message in an answer: a receive with timeout 0 may repeat one (VIS-12)."""
     first: dict[object, HistoryEvent] = {}
     for position, event in enumerate(answer):
         first.setdefault(event.sqs_message_id or position, event)
@@ -88,7 +89,7 @@ def _is_out_of_order(group: Group, first: HistoryEvent, second: HistoryEvent) ->
     if None not in numbers and (numbers[0] or "") > (numbers[1] or ""):
         return True
     if None not in numbers and any(idx in group.acked and idx not in group.order for idx in (first.idx, second.idx)):
-        return False  # several messages of one idx: which of them came the queue's numbers tell, and nothing else
+        return False  # several messages of one idx: only the queue's numbers show which one was received
     place, other = group.place(first), group.place(second)
     if place is not None and other is not None:
         return place[0] == other[0] and place[1] > other[1]
@@ -100,8 +101,8 @@ def _head_skip(group: Group) -> Iterator[FoundViolation]:
     """Find a message that was available again, and passed over.
 
     AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
-    2026-11-20). LocalStack deletes it (VIS-05): such a delete, of a worker that was frozen before it, proves nothing,
-    unless the message comes again.
+    2026-11-20). LocalStack deletes the message (VIS-05). So such a delete, from a worker that was paused before it,
+    proves nothing, unless the message is received again.
     """
     for skip in overtakings(group):
         siblings = group.siblings(skip.ahead)
@@ -159,9 +160,9 @@ def _sns_sequence(group: Group) -> Iterator[FoundViolation]:
 
 
 def _numbered_publishes(group: Group, idx: int) -> list[HistoryEvent]:
-    """Return the first acknowledgement of each sequence number that publishes of a message were given.
+    """Return the first acknowledgement of each sequence number of a message's publishes.
 
-    Of the only publish of a message that nobody answered, the first envelope tells it.
+    If a message has a single publish without an answer, the first received envelope gives the number.
     """
     first: dict[tuple[str | None, str], HistoryEvent] = {}
     for event in sorted((*group.publishes[idx], *_publishes_with_envelope_number(group, idx)), key=by_time):
@@ -193,9 +194,9 @@ def _publishes_with_envelope_number(group: Group, idx: int) -> Iterator[HistoryE
 
 
 def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Iterator[FoundViolation]:
-    """Yield what was published after the acknowledgement of a higher number."""
+    """Yield each message that was published after the acknowledgement of a higher number."""
     tried_us = {event: _tried_us(group, event) for event in published}
-    highest: HistoryEvent | None = None  # of what was acked before
+    highest: HistoryEvent | None = None  # the highest number acknowledged before
     waiting = iter(sorted(published, key=by_time))
     upcoming = next(waiting, None)
     for later in sorted(published, key=lambda event: (tried_us[event], event.idx)):
@@ -210,9 +211,9 @@ def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Ite
 
 
 def _tried_us(group: Group, event: HistoryEvent) -> int:
-    """Return when the publish that took this number was made at the earliest.
+    """Return the earliest time at which the publish with this number may have been made.
 
-    An unanswered one may have taken it; and a queue numbers what a topic sends it as well.
+    A publish without an answer may have got the number; a queue also numbers the messages that a topic sends to it.
     """
     is_of_queue = event.queue in group.expectation.queues
     tries = [
@@ -224,7 +225,7 @@ def _tried_us(group: Group, event: HistoryEvent) -> int:
 
 
 def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[FoundViolation]:
-    """Yield two messages with one number."""
+    """Yield two messages with the same number."""
     owners: dict[str | None, HistoryEvent] = {}
     for event in sorted(published, key=by_time):
         owner = owners.setdefault(number(event), event)
@@ -235,7 +236,10 @@ def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[FoundVio
 
 @rule("C6")
 def _fan_out_divergence(group: Group) -> Iterator[FoundViolation]:
-    """Of messages whose order in the group is not known; of the others C1 tells."""
+    """Find messages without a known order in the group that two queues delivered in different orders.
+
+    C1 has the others.
+    """
     for single, other in combinations(group.expectation.queues, 2):
         first, second = group.first_received.get(single, {}), group.first_received.get(other, {})
         both = [
@@ -258,7 +262,7 @@ def _producer_reorder(group: Group) -> Iterator[FoundViolation]:
         for idx in sorted(group.publishes, key=lambda idx: (is_end_marker(idx), idx))
         if (sent := effective(group.publishes[idx]))
     ]
-    latest: HistoryEvent | None = None  # of what comes earlier in the plan, what was acknowledged last
+    latest: HistoryEvent | None = None  # the last acknowledged message of those earlier in the plan
     for idx, tries in published:
         first = min(tries, key=invoked_us)
         if latest is not None and latest.idx is not None and _overlaps(group, latest, first):
@@ -270,7 +274,7 @@ def _producer_reorder(group: Group) -> Iterator[FoundViolation]:
 
 
 def _overlaps(group: Group, earlier: HistoryEvent, later: HistoryEvent) -> bool:
-    """Return whether `later` was asked before `earlier` was answered, and was not behind it in one call."""
+    """Return whether `later` was called before `earlier` was answered, and did not stand behind it in one call."""
     calls = {event.call_id: event.batch_position or 0 for event in effective(group.publishes[earlier.idx or 0])}
     if later.call_id in calls and calls[later.call_id] < (later.batch_position or 0):
         return False
