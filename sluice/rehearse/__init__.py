@@ -1,4 +1,5 @@
-"""A service's scaling tried on traffic before it is deployed: queue, tasks and control loop simulated, mistakes named.
+"""A rehearsal tries a service's scaling on traffic before its deployment: it simulates queue, tasks and control loop.
 
-`reading` reads what scales it out of templates, `model` is what is simulated; the rest tries it, advises, and shows it.
+`reading` reads the scaling out of templates, and `model` is the simulation. The other modules try the service, find
+mistakes by name, advise, and show the result.
 """

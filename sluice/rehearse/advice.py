@@ -23,7 +23,7 @@ class Ceiling:
     Args:
         name: `groups`, `hottest group`, `lanes and tasks`, `topic's quota`, `queue's quota`.
         per_second: messages a second.
-        because: how that is computed.
+        because: how the limit is computed.
     """
 
     name: str
@@ -33,12 +33,12 @@ class Ceiling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdvisedChange:
-    """A change of a consumer's declaration, simulated.
+    """A change of a consumer's declaration, and the result of its simulation.
 
     Args:
-        text: as a difference: `lanes=4 -> 8`.
-        p95_seconds: from sent to handled; None without messages.
-        task_hours: of the traffic.
+        text: the change as a difference: `lanes=4 -> 8`.
+        p95_seconds: 95th percentile of the latency from sent to handled; None without messages.
+        task_hours: task-hours for the traffic.
     """
 
     text: str
@@ -52,9 +52,9 @@ class Advice:
 
     Args:
         peak_per_second: the rate of the busiest minute.
-        ceilings: what limits it, the lowest first.
-        declared: what comes of the declaration as it is.
-        changes: what helps, the best first; none where the declared latency is kept.
+        ceilings: the limits of its rate, the lowest first.
+        declared: the result of the unchanged declaration.
+        changes: the changes that help, the best first; empty if the declared latency is kept.
     """
 
     peak_per_second: float
@@ -64,13 +64,13 @@ class Advice:
 
 
 def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hottest_share: float) -> Sequence[Ceiling]:
-    """Return what a consumer can do at most, the lowest first.
+    """Return the limits of a consumer's rate, the lowest first.
 
     Args:
-        environment: whose region has its quotas.
-        consumer: as it is declared.
+        environment: the consumer's environment, whose region has quotas.
+        consumer: the consumer as it is declared.
         groups: message groups active at a time.
-        hottest_share: share of the messages that the busiest group has.
+        hottest_share: share of the messages that are in the busiest group.
     """
     work = tasks_of(consumer)
     turn_seconds = work.handler_seconds + work.overhead_seconds
@@ -100,12 +100,12 @@ def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hotte
 
 
 def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Advice:
-    """Return what limits a consumer on this traffic and what helps.
+    """Return the limits of a consumer on this traffic, and the changes that help.
 
     Args:
-        environment: whose it is.
-        consumer: as it is declared.
-        traffic: what is sent.
+        environment: the consumer's environment.
+        consumer: the consumer as it is declared.
+        traffic: the messages that are sent.
     """
     as_it_is = _outcome("as declared", environment, consumer, traffic)
     latency = consumer.acceptable_latency_seconds
@@ -132,7 +132,7 @@ def _seconds(change: AdvisedChange) -> float:
 
 
 def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]:
-    """Return what might help, where the declaration allows it."""
+    """Return the changes that might help and that the declaration allows."""
     turn_seconds = consumer.processing_seconds
     needed = math.ceil(traffic.peak_per_second * turn_seconds / consumer.lanes)
     wanted: list[dict[str, float]] = [

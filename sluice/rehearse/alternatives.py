@@ -1,4 +1,4 @@
-"""The usual ways to scale a queue's service, for the same queue and bounds, beside the deployed one."""
+"""The usual ways to scale the service of a queue, to compare with the deployed way, on the same queue and bounds."""
 
 import math
 from collections.abc import Mapping
@@ -25,20 +25,20 @@ from sluice.rehearse.reading.expressions import parse
 OWN_METRICS: Mapping[tuple[str, str], Term] = {
     ("Lambda", "BacklogPerTask"): parse("visible / IF(running > 0, running, 1)")
 }
-"""What the Lambda of the alternative publishes, as `simulate` takes metrics of one's own."""
+"""The metric that the alternative's Lambda publishes, in the form of `simulate`'s custom metrics."""
 
-_CPU_PERCENT = 50.0  # as QueueProcessingFargateService of aws_cdk.aws_ecs_patterns has it, and the steps below
+_CPU_PERCENT = 50.0  # this and the steps below as in QueueProcessingFargateService of aws_cdk.aws_ecs_patterns
 _STEPS = (ScalingStep(lower=0, upper=400, adjustment=1), ScalingStep(lower=400, upper=None, adjustment=5))
 _STEPS_FROM = 100
 
 
 def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> Mapping[str, ScaledService]:
-    """Return the service scaled in each usual way, by what that is called.
+    """Return the service scaled in each usual way, by the name of the way.
 
     Args:
-        service: what is deployed; its bounds, queue and protection stay.
+        service: the deployed service; its bounds, queue and protection stay.
         tasks: how its tasks work.
-        traffic: the fixed number is what its busiest minute takes.
+        traffic: the traffic; the fixed number of tasks is the one that its busiest minute needs.
     """
     fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
     backlog_per_task = metric_expression(

@@ -1,4 +1,4 @@
-"""`rehearse`: the deployed scaling on a day of traffic, before it is deployed."""
+"""The command `rehearse`: it tries the scaling on a day of traffic before the deployment."""
 
 import difflib
 import importlib
@@ -49,9 +49,9 @@ _TRAFFIC = (
 )
 _GROUPS = 100
 _RECORDED_TRAFFIC = "spark_load.traffic"
-"""Reads the traffic of profiles and recordings; a load test stands above the library, which only knows its name."""
+"""The module that reads traffic of profiles and recordings, by name, because the library may not import load tests."""
 _WORK = {"lanes": "--lanes", "handler_seconds": "--handler-seconds", "acceptable_latency_seconds": "--latency"}
-"""Field of `TaskWork` that no template tells, to the option that says it."""
+"""Each field of `TaskWork` that no template contains, to the option that sets it."""
 _SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
 
@@ -75,12 +75,12 @@ class CommandOptions:
 
     @property
     def work(self) -> Mapping[str, Any]:
-        """Return what it says of `TaskWork`, by field."""
+        """Return the given fields of `TaskWork`, by name."""
         return {field: value for field in _WORK if (value := getattr(self, field)) is not None}
 
 
 class _Rehearse(click.Command):
-    """The command, which remembers its arguments as they were given: the page shows them."""
+    """The command, which keeps its arguments as they were given, because the page shows them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the arguments."""
@@ -230,7 +230,7 @@ def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> No
 
 
 def _check(name: str | None, template: Path | None, options: CommandOptions) -> None:
-    """Refuse what does not go together."""
+    """Refuse options that contradict each other."""
     sources = {"--profile": options.profile_name, "--recording": options.recording, "--traffic": options.traffic}
     given = [option for option, value in sources.items() if value]
     if len(given) > 1:
@@ -256,7 +256,7 @@ def _read(
 
 
 def _require_queue(service: ScaledService) -> None:
-    """Refuse a service of which nobody says where its tasks receive from: whether groups block each other decides."""
+    """Refuse a service whose queue is unknown: the queue decides whether groups block each other."""
     if service.queue is None:
         candidates = ", ".join(service.queue_candidates)
         raise ConfigError(
@@ -266,7 +266,7 @@ def _require_queue(service: ScaledService) -> None:
 
 
 def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str], Term]) -> None:
-    """Refuse a policy on a metric that nobody computes: it would never do anything."""
+    """Refuse a policy on a metric that nobody reports: the policy would never act."""
     for policy in service.policies:
         for metric in policy.watched.metrics.values():
             if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
@@ -281,7 +281,7 @@ def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str],
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A service, and the environment and the consumer that declare it, where one does."""
+    """A service, with the environment and the consumer that declare it, or None."""
 
     service: ScaledService
     environment: Environment | None = None
@@ -289,7 +289,7 @@ class Subject:
 
     @property
     def name(self) -> str:
-        """Return what `--service` calls it."""
+        """Return the name of the service for `--service`."""
         return self.service.name if self.consumer is None else self.consumer.name
 
     def tasks(self, options: CommandOptions) -> TaskWork:
@@ -310,7 +310,10 @@ class Subject:
         return _GROUPS if self.consumer is None else self.consumer.expected_groups
 
     def advice(self, scenarios: Sequence[Scenario]) -> Mapping[str, Advice]:
-        """Return what limits the consumer and what helps, by traffic; nothing where another service is deployed."""
+        """Return the advice for the consumer, by traffic.
+
+        Empty if the template has another service than the declaration.
+        """
         if self.environment is None or self.consumer is None:
             return {}
         if self.service != service_of(self.environment, self.consumer):
@@ -325,7 +328,7 @@ class Subject:
 def _choose(
     services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
 ) -> Sequence[Subject]:
-    """Return the services that were named; all where none was: of a declaration, its consumers'."""
+    """Return the services with the given names; without names all, and of a declaration all consumers' services."""
     subjects = [Subject(service, environment) for service in services]
     if environment is not None:
         subjects = [
@@ -342,7 +345,7 @@ def _choose(
 
 
 def _group_alike(subjects: Sequence[Subject], options: CommandOptions) -> Sequence[Sequence[Subject]]:
-    """Return the services, those together that do the same with tasks that work the same."""
+    """Return the services in groups that scale alike and whose tasks work alike."""
     found: list[tuple[object, list[Subject]]] = []
     for subject in subjects:
         key = (subject.service.without_names, subject.tasks(options), subject.groups(options))
@@ -378,7 +381,7 @@ def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: Progress
 
 
 def _named_scenarios(options: CommandOptions, kinds: Mapping[str, Scenario], tasks: TaskWork) -> Sequence[Scenario]:
-    """Return the traffic that was named; none where all kinds are to be tried."""
+    """Return the traffic that the options name; empty if all kinds are to be tried."""
     if options.profile_name is not None:
         return [importlib.import_module(_RECORDED_TRAFFIC).of_profile(options.profile_name, tasks, seed=options.seed)]
     if options.recording is not None:

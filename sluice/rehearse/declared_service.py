@@ -1,4 +1,4 @@
-"""A consumer's service as its declaration says it will be deployed; a test holds it to the synthesized template."""
+"""A consumer's service as its declaration would deploy it. A test compares it with the synthesized template."""
 
 from collections.abc import Mapping
 
@@ -32,7 +32,7 @@ def tasks_of(consumer: Consumer) -> TaskWork:
 
 
 def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
-    """Return what scales a consumer's service."""
+    """Return a consumer's service with its scaling policies."""
     policies: list[ScalingPolicy] = [
         TargetTracking(
             name="backlog-per-task",

@@ -1,4 +1,4 @@
-"""A service with the traffic it is tried on, and a mistake as it is told: what it does beside the repaired service."""
+"""An experiment is a service with the traffic that it is tried on; a mistake is described by its simulated effects."""
 
 import math
 from collections.abc import Mapping
@@ -19,11 +19,11 @@ class Mistake:
     """A mistake that was found.
 
     Args:
-        name: of the kind.
-        policy: the policy that has it; of the service where it is none's.
-        found: what was found.
-        consequence: what it does, simulated, with figures.
-        repair: what to write instead.
+        name: the kind of mistake.
+        policy: the policy that has it; the service if no single policy has it.
+        found: what was found, as a sentence.
+        consequence: its simulated effect, with figures.
+        repair: the repair, as a sentence.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A service with what it is tried on.
+    """A service with the traffic that it is tried on.
 
     Args:
-        service: as it is in the template.
+        service: the service in the template.
         tasks: how its tasks work.
         scenarios: traffic by name.
-        own: metrics of one's own, as expressions.
+        own: custom metrics, as expressions.
     """
 
     service: ScaledService
@@ -51,7 +51,7 @@ class Experiment:
     _as_deployed: dict[str, SimulationResult] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def on(self, scenario: str, service: ScaledService | None = None, variant: Variant = USUAL) -> SimulationResult:
-        """Return what comes of the service, or of another one, in that traffic."""
+        """Return the result of the service, or of another one, on this traffic."""
         tried = self.scenarios[scenario]
         if service is None and variant is USUAL:
             if scenario not in self._as_deployed:
@@ -60,12 +60,12 @@ class Experiment:
         return simulate(service or self.service, tried.traffic, tried.tasks, own=self.own, variant=variant)
 
     def comparison(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
-        """Return what comes of the service in that traffic, and of the repaired one, in words."""
+        """Return the results of the service and of the repaired one on this traffic, in words."""
         return comparison(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
 
 
 def on_its_own(service: ScaledService) -> ScaledService:
-    """Return the service with each policy's metrics pointed at its own queue and itself, where these are reported."""
+    """Return the service with each policy's metrics pointed at its own queue and itself, if these are reported."""
     for policy in service.policies:
         watched = policy.watched
         metrics = {
@@ -101,7 +101,7 @@ def value_with(
     empty: float = 0.0,
     flow: float = 0.0,
 ) -> float | None:
-    """Return what a policy sees of a queue with so many messages, so old, such a flow of them, and so many tasks."""
+    """Return the value that a policy sees for a queue in this state: messages, age, flow and tasks."""
     there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
     there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [age], "cpu": [7.0]}
     there |= {"inflight": [in_flight], "empty": [empty], "sent": [flow], "received": [flow], "done": [flow]}
@@ -113,7 +113,7 @@ def value_with(
 
 
 def comparison(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
-    """Return what came of a service, and of the repaired one, in words."""
+    """Return the results of a service and of the repaired one, in words."""
     was, made = in_short(before), in_short(after)
     return (
         f"{traffic}: {was}; repaired: {made}" if was != made else f"{traffic}: {was}; this repair alone changes nothing"
@@ -121,7 +121,7 @@ def comparison(traffic: str, before: SimulationResult, after: SimulationResult) 
 
 
 def in_short(outcome: SimulationResult) -> str:
-    """Return what came of a service, in words."""
+    """Return the result of a simulation in words."""
     p95 = outcome.quantile_seconds(0.95)
     seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"
     turns = f", turned round {outcome.flaps} times" if outcome.flaps else ""

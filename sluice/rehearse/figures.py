@@ -1,4 +1,4 @@
-"""The charts of a rehearsal: what there was over time, and what each way to scale costs and brings."""
+"""The charts of a rehearsal: values over time, and the cost and latency of each way to scale."""
 
 import math
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from sluice.rehearse.rehearsal import DEPLOYED, RehearsalRow
 _SMALL = (250, 120)
 _LARGE = (420, 230)
 POINTS_MAX = 240
-"""Of a line: a small chart is hardly wider, and shows no more of them."""
+"""The most points of a line: a small chart is hardly wider, and cannot show more."""
 _LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
 _WHOLE_FROM = 10
 _SHORTEST_SECONDS = 0.001
@@ -24,7 +24,7 @@ type _Values = Sequence[float | None]
 def over_time(row: RehearsalRow, *, name: str) -> list[Figure]:
     """Return the four charts of a simulation; `name` is unique on the page.
 
-    Their lines have the most of several minutes as one point, where there are many minutes.
+    If there are many minutes, a point of a line is the maximum of several minutes.
     """
     series, minutes = row.result.series, len(row.result.p95_seconds)
     divisor, unit = (1, "minutes") if minutes <= 180 else (60, "hours")
@@ -90,7 +90,7 @@ def _count(value: float) -> str:
 
 
 def thin_out(values: _Values) -> list[float | None]:
-    """Return at most so many values as a chart shows: of so many in a row the most; None of those without any."""
+    """Return at most `POINTS_MAX` values: each the maximum of several in a row; None if all of these are None."""
     together = math.ceil(len(values) / POINTS_MAX) or 1
     return [
         max((value for value in values[start : start + together] if value is not None), default=None)
@@ -103,7 +103,7 @@ def _divide(values: _Values, by: float) -> list[float | None]:
 
 
 def _time_unit(most_seconds: float) -> tuple[float, str]:
-    """Return in what unit seconds up to so many are read."""
+    """Return the unit for seconds up to the given number, as its size and name."""
     return next(
         (size, unit)
         for size, unit, up_to in ((1, "seconds", 600), (60, "minutes", 7_200), (3_600, "hours", math.inf))
@@ -112,7 +112,7 @@ def _time_unit(most_seconds: float) -> tuple[float, str]:
 
 
 def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | None:
-    """Return each way to scale as a point, on one traffic; None with only one of them, or without messages."""
+    """Return a chart with each way to scale as a point, on one traffic; None for a single way, or without messages."""
     found = [(row, row.p95_seconds) for row in rows]
     measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]
     if len(measured) < 2:

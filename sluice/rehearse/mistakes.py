@@ -1,6 +1,6 @@
-"""The mistakes that policies on a queue's backlog are known for, each found by name, with what it does.
+"""The known mistakes of policies on a queue's backlog, each found by name, with its effect.
 
-What is wrong is read from the policies; what it does is simulated on the traffic that shows it, beside the repaired
+A mistake is read from the policies. Its effect is simulated on traffic that shows it, and compared with the repaired
 policy. Reported by others: https://github.com/aws/aws-cdk/issues/34072, https://github.com/aws/aws-cdk/issues/9242,
 https://github.com/aws/aws-cdk/issues/20706, https://github.com/aws/copilot-cli/issues/3376,
 https://github.com/mapbox/ecs-watchbot/issues/261, https://github.com/aws/containers-roadmap/issues/2113,
@@ -42,7 +42,7 @@ _WAKE_MINUTES = 60
 _OFF_BY = 0.1
 _SILENCE_MINUTES, _PEAK_MESSAGES_MAX = 180, 50_000
 _AGAIN_AND_AGAIN = 6
-"""Times that tasks are taken back in hours of steady traffic, from which on it is no accident."""
+"""If steady traffic has at least this many scale-ins in some hours, they are not an accident."""
 _SOON_MINUTES = 30
 _MUCH_LATER = 1.5
 _WORTH = 0.9
@@ -81,14 +81,14 @@ def _no_wake_from_zero(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _never_scales_in(tried: Experiment, *, is_explained: bool) -> Iterator[Mistake]:
-    """Find a service that keeps whatever its highest peak has started.
+    """Find a service that keeps all tasks that its highest peak has started.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-autoscaling-targettracking.html (read
     2026-11-27): without data target tracking does not scale in, and of several policies all that may have to be ready.
 
     Args:
         tried: the service.
-        is_explained: what a policy looks at is a mistake already: only policies that may never scale in are named.
+        is_explained: whether another mistake explains it already: then only policies that may never scale in are named.
     """
     service = tried.service
     may_scale_in = any(map(scales_in, service.policies))
@@ -120,7 +120,7 @@ def _never_scales_in(tried: Experiment, *, is_explained: bool) -> Iterator[Mista
 
 
 def _peak(tried: Experiment) -> RecordedTraffic:
-    """Return three times what one task more than the fewest can do for a while, then hours of silence."""
+    """Return traffic of a peak that needs three times the fewest tasks plus one, then hours of silence."""
     tasks, fewest = tried.tasks, tried.service.min_tasks
     seconds = max(600.0, 2 * tasks.acceptable_latency_seconds)
     count = min(_PEAK_MESSAGES_MAX, math.ceil(per_second(tasks, 3.0 * (fewest + 1)) * seconds))
@@ -140,7 +140,7 @@ def _peak(tried: Experiment) -> RecordedTraffic:
 
 
 def _opposing_policies(tried: Experiment) -> Iterator[Mistake]:
-    """Find tasks that one policy starts and another one takes back, again and again, while there is work for them."""
+    """Find tasks that one policy starts and another policy stops, again and again, while there is work for them."""
     if len(tried.service.policies) < 2:
         return
     for traffic in _CALM:
@@ -168,7 +168,7 @@ def _opposing_policies(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _tasks_stopped_early(outcome: SimulationResult, tasks: TaskWork) -> list[tuple[str, str]]:
-    """Return who started tasks and who took them back: before they receive, or soon, with more work than is left."""
+    """Return (starting, stopping policy) of tasks stopped before they receive, or soon and with work left."""
     starting_minutes = max(1, math.ceil(tasks.start_seconds / 60))
     return [
         (up, down)
@@ -180,7 +180,7 @@ def _tasks_stopped_early(outcome: SimulationResult, tasks: TaskWork) -> list[tup
 
 
 def _flapping(tried: Experiment) -> Iterator[Mistake]:
-    """Find tasks that come and go on calm traffic, and are missed when they are gone."""
+    """Find tasks that are started and stopped again on calm traffic, and whose absence makes messages late."""
     tasks, service = tried.tasks, tried.service
     for traffic in _CALM:
         before = tried.on(traffic)
@@ -216,9 +216,9 @@ def _on_busy_lanes(tried: Experiment) -> TargetTracking:
 
 
 def _queue_not_watched(tried: Experiment) -> Iterator[Mistake]:
-    """Find a service of which no policy looks at its queue: tasks that wait for others are no busier with a backlog.
+    """Find a service without a policy on its queue: tasks that wait for other services are no busier with a backlog.
 
-    https://github.com/aws/aws-cdk/issues/20706 has it of CPU.
+    https://github.com/aws/aws-cdk/issues/20706 reports this for CPU.
     """
     service = tried.service
     starting = [policy for policy in service.policies if scales_out(policy)]
@@ -236,14 +236,14 @@ def _queue_not_watched(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _sees_work(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -> bool:
-    """Return whether it looks at anything that tells of the queue's messages."""
+    """Return whether an expression contains a metric of the queue's messages."""
     names = {metric.name for metric in watched.metrics.values() if metric.namespace == "AWS/SQS"}
     own_names = [own[key] for metric in watched.metrics.values() if (key := (metric.namespace, metric.name)) in own]
     return bool(names) or any({*metric_ids(term)} & _OF_WORK for term in own_names)
 
 
 def _on_all_work(service: ScaledService, policy: ScalingPolicy) -> ScaledService:
-    """Return the service with a policy that looks at visible messages and at those in flight."""
+    """Return the service with the policy on visible messages and messages in flight."""
     work = Operation(backlog.fill_with_repeat(backlog.VISIBLE), "+", backlog.fill_with_repeat(backlog.IN_FLIGHT))
     everything = declared_service.metric_expression(work, queue=service.queue_dimensions, service=service.dimensions)
     return service.exchange(policy, policy.looking_at(everything))
@@ -282,7 +282,7 @@ def _is_later(before: SimulationResult, after: SimulationResult, tasks: TaskWork
 
 
 def _adds_again(policy: ScalingPolicy) -> bool:
-    """Return whether it adds tasks to those it has added; one that sets a number does not."""
+    """Return whether a policy adds tasks each time it acts; a policy that sets a number does not."""
     if isinstance(policy, TargetTracking):
         return True
     return policy.adjustment_type != "ExactCapacity" and any(step.adjustment > 0 for step in policy.steps)
@@ -311,7 +311,7 @@ def _target_off(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _is_backlog_per_task(watched: MetricExpression, own: Mapping[tuple[str, str], Term]) -> bool:
-    """Return whether two visible messages and two tasks make it 1, and four make it 2, whatever else there is."""
+    """Return whether the value is visible messages per task: 1 for two messages and two tasks, 2 for four messages."""
     return [value_with(watched, own, visible) for visible in (2.0, 4.0)] == [1.0, 2.0]
 
 
@@ -352,7 +352,7 @@ def _step_ranges(tried: Experiment) -> Iterator[tuple[StepScaling, list[tuple[fl
 
 
 def _steps_overlap(tried: Experiment) -> Iterator[Mistake]:
-    """Find distances from an alarm's threshold for which two steps say something, as `_steps_with_gaps` reads them."""
+    """Find distances from an alarm's threshold that two steps cover."""
     for policy, ranges in _step_ranges(tried):
         doubled = [(start, end) for (_, end), (start, _) in pairwise(ranges) if start < end]
         if doubled:
@@ -368,7 +368,7 @@ def _steps_overlap(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _wrong_way(tried: Experiment) -> Iterator[Mistake]:
-    """Find a policy that adds tasks where there is less to do, or takes them away where there is more.
+    """Find a policy that adds tasks when there is less to do, or stops tasks when there is more.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-autoscaling-targettracking.html (read
     2026-11-27): target tracking scales out above its target, and cannot below.
@@ -418,7 +418,7 @@ def _same_metric_twice(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _slow_metric(tried: Experiment) -> Iterator[Mistake]:
-    """Find steps out on data points of more than a minute, which are late for that long.
+    """Find steps out on data points of more than a minute, which arrive later by as much.
 
     AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
     (read 2026-11-27): metrics with an interval of one minute are recommended.
@@ -444,7 +444,7 @@ def _slow_metric(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _desired_count(tried: Experiment) -> Iterator[Mistake]:
-    """Find a DesiredCount beside policies: each update of the service sets it again, whatever scaling has made of it.
+    """Find a DesiredCount beside policies: each update of the service resets the number that scaling has chosen.
 
     https://github.com/aws/aws-cdk/pull/13130 (read 2026-11-26).
     """
@@ -464,7 +464,7 @@ def _desired_count(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _timeout_too_short(tried: Experiment) -> Iterator[Mistake]:
-    """Find a visibility timeout that ends while a handler works, of tasks that may not put its end off.
+    """Find a visibility timeout that ends while a handler works, for tasks that have no right to extend it.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html (read
     2026-11-27): it should be as long as a message takes at most, or be extended meanwhile.

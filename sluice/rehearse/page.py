@@ -1,4 +1,4 @@
-"""A rehearsal as one page: per service the verdict, the mistakes, what there was over time, and what else was tried."""
+"""A rehearsal as one page: for each service the verdict, the mistakes, values over time, and the alternatives."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Origin:
 
     Args:
         command: the command line.
-        seed: of all draws.
-        template: where the policies were read from.
+        seed: seed of all draws.
+        template: the source of the policies.
     """
 
     command: str
@@ -91,7 +91,7 @@ def _verdict(done: Sequence[Rehearsal]) -> tuple[str, str]:
 
 
 def _reasons(made: Rehearsal) -> Iterable[str]:
-    """Return what a service's verdict is, in one line, and each of its mistakes."""
+    """Return a service's verdict in one line, and each of its mistakes."""
     by_word = {
         word: [row.scenario.name for row in made.deployed_rows if report.judgement(row) == word] for word in _MARKS
     }
@@ -155,7 +155,7 @@ def _cells(made: Rehearsal, row: RehearsalRow) -> str:
 
 
 def _depends(made: Rehearsal) -> str:
-    """Return with which answers that AWS does not give the verdict would be another one."""
+    """Return the variants of AWS's behaviour with which the verdict would differ."""
     usual = {row.scenario.name: report.judgement(row) for row in made.deployed_rows}
     others = [row for row in made.rows if row.policy == DEPLOYED and row.variant is not USUAL]
     if not others:
@@ -170,7 +170,7 @@ def _depends(made: Rehearsal) -> str:
 
 
 def _traffic(made: Rehearsal, row: RehearsalRow, name: str) -> str:
-    """Return what there was over time of what is deployed, and beside what else was tried."""
+    """Return the charts of the deployed scaling over time, and its comparison with the alternatives."""
     traffic = row.scenario.name
     compared = figures.comparison_chart(
         [each for each in made.rows if each.scenario.name == traffic], name=f"{name}-compared"
@@ -185,7 +185,7 @@ def _traffic(made: Rehearsal, row: RehearsalRow, name: str) -> str:
 
 
 def _advice(made: Rehearsal, scenario: str) -> str:
-    """Return what limits a consumer on that traffic, and what helps; nothing where no declaration tells."""
+    """Return the limits of a consumer on this traffic and the changes that help; empty without a declaration."""
     if scenario not in made.advice:
         return ""
     lines = report.advice_sentences(scenario, made.advice[scenario])
@@ -198,7 +198,7 @@ def _in_words(row: RehearsalRow) -> str:
 
 
 def _variants(*, compares: bool) -> str:
-    """Return what is not known of AWS, with its sources, and whether it was tried."""
+    """Return the undocumented behaviours of AWS with their sources, and whether each was tried."""
     rows = pairs((variant.name, variant.source) for variant in VARIANTS)
     tried = (
         "Every variant was tried of what is deployed; the rest of the table above is by the first."

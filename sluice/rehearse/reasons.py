@@ -1,4 +1,4 @@
-"""Why a case misses its latency or does not drain: what the groups, the tasks allowed, and the policies left to do."""
+"""The reason for which a case misses its latency or does not drain: its groups, its most tasks, or its policies."""
 
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import per_second
@@ -14,7 +14,7 @@ def reason(service: ScaledService, row: RehearsalRow) -> str:
 
 
 def why_left(service: ScaledService, row: RehearsalRow) -> str:
-    """Return why messages were left: what limits them, whatever the tasks, else the tasks there were."""
+    """Return why messages remained: a limit that no number of tasks changes, or the number of tasks."""
     traffic, tasks = row.scenario.traffic, row.scenario.tasks
     sent = traffic.message_count / traffic.minutes / 60
     lane = per_second(tasks, 1 / tasks.lanes)

@@ -1,4 +1,4 @@
-"""A rehearsal: one service on traffic, in every variant of what is not known, beside the usual ways to scale."""
+"""A rehearsal: one service on traffic, in every variant of undocumented behaviour, beside the usual ways to scale."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,12 +13,12 @@ from sluice.rehearse.model.scenarios import Scenario
 from sluice.rehearse.model.simulation import SimulationResult, simulate
 
 LARGE = 20_000_000
-"""Messages from which on only what is deployed is simulated, once: it takes minutes."""
+"""From this many messages on, only the deployed scaling is simulated, once, because it takes minutes."""
 JUDGED_SHARE = 0.95
 DEPLOYED = "deployed"
 
 type ProgressWatcher = Callable[[str, float], object]
-"""Called with what is simulated, and which share of all that is."""
+"""Called with the name of the running simulation, and its share of all simulations."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class RehearsalRow:
 
     Args:
         scenario: the traffic.
-        policy: `deployed_rows`, or what the alternative is called.
-        variant: what was taken for true where sources differ.
-        result: what came of it.
+        policy: `deployed_rows`, or the name of the alternative.
+        variant: the assumed behaviour of AWS where sources differ.
+        result: the result of the simulation.
     """
 
     scenario: Scenario
@@ -51,7 +51,7 @@ class RehearsalRow:
 
     @property
     def hours(self) -> float:
-        """Return how long it lasted, with what was left at the end of the traffic."""
+        """Return how long the simulation lasted, including the time after the end of the traffic."""
         return len(self.result.p95_seconds) / 60
 
 
@@ -61,10 +61,10 @@ class Rehearsal:
 
     Args:
         service: the service.
-        rows: every simulation, what is deployed first.
-        mistakes: of its policies.
-        advice: traffic to what limits the consumer and what helps; where a declaration tells.
-        others: names of other services that do the same.
+        rows: every simulation, those of the deployed scaling first.
+        mistakes: the mistakes of its policies.
+        advice: traffic to the advice for the consumer, if a declaration has one.
+        others: names of other services that scale alike.
     """
 
     service: ScaledService
@@ -75,7 +75,7 @@ class Rehearsal:
 
     @property
     def names(self) -> Sequence[str]:
-        """Return the names of the service, and of those that do the same."""
+        """Return the names of the service, and of the services that scale alike."""
         return (self.service.name, *self.others)
 
     @property
@@ -90,7 +90,7 @@ class Rehearsal:
 
     @property
     def depends_on(self) -> Sequence[str]:
-        """Return the variants whose answer about the latency is another one than the usual's, with the traffic."""
+        """Return the variants in which the latency is judged differently than in the usual one, with the traffic."""
         usual = {row.scenario.name: row.is_missed for row in self.deployed_rows}
         return [
             f"{row.scenario.name}: {row.variant.name}"
@@ -110,11 +110,11 @@ def simulate_all(
     """Return a service's results on traffic.
 
     Args:
-        service: as it is deployed.
+        service: the deployed service.
         scenarios: the traffic.
-        own: metrics of one's own, as expressions.
-        compares: whether every variant and the usual alternatives are simulated besides.
-        watch: called while it goes on.
+        own: custom metrics, as expressions.
+        compares: whether every variant and the usual alternatives are simulated as well.
+        watch: called before each simulation and during it.
     """
     planned = [
         (scenario, *others)

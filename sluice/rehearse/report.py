@@ -23,10 +23,10 @@ COLUMNS = (
     *NAMES, "a second", "tasks", "task-hours", "dollars a month", "p50", "p95", "p99", "oldest", "first task", "turns",
     "cut short", "dead", "left",
 )  # fmt: skip
-"""Of the table: what was simulated, and what came of it; the verdict follows."""
+"""Columns of the table: the simulation and its results; the verdict follows."""
 _FEW = (*NAMES, "p95", "dollars a month")
 _NARROW = 120
-"""Columns of a terminal, below which the table has only those."""
+"""In a terminal with fewer columns the table has only those."""
 _MONTH_HOURS = 730
 READING = (
     f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}",
@@ -57,7 +57,7 @@ def progress() -> Iterator[ProgressWatcher]:
 
 
 def dollars(service: ScaledService, task_hours: float) -> float | None:
-    """Return what so many hours of a service's tasks cost on Fargate, by list prices; None where no size is known."""
+    """Return the price of a service's task-hours on Fargate, by list prices; None if a size is unknown."""
     if service.cpu_units is None or service.memory_mib is None:
         return None
     hourly = service.cpu_units / 1_024 * usd("Fargate CPU") + service.memory_mib / 1_024 * usd("Fargate memory")
@@ -74,9 +74,9 @@ def seconds(value: float | None) -> str:
 
 
 def judgement(row: RehearsalRow) -> str:
-    """Return whether a row's latency is what was declared: `kept`, `missed`, `not drained` or `not judged`.
+    """Return the judgement of a row's latency: `kept`, `missed`, `not drained` or `not judged`.
 
-    What leaves messages in the queue is never kept, whether it is judged or not.
+    A service that leaves messages in the queue is never `kept`, whether it is judged or not.
     """
     if row.is_missed:
         return "missed"
@@ -120,7 +120,7 @@ def terminal(rehearsal: Rehearsal) -> None:
 
 
 def together(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
-    """Return the mistakes, those that several policies have as one, with what the first of them does."""
+    """Return the mistakes; equal mistakes of several policies are one, with the consequence of the first."""
     policies: dict[tuple[str, str, str], dict[str, None]] = {}
     for mistake in mistakes:
         policies.setdefault((mistake.name, mistake.found, mistake.repair), {})[mistake.policy] = None
@@ -129,7 +129,7 @@ def together(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
 
 
 def summary(rehearsal: Rehearsal) -> Iterator[str]:
-    """Yield in how many cases of what is deployed the latency is kept, and why it is not in each of the others."""
+    """Yield in how many cases the deployed scaling keeps the latency, and the reason for each other case."""
     rows = rehearsal.deployed_rows
     words = [judgement(row) for row in rows]
     count = {word: words.count(word) for word in ("kept", "missed", "not drained", "not judged")}
@@ -159,7 +159,7 @@ def advice_sentences(traffic: str, advice: Advice) -> list[str]:
 
 
 def _quantile(row: RehearsalRow, share: float) -> str:
-    """Return a latency; where messages that were left decide it, it is that or more."""
+    """Return a latency as text, with `≥` if remaining messages decide it."""
     result = row.result
     total = int(result.latencies.sum())
     is_open = total > 0 and result.left > (1 - share) * total
@@ -195,7 +195,7 @@ def _rates(row: RehearsalRow) -> str:
 
 
 def as_json(rehearsal: Rehearsal, name: str) -> Mapping[str, Any]:
-    """Return a rehearsal for programs, under the name of one of its services."""
+    """Return a rehearsal as JSON, under the name of one of its services."""
     return {
         "service": name,
         "min_tasks": rehearsal.service.min_tasks,

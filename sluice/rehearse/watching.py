@@ -1,4 +1,4 @@
-"""Mistakes in what policies look at: metrics that nobody reports, that come late, that lack work, or do not fall."""
+"""Mistakes in the metrics of policies: metrics that nobody reports, that are late, leave out work, or never fall."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def _in_flight_ignored(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _in_flight_ignored_by_own(tried: Experiment) -> Iterator[Mistake]:
-    """Find the same in a metric of one's own."""
+    """Find a custom metric that ignores messages in flight."""
     for policy in tried.service.policies:
         for metric in policy.watched.metrics.values():
             key = (metric.namespace, metric.name)
@@ -118,9 +118,9 @@ def _is_filled_with_zero(term: Term, id_: str) -> bool:
 
 
 def _late_counts_as_zero(tried: Experiment) -> Iterator[Mistake]:
-    """Find metrics that count as 0 until they come, as they come later than others of the same expression.
+    """Find metrics that count as 0 until they arrive, because they arrive later than others of the same expression.
 
-    Two time series of which one has no data point yet: it counts as 0, as CloudWatch documents of metric math.
+    CloudWatch documents for metric math with two time series: a series without a data point yet counts as 0.
     """
     for policy in tried.service.policies:
         watched = policy.watched
@@ -145,7 +145,7 @@ def _repeating_any(late: Sequence[Metric], part: Term) -> Term:
 
 
 def _late_as_zero(watched: MetricExpression) -> list[str]:
-    """Return the metrics of SQS, or one's own, without whose newest value an expression has another one than before."""
+    """Return the late metrics of an expression: its value is wrong until their newest data points arrive."""
     late = [
         id_ for id_, metric in watched.metrics.items() if not metric.namespace.endswith(("/ECS", "ContainerInsights"))
     ]
@@ -157,9 +157,10 @@ def _late_as_zero(watched: MetricExpression) -> list[str]:
 
 
 def _sum_of_a_gauge(tried: Experiment) -> Iterator[Mistake]:
-    """Find a number of messages or tasks added up over minutes: of five minutes, it is five times as many.
+    """Find a gauge of messages or tasks that is summed over minutes: over five minutes it is five times too large.
 
-    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    AWS:
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
     (read 2026-11-21): a data point each minute.
     """
     for policy in tried.service.policies:
@@ -218,7 +219,7 @@ def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _find_unreported(tried: Experiment) -> Iterator[Mistake]:
-    """Find metrics that nobody reports, or that are of another service or queue.
+    """Find metrics that nobody reports, or that belong to another service or queue.
 
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read
     2026-11-21).
@@ -264,4 +265,4 @@ WATCHING = (
     _late_counts_as_zero,
     _sum_of_a_gauge,
 )
-"""Each finds the mistakes of one kind."""
+"""The functions that find mistakes, each of one kind."""

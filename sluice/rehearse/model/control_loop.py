@@ -42,24 +42,25 @@ from sluice.rehearse.model.policies import (
 
 MINUTE_SECONDS = 60
 _FURTHER_BACK = 2
-"""How many data points more than it needs an alarm looks at."""
+"""How many more data points an alarm evaluates than it needs."""
 
 type ReadMetric = Callable[[MetricSource], Series]
-"""A metric -> its values as they are known now, one a minute, oldest first; None where none has come, or not yet."""
+"""Returns the known values of a metric, one a minute, oldest first; None for a minute without a value, or not yet one.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """One of the plausible answers where AWS's are not known or not the same.
+    """One plausible behaviour of AWS where its documentation is missing or contradicts itself.
 
     Args:
-        name: for tables.
+        name: the name in tables.
         high_minutes: how long the metric has to be above the target before target tracking scales out.
-        low_minutes: how long below, before it scales in.
-        low_share: below what share of the target that is.
-        lag_minutes: how late SQS's metrics come.
-        ecs_lag_minutes: how late those of ECS come.
-        source: who says so.
+        low_minutes: how long it has to be below before target tracking scales in.
+        low_share: the share of the target below which the metric counts as low.
+        lag_minutes: how late metrics of SQS arrive.
+        ecs_lag_minutes: how late metrics of ECS arrive.
+        source: the source for this behaviour.
     """
 
     name: str
@@ -72,7 +73,7 @@ class Variant:
 
     @property
     def further_back(self) -> int:
-        """Return how many data points more than it needs an alarm looks at; at least as many as are late."""
+        """Return how many more data points an alarm evaluates than it needs; at least as many as arrive late."""
         return max(_FURTHER_BACK, self.lag_minutes)
 
 
@@ -119,7 +120,7 @@ class AlarmState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ScalingDecision:
-    """The number of tasks to run, and the policy that said so; None where it stays as it is."""
+    """The number of tasks to run, and the policy that decided it; None if the number stays."""
 
     desired: int
     because: str | None = None
@@ -130,7 +131,7 @@ class WatchedValues:
 
     Args:
         watched: the expression.
-        period_seconds: of one value.
+        period_seconds: the length of a period.
     """
 
     def __init__(self, watched: MetricExpression, period_seconds: int = MINUTE_SECONDS) -> None:
@@ -140,14 +141,14 @@ class WatchedValues:
         self._final: dict[int, float | None] = {}
 
     def before(self, minute: int, count: int, known: ReadMetric) -> Series:
-        """Return the values of the last `count` periods that are over, as far as they are known now."""
+        """Return the values of the last `count` completed periods, as far as they are known now."""
         series = {
             id_: series if self._minutes == 1 else PeriodSeries(series, metric.statistic, self._minutes)
             for id_, metric in self._watched.metrics.items()
             for series in [known(metric)]
         }
         last = (minute + 1) // self._minutes - 1
-        # What comes late is the end of a series: no report changes a value where each series has a later data point.
+        # Only the end of a series arrives late: a report changes no value before the last data point of every series.
         final = min(map(_newest_idx, series.values()), default=-1) if self._has_final else -1
         values = []
         for idx in range(max(0, last - count + 1), last + 1):
@@ -215,7 +216,7 @@ def _state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> AlarmSt
 
 
 def _first(points: Series) -> int:
-    """Return the place of the oldest data point; behind the last where there is none."""
+    """Return the index of the oldest data point; the length of the series if there is none."""
     return next((idx for idx, value in enumerate(points) if value is not None), len(points))
 
 
@@ -240,7 +241,7 @@ class _Cooldowns:
         self._out_until = self._in_until = self._before = 0
 
     def scale_out_base(self, minute: int, desired: int) -> int:
-        """Return the tasks to which a scale-out adds: while it cools down, those there were before the first."""
+        """Return the tasks to which a scale-out adds: during a cooldown, the tasks before its first scale-out."""
         return min(self._before, desired) if minute < self._out_until else desired
 
     def may_scale_in(self, minute: int) -> bool:
@@ -248,7 +249,7 @@ class _Cooldowns:
         return minute >= self._in_until
 
     def begin(self, minute: int, before: int, after: int) -> None:
-        """Begin the cooldown of what the policy did."""
+        """Begin the cooldown after a change of the number of tasks."""
         if after < before:
             self._in_until = minute + self._in_minutes
             return
@@ -286,7 +287,7 @@ class _Tracking:
         )
 
     def propose_tasks(self, minute: int, desired: int, known: ReadMetric) -> int | None:
-        """Return the tasks that bring the metric to the target, when it was beyond it long enough."""
+        """Return the number of tasks that brings the metric to the target, if it was beyond it for long enough."""
         longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
         points = self._values.before(minute, longest, known)
         value = _newest(points)
@@ -324,7 +325,7 @@ class _Stepping:
         self._state = AlarmState.INSUFFICIENT_DATA
 
     def propose_tasks(self, minute: int, desired: int, known: ReadMetric) -> int | None:
-        """Return what its step makes of the tasks there are, while its alarm lasts."""
+        """Return the number of tasks after the policy's step, while its alarm lasts."""
         alarm = self._policy.alarm
         points = self._values.before(minute, alarm.evaluation_periods + self._further_back, known)
         self._state, value = _state(alarm, points, self._state), _newest(points)
@@ -361,15 +362,15 @@ class _Stepping:
 
 
 type _Follower = _Tracking | _Stepping
-"""A policy with what it remembers."""
+"""A policy with its state."""
 
 
 class ControlLoop:
-    """Every policy of a service, as AWS carries them out together.
+    """All policies of a service, carried out together as AWS does.
 
     Args:
-        service: its bounds and policies.
-        variant: what is taken for true where sources differ.
+        service: the service with its bounds and policies.
+        variant: the assumed behaviour of AWS where sources differ.
     """
 
     def __init__(self, service: ScaledService, variant: Variant = USUAL) -> None:
@@ -378,12 +379,12 @@ class ControlLoop:
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
 
     def decide(self, minute: int, desired: int, known: ReadMetric) -> ScalingDecision:
-        """Return how many tasks are to run after a minute; the minutes come in their order.
+        """Return how many tasks have to run after a minute. Call it for each minute in order.
 
         Args:
-            minute: which has just ended, counted from 0.
-            desired: how many are to run until now.
-            known: what is known of each metric now: what was known before, and more at its end.
+            minute: the minute that has just ended, counted from 0.
+            desired: how many tasks had to run until now.
+            known: the known values of each metric: those known before, and further ones at the end.
         """
         tracked = [(each, each.propose_tasks(minute, desired, known)) for each in self._tracking]
         stepped = [(each, each.propose_tasks(minute, desired, known)) for each in self._stepping]

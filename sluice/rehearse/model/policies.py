@@ -1,7 +1,7 @@
-"""A scaled service as values: its bounds, its policies and their alarms, the queue it works on, its tasks.
+"""A scaled service as values: its bounds, its policies and their alarms, its queue, and its tasks.
 
-Read out of a CloudFormation template by `rehearse.reading.template`, or made by hand; `control_loop` acts on them as
-AWS does. Names are CloudFormation's, in Python's spelling.
+`rehearse.reading.template` reads it out of a CloudFormation template; tests also make it by hand. `control_loop`
+carries out its policies as AWS does. Names are those of CloudFormation, in Python's spelling.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Literal
 from sluice.declaration.metric_math import Metric, Term
 
 _SINGLE = "metric"
-"""The id of a metric that stands alone."""
+"""The id of a metric without an expression."""
 
 type TreatMissingData = Literal["missing", "breaching", "notBreaching", "ignore"]
 type ComparisonOperator = Literal[
@@ -22,13 +22,13 @@ type AdjustmentType = Literal["ChangeInCapacity", "PercentChangeInCapacity", "Ex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricSource:
-    """A metric as a template names it.
+    """A metric in a template.
 
     Args:
         namespace: such as `AWS/SQS`.
         name: such as `ApproximateNumberOfMessagesVisible`.
-        dimensions: name -> value; of a queue of the same template its name, or its logical id where it has none. What
-            only a deployment knows is in angle brackets: `<AWS::StackName>-jobs.fifo`.
+        dimensions: name to value; for a queue of the same template the queue's name, or its logical id if it has no
+            name. A value that only the deployment has is in angle brackets: `<AWS::StackName>-jobs.fifo`.
         statistic: `Average`, `Sum`, `Minimum`, `Maximum`, `SampleCount`, or an extended one such as `p90`.
         period_seconds: length of one data point.
     """
@@ -42,12 +42,12 @@ class MetricSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricExpression:
-    """The expression that a policy or an alarm watches: metric math, or one metric, and the metrics it names.
+    """The expression that a policy or an alarm watches: metric math or a single metric, and the metrics in it.
 
     Args:
-        term: the expression, other expressions put in place of their ids; a single metric is a `Metric`.
-        metrics: id in the expression -> the metric; a single one that has no id is `metric`.
-        text: the expression as it stands in the template; of a single metric its id.
+        term: the expression, with other expressions in place of their ids; a single metric is a `Metric`.
+        metrics: id in the expression to the metric; a single metric without an id is `metric`.
+        text: the text of the expression in the template; for a single metric its id.
     """
 
     term: Term
@@ -56,7 +56,7 @@ class MetricExpression:
 
     @classmethod
     def alone(cls, metric: MetricSource) -> "MetricExpression":
-        """Return one metric, which has no id of its own."""
+        """Return the expression of a single metric."""
         return cls(term=Metric(_SINGLE), metrics={_SINGLE: metric}, text=_SINGLE)
 
 
@@ -66,10 +66,10 @@ class TargetTracking:
 
     Args:
         name: the policy's name, or its logical id.
-        watched: what is held at the target.
+        watched: the expression that is held at the target.
         target: TargetValue.
-        scale_out_cooldown_seconds: 300 where the template gives none, as AWS does for ECS services.
-        scale_in_cooldown_seconds: the same.
+        scale_out_cooldown_seconds: 300 if the template has none, as for ECS services on AWS.
+        scale_in_cooldown_seconds: 300 if the template has none.
         disables_scale_in: DisableScaleIn.
     """
 
@@ -81,7 +81,7 @@ class TargetTracking:
     disables_scale_in: bool = False
 
     def looking_at(self, watched: MetricExpression) -> "TargetTracking":
-        """Return the policy on something else."""
+        """Return the policy with another watched expression."""
         return replace(self, watched=watched)
 
 
@@ -91,12 +91,12 @@ class SimulatedAlarm:
 
     Args:
         name: its name, or its logical id.
-        watched: what it watches.
+        watched: the expression that it watches.
         comparison: ComparisonOperator.
         threshold: Threshold.
         period_seconds: length of one data point.
-        evaluation_periods: how many are looked at.
-        datapoints_to_alarm: how many of them have to breach; as many as are looked at where the template gives none.
+        evaluation_periods: how many data points are evaluated.
+        datapoints_to_alarm: how many of them have to breach; all if the template has none.
         missing_data: TreatMissingData.
     """
 
@@ -143,11 +143,11 @@ class StepScaling:
 
     @property
     def watched(self) -> MetricExpression:
-        """Return what its alarm watches."""
+        """Return the expression that its alarm watches."""
         return self.alarm.watched
 
     def looking_at(self, watched: MetricExpression) -> "StepScaling":
-        """Return the policy on something else."""
+        """Return the policy with another watched expression."""
         return replace(self, alarm=replace(self.alarm, watched=watched))
 
 
@@ -156,14 +156,14 @@ type ScalingPolicy = TargetTracking | StepScaling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueSettings:
-    """The queue a service's tasks receive from.
+    """The queue that a service's tasks receive from.
 
     Args:
-        name: its QueueName, or its logical id where it has none; as it is in the dimensions of `MetricSource`.
+        name: its QueueName, or its logical id if it has none; the same as in the dimensions of `MetricSource`.
         is_fifo: whether a group is worked on by one task at a time.
-        visibility_timeout_seconds: how long a message of a killed task stays away.
-        max_receive_count: receives before a message is dead-lettered; None never is.
-        is_in_template: whether a template says so; else these are what SQS does by default.
+        visibility_timeout_seconds: how long a message of a killed task stays hidden.
+        max_receive_count: receives before a message is dead-lettered; None means never.
+        is_in_template: whether a template has the queue; otherwise these are the defaults of SQS.
     """
 
     name: str
@@ -215,11 +215,11 @@ class ScaledService:
 
     @property
     def queue_dimensions(self) -> Mapping[str, str]:
-        """Return the dimensions of its queue's metrics; none where the template does not tell which that is."""
+        """Return the dimensions of its queue's metrics; empty if the queue is unknown."""
         return {} if self.queue is None else {"QueueName": self.queue.name}
 
     def dimensions_in(self, namespace: str) -> Mapping[str, str]:
-        """Return the dimensions by which its queue's metrics, or its own, are reported; none in other namespaces."""
+        """Return the dimensions of its queue's metrics or of its own, by namespace; empty in other namespaces."""
         if namespace == "AWS/SQS":
             return self.queue_dimensions
         return self.dimensions if namespace in {"AWS/ECS", "ECS/ContainerInsights"} else {}
@@ -244,5 +244,5 @@ class ScaledService:
         return replace(self, name="", queue=queue, dimensions={}, policies=tuple(policies))
 
     def exchange(self, policy: ScalingPolicy, other: ScalingPolicy) -> "ScaledService":
-        """Return the service with another policy in place of one."""
+        """Return the service with one policy replaced."""
         return replace(self, policies=tuple(other if each is policy else each for each in self.policies))

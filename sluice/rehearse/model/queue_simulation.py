@@ -53,7 +53,7 @@ _COUNTED = 13
 
 
 def remove_stale_caches(source: Path) -> None:
-    """Remove what numba compiled of an older version of a file.
+    """Remove the files that numba compiled from an older version of a source file.
 
     numba does so itself once it has read its index, which it cannot if a class in it is gone or has another name: then
     the first call raises AttributeError. Its files stand in `__pycache__`, and no installer removes them.
@@ -115,14 +115,16 @@ class SimulatedArrivals(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """Everything that changes, in arrays.
+    """The whole state of a simulation, in arrays.
 
-    By message: when it was sent, the next of its group, how many of its receives fail; and which places are spare.
-    By group: its first and last message, and how often the first was received. By lane: its group, and the number of
-    its turn, by which a turn is known that a killed task never ends. By task: its state, busy lanes,
-    when it starts or is killed, since when it is idle, and whether an event says when its protection ends.
-    Lanes that poll are a ring, and so are turns, because every handler takes equally long. Groups that may be received
-    from are a heap by when their first message was sent; all else that is to happen is a heap by when it does.
+    By message: when it was sent, the next message of its group, how many of its receives fail; and the spare places. By
+    group: its first and last message, and how often the first was received. By lane: its group, and the number of its
+    turn, which identifies turns that a killed task never ends. By task: its state, its busy lanes, when it starts or is
+    killed, since when it is idle, and whether an event for the end of its protection is planned.
+
+    Polling lanes are a ring, and so are turns, because every handler takes equally long. Groups that may be received
+    from are a heap, sorted by the time their first message was sent. All other future events are a heap, sorted by
+    time.
     """
 
     sent_at: Floats
@@ -189,7 +191,7 @@ def new_state(*, groups: int, task_slots: int, lanes: int) -> QueueState:
 
 
 def with_room(state: QueueState, count: int) -> QueueState:
-    """Return the state with room for a minute with that many messages, and for what is scaled at its end."""
+    """Return the state with room for a minute with that many messages, and for the scaling at its end."""
     state = _with_room_for_turns(_with_room_for_events(state))
     spare = int(state.counts[_SPARE])
     if spare >= count:
@@ -223,7 +225,7 @@ def _with_room_for_events(state: QueueState) -> QueueState:
 
 
 def _with_room_for_turns(state: QueueState) -> QueueState:
-    """Make room for a turn of each lane; those of killed tasks stay until they would have ended."""
+    """Make room for a turn of each lane; the turns of killed tasks stay until the time they would have ended."""
     count, lanes = int(state.counts[_TURNS]), len(state.lane_group)
     if count + lanes <= len(state.turn_ends):
         return state
@@ -286,7 +288,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
     arrivals: SimulatedArrivals,
     latencies: Integers,
 ) -> Floats:
-    """Let time pass until an instant, with what is sent meanwhile.
+    """Let time pass until `until`, with the messages that are sent meanwhile.
 
     One function with functions inside: numba counts references to every array of a tuple that is handed from function
     to function, which takes four times as long.
@@ -308,7 +310,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
     measures = np.zeros(_MEASURES)
 
     def pass_time(instant: float) -> None:
-        """Add what there was until then to the minute's sums."""
+        """Add the state since the last event to the minute's sums."""
         seconds = instant - now[0]
         measures[_VISIBLE] += (count[_WAITING] - count[_HELD]) * seconds
         measures[_IN_FLIGHT] += count[_HELD] * seconds
@@ -319,18 +321,18 @@ def advance(  # noqa: C901, PLR0915 (see below)
         now[0] = instant
 
     def later(seconds: float, what: int) -> None:
-        """Let a group be visible again, a task start, or a task be killed so many seconds from now."""
+        """Plan an event: a group is visible again, a task starts, or a task is killed."""
         _push(event_at, event, count[_EVENTS], now[0] + seconds, what)
         count[_EVENTS] += 1
 
     def make_ready(group: int) -> None:
-        """Put a group among those that may be received from, unless it is empty."""
+        """Add a group to those that may be received from, unless it is empty."""
         if head[group] != _NONE:
             _push(ready_key, ready, count[_READY], sent_at[head[group]], group)
             count[_READY] += 1
 
     def poll(lane: int) -> None:
-        """Put a lane behind the others that poll."""
+        """Put a lane behind the other polling lanes."""
         if not lane_polls[lane]:
             place = count[_POLLS_FIRST] + count[_POLLS]
             polling[place if place < len(polling) else place - len(polling)] = lane
@@ -389,7 +391,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         task_state[task] = _OFF
 
     def expire(task: int) -> None:
-        """Stop an idle task that is to stop, when its protection has outlasted its work; else see to it then."""
+        """Stop an idle task if its protection has ended and a stop is due; if it is still protected, plan the end."""
         if count[_STOPS] == 0 or task_busy[task] > 0 or task_state[task] != _RUNNING:
             return
         left = task_idle_at[task] + work.protected_seconds - now[0]
@@ -401,7 +403,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             later(left, groups + 2 * slots + task)
 
     def free_lane(lane: int) -> None:
-        """End a lane's turn; a task without any may be stopped."""
+        """End a lane's turn; a task without busy lanes may be stopped."""
         task = lane // lanes
         lane_group[lane] = _NONE
         task_busy[task] -= 1
@@ -447,7 +449,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             free_lane(lane)
 
     def show_again(group: int) -> None:
-        """Make a group's first message visible again, or dead-letter it when it was received as often as it may be."""
+        """Make a group's first message visible again, or dead-letter it if its receives are used up."""
         count[_HELD] -= 1
         if 0 < work.max_receive_count <= receives[group]:
             measures[_DEAD] += 1
@@ -455,7 +457,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         make_ready(group)
 
     def kill(task: int) -> None:
-        """End a task whose stop timeout is over; what it had stays away until its visibility timeout ends."""
+        """End a task whose stop timeout is over; its messages stay hidden until their visibility timeout ends."""
         if task_state[task] != _DRAINING or task_due[task] != now[0]:
             return
         for lane in range(task * lanes, (task + 1) * lanes):
@@ -479,7 +481,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
                 poll(lane)
 
     def happen() -> None:
-        """Let the first thing of the heap happen."""
+        """Take the next event from the heap and carry it out."""
         what = _pop(event_at, event, count[_EVENTS])
         count[_EVENTS] -= 1
         if what < groups:
@@ -536,9 +538,9 @@ def _push_event(state: QueueState, seconds: float, what: int) -> None:
 
 @njit(cache=True, error_model="numpy")
 def scale(state: QueueState, work: Work, wanted: int) -> None:
-    """Start or stop tasks, so that as many as wanted run or start.
+    """Start or stop tasks, so that `wanted` tasks run or start.
 
-    A protected service stops those whose lanes are all idle, and the rest as soon as theirs are.
+    A protected service stops tasks whose lanes are all idle, and further ones as soon as theirs are.
     """
     present = 0
     for task in range(len(state.task_state)):
@@ -562,9 +564,9 @@ def _start_tasks(state: QueueState, work: Work, count: int) -> None:
 
 @njit(cache=True, error_model="numpy")
 def _stop_tasks(state: QueueState, work: Work, count: int) -> int:
-    """Stop that many tasks; return how many of them are protected still.
+    """Stop up to `count` tasks; return how many of them are still protected.
 
-    An idle one whose protection outlasts its work is stopped when that ends, if it is idle still.
+    A task that is idle but still protected is stopped when its protection ends, if it is idle then.
     """
     slots = len(state.task_state)
     for task in range(slots - 1, -1, -1):
@@ -597,19 +599,19 @@ def _is_protected(state: QueueState, work: Work, task: int) -> bool:
 
 
 def oldest_seconds(state: QueueState) -> float:
-    """Return how long the message that has waited longest has been in the queue; 0 when it is empty."""
+    """Return how long the oldest message has been in the queue; 0 if the queue is empty."""
     oldest = state.sent_at[state.head[state.head != _NONE]].min(initial=state.now[0])
     return float(state.now[0] - oldest)
 
 
 def waiting_count(state: QueueState) -> int:
-    """Return how many messages are in the queue, those in flight among them."""
+    """Return how many messages are in the queue, messages in flight included."""
     return int(state.counts[_WAITING])
 
 
 @njit(cache=True, error_model="numpy")
 def count_left(state: QueueState, latencies: Integers) -> int:
-    """Count every message that is left as one that took as long as it has waited; return how many there are."""
+    """Count every remaining message with the time it has waited as its latency; return how many remain."""
     left = 0
     for group in range(len(state.head)):
         message = state.head[group]
@@ -636,7 +638,7 @@ class Minute(NamedTuple):
 
 
 def minute_of(measures: Floats, *, seconds: float = 60) -> Minute:
-    """Return what `advance` measured over so many seconds."""
+    """Return the measurements of `advance` over `seconds`, as averages and counts."""
     per = np.ones(_MEASURES)
     per[:_IDLE], per[_IDLE] = seconds, LONG_POLL_SECONDS
     return Minute(*(measures / per))

@@ -1,4 +1,4 @@
-"""The kinds of traffic a service is tried on, sized by what its tasks can do; and a day of them."""
+"""The kinds of traffic that a service is tried on, sized by the capacity of its tasks; and a day of them."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -20,11 +20,11 @@ class Scenario:
     """Traffic for a service.
 
     Args:
-        about: what it shows, in a few words.
-        traffic: what is sent.
+        about: what the traffic shows, in a few words.
+        traffic: the messages that are sent.
         tasks: how the tasks work meanwhile.
-        is_judged: whether the declared latency can be kept: not where groups are too few, messages never succeed,
-            handlers are out, or eight times as much comes within a second.
+        is_judged: whether the declared latency can be kept. It cannot if there are too few groups, if messages never
+            succeed, during an outage of handlers, or if eight times as many messages arrive within a second.
     """
 
     about: str
@@ -136,7 +136,7 @@ def _between(second: Floats, first_minute: int, last_minute: int) -> Floats:
 
 
 def _outage(share: float, second: Floats) -> Floats:
-    """Return which share fails in each second: that share in the second hour, else none."""
+    """Return the share of messages that fail in each second: `share` in the second hour, otherwise none."""
     return share * _between(second, 60, 120)
 
 

@@ -18,7 +18,7 @@ from sluice.rehearse.model.traffic import NOTHING, Traffic
 
 _MINUTE = 60.0
 _SLOTS = 3
-"""Places for tasks, as a multiple of the most that run: those that are told to stop may still have work."""
+"""Places for tasks, as a multiple of the most that run, because stopping tasks may still have work."""
 _FLAP_MINUTES = 30
 CPU_SHARE = 0.3
 """How much of a lane's part of the processor a handler keeps busy, for policies on CPU."""
@@ -38,22 +38,22 @@ TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
     ("ECS/ContainerInsights", "DesiredTaskCount"): "desired",
     ("AWS/ECS", "CPUUtilization"): "cpu",
 }
-"""The metrics that are simulated, and what they are called here and in expressions for metrics of one's own."""
+"""The simulated metrics, to their names here and in the expressions of custom metrics."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskWork:
-    """The work of a service's tasks, which no template tells.
+    """The work of a service's tasks, which no template contains.
 
     Args:
-        lanes: messages a task works on at once.
-        handler_seconds: how long one is in its handler.
-        acceptable_latency_seconds: how long one may take from sent to handled.
-        overhead_seconds: what a lane spends on a message besides.
+        lanes: messages that a task works on at once.
+        handler_seconds: how long a message is in its handler.
+        acceptable_latency_seconds: how long a message may take from sent to handled.
+        overhead_seconds: what a lane spends on a message outside the handler.
         start_seconds: from the decision to run a task until it polls.
-        retry_seconds: how long a failed message stays away.
-        visibility_seconds: how long a killed task's message stays away; None takes the queue's timeout.
-        protected_seconds: how long a protected task stays so after its last message.
+        retry_seconds: how long a failed message stays hidden.
+        visibility_seconds: how long a killed task's message stays hidden; None means the queue's timeout.
+        protected_seconds: how long a task stays protected after its last message.
     """
 
     lanes: int
@@ -67,7 +67,7 @@ class TaskWork:
 
     @property
     def target_backlog(self) -> float:
-        """Return how many messages a task may have before it so that the last of them is handled in time."""
+        """Return how many messages a task may have in front of it so that the last of them is handled in time."""
         return self.acceptable_latency_seconds * self.lanes / self.handler_seconds
 
 
@@ -77,13 +77,14 @@ class SimulationResult:
 
     Args:
         series: visible, inflight, running, desired, age, sent, done and more, by name.
-        p95_seconds: of the messages handled in a minute; None where none was.
-        latencies: how many messages took so long, by bin; messages that are left count with the time they waited.
+        p95_seconds: 95th percentile of the latencies of a minute's handled messages; None if there were none.
+        latencies: how many messages had which latency, by bin; remaining messages count with the time that they waited.
         decisions: minute, tasks before, tasks after, and the policy.
-        left: messages that were not handled at the end, when they had waited longer than is acceptable.
-        killed: messages whose task was killed in the midst of them.
+        left: messages that were not handled at the end and had waited longer than is acceptable.
+        killed: messages whose task was killed during their handling.
         dead: messages that were dead-lettered.
-        first_task_seconds: from a message that came while nothing ran to the first task, at most; None: never asked.
+        first_task_seconds: longest time from a message's arrival at zero tasks to the first task; None if there was
+            none.
     """
 
     series: dict[str, list[float | None]] = field(default_factory=lambda: defaultdict(list))
@@ -101,7 +102,7 @@ class SimulationResult:
 
     @property
     def task_hours(self) -> float:
-        """Return the hours of tasks that are paid for: from the decision to run one to its end."""
+        """Return the paid hours of tasks: each from the decision to run it to its end."""
         return (
             sum(max(a or 0, b or 0) for a, b in zip(self.series["desired"], self.series["running"], strict=True)) / 60
         )
@@ -143,15 +144,16 @@ class LateSeries(Sequence[float | None]):
 
 @dataclass(frozen=True, slots=True)
 class KnownMetrics:
-    """The metrics of a service as a policy sees them.
+    """The metrics of a service that a policy sees.
 
     Args:
-        service: whose they are. Another queue's metrics are those of an empty one; another service's, those that
-            nobody reports by these dimensions, and without Container Insights its own, have no data points.
-        series: what there was, by name.
-        lag_minutes: how late SQS's metrics come, and those of one's own.
-        ecs_lag_minutes: how late those of ECS come.
-        own: metrics of one's own, by namespace and name, as expressions of the names in `TO_EXPRESSIONS`.
+        service: the service. Metrics of another queue are those of an empty queue. Metrics of another service have no
+            data points; nor has a metric with dimensions that nobody reports, or its own metrics without Container
+            Insights.
+        series: the simulated values, by name.
+        lag_minutes: how late SQS's metrics and custom metrics arrive.
+        ecs_lag_minutes: how late metrics of ECS arrive.
+        own: custom metrics, by namespace and name, as expressions of the names in `TO_EXPRESSIONS`.
     """
 
     service: ScaledService
@@ -162,7 +164,7 @@ class KnownMetrics:
     _published: dict[tuple[str, str], list[float | None]] = field(default_factory=dict, init=False)
 
     def __call__(self, metric: MetricSource) -> Series:
-        """Return a metric's values as they are known now."""
+        """Return the values of a metric that are known now."""
         minutes = len(self.series["visible"])
         if not self.is_reported(metric):
             return [None] * minutes
@@ -194,7 +196,7 @@ class KnownMetrics:
 
 
 def work_of(service: ScaledService, tasks: TaskWork, outage_ends_at: float = 0.0) -> Work:
-    """Return how a service's tasks work, with what its template tells."""
+    """Return how a service's tasks work, including the facts in its template."""
     settings = service.queue
     default_seconds = 30 if settings is None else settings.visibility_timeout_seconds
     return Work(
@@ -221,18 +223,18 @@ def simulate(
     own: Mapping[tuple[str, str], Term] | None = None,
     progress: Callable[[int], object] = lambda _minute: None,
 ) -> SimulationResult:
-    """Return what comes of a service in a time of traffic; it begins with an empty queue and the fewest tasks.
+    """Return the result of a service on traffic. It begins with an empty queue and the fewest tasks.
 
-    It goes on after the last message until the queue is empty, or whatever is left is later than is acceptable: so the
-    latency of what is sent last is known, or too long.
+    It continues after the last message until the queue is empty, or every remaining message is later than is
+    acceptable. So the latency of the last messages is known, or too long.
 
     Args:
-        service: what scales.
-        traffic: what is sent.
-        tasks: how tasks work.
-        variant: what is taken for true where sources differ.
-        own: metrics of one's own that its policies name, as expressions.
-        progress: called with each minute that is over.
+        service: the service that scales.
+        traffic: the messages that are sent.
+        tasks: how its tasks work.
+        variant: the assumed behaviour of AWS where sources differ.
+        own: custom metrics that its policies name, as expressions.
+        progress: called after each simulated minute.
     """
     work = work_of(service, tasks, traffic.outage_ends_at)
     is_fifo = service.queue is None or service.queue.is_fifo
@@ -270,7 +272,7 @@ def simulate(
 
 
 def _start_seconds(minute: int, outcome: SimulationResult) -> float:
-    """Return when in its first minute a task began to run: it ran for that share of it."""
+    """Return when a task began to run within its first minute, from the share of the minute in which it ran."""
     return (minute + 1 - min(1.0, outcome.series["running"][-1] or 0.0)) * _MINUTE
 
 

@@ -1,4 +1,4 @@
-"""Traffic of a queue: instants, groups, and the messages that fail. Drawn from a seed, or as it was recorded."""
+"""Traffic of a queue: times, groups, and the messages that fail; drawn from a seed, or taken from a recording."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class DrawnTraffic:
 
     @property
     def outage_ends_at(self) -> float:
-        """Return the second in which the outage ends; 0 without one."""
+        """Return the second in which the outage ends; 0 without an outage."""
         return 0.0 if self.failing is None or not self.failing.any() else float(np.flatnonzero(self.failing)[-1] + 1)
 
     @property
@@ -75,7 +75,7 @@ class DrawnTraffic:
         return 1 / self.groups if shares is None else float(shares.max())
 
     def _shares(self) -> Floats | None:
-        """Return the share of each group; None where all have the same."""
+        """Return the share of each group; None if all have the same."""
         if not self.skew and not self.hot_share:
             return None
         weights = np.arange(1, self.groups + 1, dtype=np.float64) ** -self.skew
@@ -133,7 +133,7 @@ class RecordedTraffic:
 
     @property
     def outage_ends_at(self) -> float:
-        """Return 0: what failed when it was recorded is not told."""
+        """Return 0, because a recording does not contain failures."""
         return 0.0
 
     @property

@@ -1,1 +1,1 @@
-"""Read scaled services out of CloudFormation templates, ours or anybody's."""
+"""Read scaled services out of CloudFormation templates, those of Sluice or any others."""

@@ -1,11 +1,12 @@
-"""CloudFormation templates as they are written: loaded, and their resources with the references resolved.
+"""CloudFormation templates: loading them, and reading their resources with references resolved.
 
-A reference resolves to text: of a queue `Arn` to an ARN that ends with its name, `Ref` to its URL, and so on, so that
-`name_in` finds the same name however a resource is referred to. A resource without a name of its own is known by its
-logical id. What only a deployment knows stays in the text as a placeholder in angle brackets, such as `<AWS::Region>`:
-it is unknown, and who needs it refuses it, or says what is taken for granted.
-AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html
-(read 2026-11-23).
+A reference resolves to text: for a queue, `Arn` to an ARN that ends with its name, `Ref` to its URL, and so on. So
+`name_in` finds the same name for every form of reference. A resource without a name is known by its logical id. A value
+that only the deployment has stays in the text as a placeholder in angle brackets, such as `<AWS::Region>`. It is
+unknown: a caller that needs it refuses it, or reports the assumption.
+
+AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intrinsic-function-reference.html (read
+2026-11-23).
 """
 
 import codecs
@@ -31,12 +32,12 @@ _NAMES = {
     "AWS::IAM::Role": "RoleName",
     "AWS::SQS::Queue": "QueueName",
 }
-"""Kind of resource to the property that names it. Others are known by their logical ids, which are never used twice."""
+"""Kind of resource to the property with its name. Other kinds are known by their logical ids, which are unique."""
 _REFS = {
     "AWS::ECS::Service": "arn:aws:ecs:<AWS::Region>:<AWS::AccountId>:service/{cluster}/{name}",
     "AWS::SQS::Queue": "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/{name}",
 }
-"""What `Ref` gives, where that is neither a name nor like an ARN that ends with it."""
+"""The result of `Ref` for kinds where it is neither the name nor an ARN that ends with the name."""
 _SUFFIXES = {".json", ".template", ".yaml", ".yml"}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _NESTED = "AWS::CloudFormation::Stack"
@@ -67,12 +68,12 @@ _Loader.add_multi_constructor("!", _construct_tag)
 
 
 def load_template(path: Path) -> Mapping[str, Template]:
-    """Return the template of a file, or those of a folder, which are read together, each by its file's path there.
+    """Return the template of a file, or the templates of a folder, which are read together, by path in the folder.
 
-    Of a folder that `cdk synth` wrote only what is called `*.template.json`; of another one every template.
+    If `cdk synth` wrote the folder, only files named `*.template.json` are read; of another folder every template.
 
     Raises:
-        ConfigError: there is none, or it cannot be read.
+        ConfigError: there is no template, or it cannot be read.
     """
     if not path.is_dir():
         return {path.name: _load(path, _text(path))}
@@ -120,7 +121,7 @@ def _load(path: Path, text: str) -> Template:
 
 
 def _require_template(template: Any, source: str) -> Template:
-    """Return what looks like a template: its resources have a type, and properties by name."""
+    """Return the argument if it is a template: its resources have a type, and properties by name."""
     resources = template.get("Resources") if isinstance(template, Mapping) else None
     if not isinstance(resources, Mapping):
         raise ConfigError(f"{source} has no Resources; give a CloudFormation template")
@@ -142,22 +143,22 @@ def _require_template(template: Any, source: str) -> Template:
 
 
 def segments(reference: str) -> list[str]:
-    """Return the parts of an ARN, a URL or a resource id; of a name, the name."""
+    """Return the parts of an ARN, a URL or a resource id; a plain name is its only part."""
     return re.split(r"[:/](?![^<>]*>)", reference)
 
 
 def name_in(reference: str) -> str:
-    """Return the name at the end of an ARN, a URL or a resource id; of a name, the name."""
+    """Return the name at the end of an ARN, a URL or a resource id; a plain name is returned unchanged."""
     return segments(reference)[-1]
 
 
 def is_unknown(value: object) -> bool:
-    """Return whether only a deployment knows a value, or a part of it."""
+    """Return whether a value, or a part of it, is only known after the deployment."""
     return isinstance(value, str) and _UNKNOWN.search(value) is not None
 
 
 def may_be_same(name: str, other: str) -> bool:
-    """Return whether two names may be one when what is unknown of them is known."""
+    """Return whether two names may be equal after the deployment has filled in their unknown parts."""
     if name == other or _UNKNOWN.findall(name) == _UNKNOWN.findall(other):
         return name == other
     if is_unknown(name) and is_unknown(other):
@@ -183,7 +184,7 @@ class Properties:
     undecided: frozenset[str] = frozenset()
 
     def get(self, name: str) -> Any:
-        """Return a property; None where there is none."""
+        """Return a property; None if it is missing."""
         return self.values.get(name)
 
     def refusal(self, name: str, allowed: str) -> ConfigError:
@@ -201,7 +202,7 @@ class Properties:
         return str(self.get(name))
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a property that is a number; it has to be there, unless it has a default."""
+        """Return a property that is a number; it is required unless it has a default."""
         found: Any = default if self.get(name) is None else self.get(name)
         try:
             number = float(found)
@@ -212,14 +213,14 @@ class Properties:
         return number
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """Return a property that is a whole number, 0 or more; it has to be there, unless it has a default."""
+        """Return a property that is a whole number, 0 or more; it is required unless it has a default."""
         found = self.number(name, default)
         if not found.is_integer() or found < 0:
             raise self.refusal(name, "a whole number, 0 or more")
         return int(found)
 
     def choice(self, name: str, allowed: Sequence[str], default: str | None = None) -> str:
-        """Return a property that is one of some words; it has to be there, unless it has a default."""
+        """Return a property that is one of the allowed words; it is required unless it has a default."""
         found = default if self.get(name) is None else self.get(name)
         if found not in allowed:
             raise self.refusal(name, ", ".join(allowed))
@@ -233,12 +234,12 @@ class Properties:
         return default if found is None else str(found).lower() == "true"
 
     def items(self, name: str) -> list[Any]:
-        """Return a property that is a list; anything else is the only item of one, and none is empty."""
+        """Return a property as a list: a list unchanged, another value as the only item, a missing one as no item."""
         found = self.get(name)
         return [] if found is None else found if isinstance(found, list) else [found]
 
     def part(self, name: str) -> "Properties":
-        """Return a property that has properties; none of them where there is none."""
+        """Return a property that has properties itself; an empty part if it is missing."""
         found = self.get(name)
         if is_unknown(found):
             raise self.refusal(name, "properties")
@@ -246,7 +247,7 @@ class Properties:
         return Properties(self.owner, f"{self.path}{name}.", values, self.undecided)
 
     def parts(self, name: str) -> "list[Properties]":
-        """Return a property that is a list of such."""
+        """Return a property that is a list of parts."""
         if any(map(is_unknown, self.items(name))):
             raise self.refusal(name, "a list of properties")
         return [
@@ -261,12 +262,12 @@ class TemplateResource:
     """A resource of a template.
 
     Args:
-        stack: the template it is in.
+        stack: its template.
         id: its logical id.
         kind: its type, such as `AWS::SQS::Queue`.
-        written: its properties as they are written.
-        condition: the condition that it has; None where it is there in any case.
-        metadata: what tools say of it.
+        written: its properties, with references unresolved.
+        condition: its condition; None if it has none.
+        metadata: metadata of tools.
     """
 
     stack: "TemplateStack"
@@ -278,7 +279,7 @@ class TemplateResource:
 
     @property
     def is_there(self) -> bool | None:
-        """Return whether it is deployed; None where its condition cannot be told."""
+        """Return whether it is deployed; None if its condition is undecided."""
         return True if self.condition is None else self.stack.holds({"Condition": self.condition})
 
     @property
@@ -311,13 +312,13 @@ class Links:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TemplateStack:
-    """One template, which may import what others export.
+    """One template, which may import the exports of other templates.
 
     Args:
-        name: its file's path, or what it is called instead; no other has it.
-        template: what it says.
-        given: parameters that the command line gives.
-        links: what the templates are to each other.
+        name: its file's path or another unique name.
+        template: its content.
+        given: parameters from the command line.
+        links: links between the templates.
     """
 
     name: str
@@ -327,7 +328,7 @@ class TemplateStack:
 
     @property
     def parent(self) -> TemplateResource | None:
-        """The resource that deploys it, where it is nested."""
+        """Return the resource that deploys this template as a nested one; None if it is not nested."""
         return self.links.parents.get(self.name)
 
     @property
@@ -338,7 +339,7 @@ class TemplateStack:
         return (*self.parent.stack.near[:2], self.name)
 
     def nearness(self, other: "TemplateStack") -> tuple[bool, ...]:
-        """Return how near another template is; what is nearer compares as more."""
+        """Return how near another template is; a nearer one compares as greater."""
         return tuple(own == others for own, others in zip(self.near, other.near, strict=True))[::-1]
 
     @property
@@ -348,11 +349,11 @@ class TemplateStack:
         return frozenset(name for name in names if is_unknown(self.ref(name)))
 
     def resources(self) -> Iterator[TemplateResource]:
-        """Yield every resource, also those that a condition leaves out, in the template's order."""
+        """Yield every resource in the template's order, resources with a false condition included."""
         return (_resource(self, id_, resource) for id_, resource in self.template["Resources"].items())
 
     def resolve(self, value: Any) -> Any:
-        """Return a value with its references resolved; None of `AWS::NoValue`."""
+        """Return a value with its references resolved; `AWS::NoValue` gives None."""
         if isinstance(value, list):
             items = (self.resolve(item) for item in value)
             return [item for item in items if item is not None]
@@ -367,7 +368,7 @@ class TemplateStack:
         return {key: self.resolve(item) for key, item in value.items()}
 
     def _call(self, function: str, argument: Any) -> Any:
-        """Return what an intrinsic function gives; a placeholder where only a deployment knows."""
+        """Return the result of an intrinsic function; a placeholder if only the deployment has it."""
         found: Any
         match function, argument:
             case "Ref", str(name):
@@ -445,7 +446,7 @@ class TemplateStack:
         return stack.resolve(value)
 
     def holds(self, condition: Any) -> bool | None:
-        """Return whether a condition holds; None where it cannot be told, as a parameter has no value."""
+        """Return whether a condition holds; None if a parameter without a value leaves it undecided."""
         match condition:
             case {"Condition": str(name)}:
                 return self.holds(_in(self.template, "Conditions", name))
@@ -512,7 +513,7 @@ def _compute(template: Template, function: str, argument: Any) -> Any:
 
 
 def _in(tree: Any, *path: str) -> Any:
-    """Return what is at a path of keys; None where something on the way is no mapping or lacks the key."""
+    """Return the value at a path of keys; None if a key is missing, or a value on the path is not a mapping."""
     for key in path:
         tree = tree.get(key) if isinstance(tree, Mapping) else None
     return tree
@@ -520,15 +521,15 @@ def _in(tree: Any, *path: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Stacks:
-    """The resources of templates that are deployed together, also those that a condition leaves out."""
+    """The resources of templates that are deployed together, resources with a false condition included."""
 
     all: tuple[TemplateResource, ...]
 
     def of_kind(self, kind: str) -> Iterator[TemplateResource]:
-        """Yield every resource of a type that is deployed.
+        """Yield every deployed resource of a type.
 
         Raises:
-            ConfigError: one has a condition that cannot be told.
+            ConfigError: the condition of one is undecided.
         """
         for resource in self.all:
             if resource.kind == kind and (is_there := _is_deployed(resource)) is not False:
@@ -541,7 +542,7 @@ class Stacks:
         return (resource for resource in self.all if resource.kind == kind and _is_deployed(resource) is False)
 
     def find(self, kind: str, reference: object, near: TemplateResource) -> TemplateResource | None:
-        """Return the resource that a name, an ARN or a URL refers to, the nearest to where it stands; or None."""
+        """Return the resource that a name, an ARN or a URL refers to, the nearest to `near`; None if there is none."""
         name = name_in(str(reference))
         found = [resource for resource in self.of_kind(kind) if name in {resource.name, resource.id}]
 
@@ -549,7 +550,7 @@ class Stacks:
 
 
 def _is_deployed(resource: TemplateResource) -> bool | None:
-    """Return whether a resource is deployed, and each template in which its own is nested; None where unknown."""
+    """Return whether a resource and all templates around its nested template are deployed; None if undecided."""
     parent = resource.stack.parent
     above = True if parent is None else _is_deployed(parent)
     return False if False in (above, resource.is_there) else None if None in (above, resource.is_there) else True
@@ -568,15 +569,15 @@ def _undecided_error(resource: TemplateResource) -> ConfigError:
 def stacks_of(
     templates: Sequence[Template], names: Sequence[str] = (), given: Mapping[str, str] | None = None
 ) -> Stacks:
-    """Return the resources of templates, what one exports or passes on known to the others.
+    """Return the resources of templates that are deployed together, with their exports and parameters connected.
 
     Args:
-        templates: deployed together.
-        names: of each the path of its file; without any they are called by their numbers.
+        templates: the templates.
+        names: the file path of each; without paths the templates are named by their numbers.
         given: values of parameters.
 
     Raises:
-        ConfigError: one is no template, or none has a parameter that is given.
+        ConfigError: one is not a template, or a given parameter is in none of them.
     """
     links, parameters = Links(), given or {}
     named = names or [f"template {number}" for number in range(1, len(templates) + 1)]

@@ -1,7 +1,8 @@
 """CloudWatch metric math, read from its text as a tree of `sluice.declaration.metric_math`.
 
-The documentation gives no precedence. Assumed is the usual one, from tight to loose: `^` (from the right), unary minus,
-`* /`, `+ -`, comparisons, `AND`, `OR`, each of them from the left.
+AWS documents no precedence. The usual one is assumed, from tight to loose: `^` (right-associative), unary minus, `* /`,
+`+ -`, comparisons, `AND`, `OR` (left-associative).
+
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-23).
 """
 
@@ -126,7 +127,7 @@ class _Reader:
     expressions: Mapping[str, Term]
 
     def term(self, tree: Tree[Token]) -> Term:
-        """Return the term of a part; the ids of other expressions are replaced."""
+        """Return the term of a part of the tree; ids of other expressions are replaced by their terms."""
         children: list[Any] = tree.children
         match tree.data:
             case "number":
@@ -141,7 +142,7 @@ class _Reader:
         return self._call(*children)
 
     def _call(self, name: Token, *arguments: Tree[Token]) -> Term:
-        """Return the term of a function by what it is given: terms, one array, or a term and a word."""
+        """Return the term of a function by the kinds of its arguments: terms, one array, or a term and a word."""
         kinds = tuple(argument.data if argument.data in {"array", "word"} else "term" for argument in arguments)
         match str(name), kinds:
             case "FILL", ("term", "word") if (word := str(arguments[1].children[0])) in {"REPEAT", "LINEAR"}:

@@ -1,7 +1,8 @@
-"""Every property of what scales a service: used, not simulated and therefore named where it is set, or harmless.
+"""Every property that concerns the scaling of a service: used, not simulated (and reported if it is set), or harmless.
 
-A name stands for all that is below it. A test compares these with CloudFormation's schema, as cfn-lint has it: a new
-property is in none of them, and has to be decided upon.
+A name includes all properties below it. A test compares these names with CloudFormation's schema in cfn-lint: a new
+property is in none of the lists, and has to be decided upon.
+
 The names are those of the schema in cfn-lint 1.58. AWS's page of each property was not read for this.
 """
 
@@ -73,7 +74,7 @@ NOT_SIMULATED: Mapping[str, Mapping[str, str]] = {
         "MessageRetentionPeriod": "messages that are lost as they are too old",
     },
 }
-"""By type of resource: property -> what is not simulated where it is set."""
+"""By type of resource: each property that is not simulated, with a description for people."""
 _AS_SIMULATED: Mapping[str, frozenset[str]] = {
     "CapacityProviderStrategy.CapacityProvider": frozenset({"FARGATE"}),
     "LaunchType": frozenset({"FARGATE"}),
@@ -148,7 +149,7 @@ def _is_simulated(path: str, value: Any) -> bool:
 
 
 def _values_of(values: Any, path: Sequence[str]) -> Iterator[Any]:
-    """Yield every value at a path; of a list, of each of its items."""
+    """Yield every value at a path; for a list, the values of each of its items."""
     if isinstance(values, list) and path:
         for value in values:
             yield from _values_of(value, path)

@@ -1,6 +1,7 @@
-"""Sources that the command line names: the templates of a declared environment, and values of parameters.
+"""Sources on the command line: the templates of a declared environment, and values of parameters.
 
-The project's CDK app synthesizes those; these are also as the files of the AWS CLI and of CloudFormation have them.
+The project's CDK app synthesizes the templates. Parameters have the format of the files for the AWS CLI or
+CloudFormation.
 """
 
 import json
@@ -25,9 +26,11 @@ _SYNTH_SECONDS_MAX = 300
 
 @contextmanager
 def synthesized_templates(name: str, declaration: Declaration) -> Iterator[Path]:
-    """Give the folder of an environment's templates, made by the CDK app of the working directory, then remove it.
+    """Yield the folder of an environment's templates, made by the CDK app of the working directory.
 
-    The app is run as the CDK command line runs it, which is not needed; Node.js is.
+    Remove it afterwards.
+
+    The app is run the way the CDK command line runs it. This needs Node.js, but not the CDK command line.
 
     Raises:
         ConfigError: there is no app here, or it refused; the message ends with its last line.
@@ -63,14 +66,14 @@ def synthesized_templates(name: str, declaration: Declaration) -> Iterator[Path]
 
 
 def read_parameters(texts: Sequence[str], file: Path | None) -> Mapping[str, str]:
-    """Return the values by name; what the command line says replaces what the file does.
+    """Return the values of parameters by name; values of the command line replace values of the file.
 
     Args:
         texts: each `NAME=VALUE`.
         file: JSON of the AWS CLI or of CloudFormation; None reads none.
 
     Raises:
-        ConfigError: something is of another form; the message names it.
+        ConfigError: a text or an entry has another form; the message names it.
     """
     found = {} if file is None else _in_file(file)
     for text in texts:
@@ -95,7 +98,7 @@ def _in_file(file: Path) -> dict[str, str]:
 
 
 def _entries(document: Any) -> dict[str, Any]:
-    """Return name to value; a None among them is of another form."""
+    """Return the values of a document by name; the value is None if an entry has another form."""
     match document:
         case {"Parameters": dict(values)}:
             return _entries(values)

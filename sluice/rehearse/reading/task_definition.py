@@ -10,7 +10,7 @@ from sluice.rehearse.reading.cloudformation import Properties, Stacks, TemplateR
 
 _QUEUE, _ROLE = "AWS::SQS::Queue", "AWS::IAM::Role"
 _QUEUE_MARKS = ("://sqs.", "://queue.", ":sqs:")
-"""What a queue's URL or ARN has in it."""
+"""Texts that every URL or ARN of a queue contains one of."""
 _UNITS = {"vcpu": 1024, "gb": 1024}
 
 
@@ -20,8 +20,8 @@ class TaskDefinition:
 
     Args:
         stacks: all resources.
-        task: its task definition; None where the templates have none.
-        near: a resource of the template to look into first.
+        task: the task definition; None if the templates have none.
+        near: a resource of the template to search first.
     """
 
     stacks: Stacks
@@ -29,10 +29,10 @@ class TaskDefinition:
     near: TemplateResource
 
     def queues(self, watched: Sequence[str]) -> list[str]:
-        """Return the names of the queues that the tasks may receive from: one, several where that cannot be told.
+        """Return the names of the queues that the tasks may receive from; several if the templates do not decide.
 
-        By their role, else by the containers' environment, else by what the policies watch. Where there are several,
-        the others decide.
+        They follow from the tasks' role; if that names none, from the containers' environment; if that names none, from
+        the metrics of the policies. If there are several, the other sources choose among them.
 
         Args:
             watched: the names of the queues whose metrics the policies watch.
@@ -48,10 +48,10 @@ class TaskDefinition:
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
     def can_extend(self) -> bool:
-        """Return whether a task may put off the end of a visibility timeout, for all that is known.
+        """Return whether a task may extend a visibility timeout, as far as the templates show.
 
-        It certainly may not where every policy of its role is in the templates, one lets it receive, and none, no
-        queue's either, lets it call ChangeMessageVisibility.
+        It certainly may not if every policy of its role is in the templates, one of them allows receives, and neither
+        these nor the queues' policies allow ChangeMessageVisibility.
         """
         by_role = [*self._statements()]
         by_queue = [
@@ -72,7 +72,7 @@ class TaskDefinition:
         return role is None or any(self.stacks.find("AWS::IAM::ManagedPolicy", arn, role) is None for arn in arns)
 
     def sizes(self) -> dict[str, Any]:
-        """Return stop timeout, CPU and memory by their names in `ScaledService`; without those that cannot be told."""
+        """Return stop timeout, CPU and memory by their names in `ScaledService`; unknown ones are left out."""
         if self.task is None:
             return {}
         properties = self.task.properties
@@ -101,7 +101,7 @@ class TaskDefinition:
                     yield statement.values
 
     def _attached_policies(self, reference: str, role: TemplateResource | None) -> Iterator[Properties]:
-        """Yield the documents of the policies that are resources of their own."""
+        """Yield the documents of the policies that are separate resources."""
         arns = [] if role is None else role.properties.items("ManagedPolicyArns")
         for kind in ("AWS::IAM::Policy", "AWS::IAM::ManagedPolicy", "AWS::IAM::RolePolicy"):
             by_role = [] if role is None else [self.stacks.find(kind, arn, role) for arn in arns]
@@ -115,7 +115,7 @@ class TaskDefinition:
     def _is_the_role(
         self, named: object, policy: TemplateResource, reference: str, role: TemplateResource | None
     ) -> bool:
-        """Return whether a policy names the tasks' role; roles of several templates may have one name."""
+        """Return whether a policy names the tasks' role; roles of several templates may have the same name."""
         if role is None:
             return name_in(str(named)) == name_in(reference)
         return _same(self.stacks.find(_ROLE, named, policy), role)
@@ -127,7 +127,10 @@ class TaskDefinition:
 
     @property
     def allowed_queues(self) -> list[str]:
-        """Return the names of the queues the role may receive from; a pattern stands for the templates' queues."""
+        """Return the names of the queues that the role may receive from.
+
+        A pattern stands for all queues of the templates.
+        """
         found: dict[str, None] = {}
         for statement in self._statements():
             if _allows(statement, "sqs:receivemessage"):
@@ -149,7 +152,7 @@ class TaskDefinition:
         return list(dict.fromkeys(map(name_in, marked)))
 
     def settings(self, name: str) -> QueueSettings:
-        """Return the queue's settings; of one that no template has, SQS's defaults."""
+        """Return the queue's settings; SQS's defaults for a queue that is in no template."""
         queue = self.stacks.find(_QUEUE, name, self.near)
         if queue is None:
             return QueueSettings(name=name, is_fifo=name.endswith(".fifo"), is_in_template=False)
@@ -175,14 +178,14 @@ def _same(found: TemplateResource | None, other: TemplateResource) -> bool:
 
 
 def _total(of_task: int | None, of_containers: Sequence[int | None]) -> int | None:
-    """Return the size of a task, else what its containers have together; None where one is not known, 0 without any."""
+    """Return the size of a task, or else the sum of its containers' sizes; None if one is unknown, 0 without sizes."""
     if of_task != 0:
         return of_task
     return None if None in of_containers else sum(size or 0 for size in of_containers)
 
 
 def _size(properties: Properties, name: str) -> int | None:
-    """Return CPU units or MiB, which may be written as `.5 vCPU` or `2 GB`; 0 where there are none; None if unknown."""
+    """Return CPU units or MiB, also written as `.5 vCPU` or `2 GB`; 0 if there are none; None if unknown."""
     if is_unknown(properties.get(name)):
         return None
     written = str(properties.get(name) or 0).lower().replace(" ", "")

@@ -1,7 +1,9 @@
-"""The scaled ECS services of CloudFormation templates, ours or anybody's, as values of `rehearse.model.policies`.
+"""The scaled ECS services of CloudFormation templates, as values of `rehearse.model.policies`.
 
-A service is what an `AWS::ApplicationAutoScaling::ScalableTarget` scales by `ecs:service:DesiredCount`. Parameters have
-their defaults. What cannot be told or is not rehearsed is refused in one line, where a guess would change the outcome.
+A service is the target of an `AWS::ApplicationAutoScaling::ScalableTarget` with `ecs:service:DesiredCount`. Parameters
+have their defaults. If a fact is unknown or not simulated, and a guess would change the outcome, it is refused in one
+line.
+
 AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/AWS_ApplicationAutoScaling.html and
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudwatch-alarm.html (read
 2026-11-23).
@@ -54,7 +56,7 @@ _PREDEFINED = {
 }
 _COOLDOWN_SECONDS = 300
 _TRANSFORMS = ("AWS::Serverless-", "AWS::LanguageExtensions", "AWS::SecretsManager-", "AWS::CodeDeployBlueGreen")
-"""Macros of AWS that scale no ECS service; AWS::Include, and one's own, may do anything."""
+"""Macros of AWS that scale no ECS service; AWS::Include and custom macros may do anything."""
 
 
 def read_services(
@@ -66,13 +68,13 @@ def read_services(
     """Return the scaled ECS services of templates that are deployed together; at least one.
 
     Args:
-        templates: those that `load_template` gives.
-        names: of each its file's path; a service whose name another one has is called after its template, too.
+        templates: the results of `load_template`.
+        names: the file path of each; a service with the same name as another one is named after its template, too.
         parameters: values of the templates' parameters, which replace their defaults.
-        queue: name of the queue the tasks receive from; None reads it from the templates.
+        queue: name of the queue that the tasks receive from; None reads it from the templates.
 
     Raises:
-        ConfigError: there is none, or what scales one cannot be told or is not rehearsed.
+        ConfigError: there is no such service, or its scaling is unknown or not simulated.
     """
     try:
         stacks = stacks_of(templates, names, parameters)
@@ -88,7 +90,7 @@ def read_services(
 
 
 def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateResource]) -> Iterator[ScaledService]:
-    """Yield the services, each with a name of its own."""
+    """Yield the services, each with a unique name."""
     count = Counter(service.name for service in services)
     places = [target.stack.name for target in targets]
     short = [Path(place).name.partition(".")[0] for place in places]
@@ -98,7 +100,7 @@ def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateRes
 
 
 def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str]:
-    """Yield a sentence for each transform or module whose resources stand in no template.
+    """Yield a sentence for each transform or module whose resources are in no template.
 
     https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/transform-section-structure.html (read
     2026-11-27).
@@ -254,7 +256,7 @@ def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Ite
 
 
 def _is_of(stacks: Stacks, policy: TemplateResource, target: TemplateResource, resource_id: str) -> bool:
-    """Return whether a policy is the target's: by reference; or by id, unless its template has a target of that id."""
+    """Return whether a policy belongs to a target: by reference; or by id, unless its template has such a target."""
     properties, is_near = policy.properties, policy.stack is target.stack
     if properties.get("ScalingTargetId") == target.id:
         return is_near
@@ -357,7 +359,7 @@ def _alarm(alarm: TemplateResource) -> SimulatedAlarm:
 
 
 def _metric_expression(properties: Properties) -> MetricExpression:
-    """Return what an alarm or a customized metric specification looks at: one metric, or metric math over several."""
+    """Return the expression of an alarm or a customized metric specification: one metric, or metric math."""
     queries = {query.text("Id"): query for query in properties.parts("Metrics")}
     if not queries:
         return MetricExpression.alone(_source(properties, properties, "Statistic"))
@@ -372,7 +374,7 @@ def _metric_expression(properties: Properties) -> MetricExpression:
 
 
 def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) -> Term:
-    """Return the expression of that id, other expressions put in place of their ids."""
+    """Return the expression of an id, with other expressions in place of their ids."""
     query = queries[id_]
     if query.get("Expression") is None:
         return Metric(id_)
@@ -384,7 +386,7 @@ def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) 
 
 
 def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple[str, Properties]]:
-    """Yield what each metric of an expression is, by its id."""
+    """Yield each metric of an expression with its id."""
     for id_ in metric_ids(term):
         if id_ not in queries:
             some = next(iter(queries.values()))
