@@ -26,7 +26,7 @@ from tests.support.messaging.recorded_metrics import RecordedMetrics
 from tests.support.messaging.worker_threads import BACKOFF, PATIENCE_SECONDS, SETTINGS, hanging, join_threads, running
 from tests.support.messaging.world import WorkerParts, World
 
-PROMISED_SECONDS = 1.0
+DEADLINE_SECONDS = 1.0
 PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
@@ -55,9 +55,9 @@ class CheckedWorker:
         )
 
 
-def promising(**promised: float) -> Deadlines:
+def short_deadlines(**seconds: float) -> Deadlines:
     """Return deadlines of a minute, except those given here, which a part that hangs soon misses."""
-    return replace(Deadlines(polling=60, working=60, beating=60), **promised)
+    return replace(Deadlines(polling=60, working=60, beating=60), **seconds)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def path(tmp_path: Path) -> Path:
 def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Engine, path: Path) -> None:
     world = World(on_file)
     world.send("a")
-    checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))
+    checked = CheckedWorker(world, path, short_deadlines(working=DEADLINE_SECONDS))
     with hanging(world, ("a", 1)) as hang, running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from lane-0 (")
         hang.may_end.set()
@@ -80,7 +80,7 @@ def test_a_lane_whose_poll_never_ends_fails_the_check(
     on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A socket that trickles keeps every timeout from passing."""
-    checked = CheckedWorker(World(on_file), path, promising(polling=PROMISED_SECONDS))
+    checked = CheckedWorker(World(on_file), path, short_deadlines(polling=DEADLINE_SECONDS))
     may_end = threading.Event()
     monkeypatch.setattr(checked.worker_parts.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
     with running(checked.worker_parts) as worker:
@@ -93,7 +93,7 @@ def test_a_lane_whose_poll_never_ends_fails_the_check(
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it every message that takes long is lost; the lanes know nothing of it."""
-    checked = CheckedWorker(World(on_file), path, promising(beating=PROMISED_SECONDS))
+    checked = CheckedWorker(World(on_file), path, short_deadlines(beating=DEADLINE_SECONDS))
 
     def exits() -> None:
         raise SystemExit
@@ -107,7 +107,7 @@ def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, m
 def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Path) -> None:
     world = World(on_file, policy=PARKS)
     world.park("a")
-    checked = CheckedWorker(world, path, promising(working=4 * PROMISED_SECONDS))  # drainer looks every second
+    checked = CheckedWorker(world, path, short_deadlines(working=4 * DEADLINE_SECONDS))  # drainer looks every second
     with capture_logs() as logged, hanging(world, ("a", 2)) as hang, running(checked.worker_parts) as worker:
         checked.await_failed("no sign of life from drain-")
         hang.may_end.set()
@@ -117,7 +117,7 @@ def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Pa
     assert part in ("drain-0", "drain-1")
 
 
-def test_a_drainer_promises_anew_for_each_message(world: World, path: Path) -> None:
+def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Path) -> None:
     """A single step may handle a thousand, each of which may take as long as a handler may."""
     parks = World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
     parks.park("a", behind=4)
@@ -182,12 +182,12 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
 
 
 @pytest.mark.parametrize("is_busy", [False, True], ids=["idle", "busy"])
-def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: Path, *, is_busy: bool) -> None:
+def test_a_healthy_worker_keeps_and_renews_its_deadlines(on_file: Engine, path: Path, *, is_busy: bool) -> None:
     """Each thread's deadlines are counted, not checked: on a busy machine a healthy thread may miss one."""
     world = World(on_file)
-    checked = CheckedWorker(world, path, promising())
+    checked = CheckedWorker(world, path, short_deadlines())
     liveness = checked.signs.liveness
-    promised: dict[str, set[float]] = {"lane-0": set(), "heartbeat": set()}
+    deadlines: dict[str, set[float]] = {"lane-0": set(), "heartbeat": set()}
 
     def sends_the_next(*_: object) -> None:
         world.scripts[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
@@ -200,11 +200,13 @@ def test_a_healthy_worker_keeps_and_renews_its_promises(on_file: Engine, path: P
 
         def have_renewed() -> bool:
             assert checked.problem() is None
-            for name in promised.keys() & liveness._due_at.keys():
-                promised[name].add(liveness._due_at[name])
-            return all(len(dues) > 3 for dues in promised.values()) and (not is_busy or len(world.called_places) > 20)
+            for name in deadlines.keys() & liveness._due_at.keys():
+                deadlines[name].add(liveness._due_at[name])
+            return all(len(dues) > 3 for dues in deadlines.values()) and (not is_busy or len(world.called_places) > 20)
 
-        eventually(have_renewed, timeout_seconds=PATIENCE_SECONDS, describe="lane and heartbeat to promise anew")
+        eventually(
+            have_renewed, timeout_seconds=PATIENCE_SECONDS, describe="lane and heartbeat to renew their deadlines"
+        )
 
     worker.wait_for_end()
 
@@ -215,7 +217,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
     """The part that hangs is logged; other parts that a busy machine keeps waiting are not the worker's doing."""
     world = World(on_file)
     world.send("a")
-    checked = CheckedWorker(world, path, promising(working=PROMISED_SECONDS))
+    checked = CheckedWorker(world, path, short_deadlines(working=DEADLINE_SECONDS))
     drains = replace(SETTINGS, drain_seconds=20)
     with (
         capture_logs() as logged,
@@ -233,7 +235,7 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
 
 
 def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
-    checked = CheckedWorker(World(on_file), path, promising())
+    checked = CheckedWorker(World(on_file), path, short_deadlines())
     with running(checked.worker_parts) as worker:
         eventually(
             lambda: (
@@ -241,7 +243,7 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
                 == {"lane-0", "deleter-0", "drain-0", "drain-1", "drainer", "heartbeat"}
             ),
             timeout_seconds=PATIENCE_SECONDS,
-            describe="every part to promise something",
+            describe="every part to have a deadline",
         )
     worker.wait_for_end()
     join_threads()
