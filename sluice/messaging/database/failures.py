@@ -7,6 +7,7 @@ https://docs.python.org/3/library/sqlite3.html#sqlite3.Error.sqlite_errorcode (r
 """
 
 import sqlite3
+from collections import deque
 from collections.abc import Iterator
 
 import psycopg
@@ -52,17 +53,23 @@ _CHAIN_MAX = 20
 def state(error: BaseException | None) -> str | None:
     """Return the SQLSTATE of an error of SQLAlchemy or of a driver; None where there is none.
 
-    Of an error of another kind, it is that of the error it was raised from, or during.
+    Of an error of another kind, it is that of the error it was raised from, or during; of a group of errors, as tasks
+    of asyncio raise, it is that of the first that has one.
     """
     return next((found for link in _chain(error) if (found := _state(link)) is not None), None)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error, the errors of a group, and what each was raised from or during, the nearest first."""
+    links = deque([error])
     for _ in range(_CHAIN_MAX):
-        if error is None:
+        if not links:
             return
-        yield error
-        error = error.__cause__ if error.__cause__ is not None or error.__suppress_context__ else error.__context__
+        if (link := links.popleft()) is None:
+            continue
+        yield link
+        links.extend(link.exceptions if isinstance(link, BaseExceptionGroup) else ())
+        links.append(link.__cause__ if link.__cause__ is not None or link.__suppress_context__ else link.__context__)
 
 
 def _state(error: BaseException) -> str | None:

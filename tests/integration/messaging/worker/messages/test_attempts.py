@@ -104,8 +104,15 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
         except Exception as error:
             raise ValueError("the order cannot be stored") from error
 
+    def gather(session: Session, received: Any, _: Any) -> None:
+        """Raise a group of errors, as tasks of asyncio do."""
+        try:
+            ask_driver(session, received, _)
+        except Exception as error:
+            raise ExceptionGroup("unhandled errors", [ValueError("of another task"), error]) from None
+
     for number, group in enumerate(AFTER_THE_CALL):
-        world.scripts[group, 1] = [(ask_driver, wrap)[number % 2]] * 100
+        world.scripts[group, 1] = [(ask_driver, wrap, gather)[number % 3]] * 100
 
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
