@@ -81,6 +81,29 @@ def stream(descriptor: int, before: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(writer, encoding=encoding, errors="backslashreplace", line_buffering=is_direct)
 
 
+def look(stream: Any) -> tuple[str, str, bool] | None:
+    """Return how a stream encodes and buffers lines; None where it is closed, or is no file of text."""
+    try:
+        return None if stream.closed else (stream.encoding, stream.errors, stream.line_buffering)
+    except (AttributeError, ValueError):  # its file was taken from it (`detach`)
+        return None
+
+
+def put_back(stream: Any, descriptor: int, seen: tuple[str, str, bool] | None) -> None:
+    """Let a standard output be as `look` has seen it; one that was closed since is opened again on its descriptor.
+
+    It stays the same object, which the log and the metrics write to.
+    """
+    if seen is None or look(stream) == seen or not isinstance(stream, io.TextIOWrapper):
+        return
+    if look(stream) is not None:
+        stream.reconfigure(encoding=seen[0], errors=seen[1], line_buffering=seen[2])
+        return
+    file = io.BufferedWriter(_Output(descriptor))
+    stream.__init__(file, encoding=seen[0], errors=seen[1], line_buffering=seen[2])  # type: ignore[misc]
+    bound_waits()
+
+
 def _find_output(name: str) -> _Output | None:
     raw = getattr(getattr(getattr(sys, name), "buffer", None), "raw", None)
     return raw if isinstance(raw, _Output) else None

@@ -34,8 +34,12 @@ from sqlalchemy import Engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
+from sluice.terminal import streams
+
 type SessionChange = Callable[[Session], object]
 
+OUTPUT = streams.stream(os.open(os.devnull, os.O_WRONLY), None)
+"""The standard output of handlers, which they may close; pytest's own stays."""
 GUEST, ELSEWHERE = "sluice_guest", "sluice_elsewhere"
 SQLITE, POSTGRES = "sqlite", "postgresql"
 NOTE: contextvars.ContextVar[str] = contextvars.ContextVar("note", default="none")
@@ -718,6 +722,11 @@ _PROCESS: dict[str, SessionChange] = {
     "collector": lambda _: gc.disable(),
     "file mask": lambda _: os.umask(0o777),
     "standard output": lambda _: setattr(sys, "stdout", io.StringIO()),
+    "standard output closed": lambda _: sys.stdout.close(),
+    "standard output without its file": lambda _: sys.stdout.detach(),  # type: ignore[union-attr]
+    "encoding of standard output": lambda _: sys.stdout.reconfigure(  # type: ignore[union-attr]
+        encoding="ascii", errors="strict"
+    ),
     "import path": lambda _: sys.path.insert(0, "/nowhere"),
     "excepthook": lambda _: setattr(sys, "excepthook", print),
     "unraisable hook": lambda _: setattr(sys, "unraisablehook", print),
@@ -734,6 +743,13 @@ _PROCESS: dict[str, SessionChange] = {
     "logging disabled": lambda _: logging.disable(),
     "signal handler": lambda _: signal.signal(signal.SIGUSR1, signal.SIG_IGN),
     "alarm": lambda _: signal.setitimer(signal.ITIMER_REAL, 300),
+    "timer of processor time": lambda _: signal.setitimer(signal.ITIMER_PROF, 300),
+    "timer of the process's time": lambda _: signal.setitimer(signal.ITIMER_VIRTUAL, 300),
+    "trace function of threads": lambda _: threading.settrace(lambda *_: None),
+    "profile function of threads": lambda _: threading.setprofile(lambda *_: None),
+    "limit of threads": lambda _: _limit(resource.RLIMIT_NPROC, 9_999),
+    "limit of data": lambda _: _limit(resource.RLIMIT_DATA, 2**40),
+    "limit of the stack": lambda _: _limit(resource.RLIMIT_STACK, 2**20),
     "task factory of the loop": _loop_changed,
     "exception handler of the loop": _loop_handler,
 }
@@ -867,6 +883,15 @@ def _function_of(hook: Any) -> Any:
     return getattr(hook, "__func__", hook)
 
 
+def _print_error() -> str | None:
+    """Return what a handler meets that prints; None if nothing."""
+    try:
+        print("ä", end="", flush=True)
+    except Exception as error:
+        return repr(error)
+    return None
+
+
 def process_looks() -> dict[str, object]:
     """Return what a handler finds in its thread and process."""
     mask = os.umask(0o22)
@@ -887,11 +912,18 @@ def process_looks() -> dict[str, object]:
         "hooks": (sys.excepthook, sys.unraisablehook, sys.displayhook, *map(_function_of, sys.get_asyncgen_hooks())),
         "functions of the thread": (sys.gettrace(), sys.getprofile()),
         "signals blocked": signal.pthread_sigmask(signal.SIG_BLOCK, ()),
-        "limits of the system": (resource.getrlimit(resource.RLIMIT_NOFILE), resource.getrlimit(resource.RLIMIT_FSIZE)),
+        "limits of the system": [
+            resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+            for name in ("NOFILE", "FSIZE", "NPROC", "DATA", "STACK")
+        ],
         "stack of threads": threading.stack_size(),
         "logging": logging.root.isEnabledFor(logging.CRITICAL),
         "signal": signal.getsignal(signal.SIGUSR1),
-        "alarm": signal.getitimer(signal.ITIMER_REAL)[0] > 0,
+        "timers": [
+            signal.getitimer(timer)[0] > 0 for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+        ],
+        "print": _print_error(),
+        "functions of new threads": (threading.gettrace(), threading.getprofile()),
     }
 
 

@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+from sluice.terminal import streams
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -134,9 +135,15 @@ def _restore_warnings(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
-def _end_alarm(was_set: object) -> None:
-    if not was_set:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+def _timers() -> list[bool]:
+    """Return which timers run; the signal of one ends the process, unless somebody handles it."""
+    return [signal.getitimer(timer)[0] > 0 for timer in _TIMERS]
+
+
+def _end_timers(were_set: list[bool]) -> None:
+    for timer, was_set in zip(_TIMERS, were_set, strict=True):
+        if not was_set:
+            signal.setitimer(timer, 0)
 
 
 def _signals() -> dict[int, Any]:
@@ -154,12 +161,20 @@ def _restore_signals(handlers: dict[int, Any]) -> None:
 
 def _streams() -> tuple[Any, ...]:
     hooks = sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook
-    return sys.stdin, sys.stdout, sys.stderr, *hooks
+    return (sys.stdin, sys.stdout, sys.stderr), hooks, (streams.look(sys.stdout), streams.look(sys.stderr))
 
 
-def _restore_streams(streams: tuple[Any, ...]) -> None:
-    sys.stdin, sys.stdout, sys.stderr, *hooks = streams
+def _restore_streams(before: tuple[Any, ...]) -> None:
+    (sys.stdin, sys.stdout, sys.stderr), hooks, seen = before
     sys.excepthook, threading.excepthook, sys.unraisablehook, sys.displayhook = hooks
+    for descriptor, stream in enumerate((sys.stdout, sys.stderr), start=1):
+        streams.put_back(stream, descriptor, seen[descriptor - 1])
+
+
+def _restore_hooks_of_threads(hooks: tuple[Any, Any]) -> None:
+    trace, profile = hooks
+    threading.settrace(trace)
+    threading.setprofile(profile)
 
 
 def _limits() -> list[tuple[int, int]]:
@@ -182,9 +197,13 @@ def _restore_collector(collector: tuple[Any, ...]) -> None:
     gc.set_threshold(*threshold)
 
 
-# Limits that harm other handlers if they are too low: no file can be opened, a write ends the process, no memory is
-# allocated.
-_LIMITS = (resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_CPU)
+# Limits that harm other handlers if they are too low: no file can be opened, no thread can start, a write ends the
+# process, no memory is allocated.
+_LIMITS = (
+    *(resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE, resource.RLIMIT_CPU),
+    *(resource.RLIMIT_AS, resource.RLIMIT_DATA, resource.RLIMIT_STACK),
+)
+_TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _PARTS = {
     "working directory": _Part(_folder, _change_folder),
@@ -201,7 +220,10 @@ _PARTS = {
     "limits of the system": _Part(_limits, _restore_limits),
     "stack of new threads": _Part(threading.stack_size, threading.stack_size),
     "level under which nothing is logged": _Part(lambda: logging.root.manager.disable, logging.disable),
-    "alarm": _Part(lambda: signal.getitimer(signal.ITIMER_REAL)[0] > 0, _end_alarm),
+    "timers": _Part(_timers, _end_timers),
+    "trace and profile functions of new threads": _Part(
+        lambda: (threading.gettrace(), threading.getprofile()), _restore_hooks_of_threads
+    ),
     "signal handlers": _Part(_signals, _restore_signals),
     "standard streams and hooks": _Part(_streams, _restore_streams),
 }

@@ -4,6 +4,7 @@ import inspect
 import secrets
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,7 +114,8 @@ class Case:
         world.scripts["a", 1] = [misbehave] * 3
         for place in (("b", 1), ("b", 2), ("a", 2)):
             world.scripts[place] = [self._look] * 3
-        with ProcessState().handling():  # which is the test's own afterwards
+        # The process is the test's own afterwards.
+        with ProcessState().handling(), redirect_stdout(connection_misdeeds.OUTPUT):
             for groups in (("a",), ("b",), ("a", "b")):
                 world.send(*groups)
                 worker.lane.step()
