@@ -54,7 +54,11 @@ LEFT_BEHIND = "this connection was its handler's, which has returned; a thread o
 # (read 2026-11-21).
 # A host that is gone without a word is noticed within half a minute, not after the two hours of the system's keepalive.
 # https://www.postgresql.org/docs/18/libpq-connect.html (read 2026-11-21).
+# What a DSN could name besides libpq's options are psycopg's own arguments: text is none of their values.
 _POSTGRES: dict[str, Any] = {
+    "autocommit": False,
+    "row_factory": None,
+    "cursor_factory": None,
     "prepare_threshold": None,
     "client_encoding": "utf8",  # a role may have another
     "connect_timeout": 5,

@@ -62,7 +62,7 @@ _LOCK_MILLISECONDS = 200
 _ONLY_READS = "sluice_only_reads"
 _NOW_US = {
     "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000.0 AS INTEGER)",
-    "postgresql": "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)",
+    "postgresql": "SELECT CAST(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000000 AS bigint)",
 }
 
 
@@ -285,7 +285,7 @@ def now_us_text(dialect: str, clock: Clock | None = None) -> str:
 
 def transaction_id_sql(dialect: str) -> ColumnElement[int]:
     """Return the id of the transaction as an SQL expression; NULL on SQLite, which has none."""
-    return literal_column("txid_current()" if dialect == "postgresql" else "NULL", BigInteger)
+    return literal_column("pg_catalog.txid_current()" if dialect == "postgresql" else "NULL", BigInteger)
 
 
 def in_seconds(instant_us: ColumnElement[int]) -> ColumnElement[int]:

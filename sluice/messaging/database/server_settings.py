@@ -5,7 +5,8 @@ transaction that has to last (`DURABLE`); what cannot be overridden is refused (
 found harmless: docs/architecture/databases.md says why.
 
 https://www.postgresql.org/docs/18/runtime-config.html, https://www.postgresql.org/docs/18/ddl-rowsecurity.html,
-https://www.postgresql.org/docs/18/rules.html, https://www.sqlite.org/pragma.html (read 2026-11-26)
+https://www.postgresql.org/docs/18/rules.html, https://www.postgresql.org/docs/18/catalog-pg-class.html,
+https://www.sqlite.org/pragma.html (read 2026-11-26)
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -65,7 +66,8 @@ _COLLATIONS = text("""
     FROM pg_collation WHERE collversion IS NOT NULL
 """)
 _TABLES = text("""
-    SELECT wanted.name, namespace.nspname AS schema, found.relpersistence = 'p' AS is_logged,
+    SELECT wanted.name, namespace.nspname AS schema, found.relkind IN ('r', 'p') AS is_table,
+        found.relpersistence = 'p' AS is_logged,
         row_security_active(found.oid) AS is_filtered,
         ARRAY(SELECT CAST(tgname AS text) FROM pg_trigger
             WHERE tgrelid = found.oid AND NOT tgisinternal AND tgenabled <> 'D' AND tgtype & 3 = 3 -- BEFORE each row
@@ -231,6 +233,12 @@ def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator
                 f"table {row.name} is in the schemas {' and '.join(row.schemas)}, allowed is one of search_path:"
                 " another role may use the other; drop one, or correct search_path"
             )
+        if not row.is_table:
+            yield (
+                f"{row.name} is a view or a foreign table, allowed is a table: a row may be dropped, or committed"
+                " elsewhere; use the schema, or the server, where it is a table"
+            )
+            continue
         if not row.is_logged:
             yield (
                 f"table {row.name} is UNLOGGED or temporary, allowed is a permanent one: a crash empties it; run ALTER"

@@ -31,13 +31,16 @@ ENDS_TRANSACTION = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Pattern of the beginning of a statement that ends a transaction."""
-_TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = text("SELECT txid_current()"), text("SELECT txid_current_if_assigned()")
+_TRANSACTION_ID, _TRANSACTION_ID_IF_ANY = (
+    text("SELECT pg_catalog.txid_current()"),
+    text("SELECT pg_catalog.txid_current_if_assigned()"),
+)
 # https://www.postgresql.org/docs/18/functions-info.html#FUNCTIONS-INFO-SNAPSHOT (read 2026-11-26)
-_STATUS, _COMMITTED, _IN_PROGRESS = text("SELECT txid_status(:id)"), "committed", "in progress"
+_STATUS, _COMMITTED, _IN_PROGRESS = text("SELECT pg_catalog.txid_status(:id)"), "committed", "in progress"
 # https://www.postgresql.org/docs/18/monitoring-stats.html#MONITORING-PG-STAT-ACTIVITY-VIEW: without the epoch;
 # https://www.postgresql.org/docs/18/functions-admin.html#FUNCTIONS-ADMIN-SIGNAL (read 2026-11-27)
 _END_SERVER = text(
-    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+    "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_stat_activity"
     " WHERE backend_xid = CAST(CAST(:id % 4294967296 AS text) AS xid)"
 )
 _END_SECONDS = 10.0

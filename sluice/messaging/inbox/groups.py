@@ -257,7 +257,7 @@ _CHANGE_IN = _CHANGE.where(
 # that is not the inbox's.
 # https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-SEARCH-PATH,
 # https://www.postgresql.org/docs/18/ddl-system-columns.html (read 2026-11-27)
-_LOCK = text("SELECT txid_current(), CAST(to_regclass('sluice_inbox_group') AS oid)")
+_LOCK = text("SELECT pg_catalog.txid_current(), CAST(pg_catalog.to_regclass('sluice_inbox_group') AS oid)")
 _HOLDS = text("""
     SELECT pg_catalog.txid_current_if_assigned() = :transaction_id AND pg_catalog.count(*) = 3
     FROM pg_catalog.pg_class AS locked JOIN pg_catalog.pg_class AS found USING (relnamespace)

@@ -60,7 +60,7 @@ _WRITE = """
         {topic}, group_id, last_seq - {left}, {id}, {type}, {attributes}, {id}, now_us,
         {before} || (last_seq - {left}) || ',"epoch":' || epoch
             || CASE WHEN first_seq = 1 THEN '' ELSE ',"first":' || first_seq END
-            || ',"at":"' || coalesce(nullif({instant}, ''), to_char(
+            || ',"at":"' || coalesce(nullif({instant}, ''), pg_catalog.to_char(
                 timestamp '1970-01-01' + now_us * interval '1 microsecond', 'YYYY-MM-DD"T"HH24:MI:SS.US"+00:00"'
             )) || '"' || {after}
     FROM {source}

@@ -36,7 +36,7 @@ from sluice.messaging.outbox import tables
 _UNIT = "sluice_outbox"
 _INSERT = insert(tables.messages)
 _IDLE = psycopg.pq.TransactionStatus.IDLE
-_TRANSACTION_ID_IF_ANY = text("SELECT txid_current_if_assigned()")
+_TRANSACTION_ID_IF_ANY = text("SELECT pg_catalog.txid_current_if_assigned()")
 _QUOTED = re.compile(r"'(?:[^']|'')*'|(\$\w*\$).*?\1", re.DOTALL)
 # A session's own savepoints too: SQLAlchemy's events know no name of one that begins.
 _SAVEPOINT = re.compile(

@@ -73,6 +73,18 @@ def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port:
     assert _answer(port, sslmode="disable") == 1
 
 
+@pytest.mark.parametrize("option", ["autocommit=true", "row_factory=dict_row", "cursor_factory=ClientCursor"])
+def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres: Engine, option: str) -> None:
+    """In autocommit each statement of a handler would be committed by itself."""
+    engine = engines.engine(f"{postgres.url.render_as_string(hide_password=False)}&{option}")
+    with engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        row = connection.execute(text("SELECT 1, 2")).one()
+    engine.dispose()
+
+    assert (driver.autocommit, tuple(row)) == (False, (1, 2))
+
+
 def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: Engine) -> None:
     """A host that is gone without a word is noticed by both."""
     with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, postgres.connect() as other:

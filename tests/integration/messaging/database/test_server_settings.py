@@ -39,7 +39,7 @@ ACCEPTED = (
     "default_transaction_deferrable=on commit_delay=1000 commit_siblings=0 wal_compression=on track_counts=off",
     "session_replication_role=replica row_security=off",
     "session_replication_role=local event_triggers=off restrict_nonsystem_relation_kind=view,foreign-table",
-    "search_path=nowhere,public,pg_catalog",
+    "search_path=theirs,public,pg_catalog",
     "statement_timeout=60s lock_timeout=5s idle_in_transaction_session_timeout=10s idle_session_timeout=10s"
     " transaction_timeout=60s",
     "standard_conforming_strings=off escape_string_warning=off backslash_quote=off quote_all_identifiers=on",
@@ -76,6 +76,10 @@ REFUSED = {
     f" seldom end; {_RESET}",
 }
 """Setting of a role to the line that refuses it."""
+_NO_TABLE = (
+    "sluice_inbox_parked is a view or a foreign table, allowed is a table: a row may be dropped, or committed"
+    " elsewhere; use the schema, or the server, where it is a table"
+)
 CHANGES = {
     "ALTER TABLE sluice_outbox SET UNLOGGED": "table sluice_outbox is UNLOGGED or temporary, allowed is a permanent"
     " one: a crash empties it; run ALTER TABLE sluice_outbox SET LOGGED",
@@ -92,6 +96,9 @@ CHANGES = {
     " are found in several schemas (sluice_outbox in public, sluice_outbox_group in app, sluice_outbox_lease in public,"
     " sluice_inbox_group in public, sluice_inbox_exception in public, sluice_inbox_parked in public,"
     " sluice_inbox_consumer in public, sluice_inbox_redrive in public), allowed is one; correct the role's search_path",
+    "ALTER TABLE sluice_inbox_parked RENAME TO kept; CREATE VIEW sluice_inbox_parked AS TABLE kept": _NO_TABLE,
+    "ALTER TABLE sluice_inbox_parked RENAME TO kept; CREATE FOREIGN DATA WRAPPER theirs; CREATE SERVER theirs FOREIGN"
+    " DATA WRAPPER theirs; CREATE FOREIGN TABLE sluice_inbox_parked (consumer text) SERVER theirs": _NO_TABLE,
     "REVOKE DELETE ON sluice_outbox FROM app": "role app lacks DELETE on sluice_outbox, allowed is a role that has it;"
     " run GRANT DELETE ON sluice_outbox TO app",
     "REVOKE ALL ON sluice_inbox_consumer FROM app": "role app lacks SELECT, INSERT, UPDATE on sluice_inbox_consumer,"
@@ -118,7 +125,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
             connection.exec_driver_sql(
                 "CREATE ROLE app LOGIN; GRANT ALL ON ALL TABLES IN SCHEMA public TO app;"
                 " GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO app;"
-                " CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'"
+                " CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';"
+                " CREATE SCHEMA theirs; GRANT USAGE ON SCHEMA theirs TO app;"  # whose functions come before Postgres's
+                " CREATE FUNCTION theirs.txid_current() RETURNS bigint LANGUAGE sql AS 'SELECT 1::bigint';"
+                " CREATE FUNCTION theirs.clock_timestamp() RETURNS timestamptz LANGUAGE sql"
+                " AS 'SELECT null::timestamptz';"
+                " CREATE FUNCTION theirs.to_char(timestamp, text) RETURNS text LANGUAGE sql AS 'SELECT null::text'"
             )
         engine.dispose()
         yield made
@@ -255,6 +267,9 @@ def test_tables_that_somebody_changed_are_refused_where_a_row_might_be_lost(
 
 
 def _mend(owner: psycopg.Connection[Any]) -> None:
+    if owner.execute("SELECT to_regclass('kept')").fetchone() != (None,):
+        owner.execute("DROP FOREIGN DATA WRAPPER IF EXISTS theirs CASCADE; DROP VIEW IF EXISTS sluice_inbox_parked")
+        owner.execute("ALTER TABLE kept RENAME TO sluice_inbox_parked")
     owner.execute("DROP RULE IF EXISTS r ON sluice_inbox_parked; DROP SCHEMA IF EXISTS app CASCADE")
     for table in ("sluice_outbox", "sluice_outbox_lease", "sluice_inbox_group"):
         owner.execute(f"ALTER TABLE {table} SET LOGGED; DROP TRIGGER IF EXISTS t ON {table}")
