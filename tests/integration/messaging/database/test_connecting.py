@@ -82,7 +82,8 @@ def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres:
         row = connection.execute(text("SELECT 1, 2")).one()
     engine.dispose()
 
-    assert (driver.autocommit, tuple(row)) == (False, (1, 2))
+    assert driver.autocommit is False
+    assert tuple(row) == (1, 2)
 
 
 def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: Engine) -> None:
