@@ -277,13 +277,13 @@ def _redrive_of_consumer(form: ActionForm, consumer: str, rows: list[Any]) -> It
 @for_each
 def purge(form: ActionForm, row: Any) -> str:
     """Delete the message of a dead number from the DLQ for good."""
-    dlq, wanted = form.dead_letters(row.consumer), _wanted(row)
+    dlq, wanted = form.dead_letters(row.consumer), _wanted_dead_letter(row)
     return replacing.purge(dlq, form.operator(row), wanted, confirmed=form.is_confirmed)
 
 
 def data_of_dead(form: ActionForm, row: Any) -> object:
     """Return the data of the message of a dead number, which is read in the DLQ and released."""
-    wanted = _wanted(row)
+    wanted = _wanted_dead_letter(row)
     with Reading(form.dead_letters(row.consumer).open(), clock=SystemClock()) as reading:
         envelope = dead_letter_queue.find(reading, wanted.described, wanted.matches).envelope
     assert envelope is not None, "it was recognized by its number"
@@ -295,10 +295,12 @@ def replace_dead(form: ActionForm, row: Any) -> str:
     """Send the message of a dead number to its consumer with other data, and delete it from the DLQ."""
     body_of = replacing.body_with_data(_data(form))
     dlq = form.dead_letters(row.consumer)
-    return replacing.replace_dead(dlq, form.operator(row), _wanted(row), body_of, confirmed=form.is_confirmed)
+    return replacing.replace_dead(
+        dlq, form.operator(row), _wanted_dead_letter(row), body_of, confirmed=form.is_confirmed
+    )
 
 
-def _wanted(row: Any) -> replacing.WantedDeadLetter:
+def _wanted_dead_letter(row: Any) -> replacing.WantedDeadLetter:
     return replacing.by_number(_require_dead(row).group_id, row.seq, epoch=row.epoch)
 
 

@@ -50,7 +50,7 @@ def _run_refused(command: list[str], file: Path) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize(("command", "code", "program"), COMMANDS)
-def test_a_wrong_declaration_is_one_line_everywhere(
+def test_every_command_refuses_a_wrong_declaration_in_one_line(
     tmp_path: Path, command: list[str], code: int, program: str
 ) -> None:
     """With its file and line, whatever loads it; pytest has an exit code of its own for that."""
@@ -64,7 +64,7 @@ def test_a_wrong_declaration_is_one_line_everywhere(
 
 
 @pytest.mark.parametrize("command", [["app.py"], ["scripts/change.py", "diff", "dev"], ["-m", "sluice", "relay"]])
-def test_a_missing_comma_is_one_line(tmp_path: Path, command: list[str]) -> None:
+def test_a_declaration_with_a_missing_comma_is_refused_in_one_line(tmp_path: Path, command: list[str]) -> None:
     """Python would print the line and a traceback of our own modules."""
     wrong = tmp_path / "environments.py"
     wrong.write_text("ENVIRONMENTS = (\n    1\n    2\n)\n", encoding="utf-8")

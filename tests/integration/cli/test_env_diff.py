@@ -44,7 +44,7 @@ def test_a_consumer_that_comes_and_goes_is_named() -> None:
     assert float(found["day: task-hours"][1].replace(",", "")) > 1
 
 
-def test_fields_and_what_comes_of_them_are_reported() -> None:
+def test_changed_fields_and_their_consequences_are_reported() -> None:
     prod = ENVIRONMENTS["prod"]
     billing = replace(prod.consumers[0], visibility_timeout_seconds=120, max_tasks=10)
     changed = replace(prod, consumers=(billing, *prod.consumers[1:]))
@@ -58,7 +58,7 @@ def test_fields_and_what_comes_of_them_are_reported() -> None:
     assert {of for of, _ in found} == {"billing"}
 
 
-def test_nothing_is_told_where_nothing_differs() -> None:
+def test_equal_declarations_have_no_differences() -> None:
     assert list(differences(ENVIRONMENTS["prod"], ENVIRONMENTS["prod"])) == []
 
 
@@ -76,7 +76,7 @@ def test_a_declaration_is_compared_with_that_of_a_revision(
 
 
 @pytest.mark.parametrize("against", ["nonsense", "HEAD:nowhere", "", "--list"])
-def test_neither_a_revision_nor_a_file_is_refused(
+def test_a_name_that_is_neither_revision_nor_file_is_refused(
     against: str, repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -96,7 +96,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("command", [("outbox", "ls"), ("dlq", "ls")], ids=" ".join)
-def test_people_read_what_is_there(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+def test_listings_for_people_show_every_row(run: Run, hostile: str, command: tuple[str, ...]) -> None:
     code, out, _ = run(*command)
 
     assert code == 0
@@ -108,7 +108,7 @@ def test_people_read_what_is_there(run: Run, hostile: str, command: tuple[str, .
     [("outbox", "ls", "--json"), ("dlq", "ls", "--json"), ("outbox", "audit"), ("dlq", "audit")],
     ids=" ".join,
 )
-def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) -> None:
+def test_listings_as_json_have_the_exact_values(run: Run, hostile: str, command: tuple[str, ...]) -> None:
     code, out, _ = run(*command)
 
     assert code == 0
@@ -135,7 +135,7 @@ def test_json_says_it_exactly(run: Run, hostile: str, command: tuple[str, ...]) 
     ],
     ids=str,
 )
-def test_acts_and_refusals_are_a_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
+def test_actions_and_refusals_print_one_line(run: Run, hostile: str, command: tuple[str, ...], code: int) -> None:
     given = [name.replace("HOSTILE", hostile) for name in command]
 
     ended, out, err = run(*given)

@@ -158,8 +158,15 @@ def test_the_page_of_groups_shows_what_a_parked_group_waits_for(client: Client, 
     cells = re.findall(r"<td>(?:<a [^>]*>)?([^<]*)", _groups(client).rpartition("<tbody>")[2])
 
     consumer, group, _epoch, first, last, parked_since, waits_for, parked, held, missing, dead = cells[1:12]
-    assert (consumer, group, first, last, waits_for) == ("billing", "order-7", "1", "0", "1")
-    assert (parked, held, missing, dead) == ("1", "0", "0", "1")
+    assert consumer == "billing"
+    assert group == "order-7"
+    assert first == "1"
+    assert last == "0"
+    assert waits_for == "1"
+    assert parked == "1"
+    assert held == "0"
+    assert missing == "0"
+    assert dead == "1"
     assert parked_since != ""
     assert "order-7" not in _groups(client, consumer="shipping")
     assert "order-7" in _groups(client, q="der-7", parked="1")
@@ -238,7 +245,8 @@ def test_a_dead_letter_is_deleted_and_the_audit_keeps_its_body(client: Client, p
     before = len(parked_group.aws.bodies(letters))
     _act(client, "inboxexception", "purge_one", dead.pk, confirmed="1", reason="a test")
 
-    assert (before, len(parked_group.aws.bodies(letters))) == (1, 0)
+    assert before == 1
+    assert len(parked_group.aws.bodies(letters)) == 0
     assert '\\"mistake\\":1' in models.InboxAct.objects.get(action="purge-one").detail
 
 

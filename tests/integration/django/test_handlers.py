@@ -230,7 +230,9 @@ def test_a_message_whose_handler_misbehaves_is_done_once_or_dead(alias: str, mis
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", _ENDINGS)
 @pytest.mark.parametrize("misdeed", MISDEEDS)
-def test_so_is_every_message_of_a_misbehaving_handler(alias: str, misdeed: str, ending: str) -> None:
+def test_every_message_of_a_misbehaving_django_handler_is_done_once_or_dead(
+    alias: str, misdeed: str, ending: str
+) -> None:
     _misbehave(alias, misdeed, ending)
 
 
@@ -302,7 +304,7 @@ def test_nothing_that_a_handler_leaves_reaches_the_next_on_postgres(postgres: st
 
 
 @pytest.mark.parametrize("leftover", _ON_SQLITE)
-def test_nor_does_it_on_sqlite(sqlite: str, leftover: str) -> None:
+def test_nothing_that_a_handler_leaves_reaches_the_next_on_sqlite(sqlite: str, leftover: str) -> None:
     _leave(sqlite, leftover)
 
 

@@ -203,7 +203,7 @@ def test_psycopg2_is_refused_in_a_line(psycopg2: None, use: Callable[[str], obje
 
 
 @pytest.mark.parametrize("command", ["sluice_relay", "sluice_worker"])
-def test_commands_refuse_it_too(psycopg2: None, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_refuse_psycopg2_in_a_line(psycopg2: None, command: str, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--consumer", "billing", "--handlers", "json"] * (command == "sluice_worker")
 
     with pytest.raises(SystemExit) as ended:

@@ -59,14 +59,14 @@ def test_a_test_case_hands_its_events_to_a_worker_within_its_transaction(alias: 
 
 
 @pytest.mark.slow
-def test_so_does_a_transaction_test_case_in_transactions_of_their_own(sqlite: str) -> None:
+def test_a_transaction_test_case_hands_its_events_to_a_committing_worker(sqlite: str) -> None:
     call_command("migrate", verbosity=0)  # it flushes every table in the end
 
     _run(sqlite, TransactionTestCase)
 
 
 @pytest.mark.slow
-def test_nor_is_it_otherwise_on_postgres(postgres: str) -> None:
+def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(postgres: str) -> None:
     call_command("migrate", database=postgres, verbosity=0)
 
     _run(postgres, TransactionTestCase)

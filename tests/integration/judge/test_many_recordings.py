@@ -22,7 +22,7 @@ _SEEDS_OF_SABOTEUR = 100
 
 
 @pytest.mark.parametrize("first", range(0, 2_000, 250))
-def test_no_lawful_service_is_called_invalid(first: int, tmp_path: Path) -> None:
+def test_lawful_recordings_have_no_violation(first: int, tmp_path: Path) -> None:
     for seed in range(first, first + 250):
         life = record_life(seed, tmp_path / str(seed))
         found = [violation.anomaly for violation in life.check().violations]

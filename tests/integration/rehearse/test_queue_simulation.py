@@ -96,7 +96,9 @@ def _cases(draw: st.DrawFn) -> tuple[Work, int, list[TimedMessage], list[int]]:
 
 @settings(max_examples=300, deadline=None, database=None, print_blob=True)
 @given(_cases())
-def test_it_is_what_simpy_makes_of_the_same_case(case: tuple[Work, int, list[TimedMessage], list[int]]) -> None:
+def test_the_compiled_simulation_equals_simpy_on_the_same_case(
+    case: tuple[Work, int, list[TimedMessage], list[int]],
+) -> None:
     """Minute for minute the same counts, averages and age, and in the end the same latencies to the bin."""
     work, groups, messages, wanted = case
     model = QueueInSimpy(work, groups=groups, slots=SLOTS)
@@ -198,7 +200,7 @@ WORK = Work(
 )
 
 
-def test_a_minute_by_hand() -> None:
+def test_a_simulated_minute_equals_the_one_computed_by_hand() -> None:
     """Two of a group at 6 s, one lane at a time: 24 s in flight, the second visible for 12; 96 s of lanes idle."""
     minutes, latencies = _run(WORK, [(6, 0, 0), (6, 0, 0)], [1])
 

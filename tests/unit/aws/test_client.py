@@ -349,7 +349,7 @@ def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_means_what_botocore_makes_of_it(
+def test_an_answer_is_parsed_as_botocore_does(
     service: str, case: str, server_and_clients: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
 ) -> None:
     server, pairs = server_and_clients
@@ -433,7 +433,7 @@ def _without_retries(answer: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://nobody.invalid", "http://[::1]:1"])
-def test_nobody_there_is_what_botocore_says(service: str, url: str) -> None:
+def test_an_unreachable_endpoint_raises_the_error_of_botocore(service: str, url: str) -> None:
     plain, fast = _both(service, url)
     expected, came = _outcome(plain, service), _outcome(fast, service)
 
@@ -441,7 +441,7 @@ def test_nobody_there_is_what_botocore_says(service: str, url: str) -> None:
     assert came[0] == "EndpointConnectionError"
 
 
-def test_a_connection_that_is_not_taken_is_what_botocore_says() -> None:
+def test_a_connection_timeout_raises_the_error_of_botocore() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         fill = [socket.socket() for _ in range(3)]
         for unanswered in fill:
@@ -720,7 +720,7 @@ def test_requests_go_where_boto3_sends_them_in_every_region(service: str) -> Non
     assert differing == {}
 
 
-def test_no_credentials_are_what_botocore_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_credentials_raise_the_error_of_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
         monkeypatch.delenv(name, raising=False)
@@ -742,7 +742,7 @@ def test_credentials_are_read_for_each_call() -> None:
     assert ["Credential=ANOTHER/" in request.headers["authorization"] for request in server.captured] == [False, True]
 
 
-def test_a_token_that_is_empty_is_none() -> None:
+def test_an_empty_session_token_counts_as_no_token() -> None:
     """As a file of credentials may have it; botocore sends none, and AWS refuses an empty one."""
     session = boto3.Session(**_KEYS | {"aws_session_token": ""})
     with capturing(lambda _: Reply()) as server:

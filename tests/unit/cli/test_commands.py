@@ -119,7 +119,7 @@ def test_no_command_takes_an_invalid_number(path: tuple[str, ...]) -> None:
     ]
 
 
-def test_there_are_numbers_to_check() -> None:
+def test_the_test_of_number_options_finds_number_options() -> None:
     found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, NumberType)}
 
     assert found == {
@@ -181,7 +181,7 @@ GROUPS: dict[str, click.Command] = {"sluice": cli, "load": load}
 
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
-def test_a_list_of_commands_has_a_line_for_each(group: click.Group) -> None:
+def test_the_list_of_commands_has_a_line_for_each_command(group: click.Group) -> None:
     page = group.get_help(click.Context(group, terminal_width=80))
 
     listed = page.partition("Commands:\n")[2].rstrip().splitlines()

@@ -42,7 +42,7 @@ _again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], d
 
 @_again
 @given(text=HOSTILE)
-def test_a_line_is_one_line(capsys: Capture, text: str) -> None:
+def test_a_printed_line_contains_no_line_break(capsys: Capture, text: str) -> None:
     output.line(f"group {text}")
 
     assert capsys.readouterr().out == f"group {printable(text, characters_max=10_000)}\n"
@@ -59,7 +59,7 @@ def test_json_says_exactly_the_value(capsys: Capture, value: Any, indent: int | 
     assert indent is not None or text.count("\n") == 1
 
 
-def test_json_leaves_readable_what_is(capsys: Capture) -> None:
+def test_json_keeps_printable_unicode_unescaped(capsys: Capture) -> None:
     output.as_json("Ärger, 注文 \U0001f600", indent=None)
 
     assert capsys.readouterr().out == '"Ärger, 注文 \U0001f600"\n'

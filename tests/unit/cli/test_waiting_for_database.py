@@ -44,7 +44,7 @@ def _raising(*errors: Exception) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", [AWAY, OnStandby("the database is a standby")])
-def test_it_is_tried_again_until_it_answers_longer_each_time(error: Exception) -> None:
+def test_the_database_is_tried_again_with_growing_pauses_until_it_answers(error: Exception) -> None:
     turns = Turns()
 
     assert await_database(_raising(*[error] * 5), turns)
@@ -67,7 +67,7 @@ def test_an_error_that_lasts_or_comes_too_late_is_raised_at_once(error: DBAPIErr
     assert turns.waited == []
 
 
-def test_it_is_alive_meanwhile(tmp_path: Path) -> None:
+def test_a_process_that_waits_for_its_database_is_alive(tmp_path: Path) -> None:
     shown = AliveFile(tmp_path / "alive", SystemClock())
     before = alive.read(tmp_path / "alive")
 

@@ -56,7 +56,7 @@ def test_the_numbers_of_the_summary_add_up() -> None:
     assert {sum(row) for row in summary} == {len(cells)}
 
 
-def test_the_page_asks_the_network_for_nothing() -> None:
+def test_the_page_loads_nothing_from_the_network() -> None:
     html = conformance_page.html(MATRIX)
 
     assert re.findall(r"""(?:src|href|action)=["'](?!data:,)[^"']*""", html) == []

@@ -204,7 +204,9 @@ def test_sqs_takes_no_such_dlq(arn: str) -> None:
             " token of CDK stands for it until it is deployed: write it out"),
     ],
 )  # fmt: skip
-def test_a_name_is_no_arn(kind: type[Any], right: dict[str, str], field: str, value: str, allowed: str) -> None:
+def test_an_arn_in_place_of_a_name_is_refused(
+    kind: type[Any], right: dict[str, str], field: str, value: str, allowed: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         kind(**right | {field: value})
 

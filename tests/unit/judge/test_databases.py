@@ -220,7 +220,7 @@ def test_a_message_in_flight_makes_the_run_unknown(known: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("state", ["gap", "dead"])
-def test_a_message_recorded_only_as_missing_or_dead_is_lost(state: str) -> None:
+def test_a_message_recorded_as_missing_or_dead_and_not_handled_is_lost(state: str) -> None:
     """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
     listed = [InboxNumbers(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))

@@ -264,7 +264,7 @@ def test_a_repeat_is_not_behind_itself() -> None:
     assert ObservationTally(_observations(events)).total("later") == 0
 
 
-def test_measures_by_hand() -> None:
+def test_measures_equal_those_computed_by_hand() -> None:
     events = [
         publish_event(0, 0, took_ms=5),
         publish_event(1, 20, took_ms=7, intended_at_us=10_000),

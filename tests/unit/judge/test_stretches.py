@@ -130,7 +130,7 @@ def _in_both(
 
 
 @pytest.mark.parametrize("group_count", [60, pytest.param(3_000, marks=pytest.mark.deep)])
-def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
+def test_the_checker_finds_the_same_in_the_needed_events_of_a_group(group_count: int) -> None:
     seed = int(os.environ.get("SLUICE_SEED", secrets.randbits(32)))
     anomalies, cut_count = Counter[str](), 0
     for number in range(group_count):
@@ -147,14 +147,14 @@ def test_the_checker_finds_the_same_in_what_is_needed(group_count: int) -> None:
     assert len(anomalies) >= min(_KINDS_OF_ANOMALIES_MIN, group_count / 20), f"SLUICE_SEED={seed}: {anomalies}"
 
 
-def test_it_finds_the_same_in_every_hand_written_anomaly() -> None:
+def test_the_checker_finds_the_same_in_stretches_of_hand_written_anomalies() -> None:
     for case in CASES.values():
         whole, some, _ = _in_both(case.events, case.expectation, case.around)
         assert some == whole, case.anomaly
 
 
 @pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
-def test_it_finds_the_same_in_tiny_histories(*, is_full: bool) -> None:
+def test_the_checker_finds_the_same_in_stretches_of_tiny_histories(*, is_full: bool) -> None:
     for seed in range(100):
         history = mutated_tiny(honest(seed, is_full=is_full), seed, is_full=is_full)
         whole, some, _ = _in_both(history.events, history.expectation, history.around)

@@ -32,7 +32,7 @@ def test_a_delay_doubles_up_to_its_cap_and_chance_chooses_below_it(
     assert delays == [least, middle, most]
 
 
-def test_x7_what_failed_together_does_not_return_together() -> None:
+def test_x7_delays_of_attempts_that_failed_together_differ() -> None:
     rng = random.Random(1)  # noqa: S311 (a seed, no secret)
 
     delays = [BACKOFF.seconds(5, rng.random()) for _ in range(1_000)]

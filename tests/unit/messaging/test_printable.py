@@ -28,7 +28,7 @@ class Silent:
         (Silent(), "Silent, whose text cannot be had: KeyboardInterrupt"),
     ],
 )
-def test_it_is_shown_as_it_is_or_as_its_escape(value: object, shown: str) -> None:
+def test_a_character_is_shown_unchanged_or_as_its_escape(value: object, shown: str) -> None:
     assert printable(value) == shown
 
 
@@ -40,7 +40,7 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 
 
 @given(text=st.text(st.characters(exclude_categories=())), most=st.integers(0, 100))
-def test_it_is_always_printable_bounded_and_storable(text: str, most: int) -> None:
+def test_printable_text_is_always_bounded_and_storable(text: str, most: int) -> None:
     shown = printable(text, characters_max=most)
 
     assert shown.isprintable()

@@ -313,7 +313,7 @@ def test_a_step_down_does_not_wait_for_target_tracking() -> None:
     assert _tasks(_tracking(name="other"), down, backlog=[5], other=[20]) == [8]
 
 
-def test_it_stays_within_its_bounds() -> None:
+def test_scaling_stays_between_the_fewest_and_the_most_tasks() -> None:
     service = ScaledService(name="service", min_tasks=3, max_tasks=6, policies=(_tracking(),))
     loop = ControlLoop(service, AT_ONCE)
 

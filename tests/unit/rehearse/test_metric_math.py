@@ -164,7 +164,7 @@ def test_gaps_are_filled(text: str, values: list[float | None]) -> None:
         ("DATAPOINT_COUNT([late, gap])", [1, 2, GAP, 1]),
     ],
 )
-def test_functions(text: str, values: list[float | None]) -> None:
+def test_functions_of_metric_math_have_their_documented_values(text: str, values: list[float | None]) -> None:
     assert _values(text) == values
 
 

@@ -156,7 +156,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
     assert pauses == [0, 0]
 
 
-def test_a_look_keeps_its_connection(postgres: Engine) -> None:
+def test_reading_statements_reuse_one_pooled_connection(postgres: Engine) -> None:
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     seen = set()
     for _ in range(3):

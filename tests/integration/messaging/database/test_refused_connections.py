@@ -87,7 +87,7 @@ def test_a_server_that_speaks_another_language_is_treated_alike(state: str, *, i
     assert engines.may_pass_at_start(error.value) is not is_refused
 
 
-def test_a_server_that_is_not_there_may_come() -> None:
+def test_a_server_that_is_not_there_is_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(OperationalError) as error:

@@ -82,7 +82,7 @@ def test_x3_a_commit_survives_a_power_cut(sqlite_engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("synchronous", "seen"), [("OFF", 0), ("NORMAL", 1)])
-def test_x3_what_a_power_cut_may_take_back_is_not_written(path: Path, synchronous: str, seen: int) -> None:
+def test_x3_an_event_is_refused_on_connections_that_may_lose_commits(path: Path, synchronous: str, seen: int) -> None:
     theirs = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(theirs, "connect")

@@ -181,7 +181,7 @@ def test_a_copy_that_died_without_a_record_is_poison(billing: Billing, harness: 
     assert printed["left"] == {"poison": 1}
 
 
-def test_poison_stays_and_what_is_behind_it_in_its_group(billing: Billing, harness: DlqHarness) -> None:
+def test_poison_stays_together_with_the_messages_behind_it(billing: Billing, harness: DlqHarness) -> None:
     """Refused, unreadable, or dead without a record; another group's messages come."""
     billing.die(("a", 1))
     billing.die(("a", 2), is_permanent=True)
@@ -409,7 +409,7 @@ def test_switched_off_meanwhile_a_run_sends_nothing_more(billing: Billing, harne
         guard.claim(dead_letter)
 
 
-def test_an_operator_frees_what_a_dead_run_held(billing: Billing) -> None:
+def test_an_operator_releases_the_lease_of_a_dead_run(billing: Billing) -> None:
     """Not while it may still live."""
     billing.guard("died").begin()
     with pytest.raises(DeadLetterError, match="is on already, and no run has died"):
@@ -423,7 +423,7 @@ def test_an_operator_frees_what_a_dead_run_held(billing: Billing) -> None:
         assert connection.execute(select(redrives)).one() == ("billing", None, None, None)
 
 
-def test_a_run_by_the_schedule_leaves_what_has_just_died(billing: Billing, harness: DlqHarness) -> None:
+def test_a_scheduled_run_leaves_messages_that_have_just_died(billing: Billing, harness: DlqHarness) -> None:
     """But it sees that one died again. The simulator lives in January 2026: there an hour is years."""
     billing.die(("a", 1), ("b", 1))
     hours = (SystemClock().now_us() - harness.clock.now_us()) // 3_600_000_000

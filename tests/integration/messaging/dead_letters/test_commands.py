@@ -78,7 +78,7 @@ def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -
     assert [entry["is_there"] for consumer in (shipping, audit) for entry in consumer["queues"]] == [False] * 4
 
 
-def test_ls_tells_what_the_inbox_waits_for(run: Run, database: Engine) -> None:
+def test_ls_shows_the_number_that_each_parked_group_waits_for(run: Run, database: Engine) -> None:
     _hold(database)
     InboxHarness(database, parks_poison=True).record_dead(7, group="b")
 
@@ -95,7 +95,7 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
         run("ls", "--env", "dev", "--consumer", "billing")
 
 
-def test_inspect_shows_what_died_and_why(run: Run, harness: DlqHarness, database: Engine) -> None:
+def test_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: DlqHarness, database: Engine) -> None:
     died = harness.send(DEAD, envelope("a", 1))
     with database.begin() as connection:
         dead = replace(decoded_message(1, receive_count=2), sqs_message_id=died)
@@ -160,7 +160,7 @@ def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
     assert printed["groups"][0]["messages"][0]["known"] is None
 
 
-def test_d10_inspect_gives_back_what_it_shows(run: Run, harness: DlqHarness) -> None:
+def test_d10_inspect_releases_the_messages_that_it_shows(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     for _ in range(5):
@@ -188,7 +188,9 @@ def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, c
     assert harness.counts(UNDELIVERED) == (1, 0)
 
 
-def test_d10_ctrl_c_gives_back_what_was_seen(run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d10_ctrl_c_releases_the_messages_that_were_read(
+    run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The signal comes while SQS hands messages out; what was received is shown, and free again."""
     harness.record_dead(("a", 1), ("b", 1))
     receive = harness.line.edit_answer
@@ -272,7 +274,7 @@ def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) -> None:
+def test_redrive_brings_back_messages_that_sns_could_not_deliver(run: Run, harness: DlqHarness) -> None:
     harness.send(UNDELIVERED, envelope("a", 1))
 
     assert run("redrive", "--undelivered", "--yes").exit_code == 0
@@ -280,7 +282,7 @@ def test_redrive_of_what_sns_could_not_deliver(run: Run, harness: DlqHarness) ->
     assert harness.places(QUEUE) == [("a", 1)]
 
 
-def test_a_filter_leaves_what_is_behind_and_says_so(run: Run, harness: DlqHarness) -> None:
+def test_messages_behind_an_unselected_one_stay_and_are_reported(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--event-id", "b-1", "--event-id", "a-2", "--yes")
@@ -306,7 +308,7 @@ def test_a_canary_says_what_to_look_at(run: Run, harness: DlqHarness) -> None:
     assert harness.counts(QUEUE) == (1, 0)
 
 
-def test_older_than_goes_by_when_it_died(run: Run, harness: DlqHarness) -> None:
+def test_older_than_selects_by_the_time_of_death(run: Run, harness: DlqHarness) -> None:
     """The simulator lives in January 2026, so everything in it is old."""
     harness.record_dead(("a", 1))
 
@@ -357,7 +359,7 @@ def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness)
 # and time (GAP-11). What a move task does is MOV-… in the contract tests.
 
 
-def test_native_redrive_lets_sqs_do_it(run: Run, harness: DlqHarness) -> None:
+def test_native_redrive_starts_a_move_task_of_sqs(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     assert "would let SQS move about 3 messages" in run("redrive", "--engine", "native").stdout
     assert harness.counts(DEAD) == (3, 0)
@@ -402,7 +404,7 @@ def _data(tmp_path: Path, text: str) -> tuple[str, str]:
     return "--data", str(path)
 
 
-def test_replace_puts_right_what_a_dead_message_says(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
+def test_replace_sends_a_dead_message_with_corrected_data(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
     harness.record_dead(("a", 1))
     attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
     harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
@@ -459,7 +461,7 @@ def test_a_replacement_is_no_larger_than_its_queue_takes(run: Run, harness: DlqH
     assert len(harness.drain(QUEUE)) == 1
 
 
-def test_replace_of_what_is_no_envelope_takes_a_whole_body(run: Run, harness: DlqHarness) -> None:
+def test_replacing_an_undecodable_message_needs_a_whole_body(run: Run, harness: DlqHarness) -> None:
     undecodable = harness.send(DEAD, envelope("a", 1), MessageBody="{}")
     act = ("replace", "--message-id", undecodable, "--body", "-", *REASON, "--yes")
 

@@ -83,7 +83,7 @@ def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
     assert {json.loads(row["detail"])["body"] for row in rows} == {envelope("a", 1).body}
 
 
-def test_d10_a_terminated_redrive_gives_back_what_it_holds(dead_letter_project: DeadLetterProject) -> None:
+def test_d10_a_terminated_redrive_releases_the_messages_that_it_holds(dead_letter_project: DeadLetterProject) -> None:
     """SIGTERM between two messages of a slow run: exit code 1, nothing in flight though its hold is not over."""
     dead_letter_project.dead_letter(*DATABASES)
 

@@ -66,7 +66,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
     assert len(dead_letter_queue.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
 
 
-def test_d6_under_its_own_id_it_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_d6_a_copy_under_its_own_id_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: SQS accepts the send and drops it, and the tool deletes what was accepted."""
     harness.record_dead(("a", 1))
     monkeypatch.setattr(redrive, "deduplication_id", lambda *_: envelope("a", 1).deduplication_id)
@@ -77,7 +77,7 @@ def test_d6_under_its_own_id_it_would_be_lost(harness: DlqHarness, monkeypatch: 
     assert harness.counts(DEAD) == (0, 0)
 
 
-def test_d7_a_message_comes_back_as_it_was(harness: DlqHarness) -> None:
+def test_d7_a_message_comes_back_unchanged(harness: DlqHarness) -> None:
     attributes = {
         "type": {"DataType": "String", "StringValue": "order.placed"},
         "weight": {"DataType": "Number.kg", "StringValue": "1.50"},
@@ -97,7 +97,7 @@ def test_d7_a_message_comes_back_as_it_was(harness: DlqHarness) -> None:
     assert message["Attributes"]["AWSTraceHeader"] == trace["AWSTraceHeader"]["StringValue"]
 
 
-def test_d7_what_is_no_envelope_comes_back_as_well(harness: DlqHarness) -> None:
+def test_d7_a_message_without_an_envelope_comes_back_unchanged(harness: DlqHarness) -> None:
     """The tool moves messages; whether they can be read is for whoever receives them."""
     harness.send(DEAD, envelope("a", 1), MessageBody="<xml/>")
 
@@ -111,7 +111,7 @@ def _dying_again(harness: DlqHarness) -> Any:
     return lambda _: harness.kill()
 
 
-def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> None:
+def test_d8_a_redriven_message_that_dies_again_stays_and_the_run_ends(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
@@ -123,7 +123,7 @@ def test_d8_what_dies_again_is_left_and_the_run_ends(harness: DlqHarness) -> Non
     assert harness.counts(DEAD) == (3, 0)
 
 
-def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHarness) -> None:
+def test_d8_a_message_that_dies_again_is_recognized_by_its_deduplication_id(harness: DlqHarness) -> None:
     """Should SQS give a dead letter another message id: its deduplication id in the DLQ is the one it had."""
     harness.record_dead(("a", 1), ("b", 1))
     Renaming().attach(harness.tools_sqs)
@@ -134,7 +134,7 @@ def test_d8_what_dies_again_is_known_by_its_deduplication_id_too(harness: DlqHar
     assert result.left_counts() == {"bounced": 2}
 
 
-def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
+def test_d8_a_run_that_forgets_its_copies_never_ends(harness: DlqHarness) -> None:
     """The control: only its bound ends it."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(on_moved=_dying_again(harness), most=20)
@@ -145,7 +145,7 @@ def test_d8_a_run_that_forgets_its_copies_goes_on(harness: DlqHarness) -> None:
     assert len(harness.line.send_calls) == 20
 
 
-def test_d8_a_further_run_takes_up_what_died_again(harness: DlqHarness) -> None:
+def test_d8_the_next_run_brings_back_messages_that_died_again(harness: DlqHarness) -> None:
     """After the cause is mended: its copies are no longer this run's own."""
     harness.record_dead(("a", 1))
     harness.redrive(on_moved=_dying_again(harness)).work()
@@ -284,7 +284,7 @@ def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point:
     assert harness.counts(DEAD) == (0, 0)
 
 
-def test_d4_under_another_id_it_would_come_twice(harness: DlqHarness) -> None:
+def test_d4_a_dead_run_finished_under_another_id_would_send_twice(harness: DlqHarness) -> None:
     """The control: then only the inbox drops the second."""
     harness.record_dead(("a", 1))
     with pytest.raises(ProcessKill):
@@ -331,7 +331,7 @@ def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch
         (Choice(before_us=2**60), [("a", 1), ("a", 2), ("b", 1)], {}),
     ],
 )
-def test_only_what_matches_comes_back_and_nothing_overtakes(
+def test_only_selected_messages_come_back_and_none_overtakes_another(
     harness: DlqHarness, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
 ) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
@@ -363,7 +363,7 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
 
 
-def test_a_stopped_run_gives_back_what_it_holds(harness: DlqHarness) -> None:
+def test_a_stopped_run_releases_the_messages_that_it_holds(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(is_stopped=lambda: bool(harness.line.send_calls))
 
@@ -424,7 +424,7 @@ def test_a_run_that_cannot_be_one_is_refused(harness: DlqHarness, run: str) -> N
         harness.redrive(run=run)
 
 
-def test_a_look_ends_when_what_was_seen_is_there_again(harness: DlqHarness) -> None:
+def test_reading_a_dlq_ends_when_the_first_message_is_visible_again(harness: DlqHarness) -> None:
     """The hold was too short for the look: each message is shown once, and nobody looks for ever."""
     harness.record_dead(("a", 1), ("b", 1))
     looks = iter(range(20))

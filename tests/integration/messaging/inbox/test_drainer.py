@@ -19,7 +19,7 @@ def world(engine: Engine) -> World:
     return World(engine, policy=_PARK)
 
 
-def test_d2_what_was_set_aside_follows_the_redriven_message_in_order(world: World) -> None:
+def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -> None:
     worker = world.worker()
     world.scripts["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")

@@ -28,7 +28,7 @@ def _admit_messages(engine: Engine) -> list[Any]:
     return found
 
 
-def test_somebody_elses_engine_decides_alike(on_postgres: Engine) -> None:
+def test_an_engine_made_by_the_program_decides_alike(on_postgres: Engine) -> None:
     theirs = create_engine(on_postgres.url)
     try:
         expected = _admit_messages(theirs)

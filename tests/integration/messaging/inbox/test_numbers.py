@@ -72,7 +72,7 @@ def test_g3_a_new_group_waits_for_its_first_when_its_second_dies(engine: Engine)
     assert harness.drain() == [2, 3]
 
 
-def test_g3_that_a_consumer_joined_late_may_be_declared_later(engine: Engine) -> None:
+def test_g3_a_late_joining_declared_afterwards_unparks_waiting_groups(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.bring(41, 42, group="old")
     harness.record_dead(1, group="dead")
@@ -217,7 +217,7 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
     assert harness.bring(3) == [DROP]
 
 
-def test_g6_what_is_rolled_back_has_not_come(engine: Engine) -> None:
+def test_g6_a_rolled_back_message_counts_as_not_received(engine: Engine) -> None:
     """The position is in the transaction of the effect."""
     harness = InboxHarness(engine)
     harness.bring(1)
@@ -251,7 +251,7 @@ def test_w17_a_refused_event_stays_refused_and_the_right_one_a_repeat(engine: En
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
-def test_w16_two_consumers_share_the_tables_and_nothing_else(engine: Engine) -> None:
+def test_w16_two_consumers_in_the_same_tables_do_not_affect_each_other(engine: Engine) -> None:
     billing, shipping = InboxHarness(engine), InboxHarness(engine, consumer="shipping")
 
     assert billing.bring(1, 3, 1) == [HANDLE, HANDLE, DROP]
@@ -334,7 +334,7 @@ def test_no_death_is_recorded_after_another_consumer_handled_the_message(engine:
     assert harness.number_records() == []
 
 
-def test_a_death_that_is_written_down_already_is_one(engine: Engine) -> None:
+def test_recording_a_recorded_death_again_returns_true(engine: Engine) -> None:
     """A second try, made because the answer to the first was lost, finds the death recorded once."""
     harness = InboxHarness(engine)
     harness.bring(1)
@@ -360,7 +360,7 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
     assert harness.numbers() == (2, 3, 4)
 
 
-def test_w15_what_is_younger_parked_or_open_is_kept(engine: Engine) -> None:
+def test_w15_rows_that_are_younger_parked_or_open_are_kept(engine: Engine) -> None:
     harness = InboxHarness(engine)
     parking = harness.under(parks_gaps=True)
     harness.bring(1, group="idle")

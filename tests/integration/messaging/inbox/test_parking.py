@@ -59,7 +59,7 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Inbox
     assert not parking.is_parked()
 
 
-def test_the_first_message_of_a_group_may_die(parking: InboxHarness) -> None:
+def test_a_group_whose_first_message_dies_is_parked_until_it_is_back(parking: InboxHarness) -> None:
     assert parking.record_dead(1)
     assert parking.bring(2) == [PARK]
     assert parking.waits_for() == 1
@@ -359,7 +359,7 @@ def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking
     assert parking.is_parked() is False
 
 
-def test_w5_what_cannot_be_read_parks_its_group(parking: InboxHarness) -> None:
+def test_w5_an_unreadable_message_parks_its_group(parking: InboxHarness) -> None:
     """Its number is not known, so the next one is waited for; a group that waits already waits as before."""
     parking.bring(1)
     with parking.engine.begin() as connection:
@@ -471,7 +471,7 @@ _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
     skipped=_SKIPPED,
     policy=st.sampled_from([{}, {"parks_gaps": True}, {"parks_gaps": True, "gap_wait_us": 1}]),
 )
-def test_due_is_what_can_be_begun(
+def test_every_due_group_has_an_attempt_that_can_begin(
     in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
     """One group too many would be asked for for ever, one too few never again."""

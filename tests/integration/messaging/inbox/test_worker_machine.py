@@ -76,7 +76,7 @@ def test_everything_is_done_once_and_in_order_whatever_happens(name: str) -> Non
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", POLICIES)
-def test_nor_does_it_fail_in_many_long_runs(name: str) -> None:
+def test_many_long_runs_of_a_worker_do_everything_once_and_in_order(name: str) -> None:
     run_machine(_machine(name), in_memory_consumer, max_examples=80, stateful_step_count=60)
 
 

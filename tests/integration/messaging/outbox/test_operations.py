@@ -202,7 +202,7 @@ def test_every_act_is_audited_with_its_reason(blocked_world: World) -> None:
         (OutboxOperator.unquarantine, ("c", 1), "message 1 of group 'c' of events.fifo is not in the outbox"),
     ],
 )
-def test_an_act_on_a_message_that_is_not_so_is_refused(
+def test_an_action_on_a_message_in_another_state_is_refused(
     blocked_world: World, act: Any, place: tuple[str, int], refusal: str
 ) -> None:
     before = blocked_world.statuses()
@@ -351,7 +351,7 @@ def _run(dsn: str, *arguments: str) -> Result:
     return CliRunner().invoke(cli, ["outbox", *arguments, "--dsn", dsn], catch_exceptions=False)
 
 
-def test_ls_shows_what_is_not_sent(dsn: str) -> None:
+def test_ls_shows_the_messages_that_are_not_sent(dsn: str) -> None:
     printed = json.loads(_run(dsn, "ls", "--json").stdout)
     assert printed["topic"] == LOCAL_TOPIC
     assert printed["count"] == 2
@@ -367,7 +367,7 @@ def test_ls_shows_what_is_not_sent(dsn: str) -> None:
     assert "quarantined" in few.stdout
 
 
-def test_lag_names_what_waits_for_another_topic(engine: Engine, dsn: str) -> None:
+def test_lag_counts_the_messages_that_wait_for_another_topic(engine: Engine, dsn: str) -> None:
     """A producer that names another topic than the relay has publishes nothing, and nothing fails."""
     with Session(engine) as session:
         Outbox("others.fifo").add(session, Event(type="order.placed", group="a", data={}))
@@ -381,7 +381,7 @@ def test_lag_names_what_waits_for_another_topic(engine: Engine, dsn: str) -> Non
     assert listed["pending_elsewhere"] == {"others.fifo": 1}
 
 
-def test_without_yes_it_is_only_said(dsn: str) -> None:
+def test_without_yes_a_command_only_prints_its_plan(dsn: str) -> None:
     act = ("skip", "a", "1", "--reason", "a poison pill")
     before = _run(dsn, "ls", "--json").stdout
 

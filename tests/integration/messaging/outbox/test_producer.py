@@ -166,7 +166,7 @@ def _commit_concurrently(world: World) -> None:
         session.commit()
 
 
-def test_p12_two_events_that_say_the_same_are_two_messages(engine: Engine) -> None:
+def test_p12_two_events_with_equal_data_are_two_messages(engine: Engine) -> None:
     world = World(engine)
     with Session(engine) as session:
         for _ in range(2):
@@ -201,7 +201,7 @@ def test_p16_transactions_with_the_same_groups_and_topics_never_deadlock(postgre
     assert _numbers(postgres) == {place: list(range(1, count + 1)) for place, count in added.items()}
 
 
-def test_p16_two_that_write_twice_in_opposite_orders_would(postgres: Engine) -> None:
+def test_p16_transactions_that_write_twice_in_opposite_orders_deadlock(postgres: Engine) -> None:
     """P16, negative control: Postgres ends a circle by failing one of them, which is why `write` is called once."""
     outbox, single, other = Outbox(TOPIC), Event(type="t", group="a", data=1), Event(type="t", group="b", data=1)
 
@@ -330,7 +330,7 @@ _DATA = {"text": 'a "quote", \\, %s, :name, {now_us}, é, \u2028 and\na line', "
 
 @pytest.mark.parametrize("happened_at", [None, datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))])
 @pytest.mark.parametrize("first", [1, 3])
-def test_the_stored_body_is_the_envelopes(engine: Engine, happened_at: datetime | None, first: int) -> None:
+def test_the_stored_body_equals_the_encoded_envelope(engine: Engine, happened_at: datetime | None, first: int) -> None:
     """Postgres puts the numbers in; what it stores is what `Envelope.body` says, in both kinds of database."""
     outbox = Outbox(TOPIC)
     trace = {"traceparent": "00-1"}

@@ -98,7 +98,7 @@ def test_a_database_with_a_url_needs_no_declaration(
     _require_made(dsn)
 
 
-def test_it_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
+def test_schema_apply_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
     engine = engines.engine(dsn)
     with engine.begin() as held:  # SQLite's one writer
         held.execute(text("CREATE TABLE busy (id INTEGER)"))
@@ -124,7 +124,7 @@ def test_a_database_that_remains_away_is_one_line_and_exit_code_2(run: Run) -> N
     assert last.startswith("sluice: the database does not do it (connection failed: ")
 
 
-def test_it_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
+def test_schema_apply_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
     with _apply(_AWAY, tmp_path / "stopped.log", "--wait", "600") as waiting:
         waiting.await_logged("the database does not answer yet")
         waiting.send(signal.SIGTERM)
@@ -134,7 +134,7 @@ def test_it_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
     assert log.splitlines()[-1] == "sluice: stopped before the outbox's tables were upgraded; run it again"
 
 
-def test_a_second_time_nothing_is_changed(run: Run, dsn: str) -> None:
+def test_a_second_schema_apply_changes_nothing(run: Run, dsn: str) -> None:
     assert run("schema", "apply", "--dsn", dsn, "--log-level", "error") == (0, "", _DONE)
     assert run("schema", "apply", "--dsn", dsn) == (0, "", _DONE)
 

@@ -108,7 +108,7 @@ def test_a_rolled_back_event_is_not_published(engine: Engine, session: Session) 
     assert stored_rows(engine) == [(TOPIC, "g", 1, "committed")]
 
 
-def test_an_event_goes_with_its_savepoint(engine: Engine, session: Session) -> None:
+def test_a_rolled_back_savepoint_removes_its_event(engine: Engine, session: Session) -> None:
     OUTBOX.add(session, logged_messages("before"))
     with session.begin_nested():
         OUTBOX.add(session, logged_messages("kept"))
@@ -353,7 +353,7 @@ def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> No
     assert before_us // 1_000_000 <= now[1] <= after_us // 1_000_000
 
 
-def test_a_commit_tells_who_listens_where_that_is_asked_for(postgres: Engine) -> None:
+def test_a_commit_notifies_listeners_if_the_outbox_is_set_to(postgres: Engine) -> None:
     loud = Outbox(TOPIC, notify=True)
     listening = postgres.raw_connection()
     driver = listening.driver_connection

@@ -499,7 +499,7 @@ def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world
     assert world.stored_numbers() == (({1}, {1}) if is_sqlite and kind == "options of ours" else (set(), set()))
 
 
-def test_another_object_is_no_session(world: World) -> None:
+def test_an_object_that_is_no_session_is_refused(world: World) -> None:
     with pytest.raises(ConfigError) as refused:
         OUTBOX.add(world.engine, Event(type="placed", group="g", data=1))  # type: ignore[arg-type]
 
@@ -520,7 +520,7 @@ def test_a_session_that_is_forgotten_gives_its_connection_back(world: World) -> 
     assert world.stored_numbers() == (set(), set())
 
 
-def test_a_text_that_speaks_of_a_commit_ends_nothing(world: World) -> None:
+def test_a_string_that_contains_commit_does_not_end_the_transaction(world: World) -> None:
     with Session(world.engine) as session:
         world.place(session, 1)
         for state in (

@@ -42,7 +42,7 @@ def _of_consumer(rows: list[dict[str, Any]], consumer: str = "billing") -> dict[
     return found
 
 
-def test_each_question_has_an_answer(either_shop: OperatedShop) -> None:
+def test_the_overview_answers_each_of_its_questions(either_shop: OperatedShop) -> None:
     shop = _make_busy(either_shop)
     shop.sluice("dlq", "skip", "order-8", "1", "--consumer", "billing", "--reason", "a test order", "--yes")
     shop.sluice("dlq", "redrive", "--consumer", "billing", "--group", "order-7", "--yes")
@@ -87,7 +87,7 @@ def test_each_question_has_an_answer(either_shop: OperatedShop) -> None:
     )
 
 
-def test_who_waits_is_listed_with_what_for(busy_shop: OperatedShop) -> None:
+def test_waiting_groups_are_listed_with_the_awaited_number(busy_shop: OperatedShop) -> None:
     shop = busy_shop
     shop.execute("UPDATE sluice_inbox_group SET parked_at_us = 1, awaits_seq = 4 WHERE group_id = 'order-7'")
 
@@ -147,7 +147,7 @@ def test_dead_letters_are_grouped_by_reason(busy_shop: OperatedShop) -> None:
         assert sum(len(group["messages"]) for group in printed["groups"]) == count, option
 
 
-def test_a_look_changes_nothing(busy_shop: OperatedShop) -> None:
+def test_the_overview_changes_nothing(busy_shop: OperatedShop) -> None:
     """Neither a row nor a message; and no receive counts as an attempt."""
     shop = busy_shop
     before = shop.dump()
@@ -200,7 +200,7 @@ def test_a_consumer_of_another_database_is_unknown_and_not_idle(
     }
 
 
-def test_nobody_knows_it_ends_with_one(shop: OperatedShop) -> None:
+def test_finding_an_unknown_name_ends_with_exit_code_1(shop: OperatedShop) -> None:
     code, printed, failed = shop.sluice("find", "nobody")
 
     assert code == 1

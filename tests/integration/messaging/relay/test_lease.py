@@ -150,7 +150,7 @@ def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClo
     assert _row(postgres)[:2] == ("other", 2)
 
 
-def test_p13_one_of_many_is_the_first(postgres: Engine, clock: VirtualClock) -> None:
+def test_p13_of_many_relays_one_inserts_the_first_lease(postgres: Engine, clock: VirtualClock) -> None:
     leases = [_lease(postgres, str(number), clock) for number in range(8)]
 
     with ThreadPoolExecutor(8) as pool:
@@ -300,7 +300,7 @@ def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
     assert _row(postgres)[:2] == ("leader", 1)
 
 
-def test_no_tables_no_lead(engine: Engine, clock: VirtualClock) -> None:
+def test_a_relay_without_tables_does_not_lead(engine: Engine, clock: VirtualClock) -> None:
     with engine.begin() as connection:
         tables.metadata.drop_all(connection)
 

@@ -288,7 +288,7 @@ def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
         pytest.param((200, "<PublishBatchResponse><PublishBatchResult/></PublishBatchResponse>"), id="nothing named"),
     ],
 )
-def test_p10_an_answer_that_says_nothing_is_no_answer(
+def test_p10_an_answer_without_entries_counts_as_no_answer(
     in_memory: World, endpoint: Endpoint, answer: tuple[int, str]
 ) -> None:
     """P10, X6: whatever stands in SNS's place and says, the same is asked again later, once a call."""
@@ -322,7 +322,7 @@ def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -
     assert bodies[0] == bodies[1]
 
 
-def test_p11_a_shorter_outage_makes_none(world: World) -> None:
+def test_p11_an_outage_within_the_window_makes_no_copy(world: World) -> None:
     world.commit("a", "a")
     world.line.faults = [Fault(lost=True), Fault(unreachable=True), Fault(unreachable=True)]
     relay = world.relay()
@@ -439,7 +439,7 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
     assert last["Topic"] == TOPIC
 
 
-def test_p14_what_is_unquarantined_goes_first(world: World) -> None:
+def test_p14_an_unquarantined_message_is_published_first(world: World) -> None:
     world.commit("a", "a")
     world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     relay = world.relay()
@@ -522,7 +522,7 @@ def test_p15_marked_before_published_is_caught(world: World) -> None:
         deaths(world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish")
 
 
-def test_x5_a_call_ends_while_nobody_else_may_lead() -> None:
+def test_x5_a_call_ends_before_the_lease_does() -> None:
     config = publisher.client("http://127.0.0.1:1", "us-east-1").meta.config
 
     assert config.connect_timeout + config.read_timeout <= publisher.CALL_SECONDS_MAX
@@ -531,7 +531,7 @@ def test_x5_a_call_ends_while_nobody_else_may_lead() -> None:
         RelaySettings(lease_seconds=2 * publisher.CALL_SECONDS_MAX)
 
 
-def test_x6_a_call_is_one_attempt(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_x6_the_sns_client_tries_each_call_once(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     """The relay owns the retries, whatever the environment asks of botocore."""
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "5")
     monkeypatch.setenv("AWS_RETRY_MODE", "standard")
@@ -550,7 +550,7 @@ def _delays_us(world: World) -> list[int]:
         return sorted(not_before_us - world.clock.now_us() for not_before_us in rows)
 
 
-def test_x7_groups_that_failed_together_do_not_return_together(in_memory: World) -> None:
+def test_x7_groups_that_failed_together_are_retried_at_different_times(in_memory: World) -> None:
     in_memory.commit(*[f"g{number:03}" for number in range(100)])
     in_memory.line.faults = [Fault(unreachable=True)] * 20
     backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)

@@ -220,14 +220,14 @@ class RelaysOfSeveralCalls(Relays):
 
 
 @pytest.mark.slow  # each relay has one call in make test
-def test_nor_with_several_calls_that_arrive_in_any_order() -> None:
+def test_several_calls_in_any_order_lose_double_and_reorder_nothing() -> None:
     run_machine(RelaysOfSeveralCalls, in_memory_world, max_examples=40, stateful_step_count=40)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls])
-def test_nor_in_many_long_runs(kind: type[Relays]) -> None:
+def test_many_long_runs_of_a_relay_lose_double_and_reorder_nothing(kind: type[Relays]) -> None:
     run_machine(kind, in_memory_world, max_examples=150, stateful_step_count=100)
 
 

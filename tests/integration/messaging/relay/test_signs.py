@@ -68,7 +68,7 @@ def test_the_last_publishes_are_written_at_the_end(world: World) -> None:
     assert list(kept[-1]) == ["OutboxPublished"]
 
 
-def test_it_is_written_when_the_relay_ends_by_an_error_too(world: World) -> None:
+def test_the_last_publishes_are_written_when_the_relay_ends_by_an_error(world: World) -> None:
     world.commit("a")
     kept = RecordedMetrics()
     relay = world.relay(hooks=[RelayMetrics(kept, world.clock)])

@@ -111,7 +111,9 @@ def test_x1_a_consumers_link_is_the_producers_span(traced_process: TracedProcess
     assert received.attributes["traceparent"] != decode(received.body).event.trace["traceparent"]
 
 
-def test_x1_ten_attributes_and_their_link_arrive(traced_process: TracedProcess, botocore_spans: None) -> None:
+def test_x1_an_event_with_ten_attributes_keeps_its_trace_link(
+    traced_process: TracedProcess, botocore_spans: None
+) -> None:
     """The link is there even if the instrumentation finds no room for its own attributes, and warns."""
     nine = {f"a{number}": "1" for number in range(9)}
     with in_memory_world() as world:

@@ -146,7 +146,7 @@ def test_operators_hear_that_it_is_off(redriven: list[Resource]) -> None:
     assert alarm["AlarmActions"] == alarm["OKActions"] == ["Ref(sluice-redriven-operators)"]
 
 
-def test_without_it_there_is_none_of_this(full: list[Resource]) -> None:
+def test_without_automatic_redrive_no_task_rule_or_alarm_is_made(full: list[Resource]) -> None:
     """Neither rule nor task nor alarm."""
     assert of_kind(full, RULE) == {}
     assert not [resource.name for resource in full if "redrive" in resource.name.lower()]

@@ -167,7 +167,7 @@ def test_every_expression_uses_exactly_the_metrics_it_is_given(
     assert len(alarms) == 20 * 3 - 1 + 4
 
 
-def test_nothing_scales_on_cpu(by_environment: Mapping[str, list[Resource]]) -> None:
+def test_no_scaling_policy_uses_cpu(by_environment: Mapping[str, list[Resource]]) -> None:
     """A second policy would scale in tasks at work: one that tracks, and where it may sleep one that wakes."""
     policies = {
         name: sorted(policy["PolicyName"] for policy in of_kind(found, POLICY).values())

@@ -79,7 +79,7 @@ def test_each_anomaly_is_found_once_and_nothing_else(anomaly: str) -> None:
 
 
 @pytest.mark.parametrize("anomaly", CASES)
-def test_a_near_miss_shows_nothing(anomaly: str) -> None:
+def test_a_history_that_is_nearly_an_anomaly_shows_none(anomaly: str) -> None:
     """A near miss that is lawful or not certain is no violation."""
     case = CASES[anomaly]
 
@@ -252,7 +252,7 @@ def test_a_dead_letter_that_nobody_published_is_a_phantom_and_nothing_else() -> 
 
 
 @pytest.mark.parametrize("anomaly", ["A1", "A2", "E1"])
-def test_absence_proves_nothing_if_receives_may_be_missing(anomaly: str) -> None:
+def test_a_missing_receive_proves_nothing_if_receives_may_be_unrecorded(anomaly: str) -> None:
     history = CASES[anomaly].events
     why = "whose recorder consume-0 did not finish"
 
@@ -307,7 +307,7 @@ def test_a_publish_that_certainly_failed_does_not_stretch_the_window() -> None:
     assert check_group([*history, refused], EXPECTATION).violations == (CASES["B1"].violation,)
 
 
-def test_clocks_that_may_differ_prove_less() -> None:
+def test_order_by_two_clocks_is_unknown_within_their_difference() -> None:
     """With clocks up to a second apart, a reorder of some milliseconds between two hosts is no proof."""
     history = CASES["C1"].events
     apart = [replace(e, clock_id=str(e.idx)) if e.kind == "received" else e for e in history]

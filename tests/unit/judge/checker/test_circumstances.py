@@ -187,7 +187,7 @@ def _is_shown(case: Case, anomaly: str, does: Around) -> bool:
 
 
 @pytest.mark.parametrize("circumstance", _MUTED)
-def test_a_circumstance_mutes_the_rules_that_it_has_to(circumstance: str) -> None:
+def test_each_circumstance_mutes_exactly_its_rules(circumstance: str) -> None:
     does, muted = _MUTED[circumstance]
 
     silent = {anomaly for anomaly, case in CASES.items() if not _is_shown(case, anomaly, does)}

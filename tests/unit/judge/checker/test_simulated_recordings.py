@@ -15,7 +15,7 @@ _SEEDS = 100
 
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, 25))
-def test_whatever_a_lawful_service_does_is_no_violation(first: int, tmp_path: Path) -> None:
+def test_every_recording_of_a_lawful_service_is_without_violation(first: int, tmp_path: Path) -> None:
     """All of it is recorded, or what came after some instant, or what some of it did."""
     for seed in range(first, first + 25):
         life = record_life(seed, tmp_path / str(seed))

@@ -52,5 +52,5 @@ def test_a_summary_fits_into_its_room() -> None:
         (None, None, True),
     ],
 )
-def test_a_text_chooses_reasons(died_of: str | None, reason: str | None, matches: bool) -> None:  # noqa: FBT001
+def test_a_text_selects_the_reasons_that_contain_it(died_of: str | None, reason: str | None, matches: bool) -> None:  # noqa: FBT001
     assert RowChoice(died_of=died_of).matches_reason(reason) is matches

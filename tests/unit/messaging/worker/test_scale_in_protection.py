@@ -182,7 +182,7 @@ def test_s7_failed_release_of_protection_is_retried_until_it_expires(agent: Agen
     assert agent.commands == [ON] + [OFF] * 9
 
 
-def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualClock) -> None:
+def test_s7_a_protection_request_without_an_answer_may_have_taken_effect(agent: Agent, clock: VirtualClock) -> None:
     is_left = threading.Event()
 
     def silent() -> None:
@@ -211,7 +211,7 @@ def test_s7_what_had_no_answer_may_have_been_done(agent: Agent, clock: VirtualCl
         ("nothing", "ValueError"),
     ],
 )
-def test_s7_an_agent_that_is_not_there_stops_nobody(clock: VirtualClock, uri: str, seen: str) -> None:
+def test_s7_an_unreachable_agent_does_not_stop_the_worker(clock: VirtualClock, uri: str, seen: str) -> None:
     protection = Protection(uri, clock)
 
     with capture_logs() as logs:

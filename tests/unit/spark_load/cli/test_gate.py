@@ -51,7 +51,7 @@ def test_the_cost_is_shown_before_the_question() -> None:
 
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
-def test_anything_but_yes_is_no(answer: str) -> None:
+def test_every_answer_other_than_yes_cancels_the_run(answer: str) -> None:
     result = _request(answer=answer)
 
     assert result.exit_code == 1

@@ -162,7 +162,7 @@ def test_a_message_behind_a_later_one_may_be_lawful() -> None:
     assert progress.fallen_back == 0
 
 
-def test_nothing_odd_is_not_mentioned() -> None:
+def test_progress_without_oddities_does_not_mention_any() -> None:
     rows = ProgressTable(_LOAD, _QUEUES, VirtualClock()).rows(_progress(600, 500, 0))
 
     assert "seen so far" not in line("publishing", rows)

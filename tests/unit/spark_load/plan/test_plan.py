@@ -260,7 +260,7 @@ def test_a_batch_takes_arrow_and_gives_arrow() -> None:
     assert plan.batch(pa.array([], pa.int64())).num_rows == 0
 
 
-def test_a_plan_travels_light() -> None:
+def test_a_pickled_plan_is_small() -> None:
     """A plan keeps what it has computed from the tasks: a payload pool, and the shares of 100,000 groups."""
     plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
     plan.batch(np.arange(10))
@@ -285,7 +285,7 @@ def test_the_mixing_function_is_splitmix64() -> None:
 
 @QUICK
 @given(seed=st.integers(), numbers=st.lists(st.integers(0, 2**62), min_size=1), purpose=st.integers(0, 3))
-def test_one_draw_is_as_many(seed: int, numbers: list[int], purpose: int) -> None:
+def test_drawing_one_value_equals_drawing_many(seed: int, numbers: list[int], purpose: int) -> None:
     together = uniform(seed, np.array(numbers, np.uint64), purpose)
 
     assert [uniform(seed, number, purpose) for number in numbers] == together.tolist()

@@ -273,7 +273,7 @@ def test_localstack_is_told_to_be_slow() -> None:
     assert estimate(profile, queue_count=1, target="localstack").warnings == ()
 
 
-def test_the_command_says_it_as_json() -> None:
+def test_estimate_prints_its_result_as_json() -> None:
     ran = CliRunner().invoke(plan_command, ["tiny", "--json"])
 
     printed = json.loads(ran.stdout)
@@ -291,14 +291,14 @@ def test_the_command_says_it_as_json() -> None:
 
 
 @pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
-def test_the_command_says_when_so_much_of_a_limit_is_used(environment: str, when: str) -> None:
+def test_estimate_warns_of_a_nearly_used_quota(environment: str, when: str) -> None:
     """AWS refuses what is too much for a second; LocalStack works a peak off later."""
     ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
 
     assert re.findall(r"^(.*?) +used +allowed +share *$", ran.stdout, re.MULTILINE) == [when]
 
 
-def test_the_command_ends_with_3_when_it_cannot_work(tmp_path: Path) -> None:
+def test_estimate_ends_with_3_for_a_load_that_cannot_work(tmp_path: Path) -> None:
     path = tmp_path / "far-too-fast.yaml"
     path.write_text("messages_per_second: 45000\nduration_seconds: 60\ngroup_count: 5000\n", encoding="utf-8")
 
@@ -309,7 +309,7 @@ def test_the_command_ends_with_3_when_it_cannot_work(tmp_path: Path) -> None:
     assert ran.stderr.startswith("publish, SNS FIFO in us-east-1: 45,000 messages/s at the peak, allowed is 30,000")
 
 
-def test_a_rate_below_one_is_no_nought(tmp_path: Path) -> None:
+def test_a_rate_below_one_is_not_shown_as_zero(tmp_path: Path) -> None:
     path = tmp_path / "trickle.yaml"
     path.write_text("messages_per_second: 0.01\nduration_seconds: 500\ngroup_count: 1\n", encoding="utf-8")
 

@@ -343,7 +343,7 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
     assert [idx for idx in range(200) if not 0 <= intended[idx] < 2] == []
 
 
-def test_a_stop_is_obeyed(tmp_path: Path) -> None:
+def test_a_publisher_ends_when_it_is_stopped(tmp_path: Path) -> None:
     service = Service(fails=lambda _, index: _stop(tmp_path) if index >= 2 else None)
 
     progress = _publish(tmp_path, service)

@@ -61,7 +61,7 @@ async def _write(world: World, session: AsyncSession, event: Event, context: Con
     await session.execute(row)
 
 
-def test_effect_mark_and_event_are_committed_together(world_anywhere: World) -> None:
+def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_anywhere: World) -> None:
     world = world_anywhere
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:

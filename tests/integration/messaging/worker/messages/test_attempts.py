@@ -117,7 +117,9 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_server_at_the_mark_costs_no_attempt(
+    on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
@@ -126,7 +128,7 @@ def test_nor_do_they_when_the_message_is_marked(on_postgres: Engine, monkeypatch
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_nor_do_they_when_it_is_committed(on_postgres: Engine) -> None:
+def test_a_refusal_of_the_server_at_the_commit_costs_no_attempt(on_postgres: Engine) -> None:
     """A deferred trigger fails as the commit itself."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE late (state text)"))

@@ -38,7 +38,9 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(20, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
-def test_nor_is_it_otherwise_with_asyncio(on_postgres: Engine, kind: str, faulty_worker: str, ending: str) -> None:
+def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
+    on_postgres: Engine, kind: str, faulty_worker: str, ending: str
+) -> None:
     """Each misdeed on the thread of the lane, and statement by statement from the event loop."""
     _always_misbehaves(on_postgres, faulty_worker, ending, kind)
     async_handlers.close()
@@ -46,7 +48,9 @@ def test_nor_is_it_otherwise_with_asyncio(on_postgres: Engine, kind: str, faulty
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(1, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
-def test_nor_is_it_with_asyncio_on_sqlite(on_file: Engine, kind: str, faulty_worker: str, ending: str) -> None:
+def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead_on_sqlite(
+    on_file: Engine, kind: str, faulty_worker: str, ending: str
+) -> None:
     _always_misbehaves(on_file, faulty_worker, ending, kind)
     async_handlers.close()
 
@@ -92,7 +96,9 @@ def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, fa
 
 
 @pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(24, MISDEEDS, ENDINGS))
-def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str, ending: str) -> None:
+def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
+    on_postgres: Engine, faulty_worker: str, ending: str
+) -> None:
     _always_misbehaves(on_postgres, faulty_worker, ending)
 
 
@@ -101,7 +107,9 @@ def test_nor_is_it_otherwise_on_postgres(on_postgres: Engine, faulty_worker: str
     # a child would write as well
     diagonal(6, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
 )
-def test_nor_is_it_when_the_misdeed_comes_before_the_effect(engine: Engine, faulty_worker: str, ending: str) -> None:
+def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
+    engine: Engine, faulty_worker: str, ending: str
+) -> None:
     """A commit before the effect is none of the message: it would count as handled, and have no effect."""
     world = World(engine)
     world.send("a", "a")
@@ -132,7 +140,7 @@ def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: st
     deeds=st.lists(st.tuples(st.sampled_from(sorted(MISDEEDS)), st.sampled_from(sorted(ENDINGS))), max_size=4),
     is_parking=st.booleans(),
 )
-def test_nor_is_it_when_it_misbehaves_in_another_way_each_time(
+def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
     engine: Engine, deeds: list[tuple[str, str]], *, is_parking: bool
 ) -> None:
     consumer = next(_consumers)

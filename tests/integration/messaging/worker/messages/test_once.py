@@ -89,7 +89,7 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
 
 
 @pytest.mark.parametrize("step", ["after_commit", "before_delete"])
-def test_w7_what_was_committed_and_not_deleted_is_only_deleted(world: World, step: str) -> None:
+def test_w7_a_redelivery_after_the_commit_is_only_deleted(world: World, step: str) -> None:
     dies_anywhere(world, MessageProcessor, step)
 
     assert world.called_places == [("a", 1), ("a", 2)]

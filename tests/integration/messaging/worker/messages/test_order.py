@@ -34,7 +34,7 @@ def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
     assert len(worker.line.calls("DeleteMessage")) == 4
 
 
-def test_w1_nothing_is_handled_before_what_failed_in_front_of_it(world: World) -> None:
+def test_w1_a_message_waits_until_the_failed_message_before_it_is_handled(world: World) -> None:
     later_waits_for_earlier(world, MessageProcessor)
 
 

@@ -37,7 +37,7 @@ def _kill_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
         assert killed.wait_for_exit() == -signal.SIGKILL, killed.log
 
 
-def test_there_is_no_place_nobody_dies_at() -> None:
+def test_every_failpoint_of_a_worker_is_reached() -> None:
     assert {*_WITH_A_MESSAGE, *_WITH_A_FAILURE, *_WITH_WHAT_WAS_SET_ASIDE} == set(failpoints.WORKER)
 
 

@@ -31,7 +31,7 @@ def on_server(on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_p
         yield made
 
 
-def test_l7_who_is_frozen_in_a_transaction_commits_nothing_afterwards(on_server: WorkerFleet) -> None:
+def test_l7_a_worker_frozen_in_a_transaction_commits_nothing_afterwards(on_server: WorkerFleet) -> None:
     """SIGSTOP in the handler past the visibility timeout; another waits for the group's row, and has the effect: L7.
 
     Had nobody let the first go on, Postgres would have ended its transaction.
@@ -78,7 +78,7 @@ def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: 
 
 
 @pytest.mark.slow
-def test_l7_who_stays_frozen_in_a_transaction_holds_nobody_up_for_ever(
+def test_l7_a_worker_that_stays_frozen_blocks_others_for_a_limited_time(
     on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
     """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""

@@ -44,7 +44,9 @@ def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_s1_what_is_in_hand_is_finished_before_the_end(worker_fleet: WorkerFleet, number: signal.Signals) -> None:
+def test_s1_a_message_in_work_is_finished_before_the_worker_ends(
+    worker_fleet: WorkerFleet, number: signal.Signals
+) -> None:
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}]})
     with worker_fleet.worker() as worker:
@@ -62,7 +64,7 @@ def test_s1_what_is_in_hand_is_finished_before_the_end(worker_fleet: WorkerFleet
     assert worker.log_entries("stopped")[0]["unfinished"] == 0
 
 
-def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFleet) -> None:
+def test_s1_a_message_received_after_sigterm_is_handled(worker_fleet: WorkerFleet) -> None:
     """The polls were open when the signal came, and a message came after it; one poll brings it, once: S1, S5."""
     worker_fleet.publish({"early": [{}]})
     with worker_fleet.worker() as worker:
@@ -79,7 +81,7 @@ def test_s1_what_a_poll_brings_after_sigterm_is_worked_on(worker_fleet: WorkerFl
     assert came == ["early", "late"]
 
 
-def test_s3_what_a_stubborn_handler_holds_is_given_back_before_the_end(worker_fleet: WorkerFleet) -> None:
+def test_s3_the_message_of_an_endless_handler_is_released_before_the_end(worker_fleet: WorkerFleet) -> None:
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
     clock = SystemClock()

@@ -114,7 +114,7 @@ def test_a_database_that_is_away_is_looked_after_when_it_is_back(
     assert found[metrics.HANDLED] == 2
 
 
-def test_w15_however_many_groups_there_were(world: World, worker: Worker) -> None:
+def test_w15_the_inbox_forgets_any_number_of_idle_groups(world: World, worker: Worker) -> None:
     old = {"consumer": "billing", "epoch": 1, "first_seq": 1, "last_seq": 1, "updated_at_us": 0}
     with world.engine.begin() as connection:
         connection.execute(insert(groups), [{**old, "group_id": f"order-{number}"} for number in range(2_500)])

@@ -171,7 +171,7 @@ def _take_and_raise(take: TakeOutcome) -> None:
     raise HoldLostError("too late")
 
 
-def test_no_hook_can_swallow_that_a_message_was_lost() -> None:
+def test_a_lost_lease_is_raised_through_every_hook() -> None:
     """A block that returns True when it is left has no say: the worker would take the message for handled."""
     swallowing = Failing("take")
     hooks = WorkerHookSet([swallowing])

@@ -93,7 +93,9 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool
 
 @pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
 @pytest.mark.parametrize("code", ["ReceiptHandleIsInvalid", None], ids=["refused", "run out"])
-def test_l1_what_is_lost_is_not_committed_and_not_touched(world: World, *, requests: bool, code: str | None) -> None:
+def test_l1_a_message_with_a_lost_lease_is_neither_committed_nor_deleted(
+    world: World, *, requests: bool, code: str | None
+) -> None:
     lost_is_let_go(world, MessageProcessor, requests=requests, code=code)
 
 
@@ -145,7 +147,7 @@ def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> N
     assert len(worker.line.calls(by_itself)) == 2
 
 
-def test_l3_what_is_done_is_extended_no_more(world: World) -> None:
+def test_l3_the_lease_of_a_handled_message_is_not_extended(world: World) -> None:
     world.send(*"abcdefghijkl")
     worker = world.worker()
     leases = [receive_lease(world, worker) for _ in range(12)]

@@ -131,7 +131,7 @@ def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> N
     assert [len(worker.line.calls(name)) for name in (RECEIVE, "ChangeMessageVisibility", "DeleteMessage")] == [3, 3, 3]
 
 
-def test_x6_what_could_not_be_given_back_comes_again_by_itself(world: World) -> None:
+def test_x6_a_message_that_could_not_be_released_is_delivered_again(world: World) -> None:
     world.send("a")
     world.scripts["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
@@ -143,7 +143,7 @@ def test_x6_what_could_not_be_given_back_comes_again_by_itself(world: World) -> 
     assert TIMEOUT_SECONDS <= second.time - first.time <= TIMEOUT_SECONDS + 1
 
 
-def test_x7_groups_that_failed_together_do_not_come_back_together(world: World) -> None:
+def test_x7_messages_that_failed_together_are_released_with_different_delays(world: World) -> None:
     """Also in whole seconds, which are all SQS knows, their delays are spread over what the backoff allows."""
     groups = [f"g{number}" for number in range(60)]
     world.send(*groups)
@@ -164,7 +164,7 @@ def test_x7_groups_that_failed_together_do_not_come_back_together(world: World) 
     }
 
 
-def test_s1_what_comes_after_the_end_was_asked_for_is_worked_on(world: World) -> None:
+def test_s1_a_message_received_after_the_stop_request_is_handled(world: World) -> None:
     """S1, S5: the poll was under way; given back, its message would have used up an attempt."""
     world.send("a")
     worker = world.worker()
