@@ -56,7 +56,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     lanes     what a worker costs over a plain receive and delete
     client    what a call to AWS costs the processor, beside boto3
     worker    what workers do by processes, beside others; an inbox of ten million rows
-    waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore
+    waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore and taskiq
     publish   what a message costs the load test to publish, beside other clients
     check     events the checker judges in a second, beside DuckDB
 

@@ -29,10 +29,12 @@ def answer(operation: str, body: bytes) -> bytes:
     """Return what SQS answers to a call: as many messages as asked for, or that what was asked is done."""
     request = json.loads(body)
     if operation == "ReceiveMessage":
-        kind = _celery_message if request["QueueUrl"].endswith("/celery.fifo") else _message
+        kind = _KINDS.get(request["QueueUrl"].rpartition("/")[2], _message)
         return json.dumps({"Messages": [kind() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
     if operation == "GetQueueAttributes":
         return json.dumps({"Attributes": _ATTRIBUTES}).encode()
+    if operation == "GetQueueUrl":
+        return json.dumps({"QueueUrl": f"http://localhost/000000000000/{request['QueueName']}"}).encode()
     if "Entries" in request:
         return json.dumps({"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]], "Failed": []}).encode()
     return b"{}"
@@ -62,6 +64,19 @@ def _celery_message() -> dict[str, object]:
         "properties": properties,
     }
     return _with(_base64(task), number, event)
+
+
+def _taskiq_message() -> dict[str, object]:
+    """Return the same event as taskiq's formatter writes it: a task `place`."""
+    number = next(_numbers)
+    event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
+    keywords = {"type": event.type, "group": event.group, "data": event.data}
+    task = {"task_id": event.id, "task_name": "place", "labels": {}, "args": [], "kwargs": keywords}
+    return _with(json.dumps(task), number, event)
+
+
+_KINDS = {"celery.fifo": _celery_message, "taskiq.fifo": _taskiq_message}
+"""By name of the queue, what writes a message of it."""
 
 
 def _base64(value: object) -> str:

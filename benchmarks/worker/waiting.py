@@ -1,4 +1,4 @@
-"""Measure handlers that wait for somebody else: on one event loop, on threads, and by hand with aiobotocore.
+"""Measure handlers that wait for somebody else: on one event loop, on threads, with taskiq, and by hand.
 
 `python -m benchmarks.worker.waiting DSN ENDPOINT KIND LANES CONNECTIONS` is the worker in a process of its own.
 """
@@ -37,6 +37,7 @@ _WAIT_SECONDS = 1.0
 _SECONDS = 6.0
 _MANY, _FEW = 300, 20
 _LOOP = Path(__file__).with_name("aiobotocore_loop.py")
+_TASKIQ = Path(__file__).with_name("taskiq_worker.py")
 _STATEMENT = text("SELECT 1")
 _clock = SystemClock()
 
@@ -55,6 +56,8 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     by_hand = f"aiobotocore by hand, {_MANY} tasks, no database"
     cells: dict[str, Callable[[], _WaitResult]] = {
         by_hand: _by_hand,
+        f"taskiq, a message a receive, {_MANY} tasks, no database": partial(_taskiq, 1),
+        f"taskiq, ten messages a receive, {_MANY} tasks, no database": partial(_taskiq, 10),
         f"worker, AsyncSession, {_MANY} lanes, {_FEW} connections": partial(_worker, url, "asyncio", _MANY, _FEW),
         f"worker, threads, {_FEW} lanes, {_FEW} connections": partial(_worker, url, "threads", _FEW, _FEW),
         "worker, threads, 80 lanes, 80 connections": partial(_worker, url, "threads", 80, 80),
@@ -83,6 +86,13 @@ def _by_hand() -> _WaitResult:
     with sink.running(_DELAY_SECONDS) as endpoint:
         arguments = [endpoint, str(_MANY), str(_WAIT_SECONDS), str(_SECONDS)]
         return _last_line([competitor_environment.PYTHON, str(_LOOP), *arguments])
+
+
+def _taskiq(at_once: int) -> _WaitResult:
+    """Return what taskiq handles; with several messages a receive it keeps no order within a group."""
+    with sink.running(_DELAY_SECONDS) as endpoint:
+        arguments = [endpoint, str(_MANY), str(at_once), str(_WAIT_SECONDS), str(_SECONDS)]
+        return _last_line([competitor_environment.PYTHON, str(_TASKIQ), *arguments])
 
 
 def _worker(url: str, kind: str, lanes: int, connections: int) -> _WaitResult:
