@@ -1,4 +1,4 @@
-"""Which cases of a large table `make test` tries; the night tries all of them."""
+"""The cases of a large table that `make test` tries; `make slow` tries all of them."""
 
 from collections.abc import Iterable
 from itertools import product
@@ -8,9 +8,9 @@ import pytest
 
 
 def diagonal(step: int, *tables: Iterable[Any]) -> list[Any]:
-    """Return every combination of values, of which those are slow that are not on each `step`-th diagonal.
+    """Return every combination of values; those that are not on each `step`-th diagonal are marked slow.
 
-    A value of a table with at least `step` values beside it is in one case of `make test` or more.
+    Each value of a table is in at least one case of `make test` if another table has at least `step` values.
     """
     return [
         pytest.param(*values, id="-".join(getattr(value, "name", str(value)) for value in values), marks=marks)

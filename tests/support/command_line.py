@@ -17,9 +17,10 @@ type Run = Callable[..., tuple[int, str, str]]
 
 @contextmanager
 def command_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    """Yield what runs a command line, and returns its exit code, standard output and standard error."""
+    """Yield a function that runs a command line and returns its exit code, standard output and standard error."""
     log = structlog.get_config()
-    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials of whoever came first
+    # the default session would keep the credentials of an earlier test
+    monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
     monkeypatch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
     for name in _VARIABLES:
         monkeypatch.delenv(name, raising=False)

@@ -1,4 +1,4 @@
-"""Results of runs that are drawn: a time that a whole run shares, and one of each measure's own."""
+"""Randomly drawn results of runs: each time has a deviation common to its run, and one of its own."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""A pytest plugin that lets the simulator use freedom AWS has: short answers, and groups in any order.
+"""A pytest plugin that lets the simulator use the freedom of AWS: short answers, and groups in any order.
 
-AWS promises neither how many messages a receive brings nor which group comes first [RCV-10, RCV-08].
+AWS promises neither how many messages a receive returns nor which group comes first [RCV-10, RCV-08].
 """
 
 import random

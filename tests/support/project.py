@@ -1,4 +1,4 @@
-"""The folder of the checkout, and the modules that belong to it."""
+"""The folder of the checkout, and the project's modules in it."""
 
 from collections.abc import Iterator
 from pathlib import Path

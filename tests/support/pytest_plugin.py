@@ -9,9 +9,9 @@ _METADATA = "Metadata-Version: 2.1\nName: sluice-plugin\nVersion: 0\n"
 
 
 def install(folder: Path) -> Path:
-    """Write a distribution with the entry point into a folder, and return what goes on the Python path.
+    """Write a distribution with the entry point into a folder, and return the folder for the Python path.
 
-    Where Sluice itself is installed, its entry point has the same name, and pytest loads one of them.
+    If Sluice itself is installed, its entry point has the same name, and pytest loads one of them.
     """
     with (PROJECT / "pyproject.toml").open("rb") as file:
         entry_points = tomllib.load(file)["project"]["entry-points"]["pytest11"]

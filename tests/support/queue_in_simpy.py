@@ -1,6 +1,6 @@
-"""A queue and its tasks in SimPy, for small cases: what `sluice.rehearse.model.queue_simulation` is held against.
+"""A queue and its tasks in SimPy, for small cases: the reference for `sluice.rehearse.model.queue_simulation`.
 
-Objects and lists, and no array: a message, a group's messages in order, a task with what its lanes work on.
+It uses objects and lists, no arrays: messages, groups with their messages in order, tasks with their lanes.
 """
 
 import math
@@ -71,7 +71,10 @@ class QueueInSimpy:
         self._count()
 
     def scale(self, wanted: int) -> None:
-        """Start tasks from the first slot on, stop them from the last; a protected one only while it is idle."""
+        """Start tasks from the first slot on, and stop tasks from the last.
+
+        A protected task stops only while it is idle.
+        """
         present = [task for task in self._tasks if task.state in {"running", "starting"}]
         for task in [task for task in self._tasks if task.state == "off"][: max(0, wanted - len(present))]:
             task.state, task.life = "starting", task.life + 1
@@ -95,14 +98,14 @@ class QueueInSimpy:
         return [self.environment.now - message.sent_at for group in self._groups for message in group]
 
     def oldest_seconds(self) -> float:
-        """Return how long the first of them has."""
+        """Return the age of the oldest message."""
         return max(self.messages_left(), default=0.0)
 
     def _order(self, task: Task, offset: int) -> int:
         return _VISIBLE + len(self._groups) + offset * len(self._tasks) + task.number
 
     def _later(self, seconds: float, order: int, action: Callable[[], None]) -> None:
-        """Plan an action; of those at one instant the least in order is first."""
+        """Plan an action; of actions planned for one time, the one with the lowest order happens first."""
         event = simpy.Event(self.environment)
         event._ok, event._value = True, None  # as a Timeout does, which takes no order
         event.callbacks = [lambda _: self._happen(action)]
@@ -114,7 +117,7 @@ class QueueInSimpy:
         self._hand_out()
 
     def _count(self) -> None:
-        """Add what there was since the last time."""
+        """Add the state since the last call to the sums."""
         seconds, self._since = self.environment.now - self._since, self.environment.now
         running = [task for task in self._tasks if task.state == "running"]
         self.seconds["visible"] += seconds * (sum(map(len, self._groups)) - len(self._away))
@@ -128,7 +131,7 @@ class QueueInSimpy:
         self.sent += 1
 
     def _hand_out(self) -> None:
-        """Give the oldest first message of a group that nobody has to the lane that has polled longest, and again."""
+        """Give the oldest available first message of a group to the lane that has polled longest, repeatedly."""
         while True:
             free = [
                 (queue[0].sent_at, group)
@@ -143,7 +146,7 @@ class QueueInSimpy:
             self._receive(min(free)[1], *lane)
 
     def _next_lane(self) -> tuple[Task, int] | None:
-        """Return the first lane that polls; those of tasks that do not run are forgotten."""
+        """Return the first polling lane; lanes of tasks that do not run are dropped."""
         while self._polls:
             number, lane = self._polls.pop(0)
             if self._tasks[number].state == "running":

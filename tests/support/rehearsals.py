@@ -1,4 +1,4 @@
-"""Rehearsals made by hand: an hour of traffic, or a day of it, with the figures a page has to show."""
+"""Hand-made rehearsals: an hour or a day of traffic, with the figures that a page has to show."""
 
 import math
 import re
@@ -73,7 +73,7 @@ def result(p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> Simula
 
 
 def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 2) -> RehearsalRow:
-    """Return what is deployed on one traffic."""
+    """Return the result of the deployed scaling on one kind of traffic."""
     return RehearsalRow(
         scenario=Scenario(
             about="as it comes",
@@ -93,7 +93,7 @@ def kept_latency() -> Rehearsal:
 
 
 def not_drained() -> Rehearsal:
-    """Return a service that keeps its latency on all that is judged, and leaves a message of what is not."""
+    """Return a service that keeps its latency in all judged cases, and leaves a message in an unjudged one."""
     *judged, poison = kept_latency().rows
     left = replace(poison, result=result(300))
     left.result.left = 1
@@ -101,7 +101,7 @@ def not_drained() -> Rehearsal:
 
 
 def missed_latency() -> Rehearsal:
-    """Return a service that misses it, and does not where metrics come later; with two other ways to scale."""
+    """Return a service that misses its latency, but not with later metrics; with two alternatives."""
     usual = row("burst", 90)
     late = replace(usual, variant=VARIANTS[-1], result=result(50))
     steps = replace(usual, policy="steps on visible messages", result=result(40, tasks=5))
@@ -110,7 +110,7 @@ def missed_latency() -> Rehearsal:
 
 
 def table(page: str) -> list[list[str]]:
-    """Return the cells of the table of what was tried, row by row."""
+    """Return the cells of the page's table of simulations, row by row."""
     (table,) = re.findall(r'<div class="scroll tried">.*?</table>', page, re.DOTALL)
     rows = re.findall(r"<tr>(.*?)</tr>", table, re.DOTALL)
     return [

@@ -70,7 +70,7 @@ class LatenciesAndTasks:
 
 
 class ScaledQueue:
-    """A queue, its tasks and what scales them, as processes of SimPy."""
+    """A queue, its tasks and its scaling, as processes of SimPy."""
 
     def __init__(self, case: Case) -> None:
         self.case, self.figures, self.environment = case, LatenciesAndTasks(), simpy.Environment()
@@ -87,7 +87,7 @@ class ScaledQueue:
         self._before_out: dict[str, int] = {}
 
     def run(self) -> LatenciesAndTasks:
-        """Return what came of it."""
+        """Return the latencies and tasks of the simulation."""
         for _ in range(self.fewest):
             self.environment.process(self._task(0.0))
         self.environment.process(self._send())
@@ -145,7 +145,7 @@ class ScaledQueue:
                 self.running -= 1
 
     def _look(self) -> Generator[simpy.Event]:
-        """Sample what CloudWatch shows, and scale at the end of each minute."""
+        """Sample the metrics of CloudWatch, and scale at the end of each minute."""
         for minute in range(1, self.case.minutes + 1):
             samples = []
             for _ in range(SAMPLES):
@@ -216,14 +216,14 @@ class ScaledQueue:
         return None
 
     def _wait_for_cooldown(self, name: str, in_seconds: float, change: int) -> tuple[int, str] | None:
-        """Return what a change comes to while the policy may cool down."""
+        """Return the result of a change under the policy's cooldown."""
         if change < 0:
             is_cooling = self._scaled_at.get((name, "in"), -math.inf) + in_seconds > self.environment.now
             return None if is_cooling else (self.desired + change, name)
         return (self._base(name) + change, name)
 
     def _base(self, name: str) -> int:
-        """Return the tasks to which a policy adds: while it cools down, those before it added any."""
+        """Return the tasks to which a policy adds: during its cooldown, the tasks before its first addition."""
         properties, tracking = self.case.properties(name), "TargetTrackingScalingPolicyConfiguration"
         seconds: float = (
             properties[tracking]["ScaleOutCooldown"]

@@ -1,8 +1,9 @@
-"""Ends the wait for an answer of Postgres that does not come.
+"""Ends the wait for an answer of Postgres that does not arrive.
 
-A host whose disk hangs goes on acknowledging what it is sent, so no keepalive notices, and psycopg waits for as long as
-the socket is open. So another thread shuts the socket down: whoever waits on it gets psycopg's error of a connection
-that is lost.
+A host whose disk hangs still acknowledges packets, so no keepalive notices it, and psycopg waits for as long as the
+socket is open. Therefore another thread shuts the socket down: the waiting thread gets psycopg's error of a lost
+connection.
+
 https://www.psycopg.org/psycopg3/docs/api/connections.html#psycopg.Connection.fileno,
 https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQTRANSACTIONSTATUS (read 2026-11-26)
 """
@@ -19,23 +20,23 @@ from sluice.clock import Clock
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_LOOKS = 10  # while an answer may take, but one a second at least
+_LOOKS = 10  # looks during the wait for an answer, and at least one a second
 _PAUSE_SECONDS_MAX = 1.0
 
 
 class AnswerWatch:
-    """Knows since when each connection waits for an answer, and closes one that waits too long.
+    """Knows since when each connection waits for an answer, and closes a connection that waits too long.
 
     Any number of threads call it. It has a thread of its own while any connection is in use.
 
     Args:
-        seconds: for which an answer is waited for; a tenth of it more until somebody looks, a second at most.
+        seconds: how long an answer is waited for. A tenth of it may pass before the watch notices, at most a second.
     """
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._seconds, self._clock = seconds, clock
         self._waiting_since: dict[psycopg.Connection, float] = {}
-        # Where a connection is let go without being closed, the garbage collector calls `end`, in whatever thread runs.
+        # For a connection that was dropped without a close, the garbage collector calls `end`, in any thread.
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self._process_id = os.getpid()
@@ -43,7 +44,7 @@ class AnswerWatch:
     def begin(self, connection: psycopg.Connection) -> None:
         """Note that a connection is in use from now on: a statement is sent on it now or later."""
         with self._lock:
-            if self._thread is None or not self._thread.is_alive():  # after a fork it is not
+            if self._thread is None or not self._thread.is_alive():  # the thread does not survive a fork
                 self._forget_parents()
                 self._thread = threading.Thread(target=self._watch, name="sluice-answer-watch", daemon=True)
                 self._thread.start()
@@ -70,7 +71,7 @@ class AnswerWatch:
             return bool(self._waiting_since)
 
     def _forget_parents(self) -> None:
-        """Forget what was in use before a fork: the sockets are the parent's, too, and only that knows of answers."""
+        """Forget the connections from before a fork, because only the parent process knows of their answers."""
         if self._process_id != os.getpid():
             self._process_id = os.getpid()
             self._waiting_since.clear()
@@ -81,8 +82,8 @@ class AnswerWatch:
 
 
 def shut_down(connection: psycopg.Connection) -> None:
-    """Shut a connection's socket down, and no other: its number may be another's once the connection is closed."""
-    with suppress(OSError, psycopg.OperationalError):  # it was closed meanwhile
+    """Shut a connection's socket down, and no other: after a close its number may belong to another socket."""
+    with suppress(OSError, psycopg.OperationalError):  # the connection was closed meanwhile
         number = connection.fileno()
         with socket.socket(fileno=os.dup(number)) as shared:
             if connection.fileno() == number:

@@ -1,4 +1,4 @@
-"""The AsyncSession of a handler: its message's session, whose transaction is the inbox's.
+"""The AsyncSession of a handler: it wraps the session of the message, whose transaction is the inbox's.
 
 https://docs.sqlalchemy.org/en/21/orm/extensions/asyncio.html#sqlalchemy.ext.asyncio.AsyncSession (read 2026-11-27)
 """
@@ -18,7 +18,7 @@ _PREBUFFERED = {"prebuffer_rows": True}  # as AsyncSession has it: what loads mo
 
 
 def async_session(session: Session) -> AsyncSession:
-    """Return a message's session as one of asyncio.
+    """Return an AsyncSession around a message's session.
 
     Raises:
         ImportError: SQLAlchemy has no greenlet.
@@ -27,7 +27,7 @@ def async_session(session: Session) -> AsyncSession:
 
 
 class _HandlerSession(AsyncSession):
-    """A session whose driver is not one of asyncio, so results need no await, and its connection cannot have one."""
+    """An AsyncSession on a driver that is not asynchronous: results need no await, and there is no AsyncConnection."""
 
     async def execute(
         self,
@@ -44,7 +44,7 @@ class _HandlerSession(AsyncSession):
         return await super().run_sync(lambda session: session.execute(statement, **arguments))
 
     async def stream(self, statement: Any, params: Any = None, **named: Any) -> AsyncResult[Any]:
-        """Execute a statement, and return its rows, which have all come."""
+        """Execute a statement, and return its rows, which have all been received."""
         return AsyncResult(await self.execute(statement, params, **named))
 
     async def run_sync[T](self, fn: Callable[..., T], *arguments: Any, **named: Any) -> T:
@@ -53,7 +53,7 @@ class _HandlerSession(AsyncSession):
         return await super().run_sync(lambda _: event_loops.on_lane(call))
 
     async def connection(self, *_: Any, **__: Any) -> Never:
-        """Refuse: what it returned would be executed on the event loop, which would wait for the database.
+        """Refuse: statements on the returned connection would run on the event loop and block it.
 
         Raises:
             InvalidRequestError: always.

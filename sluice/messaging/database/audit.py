@@ -1,4 +1,7 @@
-"""The audit of operators' acts on an outbox or an inbox, and their reasons: an act and its row are one transaction."""
+"""The audit of operators' actions on an outbox or an inbox, with their reasons.
+
+An action and its row are one transaction.
+"""
 
 import json
 from collections.abc import Mapping
@@ -20,7 +23,7 @@ _PAGE = 500
 
 
 def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table:
-    """Return the table of what operators did."""
+    """Return the table that records operators' actions."""
     return Table(
         name,
         metadata,
@@ -40,10 +43,10 @@ def audit_table(name: str, metadata: MetaData, *, owner: str, seq: str) -> Table
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operator:
-    """Somebody who acts, with a reason.
+    """An operator, who acts with a reason.
 
     Args:
-        clock: for tests; None means the database's own.
+        clock: a clock for tests; None means the database's own.
 
     Raises:
         ConfigError: the reason is empty.
@@ -65,7 +68,7 @@ class Operator:
         place: Mapping[str, str | int | None],
         detail: Mapping[str, Any],
     ) -> None:
-        """Record an act: where it was done, and what would be lost with it."""
+        """Record an action: its place, and the data that the action would lose."""
         row = {
             "at_us": engines.now_us(connection, self.clock),
             "actor": self.actor,
@@ -79,9 +82,9 @@ class Operator:
 def acts(
     connection: Connection, owner: Column[str], name: str, *, choice: RowChoice = EVERYTHING, most: int
 ) -> list[dict[str, Any]]:
-    """Return the last `most` acts, newest first.
+    """Return the last `most` actions, newest first.
 
-    The type of an act is that of its message, its reason is what the message had failed with before.
+    The type of an action is that of its message; its reason is the error with which the message had failed before.
     """
     table = owner.table
     here = (owner == name, choice.in_groups(table.c.group_id), choice.is_since(table.c.at_us))
@@ -93,7 +96,7 @@ def acts(
 
 
 def _is_chosen(detail: str | None, choice: RowChoice) -> bool:
-    """Return whether an act on a message is shown, by what the audit keeps of the message."""
+    """Return whether an action is shown, by the data of its message in the audit."""
     if not choice.types and choice.died_of is None:
         return True
     kept = json.loads(detail or "{}")

@@ -1,4 +1,4 @@
-"""The rows that a listing shows: those of groups, of types, of a cause, of a time."""
+"""The choice of rows in a listing: by group, by type, by cause and by time."""
 
 import re
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, true
 
 ANYTHING = "…"
-"""In the text of a cause: whatever stands there, as listings by reason print it."""
+"""Stands for any text in the text of a cause, as in listings by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChoice:
-    """Which rows are shown: those that match everything given.
+    """A choice of rows: those that match every given condition.
 
     Args:
-        groups: of these groups; empty means any.
-        types: of events of these types; a row whose type is not known matches none.
-        died_of: a part of the recorded reason, upper and lower case alike; `ANYTHING` in it matches any text.
-        since_us: from that instant on, microseconds UTC.
+        groups: only these groups; empty means any.
+        types: only events of these types; a row of unknown type matches none.
+        died_of: a part of the recorded reason, in upper or lower case; `ANYTHING` in it matches any text.
+        since_us: only rows from this time on, microseconds UTC.
     """
 
     groups: frozenset[str] = frozenset()
@@ -31,15 +31,15 @@ class RowChoice:
         return self == RowChoice()
 
     def matches_group(self, group_id: str | None) -> bool:
-        """Return whether a row of that group is shown; None is of no group."""
+        """Return whether rows of a group are chosen; None stands for a row without a group."""
         return not self.groups or group_id in self.groups
 
     def matches_type(self, type_: str | None) -> bool:
-        """Return whether a row of that type is shown; None is not known."""
+        """Return whether rows of a type are chosen; None stands for an unknown type."""
         return not self.types or type_ in self.types
 
     def matches_reason(self, reason: str | None) -> bool:
-        """Return whether a row with that reason is shown; None has none."""
+        """Return whether rows with a reason are chosen; None stands for a row without a reason."""
         if self.died_of is None:
             return True
         pattern = ".*".join(map(re.escape, self.died_of.split(ANYTHING)))

@@ -1,18 +1,17 @@
-"""Connections of outbox and inbox: how one is opened, how long it waits, and how it comes back to its pool.
+"""Connections of outbox and inbox: how they are opened, how long they wait, and how they return to their pool.
 
-This is the one place that decides what a handler finds on its connection: what a new one has. A connection that a
-handler had comes back as if it were new, or not at all.
+This module alone decides the state of a connection that a handler gets: that of a new one. After a handler, a
+connection returns in the state of a new one, or is closed.
+- Postgres: together with COMMIT, or with the ROLLBACK before its return, `HookedConnection` sends in one string the
+statements that make the session new (`_AS_NEW`). The driver's state is compared with the initial one when the
+connection is taken again: factories, adapters, handlers of notices, pipeline, and further references to it. Behind a
+pooler, the string is executed by the server's connection that had the transaction.
+- SQLite: the connection is closed and a new one opened, unless `SqliteConnection` has seen that its handler changed
+rows only. SQLite's counters continue: `total_changes()`, and `last_insert_rowid()` until the next insert. A database in
+memory would be lost by a close: its connection stays as its handlers leave it.
+- An engine of the user's: the connection is closed.
 
-- Postgres: `HookedConnection` sends with COMMIT, in one string, what makes the session new (`_AS_NEW`), or with the
-  ROLLBACK before it is back in its pool. What the driver has is compared with what it had, when the next takes it:
-  factories, adapters, handlers of notices, pipeline, and who else holds it. Behind a pooler the string is executed by
-  the server's connection that had the transaction.
-- SQLite: it is closed, and opened anew, unless `SqliteConnection` has seen that its handler changed nothing but rows.
-  What SQLite counts goes on: `total_changes()`, and `last_insert_rowid()` until the next insert. A database in memory
-  would be gone: its connection stays as its handlers leave it.
-- An engine of somebody else's: it is closed.
-
-What a handler, or a thread that is not the worker's, takes from the worker's pool by itself comes back the same way.
+A connection that a handler, or a thread it started, takes from the worker's pool returns in the same way.
 """
 
 import asyncio
@@ -60,7 +59,7 @@ _POSTGRES: dict[str, Any] = {
     "row_factory": None,
     "cursor_factory": None,
     "prepare_threshold": None,
-    "client_encoding": "utf8",  # a role may have another
+    "client_encoding": "utf8",  # the role may have another encoding
     "connect_timeout": 5,
     "keepalives_idle": 10,
     "keepalives_interval": 5,
@@ -149,10 +148,10 @@ class _Adapters(AdaptersMap):
 
 
 class HookedConnection(psycopg.Connection[Any]):
-    """A connection to Postgres that a handler may have, and that is as new afterwards, or says that it is not.
+    """A connection to Postgres that a handler may use, and that is as new afterwards, or reports that it is not.
 
-    While it is lent to a handler, it commits only what is armed by `before_commit`. Once the handler's transaction has
-    ended, it executes nothing more, and after `keep_to_this_thread` nothing of another thread.
+    While it is lent to a handler, it commits only if `before_commit` is set. After the end of the handler's transaction
+    it executes nothing more, and after `keep_to_this_thread` nothing of another thread.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -183,28 +182,29 @@ class HookedConnection(psycopg.Connection[Any]):
         return self._has_ended_itself
 
     def borrow(self) -> None:
-        """Take in that somebody else than the worker takes it from its pool, for transactions of his own."""
+        """Note that code other than the worker takes the connection from the pool, for transactions of its own."""
         if self._is_first:
             self._note_what_it_was_opened_with()
             super().rollback()
         self._is_borrowed, self._is_new = True, False
 
     def lend(self) -> None:
-        """Take in that a handler is about to have it, in a transaction."""
+        """Note that a handler is about to get the connection, in a transaction."""
         if self._is_first:
             self._note_what_it_was_opened_with()
         self._is_lent = self._is_borrowed = True
         self._has_ended = self._has_ended_itself = False
 
     def keep_to_this_thread(self) -> None:
-        """Execute nothing of other threads from now on: the handler has returned."""
+        """Execute nothing of other threads from now on, because the handler has returned."""
         self._thread = threading.get_ident()
 
     def require_lent(self) -> None:
-        """Raise unless the handler's transaction goes on, and nothing is under way in it.
+        """Return if the handler's transaction is still open and no call is under way in it.
 
         Raises:
-            psycopg.ProgrammingError: it has ended, or the handler left a pipeline, a COPY or a thread at work.
+            psycopg.ProgrammingError: the transaction has ended, or the handler left a pipeline, a COPY or a running
+                thread.
         """
         self._notice_end()
         if self._has_ended:
@@ -216,31 +216,31 @@ class HookedConnection(psycopg.Connection[Any]):
             )
 
     def transaction_id(self) -> int | None:
-        """Return the id of its transaction, however its handler has values read; None if it has none."""
+        """Return the id of its transaction, independent of the handler's type adapters; None if it has none."""
         with self.lock:
             answer = self.pgconn.exec_(b"SELECT pg_catalog.txid_current_if_assigned()")
         value = answer.get_value(0, 0) if answer.ntuples else None
         return None if value is None else int(value)
 
     def begin(self, idle_seconds: float) -> None:
-        """Begin a transaction that Postgres ends when nothing comes for so long, in one round trip.
+        """Begin a transaction that Postgres ends if no statement arrives for `idle_seconds`, in one round trip.
 
-        The setting is the transaction's alone: behind a pooler the session is everybody's.
+        The setting applies to the transaction only, because sessions are shared behind a pooler.
         """
         if self.autocommit or self._has_ended or self.pgconn.transaction_status != TransactionStatus.IDLE:
             return
         limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1_000)}"
         if (self.isolation_level, self.read_only, self.deferrable) != (None, None, None):
-            self.execute(limit)  # behind the BEGIN that psycopg makes of these
+            self.execute(limit)  # after psycopg's BEGIN with these options
             return
         with self.lock:
-            self.pgconn.exec_(f"BEGIN; {limit}".encode())  # where it fails, so does the next statement
+            self.pgconn.exec_(f"BEGIN; {limit}".encode())  # if it fails, the next statement fails too
 
     def commit(self) -> None:
-        """Commit, after what was to be called; with a handler's transaction, make the session new.
+        """Call `before_commit`, then commit; with a handler's transaction, make the session new.
 
         Raises:
-            psycopg.ProgrammingError: it is lent, and the worker does not commit.
+            psycopg.ProgrammingError: the connection is lent, and the caller is not the worker.
         """
         call, self.before_commit = self.before_commit, None
         if call is not None:
@@ -253,18 +253,18 @@ class HookedConnection(psycopg.Connection[Any]):
         self._end("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back, and forget what was to be called."""
+        """Roll back, and forget `before_commit`."""
         self.before_commit = None
         if not self._is_lent:
             super().rollback()
             return
         self._require_this_thread()
         self._notice_end()
-        if self.interrupt():  # psycopg would wait for what is under way, for ever
+        if self.interrupt():  # psycopg would wait for the running call for ever
             self.close()
         elif self.pgconn.transaction_status != TransactionStatus.IDLE:
             with self.lock:
-                self.pgconn.exec_(b"ROLLBACK")  # psycopg refuses it where a transaction of its own was left open
+                self.pgconn.exec_(b"ROLLBACK")  # psycopg refuses a rollback inside an open `transaction()` block
         self._has_ended = True
 
     @contextmanager
@@ -289,7 +289,7 @@ class HookedConnection(psycopg.Connection[Any]):
 
     @property
     def prepare_threshold(self) -> int | None:
-        """Return how often psycopg executes a statement before it prepares it."""
+        """Set the threshold, and note the change: psycopg keeps names of statements that the server then forgets."""
         return super().prepare_threshold
 
     @prepare_threshold.setter
@@ -299,20 +299,20 @@ class HookedConnection(psycopg.Connection[Any]):
         psycopg.Connection.prepare_threshold.__set__(self, value)  # type: ignore[attr-defined]
 
     def close(self) -> None:
-        """Close it.
+        """Close the connection.
 
         Raises:
-            psycopg.InterfaceError: another thread has it.
+            psycopg.InterfaceError: another thread uses it.
         """
         if self._is_lent:
             self._require_this_thread()
         super().close()
 
     def wait(self, gen: Any, *arguments: Any, **named: Any) -> Any:
-        """Do what psycopg has to do with the server; everything goes through here.
+        """Run psycopg's communication with the server; every call passes through here.
 
         Raises:
-            psycopg.InterfaceError: another thread has it.
+            psycopg.InterfaceError: another thread uses the connection.
             psycopg.ProgrammingError: the handler's transaction has ended, and the connection may be in its pool.
         """
         self._require_this_thread()
@@ -333,20 +333,20 @@ class HookedConnection(psycopg.Connection[Any]):
         return self._is_resettable
 
     def put_away(self) -> None:
-        """Execute nothing from now on, until somebody takes it from its pool."""
+        """Execute nothing from now on, until the connection is taken from its pool."""
         self._is_pooled = True
 
     def interrupt(self) -> bool:
-        """End what is under way on it, in another thread or as a COPY; return whether anything was."""
+        """End a call that is under way in another thread, or a COPY; return whether there was one."""
         if self.is_at_rest():
             return False
         shut_down(self)
         return True
 
     def is_as_new(self) -> bool:
-        """Return whether whoever takes it from its pool finds what a new connection has.
+        """Return whether the connection, taken from its pool, has the state of a new one.
 
-        A cursor, and a variable of a thread, count as references: there are no more than when it was opened.
+        Cursors, and variables of threads, count as references: there may be no more than when it was opened.
         """
         count = sys.getrefcount(self) + sys.getrefcount(self.pgconn)
         self._is_pooled = False
@@ -376,7 +376,7 @@ class HookedConnection(psycopg.Connection[Any]):
             )
 
     def _state(self) -> tuple[Any, ...]:
-        """Return what the driver has besides the session."""
+        """Return the state of the driver, without the server's session."""
         return (
             *(self.autocommit, self.isolation_level, self.read_only, self.deferrable),
             *(self.row_factory, self.cursor_factory, self.server_cursor_factory),
@@ -396,7 +396,7 @@ class HookedConnection(psycopg.Connection[Any]):
             raise psycopg.InterfaceError(LEFT_BEHIND)
 
     def _notice_end(self) -> None:
-        """Take in that the last statement has ended the handler's transaction."""
+        """Note whether the last statement has ended the handler's transaction."""
         if self._is_lent and not self._has_ended and self.pgconn.transaction_status == TransactionStatus.IDLE:
             self._has_ended = self._has_ended_itself = True
 
@@ -404,10 +404,10 @@ class HookedConnection(psycopg.Connection[Any]):
         """End the transaction, and make the session new, in one round trip.
 
         Raises:
-            psycopg.Error: it cannot be done, or another thread has the connection.
+            psycopg.Error: the server refused or did not answer, or another thread uses the connection.
         """
         self._require_this_thread()
-        self._has_ended = True  # also where it fails: a COMMIT that does is a rollback
+        self._has_ended = True  # also if it fails, because a failed COMMIT is a rollback
         is_idle = (
             self.pgconn.transaction_status == TransactionStatus.IDLE
         )  # the server logs a warning of a ROLLBACK then
@@ -421,7 +421,7 @@ class HookedConnection(psycopg.Connection[Any]):
 
 
 class SqliteCursor(sqlite3.Cursor):
-    """A cursor that no thread uses while another one does, or once it may not any more."""
+    """A cursor that refuses to be used by two threads at once, or after its connection was kept to one thread."""
 
     connection: "SqliteConnection"
 
@@ -445,7 +445,7 @@ class SqliteCursor(sqlite3.Cursor):
 
 
 class _SqliteWatch:
-    """Sees every statement that is prepared on a connection, and notes those that may change more than rows.
+    """Sees every statement that is prepared on a connection, and notes statements that may change more than rows.
 
     https://www.sqlite.org/c3ref/c_alter_table.html (read 2026-11-26)
     """
@@ -455,7 +455,7 @@ class _SqliteWatch:
         self.has_seen_change = self.has_seen_any = False
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, *more: Any) -> int:
-        """Return what the authorizer decides."""
+        """Return the decision of the authorizer, and note an action that changes more than rows."""
         self.has_seen_any = True
         is_of_rows = action in _OF_ROWS and database in (None, "main") and second not in _CHANGING_FUNCTIONS
         self.has_seen_change = self.has_seen_change or not is_of_rows
@@ -464,18 +464,18 @@ class _SqliteWatch:
 
 
 class SqliteConnection(sqlite3.Connection):
-    """A connection to SQLite that a handler may have: it is no thread's that the handler left behind.
+    """A connection to SQLite that a handler may use; threads that the handler leaves behind cannot use it.
 
-    While a handler has it, its authorizer is the worker's. One thread at a time uses it: to set an authorizer while
-    another thread waits in one is a deadlock, and to close it meanwhile ends the process.
+    While a handler has it, its authorizer is the worker's. One thread at a time uses it: setting an authorizer while
+    another thread waits in one is a deadlock, and closing the connection meanwhile would crash the process.
 
-    It knows whether a handler may have changed more than rows: by a statement, a method or an attribute. Statements are
-    seen when they are prepared. What an earlier message has prepared changes rows alone, or the connection would be
-    closed; so it is prepared again only where no transaction is open.
+    It knows whether a handler may have changed more than rows, by a statement, a method or an attribute. Statements are
+    seen when they are prepared. A statement prepared by an earlier message changes rows only, because otherwise the
+    connection would have been closed. So statements are prepared again only outside of a transaction.
     """
 
     cursor_factories: tuple[type[SqliteCursor], ...] = (SqliteCursor,)
-    """Classes of cursors that change nothing else: a subclass may know more."""
+    """Classes of cursors that are known to change nothing else; a subclass might."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -485,42 +485,42 @@ class SqliteConnection(sqlite3.Connection):
         self._lent_with: tuple[Any, ...] | None = None
 
     def require_this_thread(self) -> None:
-        """Raise where it is another thread's.
+        """Return if this thread may use the connection.
 
         Raises:
-            sqlite3.ProgrammingError: it is.
+            sqlite3.ProgrammingError: the connection is kept to another thread.
         """
         if self._thread not in (None, threading.get_ident()):
             raise sqlite3.ProgrammingError(LEFT_BEHIND)
 
     def begin_statement(self) -> None:
-        """Raise where it is another thread's; outside of a handler's transaction, have every statement seen again.
+        """Check the thread; outside of a handler's transaction, let the watch see every statement again.
 
         Raises:
-            sqlite3.ProgrammingError: it is.
+            sqlite3.ProgrammingError: the connection is kept to another thread.
         """
         self.require_this_thread()
         if self._watch.authorizer is not None and not self.in_transaction:
             self._see_everything()
 
     def keep_to_this_thread(self) -> None:
-        """Execute nothing of other threads from now on: the handler has returned."""
+        """Execute nothing of other threads from now on, because the handler has returned."""
         with self.lock:
             self._thread = threading.get_ident()
 
     def lend(self) -> None:
-        """Take in that a handler is about to have it, and that its authorizer was set."""
+        """Note that a handler is about to get the connection, and that its authorizer was set."""
         self._is_lent = True
         if self._lent_with is None:
             self._lent_with, self._watch.has_seen_change = self._state(), False
 
     def give_back(self) -> bool:
-        """Return whether whoever had it has left nothing on it; false where it was not lent by the worker."""
+        """Return whether the handler left nothing on the connection; False if the worker had not lent it."""
         self._is_lent = False
         return self._lent_with is not None and self._is_as_lent()
 
     def is_let_go(self) -> bool:
-        """Return whether nobody holds it but its pool, which gives it to somebody now, or has changed it in there.
+        """Return whether only the pool refers to the connection, and it is unchanged.
 
         A cursor, an open blob and a variable of a thread count as references.
         """
@@ -541,22 +541,22 @@ class SqliteConnection(sqlite3.Connection):
 
     @property
     def has_seen_change(self) -> bool:
-        """Return whether whoever has it may have changed more than rows."""
+        """Return whether the handler may have changed more than rows."""
         return self._watch.has_seen_change
 
     def note_change(self) -> None:
-        """Take in that it may not be as new any more."""
+        """Note that the connection may no longer be in the state of a new one."""
         self._watch.has_seen_change = True
 
     def guard(self, authorizer: Callable[..., int] | None) -> None:
-        """Let a function authorize each statement, and nobody else set another; None ends that."""
+        """Set the function that authorizes each statement, and refuse any other one; None ends that."""
         with self.lock:
             if not (authorizer is None or self._is_watched):
                 self._see_everything()
             self._watch.authorizer = authorizer
 
     def set_authorizer(self, authorizer_callback: Any) -> None:
-        """Let every statement be authorized by a function, which None ends.
+        """Set the function that authorizes each statement; None removes it.
 
         Raises:
             sqlite3.ProgrammingError: a handler has the connection, and the worker's authorizer stays.
@@ -568,7 +568,7 @@ class SqliteConnection(sqlite3.Connection):
         super().set_authorizer(authorizer_callback)
 
     def _see_everything(self) -> None:
-        """Let the watch see what is prepared from now on, and again what is prepared already."""
+        """Let the watch see statements that are prepared from now on, and the prepared ones again."""
         super().set_authorizer(self._watch)
         self._is_watched = True
 
@@ -602,7 +602,7 @@ class SqliteConnection(sqlite3.Connection):
         self._end(super().rollback)
 
     def _end(self, end: Callable[[], None]) -> None:
-        """End the transaction by a statement that is prepared for it: the watch sees it, unless it was taken away."""
+        """End the transaction by a statement prepared for this, so that the watch sees it unless it was removed."""
         with self.lock:
             self.require_this_thread()
             self._watch.has_seen_any = not (self._is_watched and self.in_transaction)
@@ -655,7 +655,9 @@ def open_postgres(
 
 
 def keep_plans(connection: psycopg.Connection[Any], _: object) -> None:
-    """Let psycopg prepare what a new connection repeats, for SQLAlchemy's `connect`; not behind a pooler.
+    """Let psycopg prepare repeated statements on a new connection, unless it goes to a pooler.
+
+    For SQLAlchemy's `connect`.
 
     A pooler names a process of its own when it answers, and the next transaction may be another connection's, which has
     no such plan. https://www.postgresql.org/docs/18/libpq-status.html#LIBPQ-PQBACKENDPID (read 2026-11-26)
@@ -685,17 +687,17 @@ async def open_postgres_async(arguments: Sequence[Any], named: Mapping[str, Any]
 
 
 def open_sqlite(connection: Any, _: object) -> None:
-    """Set up a new connection to SQLite, for SQLAlchemy's `connect`: it keeps what it commits."""
+    """Set up a new connection to SQLite so that it keeps its commits. For SQLAlchemy's `connect`."""
     connection.isolation_level = None  # the driver begins nothing by itself
     for pragma in ("journal_mode=WAL", "synchronous=FULL", f"busy_timeout={_BUSY_SECONDS * 1_000}"):
         connection.execute(f"PRAGMA {pragma}").close()
 
 
 def execute(connection: Connection, statement: str) -> None:
-    """Execute a statement without parameters or rows on SQLite, by the driver: SQLAlchemy takes several times as long.
+    """Execute a statement without parameters or rows on SQLite by its driver, which is several times as fast.
 
     Raises:
-        DatabaseError: SQLite refuses it; of a database that is locked it is an OperationalError, as SQLAlchemy's.
+        DatabaseError: SQLite refuses the statement; a locked database is an OperationalError, as with SQLAlchemy.
     """
     cursor = connection.connection.cursor()
     try:
@@ -708,7 +710,7 @@ def execute(connection: Connection, statement: str) -> None:
 
 
 def authorize(connection: sqlite3.Connection, authorizer: Callable[..., int] | None) -> None:
-    """Let a function decide what a connection to SQLite may do while a handler has it; None decides nothing."""
+    """Let a function decide which actions a connection to SQLite allows while a handler has it; None allows all."""
     with suppress(sqlite3.ProgrammingError):  # a handler may have closed it
         if isinstance(connection, SqliteConnection):
             connection.guard(authorizer)
@@ -717,7 +719,7 @@ def authorize(connection: sqlite3.Connection, authorizer: Callable[..., int] | N
 
 
 def lend(connection: Connection) -> None:
-    """Take in that a handler is about to have a connection, in a transaction: see `take_back`.
+    """Note that a handler is about to get a connection, in a transaction: see `take_back`.
 
     Raises:
         psycopg.Error: the database does not answer.
@@ -736,19 +738,19 @@ _thread = _Thread()
 
 
 def begin_own_work() -> None:
-    """Take in that this thread is the worker's, and that what it takes from a pool is no handler's."""
+    """Note that this thread works for the worker, so a connection it takes from a pool is not a handler's."""
     _thread.is_workers = True
 
 
 def end_own_work() -> None:
-    """Take in that a handler runs on this thread: what it takes from a pool now is that handler's."""
+    """Note that a handler runs on this thread, so a connection it takes from a pool now is the handler's."""
     _thread.is_workers = False
 
 
 def mark_borrowed(engine: Engine) -> None:
-    """Let what others than the worker take from its pool come back as what it lent to a handler: see `take_back`.
+    """Treat connections that other code than the worker takes from its pool like lent ones: see `take_back`.
 
-    A handler opens a second session, or a thread of its own does, and what that sets would be left for a message.
+    A handler, or its thread, may open a second session, whose settings would otherwise reach another message.
     """
 
     @event.listens_for(engine, "checkout")
@@ -806,9 +808,10 @@ def _put_away(connection: Any, _: ConnectionPoolEntry) -> None:
 
 
 def leave_standbys(engine: Engine) -> None:
-    """Drop all pooled connections to a Postgres that only reads, as what was the primary does after a failover.
+    """Drop all pooled connections to a Postgres that becomes read-only, as a former primary does after a failover.
 
-    The next ones are made anew, to whom the address names by then. Safe to repeat, also with somebody else's engine.
+    The next connections go to the server that the address names by then. Safe to repeat, also on the user's engine.
+
     https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEvents.handle_error (read 2026-11-26)
     """
     if engine.dialect.name == "postgresql" and not event.contains(engine, "handle_error", _note_standby):
@@ -863,7 +866,7 @@ def close_lent(engine: Engine) -> None:
 
 
 def _note_infos(pooled: ConnectionPoolEntry | PoolProxiedConnection) -> None:
-    """Note what a connection has in its two dictionaries for users before somebody else than the worker gets it.
+    """Note the contents of a connection's two dictionaries for users, before code other than the worker gets it.
 
     https://docs.sqlalchemy.org/en/21/core/pooling.html#sqlalchemy.pool.ManagesConnection.info (read 2026-11-27)
     """
@@ -871,7 +874,7 @@ def _note_infos(pooled: ConnectionPoolEntry | PoolProxiedConnection) -> None:
 
 
 def _restore_infos(record: ConnectionPoolEntry) -> bool:
-    """Let a connection that was lent have that again; return whether it was."""
+    """Restore a lent connection's two dictionaries for users; return whether the connection was lent."""
     before = record.info.pop(_LENT, None)
     if before is None:
         return False
@@ -901,7 +904,7 @@ def _is_of_old_pool(record: ConnectionPoolEntry, engine: Engine) -> bool:
 
 def _is_as_new_when_back(connection: Any) -> bool:
     if isinstance(connection, HookedConnection):
-        return True  # `take_back` has seen to it
+        return True  # `take_back` has made it new
     with suppress(sqlite3.ProgrammingError):  # it is closed
         return isinstance(connection, SqliteConnection) and connection.give_back()
     return False
@@ -929,7 +932,7 @@ def end_waits(engine: Engine, seconds: float) -> None:
         return
     watch = AnswerWatch(seconds, SystemClock())
 
-    # Before SQLAlchemy's own first questions.
+    # Before SQLAlchemy's own first statements.
     event.listen(engine, "connect", lambda connection, _: watch.begin(connection), insert=True)
     event.listen(engine, "checkout", lambda connection, *_: watch.begin(connection), insert=True)
     event.listen(engine, "checkin", lambda connection, _: watch.end(connection))  # None where it was lost

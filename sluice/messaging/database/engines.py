@@ -54,7 +54,7 @@ _REFUSED = "28"  # SQLSTATE class invalid_authorization_specification
 # OpenSSL's and libpq's own, on this side: no language of the server.
 _UNTRUSTED = ("certificate verify failed", "does not match host name")
 REFUSED = "the database refuses the credentials ({reason}); correct them where they are kept"
-"""Said by what ends for that, with what the server said."""
+"""The message of a process that ends because of this, with the server's reason."""
 NO_TABLES = "the {part}'s tables are not in this database; create them with `sluice schema apply {part}`"
 """Said of a database without the tables of outbox or inbox."""
 _UNDEFINED_TABLE = "42P01"
@@ -70,11 +70,12 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
     """Return an engine on a database, e.g. `sqlite:///outbox.db` or `postgresql://user@host/name`.
 
     Args:
-        url: its password as it is now, where `connect` takes another later.
-        connect: makes each connection, called as `connections.open_postgres` is, which None means of Postgres.
+        url: the URL, with the current password if `connect` uses another one later.
+        connect: opens each connection, with the arguments of `connections.open_postgres`, which is the default for
+            Postgres.
 
     Raises:
-        ConfigError: the URL is none, or of another kind of database, or for another driver.
+        ConfigError: the URL is not valid, or is of another kind of database or another driver.
     """
     try:
         parsed = make_url(url.strip())  # a file that a secret is in often ends in a newline
@@ -88,7 +89,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
         raise ConfigError(
             f"database URL cannot be read ({str(error).splitlines()[0]}); give one such as postgresql://user@host/name"
         ) from error
-    except (ValueError, TypeError) as error:  # their text may be a part of the password
+    except (ValueError, TypeError) as error:  # their messages may contain a part of the password
         raise ConfigError(
             "database URL has a port or an option that cannot be read, allowed is a number where one belongs, and"
             " escapes such as %2F in a password; give one such as postgresql://user@host:5432/name"
@@ -110,18 +111,18 @@ _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
 
 
 def _close_files() -> None:
-    """Close what is idle in SQLite before a fork: the child would believe that it holds its parent's locks.
+    """Close idle connections to SQLite before a fork: the child would believe that it holds its parent's locks.
 
     https://www.sqlite.org/howtocorrupt.html#_carrying_an_open_database_file_across_a_fork_ (read 2026-11-26)
     """
     for engine in list(_engines):
-        pool = engine.pool  # what somebody has now is not closed under him
+        pool = engine.pool  # connections in use are not closed
         if engine.dialect.name == "sqlite" and isinstance(pool, QueuePool) and pool.checkedout() == 0:
             forget_connections(engine)
 
 
 def _leave_connections() -> None:
-    """Let a child that was forked connect anew: its parent's connections stay its parent's, and open.
+    """Let a forked child open new connections; the connections of its parent stay open.
 
     https://docs.sqlalchemy.org/en/21/core/pooling.html#using-connection-pools-with-multiprocessing-or-os-fork (read
     2026-11-26)
@@ -151,15 +152,15 @@ def _check_url(url: URL) -> None:
 
 
 def is_in_memory(url: URL) -> bool:
-    """Return whether a database is SQLite's in memory, which only its one connection has."""
+    """Return whether a database is SQLite's in memory, which exists on its single connection only."""
     return url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:")
 
 
 def require_there(engine: Engine, *, part: str = "outbox") -> None:
-    """Refuse an SQLite file that does not exist: opening it would create an empty one.
+    """Refuse an SQLite file that does not exist, because opening it would create an empty one.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: the file does not exist.
     """
     path = Path(str(engine.url.database))
     if engine.dialect.name == "sqlite" and not is_in_memory(engine.url) and not path.exists():
@@ -169,7 +170,7 @@ def require_there(engine: Engine, *, part: str = "outbox") -> None:
 
 
 def make_durable(engine: Engine) -> None:
-    """Let every connection of an SQLite engine keep what it commits, and take the write lock when it begins."""
+    """Let every connection of an SQLite engine keep its commits, and take the write lock when it begins."""
     event.listen(engine, "connect", connections.open_sqlite)
 
     @event.listens_for(engine, "begin")
@@ -207,18 +208,18 @@ def now_us(connection: Connection, clock: Clock | None) -> int:
 
 
 def insert(dialect: str, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """Return an insert that can say what is done where the row is there already."""
+    """Return an insert with an ON CONFLICT clause, in the dialect of the database."""
     return _INSERTS[dialect](table)
 
 
 def may_pass_at_start(error: DBAPIError) -> bool:
-    """Return whether to wait for a database that has not answered yet: neither it nor we refuse the other."""
+    """Return whether to wait for a database that has not answered yet: neither side refuses the other."""
     is_untrusted = any(sentence in str(error.orig) for sentence in _UNTRUSTED)
     return failures.may_pass(error) and not is_untrusted
 
 
 class RefusedForNow(psycopg.OperationalError):
-    """Raised when the server refuses credentials that may soon be others: a retry may succeed."""
+    """Raised when the server refuses credentials that may soon change: a retry may succeed."""
 
 
 def is_refused(error: BaseException | None) -> bool:
@@ -227,7 +228,7 @@ def is_refused(error: BaseException | None) -> bool:
 
 
 def refusal(error: BaseException | None) -> str | None:
-    """Return what the server said when it refused our credentials; None of any other error."""
+    """Return the server's reason if it refused our credentials; None for any other error."""
     return str(error).strip().splitlines()[0] if is_refused(error) else None
 
 
@@ -243,7 +244,7 @@ class Refusals:
 
 
 def forget_connections(engine: Engine) -> None:
-    """Let everything from now on be asked over new connections; a database in memory has only the one."""
+    """Use new connections from now on; a database in memory keeps its only one."""
     if not is_in_memory(engine.url):
         engine.dispose()
 
@@ -258,14 +259,14 @@ def wait_briefly(connection: Connection) -> None:
 
 
 def listening(engine: Engine, channel: str) -> psycopg.Connection[Any]:
-    """Return a connection of its own to an engine's Postgres, made like all others, that listens to a channel."""
+    """Return a separate connection to an engine's Postgres that listens to a channel; it is set up like all others."""
     taken = engine.raw_connection()
     connection: Any = taken.driver_connection
     try:
         connection.autocommit = True
         connection.execute(psycopg.sql.SQL("LISTEN {}").format(psycopg.sql.Identifier(channel)))
     except BaseException:
-        taken.invalidate()  # or the pool would give it to who needs a transaction
+        taken.invalidate()  # otherwise the pool would give it to code that needs a transaction
         raise
     taken.detach()
     return cast("psycopg.Connection[Any]", connection)

@@ -27,15 +27,15 @@ _lane: ContextVar[tuple[asyncio.AbstractEventLoop, Beside] | None] = ContextVar(
 
 
 def enter(loop: asyncio.AbstractEventLoop, beside: Beside) -> None:
-    """Let what this context does with a connection on an event loop be done beside that loop."""
+    """Run the database calls of this context, which runs on the event loop, through `beside`, outside of that loop."""
     _lane.set((loop, beside))
 
 
 def on_lane[T](call: Callable[[], T]) -> T:
-    """Return what a call returns; made on the thread of the lane, where a handler awaits it on its event loop.
+    """Return the result of a call, made on the lane's thread if a handler awaits it on its event loop.
 
     Raises:
-        MissingGreenlet: it is made on the event loop, and nothing awaits it: the loop would wait for the database.
+        MissingGreenlet: the call is made on the event loop without an await: the loop would wait for the database.
     """
     lane = _lane.get()
     if lane is None or running_loop() is not lane[0]:
@@ -52,7 +52,7 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
 
 
 def listen(engine: Engine) -> None:
-    """Let the statements of an engine's connections be executed where they belong."""
+    """Execute the statements of an engine's connections on the thread where they belong."""
     event.listen(engine, "do_execute", _execute)
     event.listen(engine, "do_executemany", _execute_many)
     event.listen(engine, "do_execute_no_params", _execute_plain)
@@ -71,7 +71,7 @@ def _execute_plain(cursor: Any, statement: str, context: Any) -> bool:
 
 
 def _is_executed(execute: Callable[[], object], cursor: object) -> bool:
-    """Return whether the statement was executed here; SQLAlchemy does it where it was not."""
+    """Return whether the statement was executed here; otherwise SQLAlchemy executes it."""
     if _lane.get() is None:
         return False
     if isinstance(cursor, psycopg.ServerCursor) and running_loop() is not None:

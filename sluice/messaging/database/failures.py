@@ -1,7 +1,8 @@
-"""Kinds of database errors: whether the same may succeed later, and whether a handler's own query may be why.
+"""Kinds of database errors: whether a retry may succeed, and whether a handler's own query may be the cause.
 
-Postgres says so by its SQLSTATE, SQLite by its result code, which has a SQLSTATE here. A text decides nothing: it is in
-the server's language.
+Postgres has a SQLSTATE for each error. SQLite has a result code, to which a SQLSTATE is assigned here. The text of an
+error decides nothing, because it is in the server's language.
+
 https://www.postgresql.org/docs/18/errcodes-appendix.html, https://www.sqlite.org/rescode.html,
 https://docs.python.org/3/library/sqlite3.html#sqlite3.Error.sqlite_errorcode (read 2026-11-26)
 """
@@ -38,7 +39,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_AUTH: _FORBIDDEN,
     sqlite3.SQLITE_NOTADB: "3D000",
 }
-_PRIMARY = 0xFF  # of an extended result code
+_PRIMARY = 0xFF  # mask for the primary part of an extended result code
 # Connection, lost races, ended transactions, resources, locks and what is closed for now, operators, files, the server.
 _MAY_PASS = (
     *("08", "40001", "40003", "40P01", "25P03", "25P04", _ONLY_READS),
@@ -51,10 +52,9 @@ _CHAIN_MAX = 20
 
 
 def state(error: BaseException | None) -> str | None:
-    """Return the SQLSTATE of an error of SQLAlchemy or of a driver; None where there is none.
+    """Return the SQLSTATE of an error of SQLAlchemy or of a driver; None if it has none.
 
-    Of an error of another kind, it is that of the error it was raised from, or during; of a group of errors, as tasks
-    of asyncio raise, it is that of the first that has one.
+    For an error of another kind, it is the SQLSTATE of the error from which, or during which, it was raised.
     """
     return next((found for link in _chain(error) if (found := _state(link)) is not None), None)
 
@@ -91,7 +91,7 @@ def _state(error: BaseException) -> str | None:
 def may_pass(error: BaseException) -> bool:
     """Return whether a retry may succeed: the database was unreachable or full, or this transaction lost a race.
 
-    Which of them it is, only another transaction tells.
+    Only another transaction shows which of these it is.
     """
     return (state(error) or "").startswith(_MAY_PASS)
 
@@ -107,7 +107,7 @@ def is_of_its_query(error: BaseException) -> bool:
 
 
 def is_of_its_data(error: BaseException) -> bool:
-    """Return whether the database refuses what it is to store: before a handler only that is a message's fault."""
+    """Return whether the database refuses the data to store; before a handler runs, only this is a message's fault."""
     return (state(error) or "").startswith(_OF_ITS_DATA)
 
 
@@ -117,7 +117,7 @@ def is_lost(error: BaseException) -> bool:
 
 
 def is_only_read(error: BaseException) -> bool:
-    """Return whether the server only reads: all connections of the pool are to it, and have to be made anew."""
+    """Return whether the server is read-only: every connection of the pool goes to it and has to be replaced."""
     return state(error) == _ONLY_READS
 
 
@@ -132,6 +132,6 @@ def is_not_supported(error: BaseException) -> bool:
 
 
 def does_not_fit(error: BaseException) -> bool:
-    """Return whether a statement does not fit what is there: a column that it adds is there, or one it needs is not."""
+    """Return whether a statement does not fit the tables: a column to add exists, or a needed one is missing."""
     found = state(error) or ""
     return found.startswith("42") and found != _FORBIDDEN

@@ -48,12 +48,12 @@ versions = Table(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A migration step: it makes one version of the tables out of the version before.
+    """A migration step from one version of the tables to the next.
 
     Args:
-        statements: SQL that both kinds of database take.
+        statements: SQL that works on both kinds of database.
         readable_from: the oldest version of the code that can use the tables afterwards.
-        recollates: whether keys are compared byte by byte from then on; on SQLite they are.
+        recollates: whether keys are compared byte by byte afterwards; on SQLite they always are.
     """
 
     statements: tuple[str, ...] = ()
@@ -160,7 +160,7 @@ def require(connection: Connection, tables: VersionedTables) -> None:
 
 
 def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint) -> int | None:
-    """Do the next step in a transaction; return the version it leads to, None where there is nothing to do."""
+    """Do the next step in a transaction; return the version that it leads to, None if there is nothing to do."""
     with engine.begin() as connection:
         lock(connection)
         failpoint("before_step")
@@ -184,7 +184,7 @@ def _upgrade_once(engine: Engine, tables: VersionedTables, failpoint: Failpoint)
 
 
 def _begin(connection: Connection, tables: VersionedTables) -> int:
-    """Make tables whose version nobody recorded, or recognize those that are there; return their version."""
+    """Create tables without a recorded version, or recognize existing ones; return their version."""
     versions.create(connection, checkfirst=True)
     names = {table.name for table in tables.metadata.sorted_tables}
     is_new = not names & set(inspect(connection).get_table_names())
@@ -193,11 +193,11 @@ def _begin(connection: Connection, tables: VersionedTables) -> int:
 
 
 def _step(connection: Connection, tables: VersionedTables, version: int) -> bool:
-    """Bring tables of a version to the next one; return False, and change nothing, where they are not of that version.
+    """Bring tables of a version to the next one; return False, and change nothing, if they are not of that version.
 
     Raises:
-        OutboxError: a key is there twice, and its index cannot be made.
-        DBAPIError: the database did not do it for another reason: a lock timeout, or a right that is missing.
+        OutboxError: a key exists twice, so its index cannot be created.
+        DBAPIError: the database failed for another reason: a lock timeout, or a missing right.
     """
     step = tables.steps[version - 1]
     try:
@@ -273,7 +273,7 @@ def _require_readable(tables: VersionedTables, found: TablesVersion) -> None:
 
 
 def _require_running_code(tables: VersionedTables, found: TablesVersion) -> None:
-    """Refuse an upgrade after which code of the version that is there could not go on: it may be running."""
+    """Refuse an upgrade with which code of the present version, which may be running, could not work."""
     if tables.readable_from > found.version:
         raise ConfigError(
             f"the {tables.part}'s tables are of version {found.version}, and code of that version may be running, which"

@@ -35,12 +35,12 @@ class RefusedConnectionError(psycopg.OperationalError):
 
 
 def with_sqlstate(error: psycopg.OperationalError, arguments: Sequence[Any], named: Mapping[str, Any]) -> BaseException:
-    """Return an error with the SQLSTATE that the server answers, or the error itself where it answers nothing.
+    """Return an error with the SQLSTATE of the server's answer, or the error itself if there is no answer.
 
     Args:
-        error: of a failed connect.
-        arguments: of that connect.
-        named: likewise.
+        error: the error of a failed connect.
+        arguments: positional arguments of that connect.
+        named: keyword arguments of that connect.
     """
     if error.sqlstate is not None or isinstance(error, psycopg.errors.ConnectionTimeout) or sys.platform != "linux":
         return error
@@ -54,7 +54,7 @@ def with_sqlstate(error: psycopg.OperationalError, arguments: Sequence[Any], nam
 
 
 def _trace(conninfo: str) -> bytes:
-    """Connect once more, and return what libpq writes of it."""
+    """Connect once more, and return libpq's trace of it."""
     clock = SystemClock()
     connection, ends_at = pq.PGconn.connect_start(conninfo.encode()), clock.monotonic() + _SECONDS_MAX
     file = os.memfd_create("sluice")

@@ -67,9 +67,9 @@ RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
     },
     DatabaseRole.READER: {**_SCHEMA, **dict.fromkeys(_TABLES, "SELECT")},
 }
-"""What each user may do: name of a table or sequence -> privileges."""
+"""The rights of each user: name of a table or sequence to privileges."""
 _OWN_TABLES = (DatabaseRole.PRODUCER, DatabaseRole.WORKER)
-"""Who reads and writes the tables of the project itself."""
+"""The users that read and write the tables of the project itself."""
 
 _MAKER = "sluice_maker"
 _NAMES = tuple(role.value for role in DatabaseRole)
@@ -142,7 +142,7 @@ def create(connection: Connection) -> list[str]:
 
 
 def _users(connection: Connection, *, has_iam: bool) -> list[str]:
-    """Make the users that are not there, and give the project's own tables to those that are new in this database."""
+    """Create the missing users, and give rights on the project's own tables to users that are new in this database."""
     there = set(connection.execute(_FOUND, {"names": list(_NAMES)}).scalars())
     known = {name for name, *_ in _held_privileges(connection)}  # users are the server's, rights are the database's
     database, schema = connection.execute(_PLACE).one()
@@ -160,7 +160,7 @@ def _users(connection: Connection, *, has_iam: bool) -> list[str]:
 
 
 def _make(names: Sequence[str], connection: Connection, *, becomes_member: bool) -> list[str]:
-    """Make users; by a role that is gone afterwards, where their maker becomes their member.
+    """Create users; if their creator becomes a member of them, through a temporary role that is dropped afterwards.
 
     https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-CREATEROLE-SELF-GRANT,
     https://www.postgresql.org/docs/18/sql-grant.html (read 2026-11-26)
@@ -185,7 +185,7 @@ def _give_schema(connection: Connection, name: str, schema: str) -> list[str]:
 
 
 def _give_own_tables(connection: Connection, name: str) -> list[str]:
-    """Give a user what the project's tables hold, those that are there and those to come."""
+    """Give a user rights on the project's tables, both existing and future ones."""
     done = []
     for kind, privileges in {"TABLES": _ALL, "SEQUENCES": "USAGE", "SCHEMAS": "USAGE"}.items():
         done += _execute(connection, f"ALTER DEFAULT PRIVILEGES GRANT {privileges} ON {kind} TO {name}")
@@ -197,7 +197,7 @@ def _give_own_tables(connection: Connection, name: str) -> list[str]:
 
 
 def _rights(connection: Connection) -> list[str]:
-    """Give what a user lacks of its rights on the tables that are there, and take what it has besides."""
+    """Grant each user its missing rights on the existing tables, and revoke all others."""
     there = set(connection.execute(_THERE, {"relations": list(_RELATIONS)}).scalars())
     held = _held_privileges(connection)
     wanted = {
@@ -222,7 +222,7 @@ def _rights(connection: Connection) -> list[str]:
 
 
 def _held_privileges(connection: Connection) -> set[tuple[str, str, str]]:
-    """Return what the users may do with Sluice's tables: user, table or sequence, privilege."""
+    """Return the users' rights on Sluice's tables: user, table or sequence, privilege."""
     found = connection.execute(_HELD, {"relations": list(_RELATIONS), "names": list(_NAMES)})
     return {(name, relation, privilege) for name, relation, privilege in found}
 

@@ -45,7 +45,7 @@ REPEAT_SECONDS = 5.0
 """Between two reads of a secret that the database refuses."""
 GRACE_SECONDS = 300.0
 CONNECTIONS_PER_SECOND = 10.0
-"""New ones of a process that logs in with tokens."""
+"""New connections a second of a process that logs in with tokens."""
 
 
 def database_engine(region: str, dsn: str | None = None) -> Engine:
@@ -106,7 +106,7 @@ def async_database_engine(region: str, dsn: str | None = None) -> "AsyncEngine":
 
 
 def _source(region: str, dsn: str | None) -> "str | _Source":
-    """Return the URL, or where it is read from; see `runtime_engine`."""
+    """Return the URL, or the source that it is read from; see `runtime_engine`."""
     if dsn:
         return dsn
     variables = os.environ
@@ -129,7 +129,7 @@ def is_named() -> bool:
 def token_engine(read: Callable[[], str], clock: Clock) -> Engine:
     """Return an engine on the Postgres whose URL, with a new token in it, `read` returns for each connection.
 
-    It opens `CONNECTIONS_PER_SECOND` at most; who wants more waits.
+    It opens `CONNECTIONS_PER_SECOND` at most; further callers wait.
 
     Raises:
         ConfigError, BotoCoreError: there is none at first. Later the last one is kept.
@@ -159,8 +159,8 @@ class _Source:
     """The URL as it was last read. Any number of threads use it.
 
     Args:
-        fresh_seconds: how long it is kept; 0 reads it for each connection.
-        pause_seconds: between two connections.
+        fresh_seconds: how long the URL is kept; 0 reads it for each connection.
+        pause_seconds: the shortest time between two connections.
     """
 
     def __init__(
@@ -188,10 +188,10 @@ class _Source:
         return self.url
 
     def connect(self, dialect: Dialect, _: object, __: object, named: Mapping[str, Any]) -> Any:
-        """Connect; if the credentials are refused, once more with those the secret has now, if these are others.
+        """Connect; if the credentials are refused, try once more with the secret's current ones if they differ.
 
         Raises:
-            RefusedForNow: they are refused too, or there are no others, and a rotation may be under way.
+            RefusedForNow: they are refused too, or do not differ, and a rotation may be under way.
         """
         self._clock.sleep(self._turn_seconds())
         url = self.current()
@@ -212,10 +212,10 @@ class _Source:
         return connection
 
     async def connect_async(self) -> "psycopg.AsyncConnection[Any]":
-        """Do the same on an event loop, which goes on meanwhile.
+        """Connect like `connect`, without blocking the event loop.
 
         Raises:
-            RefusedForNow: as `connect`.
+            RefusedForNow: the same as in `connect`.
         """
         await asyncio.sleep(self._turn_seconds())
         url = await asyncio.to_thread(self.current)
@@ -236,10 +236,10 @@ class _Source:
         return connection
 
     def _require_no_rotation(self, error: psycopg.OperationalError) -> None:
-        """Raise where the database refuses the credentials and a rotation may be under way.
+        """Return unless the database refuses the credentials and a rotation may be under way.
 
         Raises:
-            RefusedForNow: it may.
+            RefusedForNow: a rotation may be under way.
         """
         if engines.is_refused(error) and self._may_be_rotating():
             reason = engines.refusal(error)
@@ -261,7 +261,7 @@ class _Source:
             return self.url
 
     def _renew(self) -> None:
-        """Read the secret, or have a token made; where that cannot be, keep the last."""
+        """Read the secret, or have a token made; if that fails, keep the last one."""
         try:
             url = make_url(self._read())
         except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
@@ -276,7 +276,7 @@ class _Source:
         return self._clock.monotonic() - self._read_at
 
     def _may_be_rotating(self) -> bool:
-        """Count a refusal; return whether the first of those that followed each other is not long ago."""
+        """Count a refusal; return whether the first refusal of this series is recent."""
         now = self._clock.monotonic()
         with self._counting:
             if self._refused_since is None or now - self._refused_at > GRACE_SECONDS:

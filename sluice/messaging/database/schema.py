@@ -1,8 +1,7 @@
-"""Tables as SQL, and what differs between them and a database.
+"""Tables as SQL, and the differences between them and a database.
 
-Hosts own their migrations: they put the SQL into them, and `outbox check` and `inbox check` say later whether what is
-there still is what this version needs. Producers need the outbox's tables, consumers the inbox's; both fit into one
-database.
+Hosts own their migrations: they copy the SQL into them, and `outbox check` and `inbox check` later compare the tables
+with the needs of this version. Producers need the outbox's tables, consumers the inbox's; both fit into one database.
 """
 
 from collections.abc import Iterable, Iterator
@@ -58,7 +57,7 @@ _MAY_READ = text("SELECT has_table_privilege(to_regclass(:table), 'SELECT')")
 _IS_THERE = text("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :table")
 _NAMED_MAX = 10
 _KINDS = (Boolean, Integer, String)
-"""Of the columns of all tables: a type of one kind holds no value of another."""
+"""Kinds of column types: a column of one kind cannot hold a value of another."""
 _DIALECTS: dict[str, Dialect] = {"sqlite": SQLiteDialect(), "postgresql": PGDialect()}  # type: ignore[no-untyped-call]
 
 
@@ -68,7 +67,7 @@ def partial_index(name: str, *columns: str, where: str) -> Index:
 
 
 def may_read(connection: Connection, table: Table) -> bool:
-    """Return whether a table is there, and may be read.
+    """Return whether a table exists and may be read.
 
     https://www.postgresql.org/docs/18/functions-info.html (of no table NULL; read 2026-11-27)
     """
@@ -82,10 +81,10 @@ def names() -> tuple[str, ...]:
 
 
 def sql(name: str, metadata: MetaData) -> str:
-    """Return the statements that create tables and their indexes in that kind of database.
+    """Return the statements that create tables and their indexes in a kind of database.
 
     Raises:
-        OutboxError: there are none for it.
+        OutboxError: there is no SQL for this kind of database.
     """
     dialect = _dialect(name)
     statements = []
@@ -134,7 +133,7 @@ def _compile(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
 
 
 def drift(connection: Connection, metadata: MetaData) -> list[str]:
-    """Return, in a sentence each, what a database's tables lack or have otherwise; nothing when they fit."""
+    """Return a sentence for each difference between a database's tables and the needed ones; empty if they fit."""
     found = inspect(connection)
     existing = set(found.get_table_names())
     sentences = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
@@ -166,7 +165,7 @@ def _column_drift(connection: Connection, table: Table) -> list[str]:
 
 
 def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
-    """Return whether a column of one type takes all that one of the other takes; SQLite's take any length."""
+    """Return whether a column of one type accepts every value of another type; SQLite's accept any length."""
     if not any(isinstance(there, kind) and isinstance(wanted, kind) for kind in _KINDS):
         return False
     is_short = isinstance(wanted, BigInteger) and not isinstance(there, BigInteger)
@@ -174,7 +173,7 @@ def _holds(connection: Connection, there: TypeEngine[Any], wanted: TypeEngine[An
 
 
 def _collation_drift(connection: Connection, table: Table) -> list[str]:
-    """Return which key columns are not compared byte by byte: an index might take two values for one."""
+    """Return the key columns that are not compared byte by byte: an index might treat two values as equal."""
     if connection.dialect.name == "postgresql":
         seen = dict(map(tuple, connection.execute(_COLLATIONS, {"table": table.name})))
         expected = "C"
@@ -222,7 +221,7 @@ def recollate(connection: Connection, metadata: MetaData) -> None:
 
 
 def _recollations(table: Table) -> tuple[str, str]:
-    """Return the SQL that has Postgres compare the keys of a table byte by byte, and that counts them anew."""
+    """Return the SQL with which Postgres compares the keys of a table byte by byte, and renews their statistics."""
     keys = _keys(table)
     changes = ", ".join(f'ALTER COLUMN {name} TYPE text COLLATE "C"' for name in keys)
     return f"ALTER TABLE {table.name} {changes}", f"ANALYZE {table.name} ({', '.join(keys)})"

@@ -88,7 +88,7 @@ _TABLES = text("""
 
 
 class OnStandby(OutboxError):
-    """Raised where the database is a standby, which may be the primary soon, or was it until now."""
+    """Raised if the database is a standby, which may soon be the primary, or was it until now."""
 
 
 class _Durable(FunctionElement[bool]):
@@ -123,7 +123,7 @@ def _compile(_: _Durable, compiler: SQLCompiler, **__: object) -> str:
 
 
 def keep_commit(connection: Connection) -> None:
-    """Let the transaction's commit wait for the disk, with a round trip of its own; see `DURABLE`."""
+    """Let the transaction's commit wait for the disk, with an additional round trip; see `DURABLE`."""
     connection.execute(select(DURABLE))
 
 
@@ -154,10 +154,10 @@ def require_durable(connection: Connection) -> None:
 
 
 def _parameter_status(driver: Any) -> Callable[[str], str | None]:
-    """Return what tells a setting that the server reports when it is connected.
+    """Return a function that returns a setting that the server reported at the connect.
 
-    https://magicstack.github.io/asyncpg/current/api/index.html#asyncpg.connection.Connection.get_settings
-    (read 2026-11-27)
+    https://magicstack.github.io/asyncpg/current/api/index.html#asyncpg.connection.Connection.get_settings (read
+    2026-11-27)
     """
     if (settings := getattr(driver, "get_settings", None)) is not None:
         return lambda name: getattr(settings(), name, None)
@@ -166,22 +166,22 @@ def _parameter_status(driver: Any) -> Callable[[str], str | None]:
 
 
 def require(connection: Connection, rights: Mapping[str, str]) -> None:
-    """Refuse a database, or tables in it, that would not keep what is promised. Said at start, by relay and worker.
+    """Refuse a database, or its tables, if they would break a promise. Called by relay and worker at their start.
 
     Args:
-        connection: of the role that is going to work.
-        rights: table to the rights that are needed on it, such as `SELECT, UPDATE`.
+        connection: a connection of the role that is going to work.
+        rights: table to the needed rights on it, such as `SELECT, UPDATE`.
 
     Raises:
         OnStandby: the database is a standby.
-        OutboxError: it is set up in a way that would lose something.
+        OutboxError: a setting or a right would lose data.
     """
     for sentence in faults(connection, rights):
         raise OutboxError(sentence)
 
 
 def faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
-    """Yield what would not keep what is promised, a sentence each.
+    """Yield a sentence for each setting that would break a promise.
 
     Raises:
         OnStandby: the database is a standby.
@@ -267,7 +267,7 @@ def _table_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator
 
 
 def _sqlite_faults(connection: Connection, rights: Mapping[str, str]) -> Iterator[str]:
-    """Yield the same of SQLite. Other PRAGMAs are of a connection, and each of ours has its own."""
+    """Yield the faults of an SQLite database. Other PRAGMAs belong to a connection, and each of ours sets its own."""
     require_durable(connection)
     path = connection.exec_driver_sql("SELECT file FROM pragma_database_list WHERE name = 'main'").scalar_one()
     if not path:

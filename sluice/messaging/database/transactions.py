@@ -1,4 +1,4 @@
-"""The transaction a handler runs in: nobody but the worker ends it, and all of it is committed, or nothing."""
+"""The transaction that a handler runs in: only the worker ends it, and all of it is committed, or nothing."""
 
 import re
 import sqlite3
@@ -25,7 +25,7 @@ _SAVEPOINT = "sluice_handler"
 # They outlive their connection: https://www.sqlite.org/pragma.html (read 2026-11-26).
 _OF_PROCESS = ("soft_heap_limit", "hard_heap_limit", "temp_store_directory", "data_store_directory")
 BEFORE_STATEMENT = r"(\s|--[^\n]*\n|/\*.*?\*/|;)*"
-"""Pattern of what may stand before the first word of a statement."""
+"""Pattern of the text that may stand before the first word of a statement."""
 ENDS_TRANSACTION = re.compile(
     rf"{BEFORE_STATEMENT}(COMMIT|END|ABORT|ROLLBACK(?!\s+((WORK|TRANSACTION)\s+)?TO\b)|PREPARE\s+TRANSACTION)\b",
     re.IGNORECASE | re.DOTALL,
@@ -48,7 +48,7 @@ _IDLE, _IN_TRANSACTION, _IN_ERROR = 0, 2, 3  # libpq's PQTRANS_IDLE, PQTRANS_INT
 
 
 type Mark = Callable[[Connection], bool | None]
-"""Writes into a transaction, and returns whether that was still the one that was begun; None where it does not know."""
+"""Writes into a transaction, and returns whether it is still the one that was begun; None if that is unknown."""
 
 
 class TransactionEndedError(Exception):
@@ -117,10 +117,10 @@ class BegunTransaction:
         self._let_go()
 
     def return_to_worker(self) -> None:
-        """Let nobody but this thread use the connection: the handler has returned.
+        """Let only this thread use the connection, because the handler has returned.
 
         Raises:
-            TransactionEndedError: it has ended its transaction, or left something under way.
+            TransactionEndedError: the handler has ended its transaction, or left a call under way.
         """
         self._keep_to_this_thread()
         if isinstance(self._driver, connections.HookedConnection):
@@ -152,7 +152,7 @@ class BegunTransaction:
             return self._has_committed_on(connection)
 
     def _has_committed_on(self, connection: Connection) -> bool:
-        """Ask for its status until it has ended; true where it does not end."""
+        """Query the status of the transaction until it has ended; True if it does not end."""
         of_this = {"id": self._id}
 
         def status() -> object:
@@ -175,10 +175,10 @@ class BegunTransaction:
         return isinstance(self._driver, connections.HookedConnection) and self._driver.is_at_rest()
 
     def require_open(self) -> None:
-        """Raise unless the session is still in this transaction, as far as is known without a query.
+        """Return if the session is still in this transaction, as far as is known without a query.
 
         Raises:
-            TransactionEndedError: it is not, or a statement of it has failed.
+            TransactionEndedError: the session is not, or a statement of the transaction has failed.
         """
         self.require_same()
         if self._is_sqlite and not self._driver.in_transaction:
@@ -187,23 +187,23 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.FAILED)
 
     def require_same(self) -> None:
-        """Raise unless the session is still in this transaction, as far as the session knows.
+        """Return if the session is still in this transaction, as far as the session knows.
 
         Raises:
-            TransactionEndedError: it is not.
+            TransactionEndedError: the session is not in it.
         """
         if self._session.get_transaction() is not self._transaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def commit(self, mark: Mark) -> None:
-        """Commit it, and with it all that was done since it was begun.
+        """Commit the transaction as a whole.
 
         Args:
-            mark: writes what belongs to it last, after all hooks of the session.
+            mark: writes the inbox's mark as the last statement, after all hooks of the session.
 
         Raises:
-            TransactionEndedError: it has ended meanwhile; nothing was committed here.
-            DBAPIError: the database did not do it; whether it was committed is unknown when the connection is lost.
+            TransactionEndedError: the transaction has ended meanwhile; nothing was committed here.
+            DBAPIError: the database refused; after a lost connection it is unknown whether the commit took effect.
         """
         self._mark = mark
         self._session.commit()
@@ -212,7 +212,10 @@ class BegunTransaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
     def on_commit(self, connection: Connection) -> None:
-        """Let the mark be written, or refuse: SQLAlchemy is about to commit, and calls other listeners first."""
+        """Let the mark be written, or refuse.
+
+        SQLAlchemy calls this before a commit, and may call other listeners later.
+        """
         if isinstance(self._driver, connections.HookedConnection):
             self._driver.before_commit = partial(self._end, connection)
         elif not self._has_committed:  # an engine with options also calls the listeners of the one it is made of
@@ -254,7 +257,7 @@ class BegunTransaction:
         return True
 
     def on_rollback(self) -> None:
-        """Let SQLAlchemy roll back."""
+        """Note that SQLAlchemy rolls back."""
         self._is_rolled_back = True
 
     def on_statement(self, statement: str) -> None:
@@ -309,14 +312,14 @@ class MessageSession(Session):
     begun: BegunTransaction | None = None
     lent: Connection | None = None
     begin_late: Callable[[], object] | None = None
-    """Begins the transaction of its message where that has not begun; called before its first use."""
+    """Begins the transaction of its message unless it has begun; called before the first use of the session."""
 
     def __init__(self, bind: Engine, workers_engine: Engine) -> None:
         super().__init__(bind)
         self.workers_engine = workers_engine
 
     def get_bind(self, *arguments: Any, **named: Any) -> Any:
-        """Return where it executes; it asks before each statement.
+        """Return the engine to execute on; SQLAlchemy calls it before each statement.
 
         Raises:
             TransactionEndedError: its handler has ended its transaction.
@@ -341,7 +344,7 @@ class MessageSession(Session):
         event_loops.on_lane(super().rollback)
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Release the connection."""
         event_loops.on_lane(super().close)
 
     def invalidate(self) -> None:
@@ -349,7 +352,7 @@ class MessageSession(Session):
         event_loops.on_lane(super().invalidate)
 
     def reset(self) -> None:
-        """Let go of the connection, to be used again."""
+        """Release the connection; the session can be used again."""
         event_loops.on_lane(super().reset)
 
     def _begin_late(self) -> None:
@@ -379,7 +382,10 @@ def listen(engine: Engine) -> None:
 
 
 def close_session(session: Session) -> None:
-    """Close a session that a handler had; where a listener that it left fails, its connection is closed as well."""
+    """Close a session that a handler had.
+
+    If a listener of the handler fails at that, its connection is closed as well.
+    """
     lent = session.lent if isinstance(session, MessageSession) else None
     try:
         session.close()
@@ -430,7 +436,7 @@ class MessageSessions:
 
 @dataclass(slots=True)
 class _MessageEngine:
-    """An engine of one message at a time, with what it had when it was new."""
+    """An engine for one message at a time, with the attributes that it had when it was new."""
 
     engine: Engine
     attributes: dict[str, Any]

@@ -1,6 +1,6 @@
-"""Every anomaly once, in a history written by hand that shows it and no other, beside one that just does not.
+"""Every anomaly once: a hand-written history that shows only this anomaly, and a near miss that shows none.
 
-A family's cases are the `CASES` of a module in this folder.
+The cases of a family are the `CASES` of a module in this folder.
 """
 
 import importlib

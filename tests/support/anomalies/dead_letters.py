@@ -51,7 +51,7 @@ def _case(anomaly: str, events: list[HistoryEvent], **more: Any) -> Case:
 
 
 def _premature() -> Case:
-    """Two receives, and it is dead; or three."""
+    """Violation: a message is dead after two receives. Near miss: after three."""
     return _case(
         "F1",
         [*_death(times=2), _dead(1, 210_000)],
@@ -62,7 +62,7 @@ def _premature() -> Case:
 
 
 def _late() -> Case:
-    """It comes a fourth time; or three times, and is dead."""
+    """Violation: a message is received a fourth time. Near miss: it is dead after three."""
     history = _death(times=4)
     return _case(
         "F2",
@@ -74,7 +74,7 @@ def _late() -> Case:
 
 
 def _absent() -> Case:
-    """Three receives, billing is polled, its DLQ is empty in the end; or it is in the DLQ."""
+    """Violation: after three receives and later polls the message is not in the DLQ. Near miss: it is there."""
     polled = {
         "billing": [
             Activity(second=second, served_count=0, empty_count=1, answered_by_us=second * 1_000_000)
@@ -92,7 +92,7 @@ def _absent() -> Case:
 
 
 def _wrong_target() -> Case:
-    """It is found in shipping's DLQ; or in its own."""
+    """Violation: billing's dead letter is in shipping's DLQ. Near miss: it is in billing's."""
     stray = replace(_dead(1, 210_000), queue="shipping-dlq")
     return _case(
         "F4",
@@ -104,7 +104,7 @@ def _wrong_target() -> Case:
 
 
 def _after_delete() -> Case:
-    """It was deleted in its last lease, and is dead; or the delete came too late."""
+    """Violation: a message is dead although it was deleted in its last lease. Near miss: the delete came too late."""
     last = _attempts(1, from_ms=120)[-1]
     in_time, too_late = delete_event(last, 70_000), delete_event(last, 93_000)
     return _case(
@@ -117,7 +117,7 @@ def _after_delete() -> Case:
 
 
 def _content() -> Case:
-    """It has the deduplication id it was published with; or its message id."""
+    """Violation: a dead letter has its published deduplication id. Near miss: it has its message id."""
     kept = _dead(1, 210_000, deduplication_id="r.1")
     return _case(
         "F6",
@@ -140,7 +140,7 @@ def _both_died() -> list[HistoryEvent]:
 
 
 def _order() -> Case:
-    """Messages 1 and 2 die in this order, and 2 stands before 1 in the DLQ; or behind it."""
+    """Violation: messages 1 and 2 die in this order, and 2 stands before 1 in the DLQ. Near miss: behind it."""
     history = _both_died()
     return _case(
         "F7",
@@ -159,7 +159,7 @@ def _back(idx: int, at_ms: int, **changes: Any) -> list[HistoryEvent]:
 
 
 def _redrive_loss() -> Case:
-    """A move task brings it back, both queues are empty, and nobody got it; or somebody did."""
+    """Violation: a moved message is received from no queue, and both are empty. Near miss: it is received."""
     history = [*_death(), _dead(1, 210_000)]
     empty = {"billing": 400_000_000, "billing-dlq": 400_000_000}
     return _case(
@@ -173,7 +173,7 @@ def _redrive_loss() -> Case:
 
 
 def _redrive_duplicate() -> Case:
-    """A move task brings it back, and it is two messages since; or one."""
+    """Violation: a moved message is two messages afterwards. Near miss: it is one."""
     history = [*_death(), _dead(1, 210_000), *_back(1, 302_000)]
     other = _back(1, 303_000, sqs_message_id="and again")
     return _case(
@@ -187,7 +187,7 @@ def _redrive_duplicate() -> Case:
 
 
 def _redrive_reorder() -> Case:
-    """1 and 2 stand in the DLQ in this order and come back as 2 and 1; or as 1 and 2."""
+    """Violation: dead letters 1 and 2 are moved back as 2 and 1. Near miss: as 1 and 2."""
     dead = [_dead(1, 210_000), _dead(2, 210_100)]
     return _case(
         "F10",
@@ -201,7 +201,7 @@ def _redrive_reorder() -> Case:
 
 
 def _stale_identity() -> Case:
-    """It comes back with its message id; or with another."""
+    """Violation: a moved message keeps its message id. Near miss: it has another one."""
     history, kept = [*_death(), _dead(1, 210_000)], _back(1, 302_000, sqs_message_id="billing 1")
     return _case(
         "F11",
@@ -214,7 +214,7 @@ def _stale_identity() -> Case:
 
 
 def _escape() -> Case:
-    """It comes back as another message, and nobody moved it; or a move task did."""
+    """Violation: a dead letter returns as another message without a move task. Near miss: a move task moved it."""
     history = [*_death(), _dead(1, 210_000), *_back(1, 302_000)]
     return _case(
         "F13",
@@ -227,7 +227,7 @@ def _escape() -> Case:
 
 
 def _poison_escape() -> Case:
-    """In all three answers 2 stands behind 1, and both die; or once it came alone."""
+    """Violation: message 2 is behind message 1 in all three answers, and both die. Near miss: once it came alone."""
     poison, behind = _attempts(1, from_ms=120), [replace(item, batch_position=1) for item in _attempts(2, from_ms=120)]
     rest = [
         *WITHOUT_BILLING,

@@ -19,7 +19,7 @@ from tests.support.histories.builders import (
 
 
 def _duplicate_in_window() -> Case:
-    """Message 1 is published twice within a second and is two messages in billing; or it stays one."""
+    """Violation: message 1, published twice within a second, is two messages in billing. Near miss: it is one."""
     number = publish_of(sane(), 1).sns_sequence_number
     repeat = publish_event(1, 40, publish_attempt=2, sns_sequence_number=number)
     copy = receive_event("billing", 1, 200, sqs_message_id="another")
@@ -34,7 +34,7 @@ def _duplicate_in_window() -> Case:
 
 
 def _duplicate_outside_window() -> Case:
-    """The repeat comes 301 seconds after the first, and is a new message; or it is not received again."""
+    """Violation: a repeat 301 seconds later is a second message. Near miss: it is not received again."""
     first, repeat = publish_of(sane(), 1), publish_event(1, 301_000, publish_attempt=2)
     copy = receive_event("billing", 1, 301_100, sqs_message_id="another")
     return Case(
@@ -48,7 +48,7 @@ def _duplicate_outside_window() -> Case:
 
 
 def _suppressed_too_long() -> Case:
-    """The repeat comes 340 seconds after the first, both queues are drained, billing has one; or both have two."""
+    """Violation: of a repeat 340 seconds later, a drained queue has one message. Near miss: both queues have two."""
     repeat = publish_event(1, 340_000, publish_attempt=2)
     ends = [
         publish_event(END, 340_100),
@@ -74,7 +74,7 @@ def _another(queue: str) -> list[HistoryEvent]:
 
 
 def _dedup_ack_mismatch() -> Case:
-    """The repeat of message 1 within the window gets a number of its own; or the first one's."""
+    """Violation: the repeat of message 1 within the window gets its own number. Near miss: the first one's."""
     first, repeat = publish_of(sane(), 1), publish_event(1, 40, publish_attempt=2)
     return Case(
         anomaly="B5",
@@ -88,7 +88,7 @@ def _dedup_ack_mismatch() -> Case:
 
 
 def _redelivery() -> Case:
-    """Message 2 comes again after its lease; or a retry with the same attempt id brings it again at once."""
+    """Seen: message 2 is received again after its lease. Near miss: a retry with its attempt id repeats the receive."""
     history = without(without(sane(), kind="deleted", queue="billing", idx=2), queue="billing", idx=END)
     first = receive_of(history, 2)
     again = receive_event("billing", 2, 31_000, receive_count=2)
@@ -111,7 +111,7 @@ def _redelivery() -> Case:
 
 
 def _early_redelivery() -> Case:
-    """Message 2 comes again from billing ten seconds later, with a lease of thirty; or it was given back before."""
+    """Violation: message 2 is received again within its lease. Near miss: it was released before."""
     history = without(sane(), kind="deleted", idx=2, queue="billing")
     history = without(history, idx=END)
     first = receive_of(history, 2)
@@ -129,7 +129,7 @@ def _early_redelivery() -> Case:
 
 
 def _receive_count_jump() -> Case:
-    """Message 2 is received once, and says it was the third time; or it was received three times."""
+    """Violation: message 2 is received once with a receive count of 3. Near miss: it was received three times."""
     third = receive_event("billing", 2, 140, receive_count=3)
     others = [e for e in sane() if (e.queue, e.idx) not in (("billing", 2), ("billing", END))]
     receives = [

@@ -1,4 +1,4 @@
-"""R: effects of the runtime's consumers. Billing writes down what it handles."""
+"""R: effects of the runtime's consumers. Billing records the effect of each message."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def _case(anomaly: str, effects: list[HistoryEvent], **more: Any) -> Case:
 
 
 def _missing() -> Case:
-    """Message 1 is deleted, and nothing was done; or it was set aside."""
+    """Violation: message 1 is deleted without an effect. Near miss: it was parked."""
     return _case(
         "R1",
         [_ALL[0], _ALL[2]],
@@ -54,7 +54,7 @@ def _twice() -> Case:
 
 
 def _case_reordered() -> Case:
-    """The effect of 1 is committed after that of 2; or it says that it is late, as a policy allows."""
+    """Violation: the effect of 1 is committed after that of 2. Near miss: it is marked late, as a policy allows."""
     events = [event for event in sane() if (event.kind, event.queue, event.idx) != ("deleted", "billing", 1)]
     late = only(sane(), kind="deleted", queue="billing", idx=1)
     slow = [_ALL[0], _ALL[2], _effect(1, 148)]

@@ -1,4 +1,4 @@
-"""A, E and G: what should be there and is not, what should not be there and is, and what is not what was published."""
+"""A, E and G: missing messages, messages that should not exist, and changed messages."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,7 +24,7 @@ _PUBLISHED = publish_of(sane(), 1)
 
 
 def _case_lost() -> Case:
-    """Message 1 is acknowledged and comes from no queue, both drained; or it is found in both DLQs."""
+    """Violation: message 1 is acknowledged and received from no drained queue. Near miss: it is in both DLQs."""
     history = without(without(sane(), kind="received", idx=1), kind="deleted", idx=1)
     return Case(
         anomaly="A1",
@@ -38,7 +38,7 @@ def _case_lost() -> Case:
 
 
 def _lost_prefix() -> Case:
-    """Nobody saw the end marker, but message 2 came from billing and 1 never did; or neither of them did."""
+    """Violation: message 2 was received from billing and message 1 never. Near miss: neither was received."""
     history = without(without(sane(), kind="received", queue="billing", idx=1), idx=END)
     history = without(history, kind="deleted", queue="billing", idx=1)
     return Case(
@@ -52,7 +52,10 @@ def _lost_prefix() -> Case:
 
 
 def _case_vanished() -> Case:
-    """Message 2 is received, never deleted, and the end marker comes after its lease; or in the same answer."""
+    """Violation: message 2 is not redelivered before a later end marker.
+
+    Near miss: the marker is in the same answer.
+    """
     history = [
         e for e in without(sane(), queue="billing", idx=END) if (e.kind, e.queue, e.idx) != ("deleted", "billing", 2)
     ]
@@ -73,7 +76,7 @@ def _case_vanished() -> Case:
 
 
 def _phantom() -> Case:
-    """Message 2 comes although no publish of it was ever tried; or one was, and its answer lost."""
+    """Violation: message 2 is received without any publish of it. Near miss: a publish without an answer."""
     history = without(without(sane(), kind="published", idx=2), idx=2, queue="shipping")
     return Case(
         anomaly="A4",
@@ -87,7 +90,7 @@ def _phantom() -> Case:
 
 
 def _aborted_delivery() -> Case:
-    """The publish of message 2 was refused, and it came all the same; or a second try was accepted."""
+    """Violation: message 2 is received although its publish was refused. Near miss: a second try was accepted."""
     history = without(without(sane(), kind="published", idx=2), queue="shipping", idx=2)
     refused = replace(publish_event(2, 20), outcome="fail", sns_sequence_number=None)
     return Case(
@@ -101,7 +104,7 @@ def _aborted_delivery() -> Case:
 
 
 def _case_recovered() -> Case:
-    """The answer to the publish of message 2 was lost, and it came; or a repeat was answered."""
+    """Seen: message 2 is received although its publish had no answer. Near miss: a repeat of it was answered."""
     lost = publish_event(2, 20, took_ms=None)
     history = [*without(sane(), kind="published", idx=2), lost]
     return Case(
@@ -115,7 +118,7 @@ def _case_recovered() -> Case:
 
 
 def _case_resurrected() -> Case:
-    """Message 2 is deleted in time and comes again; or its delete was answered after the lease had ended."""
+    """Violation: message 2 is received again after its delete. Near miss: the delete was answered after the lease."""
     again = receive_event("billing", 2, 400, receive_count=2)
     history = [*sane(), again]
     two = receive_of(sane(), 2)
@@ -139,7 +142,10 @@ def _case_resurrected() -> Case:
 
 
 def _incomplete_fan_out() -> Case:
-    """Message 1 came from shipping, but not from billing, which was drained; or it was sent to shipping alone."""
+    """Violation: message 1 is received from shipping and not from drained billing.
+
+    Near miss: it was sent to shipping only.
+    """
     history = without(without(sane(), kind="received", queue="billing", idx=1), kind="deleted", queue="billing", idx=1)
     return Case(
         anomaly="E1",
@@ -166,7 +172,10 @@ def _wrong_queue() -> Case:
 
 
 def _fan_out_skew() -> Case:
-    """Shipping delivers the end marker two seconds after billing did, one is allowed; or just within it."""
+    """Violation: shipping delivers the end marker two seconds after billing, one is allowed.
+
+    Near miss: just within it.
+    """
     history = without(sane(), queue="shipping", idx=END)
     late = receive_event("shipping", END, 2_165)
     return Case(
@@ -198,7 +207,10 @@ def _subscription_dead_lettered() -> Case:
 
 
 def _case_dropped_in_fault() -> Case:
-    """Message 1 was published while billing could not be delivered to; or nothing was missing after such a fault."""
+    """Seen: message 1 is missing, published during a fault of billing.
+
+    Near miss: nothing is missing after the fault.
+    """
     history = without(sane(), queue="billing", idx=1)
     return Case(
         anomaly="E5",
@@ -212,7 +224,7 @@ def _case_dropped_in_fault() -> Case:
 
 
 def _case_changed(anomaly: str, sentence: str, change: dict[str, Any], harmless: dict[str, Any]) -> Case:
-    """Return billing delivering message 1 with one change, and with a harmless one."""
+    """Return the case of billing delivering message 1 with one change; the near miss has a harmless change."""
     bad, good = replace(_GOOD, **change), replace(_GOOD, **harmless)
     return Case(
         anomaly=anomaly,

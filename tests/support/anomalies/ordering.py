@@ -21,7 +21,10 @@ from tests.support.histories.builders import (
 
 
 def _case_reordered() -> Case:
-    """Billing delivers 0, 2, 1; or nobody knows the order of 1 and 2, whose publishes were not answered."""
+    """Violation: billing delivers 0, 2, 1.
+
+    Near miss: the publishes of 1 and 2 had no answer, so their order is unknown.
+    """
     history = [*WITHOUT_BILLING, *work_off_events("billing", [0, 2, 1, END], 100)]
     return Case(
         anomaly="C1",
@@ -43,7 +46,7 @@ def _case_reordered() -> Case:
 
 
 def _case_reordered_in_batch() -> Case:
-    """One answer of billing holds 2 in front of 1; or behind it."""
+    """Violation: one answer of billing has 2 before 1. Near miss: behind it."""
     two, first = (
         receive_event("billing", 2, 120, call_id="batch"),
         receive_event("billing", 1, 120, call_id="batch", batch_position=1),
@@ -61,7 +64,7 @@ def _case_reordered_in_batch() -> Case:
 
 
 def _head_skip() -> Case:
-    """An answer with 1 and 2 is abandoned; 2 comes again before 1, or behind it."""
+    """Violation: after an abandoned answer with 1 and 2, message 2 is redelivered before 1. Near miss: behind it."""
     single, two = (
         receive_event("billing", 1, 120, call_id="batch"),
         receive_event("billing", 2, 120, call_id="batch", batch_position=1),
@@ -135,7 +138,7 @@ def _sns_sequence() -> Case:
 
 
 def _fan_out_divergence() -> Case:
-    """Nobody knows whether 1 and 2 were published; billing delivers 1 and 2, shipping 2 and 1. Or both 1 and 2."""
+    """Violation: billing delivers 1, 2 and shipping 2, 1, published without answers. Near miss: both deliver 1, 2."""
     rest = [
         *(event for event in sane() if event.kind == "published" and event.idx not in (1, 2)),
         publish_event(1, 10, took_ms=None),
@@ -163,7 +166,7 @@ def _fan_out_divergence() -> Case:
 
 
 def _producer_reorder() -> Case:
-    """Message 2 is published while nobody has acknowledged 1; or behind it in one call."""
+    """Violation: message 2 is published before 1 is acknowledged. Near miss: behind 1 in one call."""
     early = publish_event(2, 12, took_ms=13, sns_sequence_number=pad_sequence_number("21"))
     rest = without(sane(), kind="published", idx=2)
     together = [

@@ -1,4 +1,4 @@
-"""D: one receiver at a time, H1 and H2: no standing still."""
+"""D: one receiver at a time. H1 and H2: no standing still."""
 
 from dataclasses import replace
 from typing import Any
@@ -20,7 +20,7 @@ from tests.support.histories.builders import (
 
 
 def _busy(queue: str, *, from_second: int, until_second: int, served: int, empty: int = 0) -> QueueContext:
-    """Return a queue that is asked that often in each of those seconds."""
+    """Return a queue with this many served and empty receives in each of these seconds."""
     return QueueContext(
         activity={
             queue: [
@@ -42,7 +42,7 @@ def _overlap(worker: str) -> tuple[list[HistoryEvent], HistoryEvent, HistoryEven
 
 
 def _group_overlap() -> Case:
-    """One worker is handed 1 while it holds 0; or the answer to a delete of 0 was lost before."""
+    """Violation: a worker receives 1 while another holds 0. Near miss: a delete of 0 without an answer came before."""
     history, first, early = _overlap("consume-billing")
     return Case(
         anomaly="D1",
@@ -75,7 +75,7 @@ def _left_waiting(until_ms: int) -> list[HistoryEvent]:
 
 
 def _case_passed_over() -> Case:
-    """For eight seconds billing serves others, five are allowed; or it serves nobody."""
+    """Violation: billing serves other groups for eight seconds, five are allowed. Near miss: it serves none."""
     history = _left_waiting(10_000)
     return Case(
         anomaly="D3",
@@ -91,7 +91,7 @@ def _case_passed_over() -> Case:
 
 
 def _case_blocked_after_dead_letter() -> Case:
-    """Message 1 is in billing's DLQ, nothing came behind it and billing is polled in vain; or it is not polled."""
+    """Violation: nothing behind dead message 1 is received in many polls. Near miss: billing is not polled."""
     history = [*WITHOUT_BILLING, *work_off_events("billing", [0], 100)]
     item = receive_event("billing", 1, 120)
     dead = receive_event("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
@@ -108,7 +108,10 @@ def _case_blocked_after_dead_letter() -> Case:
 
 
 def _batch_underfill() -> Case:
-    """Four receives of ten bring one message each while the next is there; or one of them brings two."""
+    """Seen: four receives of up to ten return one message each while the next is available.
+
+    Near miss: one returns two.
+    """
     alone: dict[str, Any] = {"max_number_of_messages": 10, "detail": answer_detail(1), "sent_at_us": 30_000}
 
     def singly(*, together: bool) -> list[HistoryEvent]:
@@ -132,7 +135,7 @@ def _batch_underfill() -> Case:
 
 
 def _case_stuck() -> Case:
-    """For a minute billing is asked and does not give message 2, a half is allowed; or it is not asked."""
+    """Violation: for a minute billing is polled and does not deliver message 2. Near miss: it is not polled."""
     history = _left_waiting(60_000)
     return Case(
         anomaly="H1",
@@ -148,7 +151,7 @@ def _case_stuck() -> Case:
 
 
 def _false_empty() -> Case:
-    """A long poll of billing brings nothing while message 2 is there; or one that began before it was there."""
+    """Violation: a long poll of billing is empty while message 2 is available. Near miss: the poll began before."""
     history = _left_waiting(10_000)
     return Case(
         anomaly="H2",

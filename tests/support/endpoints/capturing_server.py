@@ -1,4 +1,4 @@
-"""A server on the loopback that keeps every request it gets, and answers as told."""
+"""A server on the loopback that keeps every request, and answers with a reply that the test gives."""
 
 import ssl
 import threading
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class CapturedRequest(NamedTuple):
-    """A request as it came."""
+    """A request as it was received."""
 
     method: str
     path: str
@@ -42,7 +42,7 @@ class Server:
 
 @contextmanager
 def capturing(reply: Callable[[CapturedRequest], Reply], *, certificate: Path | None = None) -> Iterator[Server]:
-    """Yield a server; over TLS where it has a certificate, a file with its key too."""
+    """Yield a server; it uses TLS if `certificate`, a file with certificate and key, is given."""
 
     class CapturingHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"

@@ -1,7 +1,7 @@
 """SQS and SNS over HTTP on the loopback interface: the simulator's server, which can also fail.
 
-LocalStack is what Sluice is tested against. This is for what LocalStack does not do on demand (stall, throttle, die in
-the middle of a run), and for tests of something else that only need queues which are there at once.
+Sluice is tested against LocalStack. This server does what LocalStack cannot do on demand (stall, throttle, die in the
+middle of a run), and serves tests of other things that only need queues at once.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ type Fault = Callable[[str], AwsRefusal | None]
 
 
 class Endpoint(SimulatorServer):
-    """A simulator behind a port of its own. Its `fault` may be replaced at any time."""
+    """A simulator behind its own port. A test may replace its `fault` at any time."""
 
     def __init__(self) -> None:
         super().__init__(port=0)
@@ -32,12 +32,12 @@ class Endpoint(SimulatorServer):
         self.start()
 
     def deploy(self, environment: Environment, *, visibility_timeout_seconds: int | None = _TIMEOUT_SECONDS) -> None:
-        """Make an environment's topic, queues and subscriptions; a timeout of None is as declared."""
+        """Make an environment's topic, queues and subscriptions; with a timeout of None the declared one."""
         sqs, sns = (boto3.client(name, endpoint_url=self.url, region_name=_REGION) for name in ("sqs", "sns"))
         deploy(environment, sqs=sqs, sns=sns, visibility_timeout_seconds=visibility_timeout_seconds)
 
     def lose_messages(self) -> None:
-        """Have nothing in any queue any more, as an emulator that was restarted and kept only what was deployed."""
+        """Remove the messages of all queues, as a restarted emulator does that keeps only the deployment."""
         listed = super().answer(_REGION, "sqs", "ListQueues", {})
         for url in listed["QueueUrls"]:  # type: ignore[index]
             super().answer(_REGION, "sqs", "PurgeQueue", {"QueueUrl": url})

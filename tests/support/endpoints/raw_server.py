@@ -1,4 +1,4 @@
-"""A server on the loopback that answers with the very bytes it is given, or does not."""
+"""A server on the loopback that answers with exactly the given bytes, or not at all."""
 
 import select
 import socket
@@ -34,7 +34,7 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """Yield a server; what it answers may be replaced before each request."""
+    """Yield a server; the test may replace its answer before each request."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         server = Server(f"http://127.0.0.1:{listener.getsockname()[1]}")
         threading.Thread(target=_accept, args=(listener, server), daemon=True).start()
@@ -60,7 +60,7 @@ def _answer(connected: socket.socket, server: Server) -> None:
     with connected, suppress(OSError):
         while _is_whole_request(connected):
             server.requests_count += 1
-            answer, end = server.answer, server.end  # once it is sent, they may be those of the next request
+            answer, end = server.answer, server.end  # read now: the test may replace them after the answer is sent
             if end is End.SLOW:
                 _send_slowly(connected, answer)
                 return

@@ -12,7 +12,7 @@ _HOLD_SECONDS_MAX = 60
 
 
 class TcpProxy:
-    """Between a process and its endpoint: can be cut and mended, lose answers, and hold what is asked."""
+    """A TCP proxy between a process and its endpoint: it can be cut and mended, lose answers, and hold requests."""
 
     def __init__(self, endpoint_url: str) -> None:
         parts = urlsplit(endpoint_url)
@@ -37,11 +37,11 @@ class TcpProxy:
 
     @property
     def url(self) -> str:
-        """Return the endpoint as it is seen through the line."""
+        """Return the URL of the endpoint through the proxy."""
         return f"http://127.0.0.1:{self._port}"
 
     def cut(self) -> None:
-        """End what is connected, and refuse to connect."""
+        """End all connections, and refuse new ones."""
         if self._server is not None:
             self._server.shutdown()
             for item in list(self._open):
@@ -50,7 +50,7 @@ class TcpProxy:
             self._server = None
 
     def mend(self) -> None:
-        """Let it through again, at the same port."""
+        """Accept connections again, at the same port."""
         line = self
 
         class Connection(socketserver.BaseRequestHandler):

@@ -1,4 +1,4 @@
-"""Histories written by hand: one group, a few messages, times in milliseconds."""
+"""Hand-written histories: one group, a few messages, times in milliseconds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ def publish_event(idx: int, at_ms: int, *, took_ms: int | None = 5, **changes: A
 
 
 def receive_event(queue: str, idx: int, at_ms: int, *, took_ms: int = 5, **changes: Any) -> HistoryEvent:
-    """Return a message being received by a call of its own."""
+    """Return the receive of one message, in its own call."""
     fields: dict[str, Any] = {
         "worker": f"consume-{queue}",
         "call_id": f"receive/{queue}/{at_ms}",
@@ -74,7 +74,7 @@ def delete_event(receive: HistoryEvent, at_ms: int, *, took_ms: int | None = 5, 
 
 
 def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[HistoryEvent]:
-    """Return messages being received and deleted, one after the other, 20 ms each."""
+    """Return the receives and deletes of messages, one after the other, 20 ms each."""
     events: list[HistoryEvent] = []
     for number, idx in enumerate(idxs):
         receive = receive_event(queue, idx, from_ms + number * 20)
@@ -83,7 +83,7 @@ def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[HistoryEv
 
 
 def sane() -> list[HistoryEvent]:
-    """Return three messages and their end marker, published and worked off as they should be."""
+    """Return three messages and their end marker, published, received and deleted without any anomaly."""
     return [
         publish_event(0, 0),
         publish_event(1, 10),
@@ -118,7 +118,7 @@ def _whole(event: HistoryEvent) -> list[HistoryEvent]:
 
 
 def effect_event(receive: HistoryEvent) -> HistoryEvent:
-    """Return the effect of what was received, committed before it is deleted."""
+    """Return the effect of a received message, committed before its delete."""
     return _event(
         Kind.HANDLED,
         receive.idx,
@@ -135,7 +135,7 @@ def effect_event(receive: HistoryEvent) -> HistoryEvent:
 
 
 def shift_event(event: HistoryEvent, by_us: int) -> HistoryEvent:
-    """Return an event as if it had been so much later."""
+    """Return an event shifted to later by `by_us`."""
     instants = {name: getattr(event, name) for name in ("invoked_at_us", "responded_at_us")}
     return replace(event, **{name: value + by_us for name, value in instants.items() if value is not None})
 
@@ -168,15 +168,15 @@ class Case:
     """A history that shows an anomaly, and one that nearly does.
 
     Args:
-        anomaly: its id.
-        events: the history that shows it and no other.
-        idxs: the violation's, as are sentence, witness and queue.
-        near_miss: a history without any anomaly that counts, and without this one.
-        expectation: of both.
-        around: both.
-        near_expectation: of the near miss, where that is what differs; None when it does not.
-        near_around: likewise.
-        also_seen: lawful things the history cannot but show.
+        anomaly: the id of the anomaly.
+        events: the history that shows only this anomaly.
+        idxs: the messages of the violation; queue, sentence and witness are its further fields.
+        near_miss: a similar history that shows no violation, and not this anomaly.
+        expectation: the expectation of both histories.
+        around: the surrounding events of both histories.
+        near_expectation: the expectation of the near miss if it differs.
+        near_around: the surrounding events of the near miss if they differ.
+        also_seen: lawful anomalies that the history shows as well.
     """
 
     anomaly: str
@@ -194,7 +194,7 @@ class Case:
 
     @property
     def violation(self) -> Violation:
-        """Return what is to be found, whole."""
+        """Return the whole expected violation."""
         return Violation(
             anomaly=self.anomaly,
             message_group_id="g1",

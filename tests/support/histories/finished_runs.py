@@ -23,9 +23,9 @@ _TELLING = ("A1", "B1", "C1", "D1", "D2", "F4", "G1")
 
 
 def history(message_count: int = 640, *, gap_ms: int = 90) -> list[HistoryEvent]:
-    """Return a run: a warm-up, hot and cold groups, a stall, a failed call, a message that came again.
+    """Return a run: a warm-up, hot and cold groups, a stall, a failed call, a redelivered message.
 
-    Each message is received from billing soon, and from shipping the later the hotter its group is.
+    Each message is received from billing soon; from shipping later, depending on how hot its group is.
     """
     events: list[HistoryEvent] = []
     for idx in range(message_count):
@@ -49,7 +49,7 @@ def history(message_count: int = 640, *, gap_ms: int = 90) -> list[HistoryEvent]
 
 
 def _group(idx: int) -> tuple[str, int]:
-    """Return a message's group and how hot it is: of 78 messages in a row 12 are of the hottest, 1 of the coldest."""
+    """Return a message's group and its heat: of 78 consecutive messages 12 are of the hottest group, 1 of the last."""
     place, group = idx * 31 % 78, 0
     while place >= GROUPS - group:
         place -= GROUPS - group
@@ -244,7 +244,7 @@ def valid() -> Verdict:
 
 
 def crossed_verdict() -> Verdict:
-    """Return a valid one whose latency is above its threshold."""
+    """Return a valid verdict whose latency is above its threshold."""
     slow = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "latency_seconds_max": 2.2}}
     properties = tuple(
         replace(prop, crossed=("latency in shipping was 2.33 s, allowed are 2.2 s",)) if prop.anomaly == "H3" else prop
@@ -272,13 +272,13 @@ FAULTS: list[dict[str, Any]] = [
 
 
 def faulty() -> Verdict:
-    """Return a valid one of a run with four of five faults done to it, one of them over too late, two never."""
+    """Return a valid verdict of a run with five faults: four were done, one of them recovered too late, two never."""
     run = {**DESCRIBED, "profile": {**DESCRIBED["profile"], "recovery_seconds_max": 2.0}, "faults": [{}] * 5}
     return Verdict(properties=_properties(), measures={**MEASURES, "faults": FAULTS}, run=run)
 
 
 def unknown() -> Verdict:
-    """Return a verdict on a run one of whose recorders died."""
+    """Return the verdict of a run with a dead recorder."""
     return Verdict(
         properties=_properties(),
         unknowns=("1 recorder(s) did not finish: consume-1",),
@@ -288,7 +288,7 @@ def unknown() -> Verdict:
 
 
 def invalid() -> Verdict:
-    """Return a verdict that shows several anomalies, each in a group of its own."""
+    """Return a verdict with several anomalies, each in a group of its own."""
     violations = tuple(_in_group(CASES[anomaly].violation, anomaly) for anomaly in _TELLING)
     counts = dict.fromkeys(_TELLING, 1) | {"A1": 12, "B5": 3}
     return Verdict(properties=_properties(**counts), violations=violations, measures=MEASURES, run=DESCRIBED)
@@ -300,12 +300,12 @@ def _in_group(violation: Violation, group: str) -> Violation:
 
 
 def series_of_one() -> RunSeries:
-    """Return the series of one publish, of which a page draws next to nothing."""
+    """Return the series of a single publish, of which a page draws next to nothing."""
     return {**plain_series(history(1)[:1], bin_us=1_000_000), "ranks": []}
 
 
 def series_of(verdict: Verdict) -> RunSeries:
-    """Return the hand-made run's series, with the timelines of what the verdict shows."""
+    """Return the hand-made run's series, with the timelines of the verdict's violations."""
     return {**_series(tuple((violation.message_group_id, violation.anomaly) for violation in verdict.violations))}
 
 

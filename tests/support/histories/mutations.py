@@ -38,7 +38,7 @@ VALUES: Mapping[str, Sequence[Any]] = {
 
 
 def _put_into_call(events: list[HistoryEvent], position: int, *, with_its_times: bool) -> None:
-    """Put a received event into the answer of the received event before it, or only give it the other's call."""
+    """Move a received event into the call of another received event, with or without the other's times."""
     receives = [number for number, e in enumerate(events) if e.kind == Kind.RECEIVED]
     if len(receives) < 2:
         return
@@ -53,7 +53,7 @@ def _put_into_call(events: list[HistoryEvent], position: int, *, with_its_times:
 def mutate(
     history: Sequence[HistoryEvent], rng: random.Random, *, values: Mapping[str, Sequence[Any]] = VALUES
 ) -> list[HistoryEvent]:
-    """Return the events of a sane group, of which one to three were dropped, moved, doubled or changed."""
+    """Return the events of a sane group, one to three of them dropped, moved, doubled or changed."""
     events = list(history)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         position = rng.randrange(len(events))

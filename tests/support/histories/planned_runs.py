@@ -1,4 +1,4 @@
-"""The judge of a planned run whose thresholds everything crosses."""
+"""The judge of a planned run with thresholds that every value crosses."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A service that is not ours, on the simulator: what `record` writes of it, and what the checker says."""
+"""A service without Sluice, on the simulator: its recording by `record`, and the checker's findings."""
 
 import json
 from collections import defaultdict
@@ -67,7 +67,7 @@ class OrderService:
 
     @property
     def clients(self) -> list[Any]:
-        """Return what is to be recorded."""
+        """Return the clients to record."""
         return [self.sns, self.sqs]
 
     def order(self, customer: str, number: int, *, deduplication_id: str | None = None) -> None:
@@ -82,7 +82,7 @@ class OrderService:
         )
 
     def trade(self, *, count: int = 10) -> None:
-        """Let every customer order four times, one after the other, and bill every order, so many at a time."""
+        """Let every customer order four times, one after the other, and bill every order, up to `count` per receive."""
         for number in range(4):
             for customer in CUSTOMERS:
                 self.order(customer, number, deduplication_id=f"{customer}/{number}")
@@ -100,7 +100,7 @@ class OrderService:
         return [message["ReceiptHandle"] for message in answer.get("Messages", [])]
 
     def bill(self, url: str | None = None, *, count: int = 10, requests: Sequence[str] = ("All",)) -> None:
-        """Receive and delete until nothing comes for longer than any lease."""
+        """Receive and delete until no message arrives for longer than any lease."""
         quiet_seconds = 0
         for _ in range(_ROUNDS_MAX):
             handles = self.receive(url, count=count, requests=requests)
@@ -117,7 +117,7 @@ def read_recording(folder: Path) -> list[HistoryEvent]:
 
 
 def judge_groups(events: list[HistoryEvent], **more: Any) -> dict[str, Finding]:
-    """Return what each group of a recording shows."""
+    """Return the finding of each group of a recording."""
     expectation = Expectation(
         run=next(event.run for event in events),
         queues=(QUEUE,),
@@ -131,25 +131,25 @@ def judge_groups(events: list[HistoryEvent], **more: Any) -> dict[str, Finding]:
 
 
 def anomalies(found: dict[str, Finding]) -> set[str]:
-    """Return what all groups together show that must not be."""
+    """Return the ids of all violations of all groups."""
     return {violation.anomaly for finding in found.values() for violation in finding.violations}
 
 
 def doubts(found: dict[str, Finding]) -> Iterator[str]:
-    """Yield what all groups together leave open."""
+    """Yield the unknowns of all groups."""
     for finding in found.values():
         yield from finding.unknowns
 
 
 def activity_of(events: Iterable[HistoryEvent]) -> Mapping[str, list[Activity]]:
-    """Return the receives asked of each queue, as the judge counts them."""
+    """Return the receives of each queue by second, as the judge counts them."""
     expectation = Expectation(run="", queues=(), visibility_timeout_seconds={})
     table = pa.Table.from_pylist([asdict(event) for event in events], schema=SCHEMA)
     return facts(count(Events(table), expectation), expectation).activity
 
 
 def findings(events: Iterable[HistoryEvent], expectation: Expectation) -> dict[str, Finding]:
-    """Return what the checker says of each group."""
+    """Return the checker's finding for each group."""
     of_group: dict[str | None, list[HistoryEvent]] = defaultdict(list)
     for event in events:
         of_group[event.message_group_id].append(event)

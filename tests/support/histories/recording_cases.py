@@ -29,12 +29,12 @@ _TORN_BYTES = 600
 
 @dataclass(frozen=True, kw_only=True)
 class RecordingCase:
-    """A recording, and what `check` is told of it.
+    """A recording, and the options of `check` for it.
 
     Args:
-        make: writes it into a folder.
-        queues: what is said of the queues.
-        has_other_producers: whether others published as well.
+        make: writes the recording into a folder.
+        queues: the declared queues.
+        has_other_producers: whether programs that are not recorded published as well.
     """
 
     make: Callable[[Path], object]
@@ -71,7 +71,7 @@ def _write_two_journals(folder: Path) -> None:
 
 
 def anomalies() -> list[HistoryEvent]:
-    """Return every anomaly's history, each as a group, and what may happen around groups."""
+    """Return every anomaly's history, each as a group, and events around the groups."""
     return [*around(), *(event for name, case in ANOMALIES.items() for event in in_group(case.events, name))]
 
 
@@ -98,7 +98,7 @@ def move_from(began_ms: int) -> HistoryEvent:
 
 
 def around() -> list[HistoryEvent]:
-    """Return what happens around groups: polls, faults, probes that find nothing, a lost answer."""
+    """Return events around groups: polls, faults, probes that find nothing, a lost answer."""
 
     def event(kind: Kind, at_ms: int, took_ms: int, **fields: Any) -> HistoryEvent:
         instants = {"invoked_at_us": at_ms * 1_000, "responded_at_us": (at_ms + took_ms) * 1_000}
@@ -125,14 +125,14 @@ def around() -> list[HistoryEvent]:
 
 
 def break_at_random(seed: int) -> list[HistoryEvent]:
-    """Return groups in which events were dropped, doubled, moved or changed at random; the same seed, the same ones."""
+    """Return groups with events dropped, doubled, moved or changed at random; the same seed gives the same ones."""
     rng = random.Random(seed)  # noqa: S311 (no secret)
     groups = {f"random {number}": mutate(full(), rng, values=_VALUES) for number in range(_RANDOM_GROUPS)}
     return [*around(), move_from(122), *(event for name, events in groups.items() for event in in_group(events, name))]
 
 
 def forward(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """Return the events without the answers that came before their calls: a history with one is refused whole."""
+    """Return the events; an answer before its call is removed, because a history with one is refused as a whole."""
     return [
         replace(event, responded_at_us=None) if (event.responded_at_us or 0) < (event.invoked_at_us or 0) else event
         for event in events
@@ -140,7 +140,7 @@ def forward(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
 
 
 def _record_sales(folder: Path, saboteur: str | None = None) -> None:
-    """Record somebody else's service on the simulator, also while it breaks a promise."""
+    """Record a service without Sluice on the simulator; with a saboteur, while it breaks a promise."""
     shop = OrderService()
     if saboteur is not None:
         sabotage(shop.clients, saboteur, every=4)
@@ -157,7 +157,7 @@ def _parquet(events: Sequence[HistoryEvent], **case: Any) -> RecordingCase:
 
 
 def _by_several_clocks() -> list[HistoryEvent]:
-    """Return groups whose publishers and consumers have clocks of their own, and swap them, or share a handle."""
+    """Return groups whose publishers and consumers have different clocks, swap them, or share a handle."""
     there = by_two_clocks(full(), ahead_us=5_000_000)
     back = [
         replace(event, clock_id="c" if event.clock_id == "d" else "d")
@@ -208,4 +208,4 @@ CASES: Mapping[str, RecordingCase] = {
         make=lambda folder: _record_sales(folder, "ignore-delete"), queues=_SHOP
     ),
 }
-"""What is recorded to the recording. Every one of them is judged in one part and in several."""
+"""Description to recording. Each recording is judged in one part and in several."""

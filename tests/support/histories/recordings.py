@@ -1,4 +1,4 @@
-"""Events as a recording has them: how they are written, damaged, and made another's."""
+"""Events as a recording has them: how they are written, damaged, and given to another group or clock."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
@@ -33,7 +33,7 @@ def engine_of(events: Sequence[HistoryEvent]) -> JudgeEngine:
 def write_journal(
     folder: Path, events: Sequence[HistoryEvent], *, one_group_in: int = 1, name: str = "recorded-1"
 ) -> Path:
-    """Write the events as the flight recorder does: nobody planned them, there are no end markers."""
+    """Write the events as the flight recorder does: without a plan and without end markers."""
     with Journal(folder, f"_{name}", common={"run": RUN, "worker": name, "task_attempt": 0}) as journal:
         journal.add(kind=Kind.TOPOLOGY.value, detail=recording_detail(one_group_in))
         for event in events:
@@ -43,7 +43,7 @@ def write_journal(
 
 
 def write_parquet(folder: Path, events: Sequence[HistoryEvent], *, name: str = "events", **how: Any) -> Path:
-    """Write the events as a stranger may: one file, in no buckets."""
+    """Write the events as another program might: one file without buckets."""
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(table_of(events), folder / f"{name}.parquet", **how)
     return folder
@@ -55,7 +55,7 @@ def _chunk(path: Path, column: str) -> pq.ColumnChunkMetaData:
 
 
 def flip_in(path: Path, column: str) -> None:
-    """Flip a bit of a column's last page: what is left is Parquet."""
+    """Flip a bit of a column's last page; the file remains valid Parquet."""
     chunk = _chunk(path, column)
     begin = chunk.data_page_offset if chunk.dictionary_page_offset is None else chunk.dictionary_page_offset
     found = bytearray(path.read_bytes())
@@ -77,7 +77,7 @@ def cut(path: Path) -> None:
 
 
 def in_group(events: Sequence[HistoryEvent], group: str) -> list[HistoryEvent]:
-    """Return the events as those of another group, in calls of its own."""
+    """Return the events as those of another group, with call ids of its own."""
     return [
         replace(event, message_group_id=group, call_id=None if event.call_id is None else f"{group}/{event.call_id}")
         for event in events
@@ -87,7 +87,7 @@ def in_group(events: Sequence[HistoryEvent], group: str) -> list[HistoryEvent]:
 def by_two_clocks(
     events: Sequence[HistoryEvent], *, ahead_us: int, consumers: Sequence[str] = QUEUES
 ) -> list[HistoryEvent]:
-    """Return the events, what consumers of these queues did timed by a clock of theirs that is ahead."""
+    """Return the events; those of consumers of these queues are timed by a second clock, which is ahead."""
     return [
         replace(shift_event(event, ahead_us), clock_id="d") if event.queue in consumers else event for event in events
     ]

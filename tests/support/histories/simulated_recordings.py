@@ -1,8 +1,8 @@
-"""A random life of somebody's service on the simulator, as our recorder writes it down.
+"""A random life of a service without Sluice on the simulator, as our recorder writes it.
 
-The service is lawful: producers, consumers and operators do whatever SQS and SNS let them, wrongly and too late as
-well. What is recorded is one of several things: all of it, all of it from some instant on, with one consumer left out,
-or with a journal that ends within a frame. So whatever `check` says of it, it never says INVALID.
+The service is lawful: producers, consumers and operators do whatever SQS and SNS allow, mistakes and late calls
+included. The recording has the whole life, or the life from some time on, or all but one consumer, or a journal that
+ends within a frame. So whatever `check` returns, it is never INVALID.
 """
 
 import json
@@ -41,8 +41,8 @@ class Part:
 
     Args:
         late_steps: how many steps are over when the recorder is attached.
-        late_consumers: whether consumers are attached later still.
-        is_consumer_left_out: whether one consumer is never recorded, which the user says.
+        late_consumers: whether consumers are attached even later.
+        is_consumer_left_out: whether one consumer is never recorded, which the user declares.
         is_torn: whether a journal ends within a frame.
     """
 
@@ -53,7 +53,7 @@ class Part:
 
     @classmethod
     def of(cls, rng: random.Random) -> "Part":
-        """Return one of them, half the time the whole life."""
+        """Return a random part, half the time the whole life."""
         late = rng.randint(3, 12)
         whole = (cls(), cls(), cls())
         parts = (cls(late_steps=late), cls(late_steps=late, late_consumers=True))
@@ -61,7 +61,7 @@ class Part:
 
 
 class _LostAnswers:
-    """Loses the answers of calls while it is on, behind the simulator: they had their effects."""
+    """While on, loses the answers of calls behind the simulator: the calls had their effects."""
 
     def __init__(self, *clients: Any) -> None:
         self.is_on = False
@@ -95,13 +95,13 @@ def _simulator_and_processes() -> tuple[Simulator, Sequence[_Process]]:
 
 @dataclass(kw_only=True)
 class Life:
-    """The service, and what it remembers.
+    """The service with its state.
 
     Args:
-        held: queue, its receipt handle and who received it.
-        attempts: receives that may be repeated: who, and the parameters.
-        sent: what was published: an address and the parameters.
-        often: the name of a step that comes more often than usual.
+        held: queue, receipt handle and receiver of each held message.
+        attempts: receives that may be repeated: receiver and parameters.
+        sent: published messages: address and parameters.
+        often: the name of a step that happens more often than usual.
     """
 
     rng: random.Random
@@ -124,7 +124,7 @@ class Life:
         return self.rng.choice(self.consumers)
 
     def call(self, process: _Process, does: Callable[[], Any]) -> Any:
-        """Return the answer of a call; None if it was refused, or its answer lost."""
+        """Return the answer of a call; None if it was refused, or its answer was lost."""
         process.lost.is_on = self.rng.random() < 0.03
         try:
             return does()
@@ -175,7 +175,7 @@ def _build(life: Life) -> None:
 
 
 def _message(life: Life) -> dict[str, Any]:
-    """Return a new message, rarely one with the id of another, in another group or with another body."""
+    """Return a new message; rarely one with another message's id, in another group or with another body."""
     life.number += 1
     body, id_, group = f"body {life.number}", f"id-{life.number}", life.rng.choice(_GROUPS)
     if life.sent and life.rng.random() < 0.1:
@@ -218,7 +218,7 @@ def _publish(life: Life) -> None:
 
 
 def _publish_content(life: Life) -> None:
-    """Publish without a deduplication id, where content will do."""
+    """Publish without a deduplication id, to places with content-based deduplication."""
     message = _message(life) | {"id": None}
     _send(life, life.rng.choice((*life.topics, *_sources(life))), [message])
 
@@ -265,7 +265,7 @@ def _repeat_receive(life: Life) -> None:
 
 
 def _work(life: Life) -> None:
-    """Receive, and delete what came."""
+    """Receive, and delete the received messages."""
     before = list(life.held)
     _receive(life)
     for url, handle, consumer in life.held:
@@ -369,7 +369,7 @@ _STEPS: Mapping[Callable[[Life], None], int] = {
 
 
 def live(life: Life, count: int) -> None:
-    """Let so many random things happen, with pauses."""
+    """Take `count` random steps, with pauses."""
     weights = [_OFTEN if step.__name__ == f"_{life.often}" else weight for step, weight in _STEPS.items()]
     for step in life.rng.choices(list(_STEPS), weights, k=count):
         del life.held[:-_HELD_MAX]
@@ -378,7 +378,7 @@ def live(life: Life, count: int) -> None:
 
 
 def _work_until_idle(life: Life) -> None:
-    """Receive and delete until nothing comes for longer than any hold."""
+    """Receive and delete until no message arrives for longer than any hold."""
     for url in life.urls.values():
         quiet = 0
         for _ in range(_ROUNDS_MAX):
@@ -430,9 +430,9 @@ def _attach(processes: Sequence[_Process], folder: Path, simulator: Simulator, s
 def record_life(
     seed: int, folder: Path, *, part: Part | None = None, saboteur_name: str | None = None, often: str | None = None
 ) -> RecordedLife:
-    """Live the life of a seed, with one saboteur between the service and its clients if one is named, and record it.
+    """Live the life of a seed and record it; a named saboteur stands between the service and its clients.
 
-    A step is done often if it is named, such as `purge`.
+    `often` names a step, such as `purge`, that happens more often.
     """
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
     simulator, (producer, *consumers) = _simulator_and_processes()

@@ -1,4 +1,7 @@
-"""Workers that are broken, each in one way: a check that never fails proves nothing, so each is caught by one."""
+"""Broken workers, each in one way.
+
+A test that never fails proves nothing, so each broken worker is caught by a test.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -29,7 +32,7 @@ class DeletesFirst(MessageProcessor):
 
 
 class DeletesFailedMessages(MessageProcessor):
-    """Broken: takes a failed message out of its group's way, so that the next one is handled before it (W1)."""
+    """Broken: deletes a failed message, so that the next one of its group is handled before it (W1)."""
 
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
         super()._acknowledge(lease, Delete() if isinstance(acknowledgement, Release) else acknowledgement)
@@ -71,7 +74,7 @@ class InboxApart(_MarksNothing):
 
 
 class RemembersInMemory(InboxApart):
-    """Broken: knows what it has handled for as long as it lives, so it may take a refused delete for one (W6)."""
+    """Broken: remembers handled messages only in memory (W6)."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)
@@ -86,7 +89,7 @@ class RemembersInMemory(InboxApart):
 
 
 class KeepsNoInbox(_MarksNothing):
-    """Broken: handles whatever comes, and marks nothing (W6)."""
+    """Broken: handles every received message, and marks nothing (W6)."""
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         decision = Decision(State.CONTIGUOUS, Action.HANDLE)
@@ -96,7 +99,7 @@ class KeepsNoInbox(_MarksNothing):
 
 class _NoGate:
     def check(self) -> None:
-        """Let it."""
+        """Allow every commit."""
 
     def remaining_seconds(self) -> float:
         """Return that it holds for ever."""
@@ -104,7 +107,7 @@ class _NoGate:
 
 
 class CommitsWithoutGate(MessageProcessor):
-    """Broken: commits what may be somebody else's by now, in the belief that its delete will tell (L1)."""
+    """Broken: commits even if another consumer may have the message, and relies on the delete to notice it (L1)."""
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
@@ -139,7 +142,7 @@ class AdmitsOnce(MessageProcessor):
 
 
 class MarksBefore(MessageProcessor):
-    """Broken: marks a message as handled when it is decided about, before a handler of asyncio begins (W8)."""
+    """Broken: marks a message as handled at its decision, before a handler of asyncio begins (W8)."""
 
     def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:  # noqa: ARG002
         admission = self._inbox.admit(session.connection(), arrived)

@@ -54,7 +54,7 @@ class Leftover(NamedTuple):
 
 
 class KeptThings:
-    """The things that misdeeds keep, and the threads that they start; `end` waits for them."""
+    """The objects that misdeeds keep, and the threads that they start; `end` waits for the threads."""
 
     kept: ClassVar[list[Any]] = []
     threads: ClassVar[list[threading.Thread]] = []
@@ -63,7 +63,7 @@ class KeptThings:
 
     @classmethod
     def go_on_now(cls) -> None:
-        """Let threads that were left behind do their work now: the next handler runs."""
+        """Let the threads that handlers left behind continue now, while the next handler runs."""
         cls.go_on.set()
         for thread in cls.threads:
             thread.join(10)
@@ -121,7 +121,7 @@ def _suppressing(act: SessionChange) -> SessionChange:
 
 
 def _in_thread(use: Callable[[Any], object], held: Callable[[Session], Any]) -> SessionChange:
-    """Let a thread go on when its handler has returned, with what it holds."""
+    """Return a misdeed that leaves a thread with a reference; the thread continues after its handler has returned."""
 
     def act(session: Session) -> None:
         holds = [held(session)]
@@ -504,7 +504,7 @@ def _backs_up_from_nothing(driver: Any) -> None:
 
 
 def _replaces_tokenizer(driver: Any) -> None:
-    """Let one do the work of another: https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers."""
+    """Replace one tokenizer by another: https://www.sqlite.org/fts3.html#custom_application_defined_tokenizers."""
     (porter,) = driver.execute("SELECT fts3_tokenizer(?)", ["porter"]).fetchone()
     driver.execute("SELECT length(fts3_tokenizer(?, ?))", ["simple", porter]).close()
 
@@ -590,7 +590,7 @@ def _second_session(session: Session) -> None:
 
 
 def _second_connection(statement: str) -> SessionChange:
-    """Let a handler execute and commit on a connection that it takes from the pool by itself."""
+    """Return a misdeed that executes and commits a statement on a second connection from the pool."""
 
     def act(session: Session) -> None:
         bind: Any = session.get_bind()
@@ -781,15 +781,15 @@ MISDEEDS = tuple(_misdeeds())
 
 
 def misdeeds_of_threads(database: str) -> list[Leftover]:
-    """Return what a thread of a handler can do, on a kind of database, and then let go.
+    """Return the misdeeds of a handler's threads on a kind of database.
 
-    Not with Postgres's connection of libpq itself: docs/guarantees.md names that.
+    Without those on libpq's own connection to Postgres, which docs/guarantees.md excludes.
     """
     return [case for case in misdeeds_on(database) if case.name.startswith("thread ") and "libpq" not in case.name]
 
 
 def misdeeds_on(database: str) -> list[Leftover]:
-    """Return what a handler can do on a kind of database."""
+    """Return the misdeeds of handlers on a kind of database."""
     return [misdeed for misdeed in MISDEEDS if database in misdeed.databases]
 
 
@@ -824,13 +824,13 @@ _SESSION_LOOKS = {
 
 
 def session_looks(session: Session) -> dict[str, object]:
-    """Return what a handler's SQL finds, by name."""
+    """Return the state that a handler's SQL sees, by name."""
     looks = _SESSION_LOOKS[session.get_bind().dialect.name]
     return {name: sorted(map(str, session.execute(text(sql)).all())) for name, sql in looks.items()}
 
 
 def driver_looks(session: Session) -> dict[str, object]:
-    """Return what a handler finds on the driver itself."""
+    """Return the state of the driver that a handler sees."""
     driver = driver_of(session)
     names = {
         POSTGRES: (
@@ -858,7 +858,7 @@ def _others_info(session: Session) -> list[str]:
 
 
 def sqlalchemy_looks(session: Session) -> dict[str, object]:
-    """Return what a handler finds in its session."""
+    """Return the state of the session that a handler sees."""
     bind: Any = session.get_bind()
     options = {name: value for name, value in bind.get_execution_options().items() if name.startswith("schema")}
     of_connection = sorted(session.connection().get_execution_options())
@@ -893,7 +893,7 @@ def _print_error() -> str | None:
 
 
 def process_looks() -> dict[str, object]:
-    """Return what a handler finds in its thread and process."""
+    """Return the state of thread and process that a handler sees."""
     mask = os.umask(0o22)
     os.umask(mask)
     return {
@@ -928,7 +928,7 @@ def process_looks() -> dict[str, object]:
 
 
 def engine_looks(engine: Engine) -> dict[str, Any]:
-    """Return what is in the database."""
+    """Return the contents of the database."""
     with engine.connect() as connection:
         return {
             "effects": connection.execute(text("SELECT consumer, group_id, seq FROM effects ORDER BY id")).all(),

@@ -1,4 +1,4 @@
-"""Errors of a database: SQLite's as the driver raises them, Postgres' by the server itself."""
+"""Errors of a database: those of SQLite as its driver raises them, those of Postgres from the server itself."""
 
 import sqlite3
 
@@ -6,12 +6,12 @@ from sqlalchemy import Connection
 
 
 def busy() -> sqlite3.OperationalError:
-    """Return what SQLite's driver raises where another connection writes."""
+    """Return the error of SQLite's driver while another connection writes."""
     error = sqlite3.OperationalError("database is locked")
     error.sqlite_errorcode = sqlite3.SQLITE_BUSY
     return error
 
 
 def fail_with(connection: Connection, sqlstate: str) -> None:
-    """Let Postgres refuse a statement of this connection with a SQLSTATE."""
+    """Let Postgres refuse a statement of this connection with an SQLSTATE."""
     connection.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sqlstate}'; END $$")

@@ -1,6 +1,6 @@
-"""A consumer's queue and DLQ on a simulator, what may go wrong between them and a tool, and tools that are broken.
+"""A consumer's queue and DLQ on a simulator, faults between them and a tool, and broken tools.
 
-The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
+The broken tools are kept because a check that never fails proves nothing: the check of its pitfall catches each.
 """
 
 import json
@@ -55,7 +55,7 @@ class Line(FaultyCalls):
 
 
 class Renaming(Hook):
-    """Gives what is received other message ids, each message always the same; its other attributes stay."""
+    """Gives received messages other message ids, always the same for a message; other attributes stay."""
 
     operations = ("sqs.ReceiveMessage",)
 
@@ -68,7 +68,7 @@ class Renaming(Hook):
 
 
 class DlqHarness:
-    """Billing's queues on a simulator. What tools do goes over `line`; what the test does is not."""
+    """Billing's queues on a simulator. Calls of tools go through `line`; calls of the test do not."""
 
     def __init__(self, simulator: Simulator) -> None:
         self.simulator, self.clock, self.line = simulator, simulator.clock, Line()
@@ -98,7 +98,7 @@ class DlqHarness:
         self.kill()
 
     def kill(self) -> None:
-        """Receive what is in the queue until it has all moved to the DLQ."""
+        """Receive the messages of the queue until all have moved to the DLQ."""
         while received := self._receive(QUEUE, hidden_seconds=0):
             assert all(int(entry["Attributes"]["ApproximateReceiveCount"]) <= ATTEMPTS for entry in received)
 
@@ -116,7 +116,7 @@ class DlqHarness:
         return found
 
     def places(self, name: str) -> list[GroupPlace]:
-        """Receive and delete everything, and return the places, group by group and in each as they came."""
+        """Receive and delete all messages; return their places, group by group, each in the order received."""
         found = [json.loads(message["Body"]) for message in self.drain(name)]
         return sorted(((fields["group"], fields["seq"]) for fields in found), key=lambda place: place[0])
 
@@ -162,7 +162,7 @@ def move_ignoring_failures(
     *,
     failpoint: Failpoint = do_nothing,
 ) -> None:
-    """Be broken: delete whatever the send met (D3, D16)."""
+    """Broken: delete the original even if the send failed (D3, D16)."""
     failpoint("before_send")
     with suppress(TransientError):
         send(dead_letter)
@@ -171,7 +171,7 @@ def move_ignoring_failures(
 
 
 class Forgetful(set[str]):
-    """Be broken: forget which copies are one's own (D8)."""
+    """Broken: forget the ids of the run's own copies (D8)."""
 
     def add(self, _: str, /) -> None:
         """Do nothing."""

@@ -22,7 +22,7 @@ def seeded_random(seed: int) -> random.Random:
 
 
 class ProcessKill(BaseException):
-    """Raised where a process ends: nothing in it catches this."""
+    """Raised in place of the end of a process: no code in the process catches it."""
 
 
 def failing_at(step: str, count: int = 1) -> Failpoint:
@@ -40,14 +40,14 @@ def failing_at(step: str, count: int = 1) -> Failpoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """The fault that one call meets.
+    """The fault of one call.
 
     Args:
-        operation: of the call, as boto3 names it; empty is any.
-        unreachable: nobody answers, and nothing arrives.
-        lost: it arrives, and the answer does not.
-        refused: code it is refused with.
-        failed: group or receipt handle -> (code, whether it is the sender's fault) of entries that fail alone.
+        operation: the operation in boto3's spelling; empty means any.
+        unreachable: the call does not arrive, and has no answer.
+        lost: the call arrives, and its answer does not.
+        refused: the code of the refusal.
+        failed: group or receipt handle to (code, whether it is the sender's fault) of entries that fail alone.
     """
 
     operation: str = ""
@@ -61,10 +61,10 @@ _NONE = Fault()
 
 
 class FaultyCalls(Hook):
-    """Writes down every call of a client, and gives the next ones the faults they meet.
+    """Logs every call of a client, and gives faults to the next ones.
 
-    `log` is (operation, parameters) of each call. Each of `faults` is met by one call of its operation. `batch` is the
-    parameter with a call's entries, and `key` what `Fault.failed` knows an entry by.
+    `log` has (operation, parameters) of each call. Each of `faults` is used for one call of its operation. `batch` is
+    the parameter with a call's entries, and `key` the field by which `Fault.failed` names an entry.
     """
 
     batch, key = "Entries", "ReceiptHandle"

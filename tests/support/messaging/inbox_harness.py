@@ -1,4 +1,4 @@
-"""An inbox as a worker and its drainer use it, without either: number by number, on a clock that moves when told."""
+"""An inbox used as a worker and its drainer do, without either: number by number, on a virtual clock."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ def decoded_message(
 
 
 def handle_message(inbox: Inbox, connection: Connection, came: DecodedMessage) -> Decision:
-    """Admit a message, and mark it where it is to be handled, as the worker does around its handler."""
+    """Admit a message, and mark it if it is to be handled, as the worker does around its handler."""
     admission = inbox.admit(connection, came)
     if admission.decision.action is Action.HANDLE:
         inbox.mark(connection, came.envelope, admission)
@@ -43,7 +43,7 @@ def handle_message(inbox: Inbox, connection: Connection, came: DecodedMessage) -
 
 
 def take_up_next(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
-    """Take up what is next of what was set aside, and mark it, as the drainer does around its handler."""
+    """Take up the next parked message of a group and mark it, as the drainer does around its handler."""
     message = inbox.next_parked(connection, group)
     if message is not None:
         inbox.mark_parked(connection, message)
@@ -51,7 +51,7 @@ def take_up_next(inbox: Inbox, connection: Connection, group: str = "a") -> Park
 
 
 class InboxHarness:
-    """One consumer's inbox; `policy` is what it does about missing numbers."""
+    """One consumer's inbox; `policy` is its policy for missing numbers."""
 
     def __init__(
         self, engine: Engine, *, consumer: str = "billing", clock: VirtualClock | None = None, **policy: Any
@@ -93,7 +93,7 @@ class InboxHarness:
             return take_up_next(self.inbox, connection, group)
 
     def drain(self) -> list[int]:
-        """Take up everything that can be, as a drainer does; return the numbers."""
+        """Take up every due parked message, as a drainer does; return the numbers."""
         taken = []
         for group in self.inbox.due(self.engine):
             while message := self.take(group):
@@ -111,7 +111,7 @@ class InboxHarness:
             return message
 
     def hold(self, *, is_held: bool = True, delay_us: int = 0) -> None:
-        """Let what is next of what was set aside fail."""
+        """Let the attempt at the next parked message fail."""
         assert self.begin()
         message = self.peek()
         assert message is not None
@@ -126,7 +126,7 @@ class InboxHarness:
         return None if row is None else (row.epoch, row.first_seq, row.last_seq)
 
     def waits_for(self, group: str = "a") -> int | None:
-        """Return the number a parked group waits for, None when it is not parked."""
+        """Return the number that a parked group waits for; None if it is not parked."""
         row = self._group(group)
         return None if row is None or row.parked_at_us is None else row.awaits_seq
 
@@ -140,7 +140,7 @@ class InboxHarness:
             return connection.execute(found).one_or_none()
 
     def number_records(self, group: str = "a") -> list[tuple[int, int, str, bool]]:
-        """Return first and last number, state, and whether it is open, of what is written down about numbers."""
+        """Return the records of a group's numbers: first and last number, state, and whether the record is open."""
         found = select(exceptions).where(exceptions.c.consumer == self.policy.consumer, exceptions.c.group_id == group)
         with self.engine.connect() as connection:
             rows = connection.execute(found.order_by(exceptions.c.epoch, exceptions.c.seq)).all()

@@ -1,4 +1,4 @@
-"""A state machine of one consumer: any event, in any order, against a model of what must come of it."""
+"""A state machine of one consumer: any event, in any order, compared with a model."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -87,7 +87,7 @@ class FaultyDatabase:
 
 
 class SimulatedConsumer(World):
-    """A consumer whose handler is in a mood, and which can begin again."""
+    """A consumer with a configurable handler, whose workers can be replaced."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine)
@@ -124,7 +124,7 @@ class SimulatedConsumer(World):
 
 
 class InboxStateMachine(RuleBasedStateMachine):
-    """Does anything to anybody, and remembers what was sent, withheld and given up."""
+    """Takes any step of any part, and remembers which messages were sent, withheld and given up."""
 
     world: SimulatedConsumer
     policy: InboxPolicy
@@ -156,7 +156,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         return self._do(number, lambda worker_parts: worker_parts.drainer.step() > 0)
 
     def _do(self, number: int, step: Any) -> bool:
-        """Let a worker step, unless it is in the middle of one; one that dies is replaced."""
+        """Let a worker step, unless it is in the middle of a step; a worker that dies is replaced."""
         if any(worker_parts is self.worker_parts[number] for worker_parts in self.world.at_work):
             return False
         self.world.at_work.append(self.worker_parts[number])
@@ -174,7 +174,7 @@ class InboxStateMachine(RuleBasedStateMachine):
             self._publish(group, how)
 
     def _publish(self, group: str, how: str) -> None:
-        """Use the next number: for a message, a tombstone, one that comes later, or what nobody can read."""
+        """Use the next number for a message, a tombstone, a delayed message, or an unreadable one."""
         place = group, self.next_seq[group]
         self.next_seq[group] += 1
         made = envelope(*place, type=TOMBSTONE if how == "tombstone" else "order.placed")
@@ -191,7 +191,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data())
     def send_again(self, data: st.DataObject) -> None:
-        """Send a copy of a message, which the queue takes for another one, or what was withheld."""
+        """Send a copy of a message under a new id, or a withheld message."""
         place = data.draw(st.sampled_from(sorted(self.withheld | self.sent)))
         self._put(place, self.withheld.pop(place) if place in self.withheld else self.sent[place])
 
@@ -224,7 +224,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @rule(number=_HANDS, step=_PAUSES, seconds=_TIMES, others=st.lists(_HANDS, max_size=4))
     def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
-        """Stop one worker there for a while, in which the others work; then it goes on as if nothing had been."""
+        """Pause one worker for a while, in which the others work; then it continues."""
 
         def sleep() -> None:
             self.world.simulator.advance(seconds)
@@ -249,13 +249,13 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
     def fail(self, number: int, fault: Fault, behaviour: str) -> None:
-        """Let one worker's next call of that kind meet this."""
+        """Let one worker's next call of a kind have a fault."""
         self.worker_parts[number].line.faults.append(fault)
         self.step(number, behaviour, 2)
 
     @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
     def be_away(self, number: int, refuses: range, *, loses_commit: bool, behaviour: str) -> None:
-        """Take the database away from one worker for a moment, or let it not learn that it has committed."""
+        """Take the database away from one worker for a moment, or lose the answer to its commit."""
         self.world.database.be_well()
         self.world.database.refuses, self.world.database.loses_commit = refuses, loses_commit
         self.step(number, behaviour, 2)
@@ -264,7 +264,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @rule(is_native=st.booleans())
     def redrive(self, *, is_native: bool) -> None:
-        """Bring the dead letters back, by SQS or message by message."""
+        """Bring the dead letters back, by a move task of SQS or message by message."""
         if is_native:
             self.world.redrive()
         else:
@@ -277,7 +277,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @rule(group=_GROUPS, ahead=st.one_of(st.none(), st.integers(-2, 3)))
     def operate(self, group: str, ahead: int | None) -> None:
-        """Let an operator have tried again what is held, or give a number up where that is allowed."""
+        """Let an operator retry held messages, or give a number up if that is allowed."""
         if ahead is None:
             self._retry_held()
             return
@@ -314,7 +314,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_inbox_tells_the_truth(self) -> None:
-        """Each number it counts has one effect, or is written down as having none; and no other number has any."""
+        """Each counted number has one effect or a record that it has none; no other number has an effect."""
         effects, known = Counter(self.world.effects()), self._states_by_place()
         assert set(effects.values()) <= {1}, "an effect twice"
         assert not {row.group_id for row in self._rows(parked)} - self._parked_groups(), "set aside in no parked group"
@@ -328,7 +328,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @invariant()
     def first_commits_are_in_order(self) -> None:
-        """Find first commits in order, but for what came late and says so, which only some policies allow."""
+        """The first commits of a group are in order, except late messages where the policy allows them."""
         known = self._states_by_place()
         late = {place for place in self.world.effects() if self.world.is_late[place]}
         allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
@@ -345,7 +345,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         return {row.group_id for row in self._rows(groups) if row.parked_at_us is not None}
 
     def teardown(self) -> None:
-        """Let everything that is left come to its end, and look at what was done."""
+        """Bring everything to its end, and check the effects."""
         self._end()
         self.the_inbox_tells_the_truth()
         self.first_commits_are_in_order()
@@ -377,7 +377,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         raise AssertionError(f"stuck: {self.world.bodies_left()}, {self.world.dead()}, {self._rows(groups)}")
 
     def _wake(self) -> None:
-        """Send the next message of a group that waits for it: what could not be read was none of its numbers."""
+        """Publish the awaited number of each group whose awaited message was unreadable."""
         for row in self._rows(groups):
             if row.parked_at_us is not None and row.awaits_seq == self.next_seq[row.group_id]:
                 self._publish(row.group_id, "sent")

@@ -19,7 +19,7 @@ type Ending = Callable[[], object]
 
 
 class CustomError(BaseException):
-    """No Exception, and nobody's."""
+    """A BaseException that is not an Exception."""
 
 
 class SilentError(Exception):
@@ -46,7 +46,7 @@ def _roll_back_to_a_savepoint(session: Session) -> None:
 
 
 def _fork(_: Session) -> None:
-    """Come back from the handler in a child process as well."""
+    """Fork, and return from the handler in the child process as well."""
     with warnings.catch_warnings(action="ignore"):  # that threads and fork do not go together
         pid = os.fork()
     if pid:

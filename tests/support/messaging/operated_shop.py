@@ -1,4 +1,4 @@
-"""A shop as an operator sees it: SQS and SNS on the loopback, one database, a relay and workers that a test steps."""
+"""A shop for an operator: SQS and SNS on the loopback, one database, a relay and workers that a test steps."""
 
 import json
 from collections.abc import Iterator
@@ -33,13 +33,13 @@ DENIED = AwsRefusal("AccessDenied", "you may not")
 
 
 def refund(session: Session, event: Event, _: Context) -> Outcome:
-    """Refuse what costs nothing."""
+    """Reject a refund without a positive amount."""
     cents = event.data["cents"]
     return Ack() if cents > 0 else Reject(f"refund of {cents} cents, allowed is 1 or more")
 
 
 class OperatedShop:
-    """The shop. `operations` are those of AWS that were called, `denied` those that are refused."""
+    """The shop. `operations` are the called operations of AWS, `denied` the operations that are refused."""
 
     def __init__(self, endpoint: Endpoint, engine: Engine, run: Run, declared: Environment = LOCAL) -> None:
         self.endpoint, self.engine, self._run, self.environment = endpoint, engine, run, declared
@@ -69,7 +69,7 @@ class OperatedShop:
         return self._run(*arguments, *where, *endpoint)
 
     def json(self, *arguments: str, dsn: str | None = None) -> Any:
-        """Run a command with `--json`, and return what it printed and its exit code."""
+        """Run a command with `--json`, and return its parsed output and its exit code."""
         code, printed, failed = self.sluice(*arguments, "--json", dsn=dsn)
         assert printed, failed
         return json.loads(printed), code
@@ -88,7 +88,7 @@ class OperatedShop:
         assert code == 0, failed
 
     def work(self, *consumers: Consumer) -> None:
-        """Let a worker of each consumer handle what is in its queue, on this thread."""
+        """Let a worker of each consumer handle the messages of its queue, on this thread."""
         for consumer in consumers or self.environment.consumers:
             worker = assemble_worker(
                 queue=Queue(self.sqs, self.url(naming.queue_name(self.environment, consumer))),
@@ -108,7 +108,7 @@ class OperatedShop:
         self.sqs.purge_queue(QueueUrl=self.url(name))
 
     def age(self, hours: float = 1) -> None:
-        """Let everything have happened so much earlier."""
+        """Move the times of all rows into the past."""
         earlier_us = round(hours * HOUR_US)
         messages, exceptions = outbox.messages.c, inbox.exceptions.c
         with self.engine.begin() as connection:

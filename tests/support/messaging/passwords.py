@@ -12,7 +12,7 @@ from sluice.messaging.database import engines
 
 @contextmanager
 def owner_of(postgres: Any) -> Iterator[Engine]:
-    """Yield the owner's engine on a Postgres that lets the role `consumer` in with a password only: "first" for now."""
+    """Yield the owner's engine on a Postgres where the role `consumer` needs a password, "first" at the beginning."""
     engine = engines.engine(postgres.get_uri())
     Path(postgres.pgdata, "pg_hba.conf").write_text(
         "local all postgres trust\nlocal all all scram-sha-256\n", encoding="ascii"
@@ -30,5 +30,5 @@ def execute(engine: Engine, *statements: str) -> None:
 
 
 def change_password(owner: Engine, password: str) -> None:
-    """Give the consumer another password; what it has open stays open."""
+    """Change the consumer's password; its open connections stay open."""
     execute(owner, f"ALTER ROLE consumer PASSWORD '{password}'")

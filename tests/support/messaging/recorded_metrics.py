@@ -1,4 +1,4 @@
-"""Measurements as they were put."""
+"""A sink that keeps the measurements it receives."""
 
 from collections.abc import Mapping
 

@@ -27,7 +27,7 @@ _PARTS = (tables.versioned, inbox_tables.versioned)
 
 
 class Version:
-    """One version of the product, which acts when it is told."""
+    """One version of the product, which acts on commands."""
 
     def __init__(self, dsn: str) -> None:
         self._engine = engines.engine(dsn)
@@ -48,7 +48,7 @@ class Version:
         self._relays.commit(*groups)
 
     def relay(self) -> list[list[str]]:
-        """Take over and publish everything; return groups and bodies in the order in which a queue has them."""
+        """Take over and publish everything; return groups and bodies in the order of a queue."""
         self._relays.simulator.advance(_LEASE_AND_MORE_SECONDS)
         relay = self._relays.relay()
         simulated_relays.work(relay)
@@ -66,9 +66,9 @@ class Version:
 
 
 def main() -> None:
-    """Do what each line says, and answer with a line: a result, or an error."""
+    """Carry out the command of each line, and answer with a line: a result, or an error."""
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # a version may log there
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # log lines of a version must not mix with the answers
     version = Version(sys.argv[1])
     for line in sys.stdin:
         name, *arguments = json.loads(line)

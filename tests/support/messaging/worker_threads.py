@@ -30,7 +30,7 @@ _NAMES = ("lane-", "deleter-", "drain", "heartbeat", "care")
 
 
 class MachineClock(VirtualClock):
-    """The machine's clock, for a simulator: nobody moves it, and whoever would wait does not."""
+    """The machine's clock for a simulator: sleeping on it returns at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,12 +52,12 @@ class RunningWorker:
     _run: Future[None]
 
     def wait_for_end(self, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait for its end, and raise what it ended by."""
+        """Wait for the worker's end, and raise its exception if there is one."""
         self._run.result(seconds)
 
 
 def _pace(queue: Queue) -> None:
-    """Let a poll that brings nothing last a moment: a lane that polls at once again starves every other thread."""
+    """Let an empty poll last a moment: a lane that polls again at once would starve every other thread."""
     receive, never = queue.receive, threading.Event()
 
     def receive_at_pace(**options: Any) -> ReceivedMessage | None:
@@ -73,7 +73,7 @@ def _pace(queue: Queue) -> None:
 def running(
     worker_parts: WorkerParts, *more: Lane, settings: WorkerSettings = SETTINGS, stop: Stop | None = None
 ) -> Iterator[RunningWorker]:
-    """Run a worker with these lanes besides its own, and stop it at the end."""
+    """Run a worker with its lanes and further ones, and stop it at the end."""
     stop, clock = Stop() if stop is None else stop, SystemClock()
     _pace(worker_parts.queue)
     parts = replace(worker_parts.parts, lanes=[*worker_parts.parts.lanes, *more], protection=Protection(None, clock))
@@ -107,7 +107,7 @@ class Hang:
 
 @contextmanager
 def hanging(world: World, place: GroupPlace) -> Iterator[Hang]:
-    """Let the handler of a message hang meanwhile, and wait for the threads that it held up."""
+    """Let the handler of a message hang within the block, and wait for the threads that it blocked."""
     hang = Hang()
     world.scripts[place] = [hang.handle]
     try:

@@ -1,6 +1,7 @@
 """The world of a test: one database, one simulated SQS and SNS, one clock; any number of relays and workers.
 
-Nothing runs by itself. A test takes the steps of relay, lane, heartbeat and drainer, and time passes only meanwhile.
+Nothing runs by itself. A test takes the steps of relay, lane, heartbeat and drainer, and time passes only in these
+steps.
 """
 
 import inspect
@@ -93,10 +94,10 @@ class Line(FaultyCalls):
 
 
 class TopicLine(FaultyCalls):
-    """The line between a relay and SNS.
+    """The connection between a relay and SNS.
 
-    `poisoned` are groups whose presence gets any call refused as a whole. `requests` is what calls held; `arrived` is
-    what of it is in the topic, `unanswered` what of that nobody was told of.
+    A call with a group of `poisoned` is refused as a whole. `requests` are the entries of the calls, `arrived` the
+    entries that the topic has, `unanswered` the arrived entries without an answer.
     """
 
     operations, batch, key = ("sns.PublishBatch",), "PublishBatchRequestEntries", "MessageGroupId"
@@ -152,7 +153,7 @@ class CallsInTurn:
 class SimulatorWait:
     """Waits by moving the simulator's clock.
 
-    `waits` are the seconds of each; `meanwhile` is called during each; `is_over` stops the worker.
+    `waits` has the seconds of each wait; `meanwhile` is called during each; `is_over` stops the worker.
     """
 
     def __init__(self, simulator: Simulator) -> None:
@@ -172,7 +173,7 @@ class SimulatorWait:
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """One call of the handler: what it was told, and when."""
+    """One call of the handler: its arguments and its time."""
 
     place: GroupPlace
     attempt: int
@@ -196,7 +197,7 @@ KINDS_OF_ASYNCIO = ("on its lane", "on the event loop")
 """Of handlers; see `World.handlers_of_asyncio`."""
 
 type HandlerStep = Outcome | BaseException | LaneHandler | None
-"""What a handler does after its effect: return it, raise it, or call it and return what that returns."""
+"""A handler's step after its effect: an outcome to return, an exception to raise, or a function to call."""
 
 
 class World:
@@ -341,7 +342,7 @@ class World:
         return found
 
     def databases(self, queue: str = QUEUES[0]) -> list[GroupPlace]:
-        """Receive and delete everything that is in a queue; return groups and numbers in the order they came."""
+        """Receive and delete all messages of a queue; return groups and numbers in the order received."""
         return places([message["Body"] for message in self.receive_all(queue)])
 
     # --- the consumer and its workers ---------------------------------------------------------------------------------
@@ -354,7 +355,7 @@ class World:
         return sent
 
     def put(self, sent: Envelope) -> Envelope:
-        """Send a message, as a copy of its own when it was sent before."""
+        """Send a message under a fresh deduplication id, so that it is a further copy if it was sent before."""
         self.put_body(sent.body, sent.event.group)
         return sent
 
@@ -364,13 +365,13 @@ class World:
         self.sqs.send_message(QueueUrl=self.url, MessageBody=body, MessageAttributes=attributes, **ids)
 
     def redrive(self) -> None:
-        """Let SQS move everything from the DLQ back to the queue."""
+        """Let SQS move all messages from the DLQ back to the queue."""
         self.sqs.start_message_move_task(SourceArn=self.dlq_arn)
         (task,) = self.sqs.list_message_move_tasks(SourceArn=self.dlq_arn)["Results"]
         assert task["Status"] == "COMPLETED", task
 
     def park(self, *groups: str, behind: int = 1) -> WorkerParts:
-        """Let each group's first message die and come back; what is behind it is set aside, and due."""
+        """Let each group's first message die and return; the messages behind it are parked, and due."""
         worker = self.worker(poll_seconds=0)
         for group in groups:
             self.scripts[group, 1] = [Reject("no such customer")]
@@ -430,7 +431,7 @@ class World:
         return WorkerParts(made, line, wait, tally)
 
     def work_until_idle(self, *workers: WorkerParts, until: Sequence[GroupPlace] = (), steps_max: int = 200) -> None:
-        """Let workers step in turn until nothing is left in the queue, or just that."""
+        """Let workers step in turn until the queue is empty, or holds only the messages of `until`."""
         for _ in range(steps_max):
             for worker in workers:
                 if not self.bodies_left() or (until and places(self.bodies_left()) == list(until)):
@@ -439,7 +440,7 @@ class World:
         raise AssertionError(f"still in the queue after {steps_max} steps: {self.bodies_left()}")
 
     def receive(self, worker: WorkerParts) -> ReceivedMessage:
-        """Receive a message without working on it; there has to be one."""
+        """Receive a message without working on it; the test fails if there is none."""
         message = worker.queue.receive(attempt_id=None, wait_seconds=0)
         assert message is not None, "nothing can be received"
         return message
@@ -461,9 +462,9 @@ class World:
         return result(session, event, context) if callable(result) else result
 
     def handlers_of_asyncio(self, kind: str) -> Handlers | None:
-        """Return the handler as one that takes an AsyncSession, by one of two ways; None for `plain`, the one it is.
+        """Return the handler as one with an AsyncSession, in one of two ways; None for `plain`, the handler itself.
 
-        `on its lane` does it on the thread of the lane; `on the event loop` does there what is no statement.
+        `on its lane` runs it on the lane's thread; `on the event loop` runs everything but statements on the loop.
         """
         if kind == "plain":
             return None
@@ -526,7 +527,7 @@ def places(bodies: list[str]) -> list[GroupPlace]:
 
 @contextmanager
 def in_memory_world() -> Iterator[World]:
-    """Yield a world with an SQLite database of its own, for tests with many."""
+    """Yield a world with its own SQLite database in memory."""
     engine = engines.engine("sqlite://")
     create_tables(engine)
     yield World(engine)

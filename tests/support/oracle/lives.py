@@ -1,7 +1,7 @@
 """The oracle judges a whole recording, group by group, beside the verdict on it.
 
-It knows more than the checker: that there was nothing before the recording, and which queues each topic reached. So it
-may call impossible what the checker has to leave open, but never what is VALID.
+It knows more than the checker: that nothing happened before the recording, and which queues each topic reached. So it
+may call a recording impossible that the checker has to leave open, but never one that is VALID.
 """
 
 from collections import defaultdict
@@ -39,7 +39,7 @@ class _ListeningEngine(JudgeEngine):
 
 
 def judge(recording: RecordedLife) -> JudgedLife:
-    """Return what the checker and the oracle say of a whole recording."""
+    """Return the checker's verdict and the oracle's result on a whole recording."""
     history = read_into_memory(recording.folder)
     assert history is not None
     listening = _ListeningEngine(history)
@@ -63,7 +63,7 @@ def judge(recording: RecordedLife) -> JudgedLife:
 
 
 def _name_messages(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
-    """Return the events, dead letters and what was moved under the idx of their message, by id or else by body."""
+    """Return the events; dead letters and moved messages get the idx of their message, found by id or else by body."""
     published = {event.idx for event in events if event.kind == Kind.PUBLISHED}
     of_body: dict[str | None, set[int | None]] = defaultdict(set)
     of_id: dict[str | None, int | None] = {}

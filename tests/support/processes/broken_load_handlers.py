@@ -1,4 +1,4 @@
-"""Handlers of a load test that break the worker which loads them, each consumer's in its own way."""
+"""Handlers of a load test that break the worker which imports them, each consumer's in a different way."""
 
 import os
 import sys

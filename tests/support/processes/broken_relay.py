@@ -1,4 +1,4 @@
-"""`sluice relay` that takes a call nobody answered for one that SNS took: what it says was sent may never have been."""
+"""`sluice relay`, broken: it treats a call without an answer as accepted by SNS, so a sent message may be lost."""
 
 import runpy
 from collections.abc import Sequence

@@ -18,7 +18,7 @@ from tests.support.messaging.dlq_harness import envelope
 from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 
-_HOLD_SECONDS = 3  # short: what a dead process held is there again after it
+_HOLD_SECONDS = 3  # short: the messages of a dead process are visible again after it
 
 
 class DeadLetterProject:
@@ -62,7 +62,10 @@ class DeadLetterProject:
         }
 
     def die(self) -> dict[GroupPlace, str]:
-        """Receive what is in the queue until the queue has moved it to the DLQ; return the SQS message ids it had."""
+        """Receive the messages of the queue until they have moved to the DLQ.
+
+        Return their SQS message ids in the queue.
+        """
         ids: dict[GroupPlace, str] = {}
         while received := self._sqs.receive_message(QueueUrl=self.queue, VisibilityTimeout=0).get("Messages", []):
             bodies = [json.loads(message["Body"]) for message in received]
@@ -85,7 +88,7 @@ class DeadLetterProject:
         )
 
     def finish(self, *given: str) -> Any:
-        """Run a dlq command in this process, once nobody holds anything any more."""
+        """Run a dlq command in this process, after all holds have ended."""
         self._await_free()
         return CliRunner().invoke(cli, self.arguments(*given), catch_exceptions=False)
 
@@ -99,7 +102,7 @@ class DeadLetterProject:
         return int(self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=[name])["Attributes"][name])
 
     def peek(self, url: str) -> list[GroupPlace]:
-        """Return what a queue holds, each group in order, and leave it there: for queues of at most ten messages."""
+        """Return the messages of a queue, each group in order, and leave them: for queues of at most ten messages."""
         received = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=30)
         messages = received.get("Messages", [])
         for message in messages:
@@ -110,6 +113,6 @@ class DeadLetterProject:
         return sorted(((entry["group"], entry["seq"]) for entry in bodies), key=lambda place: place[0])
 
     def survivors(self) -> list[GroupPlace]:
-        """Return what is in one of the queues at least, once nothing is held any more."""
+        """Return the messages that are in at least one of the queues, after all holds have ended."""
         self._await_free()
         return sorted(set(self.peek(self.queue)) | set(self.peek(self.dead)))

@@ -1,4 +1,4 @@
-"""A consumer's handler that keeps a digest of each event's data: what came is what was committed, or not."""
+"""A consumer's handler that stores a digest of each event's data, to compare received with committed data."""
 
 import hashlib
 import json
@@ -13,7 +13,7 @@ class Base(DeclarativeBase):
 
 
 class Digest(Base):
-    """The data of one event that was handled; nothing in the database keeps it from being there twice."""
+    """The digest of one handled event; no constraint keeps a second row of the same event out."""
 
     __tablename__ = "digests"
 

@@ -8,9 +8,10 @@ _modules: list[str] = []
 
 
 def forking(*modules: str) -> ForkServerContext:
-    """Return what forks processes, from one that has imported these modules and those of all other callers.
+    """Return a context that forks processes from one that has imported these modules and those of all other callers.
 
-    There is one such process for all tests of a process, and it imports what was set last: only this module sets it.
+    There is one such process for all tests of a process, and it imports the modules set last: only this module sets
+    them.
     """
     _modules.extend(modules)
     _context.set_forkserver_preload(_modules)

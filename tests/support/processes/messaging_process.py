@@ -1,4 +1,4 @@
-"""`sluice …` as processes of their own, which can be stopped and killed."""
+"""`sluice …` as separate processes, which can be stopped and killed."""
 
 import json
 import os
@@ -68,7 +68,7 @@ class MessagingProcess:
         return self._process.exitcode
 
     def stop(self) -> None:
-        """Send it SIGTERM, on which it is to end with 0."""
+        """Send the process SIGTERM, and check that it ends with 0."""
         self.send(signal.SIGTERM)
         assert self.wait_for_exit() == 0, self.log
 

@@ -1,4 +1,4 @@
-"""A Postgres of the wheel, restarted under the hands of those who use it."""
+"""A Postgres that is restarted while connections use it."""
 
 import importlib
 from typing import Any

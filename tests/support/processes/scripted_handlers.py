@@ -1,4 +1,4 @@
-"""A consumer's handlers that do as an event tells them: fail, refuse, take their time."""
+"""A consumer's handlers that follow instructions in the event: fail, refuse, take their time."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ _PATIENCE_SECONDS = 60
 
 
 class Base(DeclarativeBase):
-    """The table of what was done."""
+    """The base of the table of effects."""
 
 
 class HandledEvent(Base):
-    """One event that was handled, in the order they were; nothing in the database keeps it from being there twice."""
+    """One handled event, in the order of handling; no constraint keeps a second row of the same event out."""
 
     __tablename__ = "deeds"
 
@@ -49,7 +49,7 @@ class Gate:
         self.path.touch()
 
     def pass_through(self, context: Context, *, is_stubborn: bool) -> None:
-        """Wait until it is open; unless the handler is stubborn, its hold may end it before."""
+        """Wait until the gate is open; unless the handler is stubborn, the end of its hold may end the wait."""
         self._reached.touch()
 
         def is_open() -> bool:

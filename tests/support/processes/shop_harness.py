@@ -63,12 +63,12 @@ class ShopHarness:
         self._sqs.delete_queue(QueueUrl=self._url)
 
     def trade(self, count: int, *, seed: int, notify: bool = False) -> TradeCounts:
-        """Do business with four orders at once; a fifth is rolled back."""
+        """Make orders in four groups; a fifth of the transactions are rolled back."""
         shop = Shop(Outbox(TOPIC, notify=notify))
         return trade(self.engine, shop, count=count, groups=4, seed=seed, rollbacks=0.2)
 
     def end_groups(self) -> None:
-        """Commit an end marker to every group: what comes before it in a queue has come when it has."""
+        """Commit an end marker to every group: when it is received, everything before it has been received."""
         outbox = Outbox(TOPIC)
         with Session(self.engine) as session:
             for group in session.scalars(select(tables.groups.c.group_id)).all():
@@ -87,12 +87,12 @@ class ShopHarness:
         )
 
     def run_out_lease(self) -> None:
-        """Let the lease of a leader that is dead or stopped be over now, instead of waiting thirty seconds for it."""
+        """End the lease of a dead or stopped leader now, instead of waiting thirty seconds for it."""
         with self.engine.begin() as connection:
             connection.execute(update(tables.leases).values(expires_at_us=0))
 
     def let_another_finish(self) -> None:
-        """Let another relay take over from one that died, and publish all there is."""
+        """Let another relay take over from a dead one, and publish everything."""
         self.end_groups()
         self.run_out_lease()
         with self.relay("--until-empty") as successor:
@@ -123,14 +123,17 @@ class ShopHarness:
             return differences(connection, TOPIC)
 
     def consume(self) -> dict[str, list[str]]:
-        """Receive and delete, recorded, until every group has ended; return each one's bodies as they came."""
+        """Receive and delete, recorded, until every group has ended.
+
+        Return each group's bodies in the order received.
+        """
         common = {"run": TOPIC, "worker": f"consume-{QUEUE}", "host": host_name(), "clock_id": clock_id()}
         open_groups = {row["group_id"] for row in self.rows()}
         got: dict[str, list[str]] = defaultdict(list)
         sqs = boto3.client("sqs", endpoint_url=self.emulated.endpoint_url, region_name="us-east-1")
 
         def receive_and_delete() -> bool:
-            """Receive and delete once; return whether every group has ended and nothing came."""
+            """Receive and delete once; return whether every group has ended and the answer was empty."""
             messages = sqs.receive_message(
                 QueueUrl=self._url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages", [])
@@ -153,7 +156,7 @@ class ShopHarness:
         return findings(self.events(), self._expectation)
 
     def _expectation(self, group: str) -> Expectation:
-        """Return what is expected of a group: its messages say they are from the run of its epoch."""
+        """Return the expectation of a group, whose messages have the epoch of the group as their run."""
         with engines.reading(self.engine) as connection:
             epoch = connection.scalars(select(tables.groups.c.epoch).where(tables.groups.c.group_id == group)).one()
         timeouts = {QUEUE: _VISIBILITY_SECONDS}
@@ -167,7 +170,7 @@ def read_recording(folder: Path) -> list[history.HistoryEvent]:
 def findings(
     events: Sequence[history.HistoryEvent], expected: Callable[[str], Expectation], *, intended: tuple[str, ...] = ()
 ) -> dict[str, Finding]:
-    """Return by group what the checker objects to, without the anomalies that are intended or LocalStack's."""
+    """Return by group the checker's findings, without intended anomalies and those of LocalStack."""
     by_group = defaultdict(list)
     for event in events:
         if event.message_group_id is not None:
@@ -186,7 +189,7 @@ def findings(
 def open_shop(
     engine: Engine, emulated: localstack.Emulator, folder: Path, topic_name: str | None = None
 ) -> Iterator[ShopHarness]:
-    """Yield a shop with a topic of its own, unless it is given the name of one."""
+    """Yield a shop with its own topic, or with the topic of the given name."""
     harness = ShopHarness(engine, emulated, folder, topic_name or f"shop-{uuid.uuid4().hex[:10]}.fifo")
     try:
         yield harness

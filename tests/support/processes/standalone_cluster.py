@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of this machine, for what has to run on executors that are processes of their own."""
+"""A standalone Spark cluster on this machine, for tests that need executors in separate processes."""
 
 import os
 import re
@@ -29,7 +29,7 @@ class Standalone:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """Return the environment of a process of Spark's: nothing of the project is on its path."""
+    """Return the environment of a Spark process: the project is not on its path."""
     own = {
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
@@ -43,7 +43,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 @contextmanager
 def process(folder: Path, name: str, command: list[str], *, pattern: str) -> Iterator[Callable[[], re.Match[str]]]:
-    """Run a program of Spark's, and what it starts, until the block ends; yield what awaits it.
+    """Run a program of Spark until the block ends; yield a function that waits until it is ready.
 
     It is ready when its log matches the pattern.
     """
@@ -74,7 +74,7 @@ def process(folder: Path, name: str, command: list[str], *, pattern: str) -> Ite
 
 @contextmanager
 def running(folder: Path, *, cores: int, memory: str) -> Iterator[Standalone]:
-    """Run a master and a worker of so many cores, which may be more than there are."""
+    """Run a master and a worker with `cores` cores, which may be more than the machine has."""
     deploy, where = "org.apache.spark.deploy", ["--host", "127.0.0.1", "--webui-port", "0"]
     begin = [str(SPARK_HOME / "bin" / "spark-class")]
     command = [*begin, f"{deploy}.master.Master", *where, "--port", "0"]

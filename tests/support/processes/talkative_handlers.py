@@ -1,4 +1,4 @@
-"""A consumer's handlers of which one prints more than a pipe holds, and fails where printing does."""
+"""A consumer's handlers: one prints more than a pipe holds, and fails if printing fails."""
 
 from sqlalchemy.orm import Session
 

@@ -1,7 +1,7 @@
-"""A worker_fleet: consumers of one topic, with queues, DLQs and a database, whose workers are real processes.
+"""A worker fleet: consumers of one topic, with queues, DLQs and a database, whose workers are real processes.
 
-Each has an environment of its own, declared in its processes only. So everything goes by its name, with visibility
-timeouts of seconds. LocalStack, unlike AWS, does not deduplicate at a topic (GAP-36); its queues do.
+Each fleet has its own environment, declared in its processes only, so all its resources have its name. Visibility
+timeouts are a few seconds. LocalStack, unlike AWS, does not deduplicate at a topic (GAP-36); its queues do.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible
 
 
 def consumer(name: str = "billing", **declared: Any) -> Consumer:
-    """Return a consumer whose messages come again soon: five seconds after its worker died."""
+    """Return a consumer with a short visibility timeout: its messages return five seconds after a worker's death."""
     quick: dict[str, Any] = {
         "visibility_timeout_seconds": 5,
         "stop_timeout_seconds": 4,
@@ -110,19 +110,19 @@ class WorkerFleet:
             self.sqs.delete_queue(QueueUrl=url)
 
     def publish(self, groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> None:
-        """Publish the data for each group's handlers, in order; None takes a number and publishes nothing."""
+        """Publish the data for each group's handlers, in order; None uses a number without publishing it."""
         for turn in range(max(map(len, groups.values()))):
             self._publish(
                 [Event(type="deed", group=group, data=data[turn]) for group, data in groups.items() if turn < len(data)]
             )
 
     def publish_missing(self) -> None:
-        """Publish the messages whose numbers `publish` has left out."""
+        """Publish the messages whose numbers `publish` has used without publishing."""
         missing, self._missing = self._missing, []
         self._send([replace(envelope, event=replace(envelope.event, data={})) for envelope in missing])
 
     def end_groups(self) -> None:
-        """Publish an end marker to every group: what comes before it in a queue has come when it has."""
+        """Publish an end marker to every group: when it is received, everything before it has been received."""
         self._publish([any_event(type=history.END_TYPE, group=group, data=None) for group in self._published])
 
     def _publish(self, events: Sequence[Event]) -> None:
@@ -174,7 +174,7 @@ class WorkerFleet:
         )
 
     def effects(self, consumer: str = "billing") -> dict[str, list[int]]:
-        """Return the numbers of what was done, by group, in the order of the commits."""
+        """Return the numbers of the effects, by group, in the order of the commits."""
         done = defaultdict(list)
         with engines.reading(self.engine) as connection:
             for group, seq in connection.execute(
@@ -186,7 +186,7 @@ class WorkerFleet:
         return dict(done)
 
     def expected_numbers(self) -> dict[str, list[int]]:
-        """Return the numbers of what was published, by group; end markers are left out."""
+        """Return the numbers of the published messages, by group; end markers are left out."""
         return {
             group: [seq for seq, is_deed in enumerate(deeds, start=1) if is_deed]
             for group, deeds in self._published.items()
@@ -230,7 +230,10 @@ class WorkerFleet:
         )
 
     def redrive(self) -> None:
-        """Bring the dead letters of the first consumer back; the history tells that they were dead."""
+        """Bring the dead letters of the first consumer back.
+
+        Each is received first, so that the history records it as dead.
+        """
         name, url = next(iter(self.dead_letter_urls.items()))
         self.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0, MessageSystemAttributeNames=["All"]
@@ -250,7 +253,7 @@ class WorkerFleet:
         return read_recording(self.history)
 
     def receive_counts(self) -> Counter[int]:
-        """Return how many messages came at most so often, by receive count."""
+        """Return how many messages had each highest receive count."""
         most: dict[str, int] = {}
         for event in self.events():
             if event.kind == history.Kind.RECEIVED and event.sqs_message_id is not None:
@@ -314,7 +317,7 @@ def open_fleet(
     *consumers: Consumer,
     environment: Environment | None = None,
 ) -> Iterator[WorkerFleet]:
-    """Yield a worker_fleet with these consumers, in an environment of its own unless it is given one."""
+    """Yield a worker fleet with these consumers, in its own environment unless one is given."""
     if environment is None:
         name = f"w{uuid.uuid4().hex[:8]}"
         environment = Environment(name=name, account="000000000000", removal=Removal.DESTROY, consumers=consumers)

@@ -1,4 +1,4 @@
-"""A Django project: one app with invoices, on an SQLite file and on a Postgres, which a test names."""
+"""A Django project: one app with invoices, on an SQLite file and on a Postgres that a test names."""
 
 from typing import Any
 
@@ -50,6 +50,6 @@ def set_up() -> None:
 
 
 def use(alias: str, **parameters: Any) -> None:
-    """Let a database of the project be another from now on."""
+    """Replace a database of the project by another."""
     connections[alias].close()
     connections.settings[alias].update(parameters)

@@ -114,7 +114,7 @@ def _faults(expressions: list[str], ids: set[str]) -> list[str]:
 
 
 def faults(named: NamedMetric, found: list[Resource]) -> list[str]:
-    """Return what is wrong with a metric, in a sentence each: nobody reports it, or of no resource there is."""
+    """Return a sentence for each fault of a metric: nobody reports it, or its resource does not exist."""
     names = tuple(name for name, _ in named.dimensions)
     known = DOCUMENTED.get((named.namespace, names), set())
     unknown = [] if named.name in known else [f"{named.namespace} reports no {named.name} by {', '.join(names)}"]

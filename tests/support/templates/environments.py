@@ -1,4 +1,4 @@
-"""Environments that use every option the declared ones leave alone. They are synthesized, and deployed nowhere."""
+"""Environments with every option that the declared environments do not use. They are synthesized, never deployed."""
 
 from dataclasses import replace
 
@@ -229,7 +229,7 @@ def secret_of(environment: Environment) -> tuple[str | None, str | None]:
 
 
 def database_access(environment: Environment, role: DatabaseRole) -> dict[str, str]:
-    """Return what a role of IAM may do so that it gets into the environment's database as that user: action to ARN."""
+    """Return the rights with which a role of IAM gets into the environment's own database as a user: action to ARN."""
     secret, key = secret_of(environment)
     database = environment.database
     users = DatabaseUsers.OWNER if database is None else database.users

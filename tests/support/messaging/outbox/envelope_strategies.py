@@ -1,4 +1,4 @@
-"""Events as a producer may make them: anything AWS takes."""
+"""Events that a producer may make: anything that AWS accepts."""
 
 import string
 from datetime import UTC, datetime

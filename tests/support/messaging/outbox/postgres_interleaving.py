@@ -1,6 +1,6 @@
-"""Transactions of Postgres that run at once, step by step in an order somebody draws; and outboxes that lose by it.
+"""Concurrent transactions of Postgres, step by step in a drawn order; and broken outboxes that lose events.
 
-A step is over when its statement is answered or waits for a lock, which Postgres is asked: nothing sleeps. The broken
+A step is over when its statement is answered or waits for a lock, which Postgres reports: nothing sleeps. The broken
 outboxes are kept because a check that never fails proves nothing.
 """
 
@@ -29,9 +29,9 @@ class TransactionPlan:
     """The plan of one transaction: it may write elsewhere first, then writes to the outbox, then ends.
 
     Args:
-        groups: of the events it writes, in this order.
-        writes_elsewhere: first, which gives it its transaction id.
-        commits: or rolls back.
+        groups: the groups of the events that it writes, in this order.
+        writes_elsewhere: whether it writes to another table first, which gives it its transaction id.
+        commits: whether it commits; otherwise it rolls back.
     """
 
     groups: tuple[str, ...]
@@ -41,7 +41,10 @@ class TransactionPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """Some transactions, and whose turn it is, three times each; who waits for a lock then has its turn later."""
+    """Some transactions, and the order of their turns, three for each.
+
+    A turn of one that waits for a lock is delayed.
+    """
 
     plans: tuple[TransactionPlan, ...]
     turns: tuple[int, ...]
@@ -174,12 +177,12 @@ def _open_connections(engine: Engine, count: int) -> Iterator[list[Connection]]:
 
 
 class Naive:
-    """Broken: an outbox whose order is that of a column filled when a row is written, not when it is committed.
+    """Broken: an outbox ordered by a column that is filled when a row is written, not when it is committed.
 
     Args:
-        engine: a Postgres.
+        engine: an engine on Postgres.
         order: columns that order the rows.
-        locks: writers of a group wait for each other.
+        locks: whether writers of a group wait for each other.
     """
 
     def __init__(self, engine: Engine, *, order: str, locks: bool) -> None:
@@ -202,7 +205,7 @@ class Naive:
             connection.execute(text("INSERT INTO naive (group_id, number) VALUES (:group, :number)"), row)
 
     def poll(self) -> None:
-        """Take the rows behind the last one taken (P1)."""
+        """Read the rows behind the last one read (P1)."""
         with self._engine.begin() as connection:
             rows = connection.execute(
                 text("SELECT id, group_id, number FROM naive WHERE id > :last ORDER BY id"), {"last": self._last}

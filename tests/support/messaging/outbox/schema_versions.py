@@ -31,7 +31,7 @@ _forked = forking(__name__)
 
 
 def version(number: int) -> VersionedTables:
-    """Return the outbox's tables as code of that version has them, 1 to 3; of version 3 there is one table more."""
+    """Return the outbox's tables in version 1 to 3; version 3 has one more table."""
     metadata = MetaData()
     for table in tables.metadata.sorted_tables:
         table.to_metadata(metadata)
@@ -46,7 +46,7 @@ def version(number: int) -> VersionedTables:
 
 
 class UpgradeProcess:
-    """Upgrades a database to a version in a process of its own, and dies at a failpoint where one is armed."""
+    """A process that upgrades a database to a version, and dies at a failpoint if one is armed."""
 
     def __init__(self, dsn: str, number: int, *, failpoint: str | None = None) -> None:
         self._process = _forked.Process(target=_upgrade, args=(dsn, number, failpoint), daemon=True)

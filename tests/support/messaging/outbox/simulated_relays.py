@@ -1,6 +1,6 @@
-"""Relays for tests: their steps, waits and calls in any order, and relays that are broken.
+"""Relays for tests: their steps, waits and calls in any order, and broken relays.
 
-The broken ones are kept because a check that never fails proves nothing: each is caught by the check of its pitfall.
+The broken relays are kept because a check that never fails proves nothing: the check of its pitfall catches each.
 """
 
 import uuid
@@ -31,10 +31,10 @@ def of_group(group: str, places: Iterable[GroupPlace]) -> list[int]:
 
 
 class Steps(Protocol):
-    """A relay, as far as a test is concerned."""
+    """The part of a relay that tests use."""
 
     def step(self) -> bool:
-        """Do a little; return whether there may be more to do."""
+        """Take one step; return whether there may be more to do."""
 
 
 def work(relay: Steps, times_max: int = 200) -> None:
@@ -46,7 +46,7 @@ def work(relay: Steps, times_max: int = 200) -> None:
 
 
 class Turns:
-    """A wait that moves the clock, and ends after so many turns; `meanwhile` is called after each."""
+    """A wait that moves the clock and ends after a number of turns; `meanwhile` is called after each."""
 
     def __init__(self, clock: VirtualClock, turns: int, meanwhile: Callable[[], object] = lambda: None) -> None:
         self._clock, self._turns, self._meanwhile = clock, turns, meanwhile
@@ -62,7 +62,7 @@ class Turns:
 
 
 class Meanwhile:
-    """A publish during which something else happens, before it gets to the topic."""
+    """A publish during which another action happens, before it arrives at the topic."""
 
     def __init__(self, publish: RelayPublish, happens: Callable[[Sequence[Head]], object]) -> None:
         self._publish, self._happens = publish, happens
@@ -73,7 +73,7 @@ class Meanwhile:
 
 
 class ShuffledCalls:
-    """Several calls at once, which get to the topic in any order, and whose answers come at any time later.
+    """Several calls at once, which arrive at the topic in any order and are answered at any later time.
 
     No two of them may have messages of one group.
     """
@@ -131,7 +131,7 @@ class PublishesInTransaction(Relay):
 
 
 class MarksFirst(Relay):
-    """Broken: what it has not published yet is already done (P15)."""
+    """Broken: marks messages as sent before it publishes them (P15)."""
 
     def _send(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
@@ -142,7 +142,7 @@ class MarksFirst(Relay):
 
 
 class ForgetsWhatItTook(Relay):
-    """Broken: takes messages of a group that has one on its way."""
+    """Broken: takes further messages of a group while one is under way."""
 
     def _send(self, batch: Sequence[Head], *_: object) -> None:
         super()._send(batch)
@@ -150,7 +150,7 @@ class ForgetsWhatItTook(Relay):
 
 
 class MarksAllForOne(Relay):
-    """Broken: when one of several calls has arrived, all have."""
+    """Broken: when one of several calls was answered, marks the messages of all."""
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         is_sent = any(isinstance(outcome, PublishSuccess) for _, outcome in outcomes)
@@ -158,7 +158,10 @@ class MarksAllForOne(Relay):
 
 
 class ClaimsRows:
-    """Broken: any relay takes any rows that no other has locked (P5). Postgres only: SQLite knows no SKIP LOCKED."""
+    """Broken: any relay takes any rows that no other has locked (P5).
+
+    Postgres only, because SQLite has no SKIP LOCKED.
+    """
 
     def __init__(self, world: World, publish: RelayPublish) -> None:
         self._world, self._publish = world, publish
