@@ -1,1 +1,1 @@
-"""Runs of one profile on one kind of machine, held against those before them. It needs neither Spark nor AWS."""
+"""Compare runs of one profile on one kind of machine with earlier ones. It needs neither Spark nor AWS."""

@@ -1,4 +1,4 @@
-"""Two runs of one profile side by side: what became of the verdict, the rates, the latencies and the anomalies."""
+"""Two runs of one profile side by side: verdicts, rates, latencies and anomalies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -34,12 +34,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedNumber:
-    """One number of both runs, in `us` or `per_second`; None where it was not measured.
+    """One number of both runs, in `us` or `per_second`; None if it was not measured.
 
     Args:
-        what: it measures.
-        ratio: second to first; None when either is not known, or the first is zero.
-        crossed: whether a limit is crossed: also where the second run has none to show.
+        what: the name of the number.
+        ratio: second to first; None if either is unknown, or the first is zero.
+        crossed: whether a limit is crossed, or the second run lacks the number.
     """
 
     what: str
@@ -56,9 +56,9 @@ class RunComparison:
 
     Args:
         profile: fields in which the profiles differ, to both values.
-        settings: what else was not the same, to both values.
-        new: anomalies, violated or crossed, that only the second run shows.
-        gone: those that only the first shows.
+        settings: other settings that differ, to both values.
+        new: violated or crossed anomalies of the second run only.
+        gone: violated or crossed anomalies of the first run only.
     """
 
     runs: tuple[str, str]
@@ -71,7 +71,7 @@ class RunComparison:
 
     @property
     def exit_code(self) -> int:
-        """Return 1 when the second broke what the first kept, 2 when it cannot tell, 99 when a limit is crossed."""
+        """Return 1 if the second run broke a promise that the first kept, 2 if unknown, 99 if a limit is crossed."""
         is_broken = any(ANOMALIES[anomaly].severity is not Severity.LIVENESS for anomaly in self.new)
         if is_broken or (self.statuses[1] is PropertyStatus.INVALID and self.statuses[0] is not PropertyStatus.INVALID):
             return EXIT_CODES[PropertyStatus.INVALID]

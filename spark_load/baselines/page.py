@@ -1,4 +1,4 @@
-"""The page of a trend: every time run by run, and what was found."""
+"""The page of a trend: every time run by run, and the result of the comparison."""
 
 from html import escape
 from pathlib import Path
@@ -59,7 +59,7 @@ def _reason(row: TrendRow) -> str:
 
 
 def figure(row: TrendRow, number: int) -> Figure:
-    """Return a time run by run: those before, the newest that were compared, and the mean of those before them."""
+    """Return a chart of a time by run: the earlier runs, the compared newest runs, and the mean of the earlier ones."""
     by = 1_000 if max(row.seconds) < 1 else 1
     values = [value * by for value in row.seconds]
     first = len(values) - row.newest

@@ -1,4 +1,4 @@
-"""The results of runs, a line of JSON each, beside the folders of the runs: what a later run is compared with."""
+"""The results of runs, a line of JSON each, in a file beside the runs' folders, for comparison with later runs."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,13 +25,13 @@ class RunResult:
     """The stored result of a run.
 
     Args:
-        run: its id.
-        profile_name: of its profile.
-        profile_digest: of all that the profile says: other runs with the same offered the same load.
-        kind: where it ran: environment, target, transport and machine; only runs of one kind are compared.
-        status: of its verdict.
-        seconds: what was measured, by name; less is better.
-        versions: of what took part, for whoever looks for a reason.
+        run: the id of the run.
+        profile_name: the name of its profile.
+        profile_digest: a digest of its profile: runs with the same digest offered the same load.
+        kind: environment, target, transport and machine; only runs of one kind are compared.
+        status: the status of its verdict.
+        seconds: the measured times by name; less is better.
+        versions: versions of the software, to explain differences.
     """
 
     run: str
@@ -48,10 +48,10 @@ _RESULT = TypeAdapter(RunResult)
 
 
 def result_of(verdict: Verdict) -> RunResult:
-    """Return what is kept of a run.
+    """Return the result of a run for the file.
 
     Raises:
-        ConfigError: it is no load test's, it was sabotaged or resumed, or its profile is not known any more.
+        ConfigError: the run is no load test, was sabotaged or resumed, or its profile is unknown.
     """
     run = verdict.run
     if "profile" not in run:
@@ -87,10 +87,10 @@ def _seconds(measures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def append(result: RunResult, path: Path) -> None:
-    """Add a run to the file, which is made where it is not there.
+    """Add a run to the file, which is created if it is missing.
 
     Raises:
-        ConfigError: it cannot be written.
+        ConfigError: the file cannot be written.
         HistoryError: the disk is full or broken.
     """
     try:

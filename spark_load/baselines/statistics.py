@@ -22,11 +22,11 @@ _T_MAX = _RATIO_MAX = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Slower:
-    """Runs beside those before them.
+    """Later runs compared with earlier ones.
 
     Args:
         ratio: of their geometric means, after to before.
-        p: probability of a ratio as large or larger where nothing changed.
+        p: probability of at least this ratio if nothing changed.
     """
 
     ratio: float
@@ -34,7 +34,7 @@ class Slower:
 
 
 def slower(before: Sequence[float], after: Sequence[float]) -> Slower:
-    """Compare positive values of at least two runs before with those of at least one after."""
+    """Compare positive values of at least two earlier runs with those of at least one later run."""
     old, new = np.log(before), np.log(after)
     freedom = len(old) + len(new) - 2
     difference = float(new.mean() - old.mean())
@@ -45,7 +45,7 @@ def slower(before: Sequence[float], after: Sequence[float]) -> Slower:
 
 
 def detectable(before: Sequence[float], *, level: float) -> float:
-    """Return which ratio one run has to have, about, to be called slower at this level."""
+    """Return about which ratio one run needs to be called slower at this level."""
     old = np.log(before)
     squares = float(((old - old.mean()) ** 2).sum())
     error = math.sqrt(squares / (len(old) - 1) * (1 + _growth(len(old), _staying(old)) / len(old)))
@@ -81,7 +81,7 @@ def _staying(runs: np.ndarray) -> float:
 
 
 def _growth(count: int, stays: float) -> float:
-    """Return how many times larger the variance of a mean is than where nothing stays."""
+    """Return the factor by which correlation between runs increases the variance of their mean."""
     return 1 + 2 * sum((1 - lag / count) * stays**lag for lag in range(1, count))
 
 
@@ -100,7 +100,7 @@ def above(t: float, freedom: int) -> float:
 
 
 def holm(probabilities: Mapping[str, float]) -> dict[str, float]:
-    """Return probabilities adjusted for their number: at most so often is any of them wrong."""
+    """Return probabilities adjusted for their number, so that the chance of any false alarm is at most the level."""
     found, largest = {}, 0.0
     for position, name in enumerate(sorted(probabilities, key=lambda name: probabilities[name])):
         largest = max(largest, min(1.0, (len(probabilities) - position) * probabilities[name]))

@@ -1,4 +1,4 @@
-"""A run beside the runs before it: which of its times are longer, and how much longer they had to be to be found."""
+"""A run compared with earlier runs: which of its times are longer, and the smallest increase that could be found."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,15 +11,15 @@ from spark_load.baselines.results import RunResult
 from spark_load.baselines.statistics import Slower, detectable, holm, slower
 
 LEVEL = 0.01
-"""How often a run is called slower at most where nothing changed, whatever number of times is compared."""
+"""The largest share of unchanged runs that are called slower, for any number of compared times."""
 BEFORE_MIN = 8
 """Runs before, without which nothing is said."""
 EXIT_TOO_FEW = 98
-"""Too few runs before it yet: what is missing are runs, and nothing is wrong."""
+"""Exit code if there are too few earlier runs yet; nothing is wrong."""
 RATIO_MIN = 1.05
-"""What is longer by less is not called slower, however sure that is."""
+"""A time with a smaller ratio is not called slower, even if the difference is certain."""
 NEWEST = (1, 3, 5)
-"""Newest runs that are compared with those before them: what one run cannot show, three or five in a row can."""
+"""How many newest runs are compared with earlier ones: three or five runs show what one cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,12 +27,12 @@ class TrendRow:
     """One time of a run.
 
     Args:
-        name: what was measured.
-        seconds: of the runs before, oldest first, and of the run last.
-        newest: how many of the newest runs were compared, with the runs before them: the clearest of NEWEST.
+        name: the name of the time.
+        seconds: the time in the earlier runs, oldest first, and in the run last.
+        newest: how many of the newest runs were compared with the earlier ones: the clearest of NEWEST.
         ratio: of their geometric means.
-        p: how often it is as large where nothing changed, adjusted for everything that was compared.
-        detectable: which ratio a single run has to have, about, to be called slower.
+        p: probability of this ratio if nothing changed, adjusted for all comparisons.
+        detectable: about which ratio a single run needs to be called slower.
     """
 
     name: str
@@ -44,7 +44,7 @@ class TrendRow:
 
     @property
     def is_slower(self) -> bool:
-        """Return whether it is a regression."""
+        """Return whether the time is a regression."""
         return self.p <= LEVEL and self.ratio >= RATIO_MIN
 
     def as_json(self) -> dict[str, Any]:
@@ -63,13 +63,13 @@ class TrendRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A run beside the runs before it; `rows` is empty where `unknown` says why nothing can be said.
+    """A run compared with earlier runs; `rows` is empty if `unknown` has a reason.
 
     Args:
-        result: of the run.
-        runs: before it, those that can be compared with it.
-        last: how many of them, at most, the newest are compared with.
-        needs_runs: whether it is unknown only because there are too few runs yet.
+        result: the result of the run.
+        runs: the earlier runs that can be compared with it.
+        last: the most earlier runs that the newest ones are compared with.
+        needs_runs: whether the result is unknown only because there are too few runs.
     """
 
     result: RunResult
@@ -86,7 +86,7 @@ class Trend:
 
     @property
     def how(self) -> list[str]:
-        """Return what was compared with what, and what with nothing, as sentences."""
+        """Return sentences about which runs were compared and which were left out."""
         *fewer, most = NEWEST
         newest = f"the newest {', '.join(map(str, fewer))} or {most} runs with {BEFORE_MIN} to {self.last} before those"
         found = [f"Before it there are {units.plural(len(self.runs), 'run')}; compared are {newest}."]
@@ -102,7 +102,7 @@ class Trend:
 
     @property
     def exit_code(self) -> int:
-        """Return 99 where something became slower, 98 where more runs are needed, 2 where nobody can say, else 0."""
+        """Return 99 if a time became slower, 98 if more runs are needed, 2 if that is unknown, otherwise 0."""
         if self.unknown is not None:
             return EXIT_TOO_FEW if self.needs_runs else EXIT_CODES[PropertyStatus.UNKNOWN]
         return EXIT_CROSSED if self.slower else 0
@@ -132,10 +132,10 @@ class Trend:
 
 
 def comparable(result: RunResult, others: Sequence[RunResult], *, last: int) -> list[RunResult]:
-    """Return the runs before a run that can be compared with it, oldest first: the last ones, and the newest beside it.
+    """Return the earlier runs that can be compared with a run, oldest first: at most `last`, and the newest beside it.
 
-    Those are valid runs of the same profile on the same kind of machine, and never the run itself. What was added after
-    the run is not before it.
+    These are valid runs of the same profile on the same kind of machine, never the run itself. Runs that were added
+    after the run are not earlier.
     """
     runs = [other.run for other in others]
     earlier = others[: runs.index(result.run)] if result.run in runs else others

@@ -135,14 +135,14 @@ def check(
 
 
 def _names_a_cluster() -> bool:
-    """Return whether the command line does; the environment may name one for other commands."""
+    """Return whether the command line names a cluster; a cluster in the environment may be for other commands."""
     source = click.get_current_context().get_parameter_source
     return any(source(name) is ParameterSource.COMMANDLINE for name in ("master", "remote"))
 
 
 @contextmanager
 def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
-    """Read a recording, in this process where that will do."""
+    """Read a recording, in this process if it is small enough."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
     if engine == _AUTO and (master or remote or is_submitted):
@@ -187,7 +187,7 @@ def _judge(
 
 
 def _spark_commands(why: str) -> ModuleType:
-    """Return what judges with Spark, or say how to install it."""
+    """Return the module that judges with Spark, or say how to install it."""
     try:
         from spark_load.cli import spark_commands  # noqa: PLC0415 (a second to load, and not installed everywhere)
     except ModuleNotFoundError as error:

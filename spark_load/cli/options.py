@@ -1,4 +1,4 @@
-"""Options of several commands, and what they name: the declaration, the faults, and where the tasks run."""
+"""Options of several commands, and what they name: the declaration, the faults, and the place where the tasks run."""
 
 import os
 from collections.abc import Callable
@@ -43,7 +43,7 @@ def cluster_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def clock_option(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--max-clock-offset`; the command gets `clock_bound_us`, 0 where it is not given."""
+    """Add `--max-clock-offset`; the command gets `clock_bound_us`, 0 if the option is not given."""
     return click.option(
         "--max-clock-offset",
         "clock_bound_us",
@@ -97,7 +97,7 @@ def schedule_of(
     """Return the faults of a run of a profile; `is_here` says whether its publishers are on this machine.
 
     Raises:
-        ConfigError: there is nothing to do them to, or no time.
+        ConfigError: the faults have no target, or no time.
     """
     from spark_load.faults import servers  # noqa: PLC0415 (needs SQLAlchemy, which is not there where one only judges)
 
@@ -116,7 +116,7 @@ def schedule_of(
 
 
 def on_a_cluster(command: Callable[..., None]) -> Callable[..., None]:
-    """Add them, and give the command the `cluster` they name."""
+    """Add the options of a cluster, and give the command the `cluster` that they name."""
 
     @cluster_options
     @wraps(command)

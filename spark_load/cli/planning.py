@@ -1,4 +1,4 @@
-"""`profiles` and `plan`: what there is to run and what it will take, which is confirmed before it costs money."""
+"""`profiles` and `plan`: the profiles, and the estimate of a run, which is confirmed before it costs money."""
 
 import os
 import sys
@@ -27,7 +27,7 @@ from spark_load.profiles.profile import NamedProfile
 from spark_load.runtime.deployment import LoadDeployment
 
 _LOCALSTACK = "http://localhost:4566"
-_NEARLY = 0.8  # of a limit: shown in yellow
+_NEARLY = 0.8  # from this share of a limit on, shown in yellow
 
 
 @click.command()
@@ -154,10 +154,10 @@ def _rows(made: Estimate) -> list[tuple[str, str]]:
 def require_confirmation(
     deployment: LoadDeployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
 ) -> None:
-    """Say what a run on AWS takes and costs, and go on only when somebody confirms it, or has `confirmed` it already.
+    """Print the estimate of a run on AWS, and go on only if somebody confirms it or `confirmed` is given.
 
     Raises:
-        ConfigError: the profile cannot work there, or nobody can be asked.
+        ConfigError: the profile cannot work there, or there is no terminal to ask on.
         click.Abort: the answer was no.
     """
     expected = Estimate.of(named.profile, environment, "aws")

@@ -1,4 +1,4 @@
-"""`report` and `compare`: what stored runs have to tell."""
+"""`report` and `compare`: the page of a stored run, and the comparison of two."""
 
 import sys
 from pathlib import Path

@@ -48,14 +48,14 @@ def recording_opened(folder: Path, *, master: str | None, remote: str | None) ->
 
 
 def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
-    """Draw the page of a run that was just judged. When that fails, or Ctrl-C ends it, the verdict is what it was."""
+    """Draw the page of a run that was just judged. If that fails, or Ctrl-C ends it, the verdict is unchanged."""
     with page_optional(f"to try again: sluice report {folder}"):
         run_series = driver.aggregate(spark, driver.find_stored(folder), verdict)
         report.write_page(verdict, run_series, folder / report.PAGE_FILE)
 
 
 def series_again(folder: Path, verdict: Verdict) -> RunSeries:
-    """Aggregate again what the page of a judged run shows, and store it."""
+    """Aggregate again the data for the page of a judged run, and store it."""
     stored = driver.find_stored(folder)
     with spark_session.running(_JUDGING_SLOTS) as spark:
         return driver.aggregate(spark, stored, verdict)

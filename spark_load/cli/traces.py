@@ -1,4 +1,4 @@
-"""`profile-from`: a profile that replays what was recorded."""
+"""`profile-from`: a profile that replays a recording."""
 
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def _about(found: PublishedMessages, speed: float) -> str:
 
 
 def _remarks(found: PublishedMessages) -> list[str]:
-    """Return what is not as it was recorded, and why."""
+    """Return the differences between the profile and the recording, with their reasons."""
     lines = []
     if found.repeat_count:
         lines.append(f"repeats that SQS drops, counted apart as duplicate_share: {found.repeat_count:,}")

@@ -82,9 +82,9 @@ def _newest(others: Sequence[RunResult], file: Path) -> RunResult:
 
 
 def remember(verdict: Verdict, runs: Path) -> None:
-    """Add a run to the results beside its folder; one that measures no service alone is left out.
+    """Add a run to the results beside its folder; a sabotaged or resumed run is left out.
 
-    A verdict is what it was where that cannot be written: a line says so.
+    If the file cannot be written, a line says so, and the verdict is unchanged.
     """
     if verdict.run.get("saboteur") is not None:
         return

@@ -1,6 +1,6 @@
-"""Progress of a run, for those who wait for it: always on standard error.
+"""Progress of a run, always on standard error.
 
-What it shows is what the tasks say of themselves. It counts for nothing: the verdict comes from their journals.
+It shows the tasks' own reports. They do not count for the verdict, which comes from the journals.
 """
 
 from collections import deque
@@ -26,17 +26,17 @@ _ODD_OF_CONSUMERS = {"again": "again", "strangers": "of strangers", "fallen_back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgressRow:
-    """Progress of one queue, or of all publishers; None stands for what nobody knows.
+    """Progress of one queue, or of all publishers; None means unknown.
 
     Args:
-        name: of the queue, as short as it can be.
-        sent: publishes acknowledged that go there.
-        done: messages consumed; or published.
-        expected: about how many that will be.
+        name: name of the queue, as short as possible.
+        sent: acknowledged publishes to it.
+        done: messages consumed; for publishers, published.
+        expected: about how many there will be.
         waiting: about how many are in the queue.
-        per_second: lately.
-        left_seconds: until all are done, at that rate; None also when nothing moves.
-        seen: what looks odd so far, in words.
+        per_second: the latest rate.
+        left_seconds: until all are done, at that rate; None also if the rate is zero.
+        seen: suspicious observations so far, in words.
     """
 
     name: str
@@ -50,7 +50,7 @@ class ProgressRow:
 
 
 class ProgressTable:
-    """Turns what the tasks report into a row for all publishers and one for each queue, with the latest rates."""
+    """Turns the tasks' reports into a row for all publishers and one for each queue, with the latest rates."""
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
@@ -122,7 +122,7 @@ def _counts_text(tasks: Sequence[TaskProgress], names: Mapping[str, str]) -> str
 
 
 def line(phase: str, rows: Sequence[ProgressRow]) -> str:
-    """Return where a run stands in one line, for logs."""
+    """Return the progress of a run in one line, for logs."""
     return "; ".join([phase, *(_short(row) for row in rows)])
 
 
@@ -136,7 +136,7 @@ def _short(row: ProgressRow) -> str:
 
 
 def table(phase: str, rows: Sequence[ProgressRow]) -> Table:
-    """Return where a run stands as a table, for terminals."""
+    """Return the progress of a run as a table, for terminals."""
     shown = Table(title=phase, title_justify="left", box=None, pad_edge=False, header_style="dim")
     for name in ("", "sent", "done", "of about", "waiting", "rate", "left"):
         shown.add_column(name, justify="left" if not name else "right", no_wrap=True)

@@ -1,7 +1,7 @@
-"""Steps of the driver once the queues are drained: read the dead letters, bring them back, see that all is empty.
+"""Steps of the driver after the queues were drained: read the dead letters, move them back, check that all is empty.
 
-Its journal is the only evidence of what was in a DLQ. A dead letter that is to come back is read, given back and only
-then moved: a move task says how many it moved, and never which.
+The driver's journal is the only evidence of the messages in a DLQ. A dead letter is read and released before it is
+moved back, because a move task reports a number of messages, and never which.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,16 +31,16 @@ _PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # there counters are right afte
 
 
 class DeadLetters:
-    """The DLQs of a run's queues and subscriptions. Strangers' messages are read as well, and left where they are."""
+    """The DLQs of a run's queues and subscriptions. Other messages in them are read as well, and left there."""
 
     def __init__(self, context: TaskContext, run: LoadRun) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
 
     def read(self, *, keeps: bool, queues: Collection[str] = ()) -> dict[str, int]:
-        """Read every DLQ, or these, until it gives nothing more, and return how many messages of this run were in each.
+        """Read every DLQ, or these, until it is empty; return how many messages of this run were in each.
 
-        They are deleted, unless `keeps`: then they are given back at the end. All are read at once: each waits a second
-        for what may still come. Raises some of FAILURES.
+        The messages are deleted; with `keeps` they are released at the end instead. All DLQs are read at once, because
+        each waits a second for further messages. Raises some of FAILURES.
         """
         queues = queues or (
             *self._deployment.dead_letter_queues.values(),
@@ -82,9 +82,9 @@ class DeadLetters:
         return identity is not None and identity.run == self._run.id
 
     def bring_back(self, queues: Collection[str]) -> int:
-        """Have the dead letters in those queues moved back, and return how many messages were moved.
+        """Move the dead letters of those queues back, and return how many messages were moved.
 
-        What a subscription could not deliver stays where it is. Raises some of FAILURES.
+        Messages that a subscription could not deliver stay in its DLQ. Raises some of FAILURES.
         """
         return sum(self._move(dead) for dead in self._deployment.dead_letter_queues.values() if dead in queues)
 
@@ -110,7 +110,7 @@ class DeadLetters:
         return int(task.get("ApproximateNumberOfMessagesMoved", 0))
 
     def probe(self) -> bool:
-        """Ask every queue how much is in it until all have said nothing three times on end; return whether they did."""
+        """Query the counts of every queue until all were zero three times in a row; return whether they were."""
         pause_seconds = _PROBE_SECONDS_ON_AWS if self._deployment.endpoint_url is None else _PROBE_SECONDS
         in_a_row = 0
         for _ in range(_PROBES_MAX):
@@ -134,7 +134,7 @@ class DeadLetters:
         return sum(counts.values())
 
     def are_queues_empty(self) -> bool:
-        """Return whether the consumers' queues say that nothing is in them; not written down."""
+        """Return whether the counts of the consumers' queues are zero; this is not recorded."""
         return not any(sum(self._counts(url).values()) for url in self._deployment.queue_urls.values())
 
     def _counts(self, url: str) -> dict[str, int]:
@@ -143,7 +143,7 @@ class DeadLetters:
 
 
 FAILURES = (BotoCoreError, ClientError, NotReachedError)
-"""What may go wrong with it, and leaves the rest of the run to be judged."""
+"""Errors after which the rest of the run is still judged."""
 
 
 def _entries(handles: Sequence[str], **more: Any) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
-"""Effects in the consumers' databases, held against the history: a worker that is killed cannot tell of its own.
+"""Effects in the consumers' databases, compared with the history, because a killed worker cannot record its own.
 
-A worker writes down that an effect was committed after the commit. One that dies in between leaves the effect and no
-word of it. The database has the effect, in the row of its own that the handler wrote in the same transaction.
+A worker records the commit of an effect after the commit. If it dies in between, the effect exists without a record.
+The database has the effect as a row that the handler wrote in the same transaction.
 """
 
 import json
@@ -66,9 +66,9 @@ class Effect:
     """One row that a handler wrote.
 
     Args:
-        message_run: the run as the history names it.
-        idx: as the history numbers it.
-        written_at_us: by the worker's clock, before the commit.
+        message_run: the run in the history.
+        idx: the number in the history.
+        written_at_us: the time by the worker's clock, before the commit.
     """
 
     message_group_id: str
@@ -79,7 +79,7 @@ class Effect:
 
     @property
     def key(self) -> _Key:
-        """Return which message it is of."""
+        """Return the key of its message."""
         return self.message_run, self.message_group_id, self.idx
 
 
@@ -110,13 +110,13 @@ def url_text(url: str) -> str:
 
 
 def make_table(url: str) -> None:
-    """Make the table in which handlers write, in the database of an inbox, unless it is there; as `_open` raises."""
+    """Create the table of the handlers' effects in the database of an inbox, unless it exists; raises as `_open`."""
     with _open(url) as connection:
         _TABLE.create(connection, checkfirst=True)
 
 
 def effects_in(url: str, *, consumer: str, epoch: int) -> list[Effect]:
-    """Return a consumer's effects of a run, of each group in the order of their commits; as `_open` raises.
+    """Return a consumer's effects of a run, of each group in the order of their commits; raises as `_open`.
 
     The inbox lets one transaction of a group follow the other, whatever the database is.
     """
@@ -164,16 +164,16 @@ def unrecorded_effects(effects: Iterable[Effect], known: Counter[_Key], queue: s
 
 
 def missing_effects(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Key]:
-    """Return the effects that the history says were committed, and the database does not have.
+    """Return the effects that are committed according to the history and are missing in the database.
 
-    An end marker has none: no handler is called for it.
+    An end marker has no effect, because no handler is called for it.
     """
     missing = known - Counter(effect.key for effect in effects)
     return sorted(key for key in missing if not is_end_marker(key[2]))
 
 
 def passed_count(url: str, *, consumer: str, epoch: int) -> int:
-    """Return how many numbers of a run an inbox is past; 0 while one is missing or set aside. As `_open` raises."""
+    """Return how many numbers of a run an inbox has passed; 0 while one is missing or parked. Raises as `_open`."""
     mine = {"consumer": consumer, "epoch": epoch}
     with _open(url) as connection:
         is_waiting = connection.execute(_GAPS, mine).scalar_one() or connection.execute(_PARKED, mine).first()
@@ -187,14 +187,15 @@ def is_all_sent(outbox: Path) -> bool:
 
 
 def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> DatabaseEvidence:
-    """Return what the databases know of a run, as `sluice.judge.databases` takes it; as `_open` raises.
+    """Return the rows of the databases of a run, for `sluice.judge.databases`; raises as `_open`.
 
     Args:
-        url: of a consumer's inbox.
-        consumer: whose inbox it is.
-        epoch: of the run.
-        effects: of the consumer, in the order of their commits.
-        outbox: SQLite file of the outbox, whose rows are what was committed; None is what has effects, in its order.
+        url: the URL of a consumer's inbox.
+        consumer: the consumer of the inbox.
+        epoch: the epoch of the run.
+        effects: the consumer's effects, in the order of their commits.
+        outbox: SQLite file of the outbox, whose rows are the committed events; None takes the effects for them, in
+            order.
     """
     mine = {"consumer": consumer, "epoch": epoch}
     with _open(url) as connection:

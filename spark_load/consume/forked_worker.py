@@ -1,8 +1,6 @@
-"""A process of `sluice worker` or `sluice relay`, forked from one that has imported everything.
+"""A process of `sluice worker` or `sluice relay`, forked from one that has imported everything, which takes seconds.
 
-To import it takes seconds.
-
-The load test imports nothing of what it loads: which modules are imported beforehand is a list of names.
+The load test imports none of the code that it tests: the modules to import beforehand are a list of names.
 """
 
 import importlib
@@ -28,7 +26,7 @@ _forked = multiprocessing.get_context("forkserver")
 def _be_sluice(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float
 ) -> None:
-    """Be `sluice …`; what it writes goes to its log, and it ends with the run, whatever that dies of."""
+    """Run `sluice …` in this process; its output goes to its log, and it ends when the run ends, for any reason."""
     if ahead_seconds:
         _set_clock(ahead_seconds)
     threading.Thread(target=_follow_run, daemon=True).start()
@@ -42,7 +40,7 @@ def _be_sluice(
 
 
 def _set_clock(ahead_seconds: float) -> None:
-    """Have this process's wall clock so much ahead, as on another machine: what it records is by a clock of its own."""
+    """Set this process's wall clock ahead, as on another machine, so that its records have a different clock."""
     offset_us = clock.wall_minus_monotonic_us() + round(ahead_seconds * 1_000_000)
     own_id = f"{clock.clock_id()}, {ahead_seconds:g} s ahead"
     clock.wall_minus_monotonic_us = lambda: offset_us
@@ -50,7 +48,7 @@ def _set_clock(ahead_seconds: float) -> None:
 
 
 def _follow_run() -> None:
-    """Tell this process to end when the run is gone."""
+    """Let this process end when the run has ended."""
     run = multiprocessing.parent_process()
     assert run is not None, "a run started it"
     multiprocessing.connection.wait([run.sentinel])
@@ -70,14 +68,14 @@ def _be_nothing() -> None:
 
 
 class ForkedWorker:
-    """A worker's or relay's process, which may be waited for, told to stop and killed.
+    """The process of a worker or relay, which may be waited for, stopped and killed.
 
     Args:
-        arguments: of `sluice`.
-        environment: all its variables.
-        log: file its output is appended to.
+        arguments: arguments of `sluice`.
+        environment: all its environment variables.
+        log: the file that its output is appended to.
         ahead_seconds: how far its clock is ahead of the machine's.
-        module: that is run, with these arguments.
+        module: the module to run with these arguments.
 
     Raises:
         OSError: the log cannot be written.
@@ -107,39 +105,42 @@ class ForkedWorker:
         return self._process.pid
 
     def poll(self) -> int | None:
-        """Return its exit code, that of a signal negative; None while it runs."""
+        """Return the exit code, negative after a signal; None while the process runs."""
         return self._process.exitcode
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Wait so long at most; return whether it has ended."""
+        """Wait at most `timeout_seconds`; return whether the process has ended."""
         self._process.join(timeout_seconds)
         return self.poll() is not None
 
     def terminate(self) -> bool:
-        """Send SIGTERM; return whether it was there."""
+        """Send SIGTERM; return whether the process existed."""
         return self._send(signal.SIGTERM)
 
     def kill(self) -> bool:
-        """Send SIGKILL; return whether it was there."""
+        """Send SIGKILL; return whether the process existed."""
         return self._send(signal.SIGKILL)
 
     def freeze(self) -> bool:
-        """Send SIGSTOP; return whether it was there."""
+        """Send SIGSTOP; return whether the process existed."""
         return self._send(signal.SIGSTOP)
 
     def thaw(self) -> bool:
-        """Send SIGCONT; return whether it was there."""
+        """Send SIGCONT; return whether the process existed."""
         return self._send(signal.SIGCONT)
 
     def fill_disk(self, *, is_full: bool) -> bool:
-        """Let it write to no file any more, as on a full disk, or again; return whether it was there."""
+        """Forbid the process to write to files, as on a full disk, or allow it again.
+
+        Return whether the process existed.
+        """
         return self.poll() is None and limited_files(self.pid, is_full=is_full)
 
     def _send(self, number: signal.Signals) -> bool:
         return self.poll() is None and send_signal(self.pid, number)
 
     def is_polling(self) -> bool:
-        """Return whether it says that it works."""
+        """Return whether the process has logged that it works."""
         written = self.log.read_text(encoding="utf-8", errors="replace")
         return any(works in written for works in _WORKS)
 
@@ -149,6 +150,6 @@ class ForkedWorker:
 
 
 def last_line(output: str) -> str:
-    """Return the last line of what a process wrote, where that is its reason."""
+    """Return the last line of a process's output, which may be the reason of its end."""
     lines = output.strip().splitlines()
     return lines[-1][:300] if lines else "it said nothing"

@@ -39,7 +39,7 @@ class SimulatedOutcome(Enum):
 
 
 def simulated_outcome(plan: Plan, identity: Identity, *, receive_count: int, is_redriven: bool) -> SimulatedOutcome:
-    """Return what becomes of a message of this run; poisoned ones succeed once the dead letters were brought back."""
+    """Return the simulated outcome of a message; poisoned messages succeed after the dead letters were moved back."""
     if is_end_marker(identity.idx):
         return SimulatedOutcome.HANDLED
     if plan.is_poison(identity.idx) and not is_redriven:
@@ -77,7 +77,7 @@ _DRAIN_FACTOR_MAX = 10  # times as long as publishing; only for a driver that is
 
 
 def consume(spark: SparkSession, run: LoadRun) -> DataFrame:
-    """Return the job whose tasks consume all queues; nothing happens until its rows are asked for.
+    """Return the job whose tasks consume all queues; it runs when its rows are requested.
 
     Runs `consumers_per_queue` tasks for each queue, for the whole run. Not safe to repeat.
     """
@@ -162,7 +162,7 @@ class ConsumerTask:
         return coordinator.is_stopped() or coordinator.has_reached(RunStep.FINISH) or is_too_late
 
     def poll(self) -> None:
-        """Receive once, and do with each message what the plan has for it."""
+        """Receive once, and treat each message by the outcome that the plan has for it."""
         try:
             self._work_on(self._receive())
         except (BotoCoreError, ClientError):
@@ -170,10 +170,10 @@ class ConsumerTask:
         self._context.coordinator.report(self._progress)
 
     def _receive(self) -> list[_Message]:
-        """Return the messages of this run that a receive brings.
+        """Return the messages of this run in the answer to a receive.
 
-        A receive whose answer was lost is asked again once with its attempt id: it brings the same messages. Otherwise
-        they stay leased to nobody until their visibility timeout ends, and their groups wait for it.
+        A receive without an answer is repeated once with its attempt id, which returns the same messages. Otherwise
+        they would stay leased until their visibility timeout ends, and their groups would wait.
         """
         attempt_id = self._unanswered or uuid.uuid4().hex
         self._unanswered = None if self._unanswered else attempt_id
@@ -207,7 +207,7 @@ class ConsumerTask:
         self._delete(handled)
 
     def _try(self, message: _Message) -> SimulatedOutcome:
-        """Work on a message for its handler's time; record it if it was handled."""
+        """Work on a message for its handler's time, and record it if it was handled."""
         plan = self._run.plan
         begun_at_us = self._context.clock.now_us()
         done = simulated_outcome(

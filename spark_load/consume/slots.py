@@ -1,4 +1,4 @@
-"""The places of a run's workers: each holds one process after the other, whatever becomes of it."""
+"""The places of a run's workers: each holds one process after the other."""
 
 import threading
 from collections import deque
@@ -19,16 +19,16 @@ class Place:
     """The place of one worker.
 
     Args:
-        name: of the place.
-        consumer: whose worker it is.
-        worked: every process that was here, the last one at the end.
-        killed: those that a fault, or who ended them, gave no time to close their journal.
-        crashed: those of them that ended with an error, by themselves.
-        filled: those whose disk was full: of what they did not write down nobody knows.
-        ahead_seconds: how far the clock of the next one is ahead.
-        is_bad: whether the next one has handlers that fail.
-        is_replaced: whether a fault ended the last one, so that another one follows.
-        failures: how many ended in a row, with an error, before they worked.
+        name: name of the place.
+        consumer: the consumer of its workers.
+        worked: every process at this place, the last one at the end.
+        killed: those that had no time to close their journal, because a fault or the run ended them.
+        crashed: those that ended with an error by themselves.
+        filled: those whose disk was full, so that their records are incomplete.
+        ahead_seconds: how far the clock of the next process is ahead.
+        is_bad: whether the next process has failing handlers.
+        is_replaced: whether a fault ended the last process, so that another one follows.
+        failures: how many processes in a row ended with an error before they worked.
     """
 
     name: str
@@ -45,20 +45,23 @@ class Place:
 
     @property
     def abandoned_worker(self) -> ForkedWorker | None:
-        """Return the last one, where no other follows because too many ended before they worked; else None."""
+        """Return the last process if no other one follows, because too many ended before they worked.
+
+        Otherwise None.
+        """
         return self.worked[-1] if self.failures >= _FAILURES_MAX else None
 
 
 @dataclass(slots=True)
 class _Roll:
-    """A rolling restart: one place after the other, each when the one before has another process at work."""
+    """A rolling restart: each place is restarted when the process at the place before works again."""
 
     waiting: deque[Place]
     current: Place | None = None
     count: int = 0
 
     def is_next_due(self) -> bool:
-        """Return whether the turn of the next has come."""
+        """Return whether the next place is due."""
         last = self.current
         return last is None or (len(last.worked) > self.count and last.worked[-1].is_polling())
 
@@ -97,12 +100,12 @@ class Places:
         return [(place.consumer, process) for place in self.all for process in place.worked]
 
     def fill(self) -> None:
-        """Start the first of each place, one by one: where one cannot be started, those before it are known."""
+        """Start the first process of each place, one by one; if one cannot be started, the earlier ones are known."""
         for place in self.all:
             self._fill(place)
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Start the first of each place, and tend to all until all have ended, or it is over. Then some still run."""
+        """Start the first processes, and tend to all until all have ended or `is_over`. Then some may still run."""
         self.fill()
         while self.tend() and not is_over():
             self._clock.sleep(LOOK_SECONDS)
@@ -113,14 +116,14 @@ class Places:
         place.started_at, place.is_replaced = self._clock.monotonic(), False
 
     def tend(self) -> bool:
-        """Start another one where one has ended that is to be replaced; return whether any place is still at work."""
+        """Replace ended processes that are to be replaced; return whether any place is still working."""
         with self._lock:
             at_work = [self._tend(place) for place in self.all]
             self._rolls = {name: roll for name, roll in self._rolls.items() if self._roll_on(roll)}
             return any(at_work)
 
     def _tend(self, place: Place) -> bool:
-        """Do so for one place; return whether it is at work, or will be."""
+        """Replace the process of one place if needed; return whether the place works or will work."""
         last = place.worked[-1]
         code = last.poll()
         if code is None:
@@ -135,7 +138,7 @@ class Places:
         return place.is_replaced or place.worked[-1] is not last
 
     def harm(self, kind: FaultKind, name: str, detail: str = "") -> bool:
-        """Do that to a place, or to all of a consumer's; return whether it met a process."""
+        """Do a fault to a place, or to all places of a consumer; return whether it hit a process."""
         with self._lock:
             places = [place for place in self.all if name in (place.name, place.consumer)]
             if kind is FaultKind.ROLL:
@@ -145,12 +148,12 @@ class Places:
             return any(met)
 
     def is_rolling(self, name: str) -> bool:
-        """Return whether places of that name are still to be restarted one after the other."""
+        """Return whether places of that name still have to be restarted one after the other."""
         with self._lock:
             return name in self._rolls
 
     def _roll_on(self, roll: _Roll) -> bool:
-        """Restart the next place when its turn has come; return whether there is more to do."""
+        """Restart the next place if it is due; return whether there are more."""
         while roll.is_next_due():
             if not roll.waiting:
                 return False

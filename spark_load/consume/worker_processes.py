@@ -1,7 +1,7 @@
 """The real worker as the load test's consumer: `sluice worker`, a process for each slot, recording.
 
-The load test imports nothing of what it loads. It starts the command a service would be started with, with its
-recorder on, and the worker's journals lie beside those of the tasks.
+The load test imports none of the code that it tests. It starts the command of a service, with its recorder on; the
+worker's journals are beside those of the tasks.
 """
 
 import os
@@ -141,7 +141,7 @@ def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> Worke
 
 
 def databases(run: LoadRun) -> dict[str, str]:
-    """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file of its own in the run's folder."""
+    """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file in the run's folder."""
     dsn = os.environ.get(DSN)
     if dsn is not None:
         if run.has_faults:
@@ -157,7 +157,7 @@ def databases(run: LoadRun) -> dict[str, str]:
 
 
 def used_databases(run: LoadRun) -> dict[str, str]:
-    """Return the URL of each consumer's inbox, where a worker may have used it: nothing is made."""
+    """Return the URL of each consumer's inbox that a worker may have used; none is created."""
     dsn = os.environ.get(DSN)
     files = database_files(run)
     return {
@@ -220,7 +220,10 @@ def start(
 
 
 def reaching(run: LoadRun, place: str) -> Mapping[str, str]:
-    """Return the caller's environment, pointed to where the run is, over the line of a place where there is one."""
+    """Return the caller's environment, pointed to the run's endpoint.
+
+    A place with a line reaches it through the line.
+    """
     url = run.endpoint_url(place)
     endpoint = {} if url is None else {"AWS_ENDPOINT_URL": url}
     return {**os.environ, **endpoint, "AWS_REGION": run.deployment.region}
@@ -254,7 +257,7 @@ def make_tables(file: Path, run: LoadRun, part: str) -> None:
 
 
 def stop(started: Sequence[ForkedWorker], clock: Clock) -> None:
-    """Tell those that still run to finish what they have; end those that do not."""
+    """Tell the running processes to finish their messages; kill those that do not end."""
     deadline = clock.monotonic() + _STOP_SECONDS_MAX
     for process in started:
         if process.poll() is None:
@@ -266,14 +269,14 @@ def stop(started: Sequence[ForkedWorker], clock: Clock) -> None:
 
 
 def require_ended_well(process: ForkedWorker, who: str) -> None:
-    """Raise EndpointError, with its last words, where a process ended with an error."""
+    """Raise EndpointError, with the process's last words, if it ended with an error."""
     code = process.poll()
     if code:
         raise EndpointError(f"{who} ended with {code}: {process.last_words()}; see {process.log}")
 
 
 def recorder(run: LoadRun, worker: WorkerProcess) -> str:
-    """Return the name of a worker's recorder; one that no journal has when it never came to write one."""
+    """Return the name of a worker's recorder; it has no journal if the worker never began to write one."""
     named = f"worker-{worker.consumer}-{worker.process.pid}"
     found = sorted(run.journals.glob(f"{named}-*"))
     return found[-1].stem if found else named

@@ -32,7 +32,7 @@ class ScheduledFault[K: StrEnum]:
 
     @property
     def brief(self) -> str:
-        """Return what it is, in a few words: no other fault of its schedule has the same."""
+        """Return the fault in a few words that are unique in its schedule."""
         return f"{self.kind.value} of {self.target} at {plain(self.at_seconds)} s"
 
     def __str__(self) -> str:
@@ -45,14 +45,14 @@ class ScheduledFault[K: StrEnum]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way[K: StrEnum]:
-    """One kind of fault, and what can be drawn of it.
+    """One kind of fault, and its possible targets, durations and details.
 
     Args:
-        kind: what is done.
-        targets: to what it can be done.
-        seconds: the shortest and the longest; both 0 for what has no end of its own.
-        weight: how often it comes for each time that another one of weight 1 does.
-        details: how it can be done; a pair of numbers is a range of seconds.
+        kind: the kind of fault.
+        targets: its possible targets.
+        seconds: the shortest and the longest duration; both 0 for a fault that is over at once.
+        weight: how often it comes compared with one of weight 1.
+        details: its possible details; a pair of numbers is a range of seconds.
     """
 
     kind: K
@@ -100,7 +100,7 @@ def _draw[K: StrEnum](
 def _fault[K: StrEnum](
     rng: Random, way: Way[K], start_seconds: float, until_seconds: float, busy_until: dict[str, float]
 ) -> ScheduledFault[K] | None:
-    """Return a fault of something that no other fault is done to; None where there is nothing, or no time left."""
+    """Return a fault of a target without another fault; None if there is no such target, or no time left."""
     free = [
         target
         for target in way.targets
@@ -124,13 +124,13 @@ def _fault[K: StrEnum](
 
 
 def _needed_targets(target: str) -> tuple[str, ...]:
-    """Return what nothing may be done to when a fault of a target begins."""
+    """Return the targets that must be without a fault when a fault of this target begins."""
     name, _, end = target.partition(":")
     return (target, f"any:{end}" if name == "all" else f"all:{end}")
 
 
 def _occupied_targets(target: str) -> tuple[str, ...]:
-    """Return what something is done to by a fault of a target: any line to an end, if it is one of them."""
+    """Return the targets that a fault of this target occupies."""
     return target, f"any:{target.partition(':')[2]}"
 
 

@@ -1,4 +1,4 @@
-"""Doing what the schedule says: each fault is begun and ended at its time, and handed over to be written down."""
+"""Carrying out the schedule: each fault begins and ends at its time, and is recorded."""
 
 import sqlite3
 import threading
@@ -20,7 +20,7 @@ _FULL = (OSError, HistoryError)  # a disk that is full ends the run elsewhere, w
 
 type _UnderWay = tuple[ScheduledFault[FaultKind], int, bool]
 type Record = Callable[[ScheduledFault[FaultKind], int, int, bool], None]
-"""Called with each fault when it has ended, when it began and ended, microseconds UTC, and whether it met anybody."""
+"""Called with each ended fault, its begin and end, microseconds UTC, and whether it hit a process."""
 
 
 class Processes(Protocol):
@@ -30,7 +30,7 @@ class Processes(Protocol):
         """Do it; return whether there was a process just now."""
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """End it, where it has an end."""
+        """End a fault of the processes, if it has an end."""
 
     def is_rolling(self, name: str) -> bool:
         """Return whether some of them are still to be restarted, one after the other."""
@@ -47,26 +47,26 @@ class PoisonPlan:
         return self._folder / consumer
 
     def begin(self, consumer: str, detail: str) -> None:
-        """Have them fail in that way."""
+        """Let the handlers of a consumer fail in this way."""
         self._folder.mkdir(exist_ok=True)
         draft = self.file(f".{consumer}")
         draft.write_text(detail, encoding="utf-8")
         draft.replace(self.file(consumer))
 
     def end(self, consumer: str) -> None:
-        """Have them fail no more."""
+        """Let the handlers of a consumer succeed again."""
         self.file(consumer).unlink(missing_ok=True)
 
 
 class DatabaseLocks:
-    """Databases in SQLite that are held: nobody else can write."""
+    """SQLite databases that are locked, so that nobody else can write."""
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
         self._databases = databases
         self._held: dict[str, sqlite3.Connection] = {}
 
     def hold(self, consumer: str) -> bool:
-        """Take the lock of a consumer's database; return whether it is held: others may write, or none is there."""
+        """Lock a consumer's database; return False if another process writes, or there is no database."""
         file = self._databases[consumer]
         if not file.exists():  # to open it would make an empty one, and the workers take that for theirs
             return False
@@ -134,11 +134,11 @@ class Injector:
                 self._end(*self._under_way.pop())
 
     def stop(self) -> None:
-        """Let it end the faults under way, and then itself."""
+        """End the faults under way, and then the injector."""
         self._stopped.set()
 
     def _is_over(self, fault: ScheduledFault[FaultKind], now: float) -> bool:
-        """Return whether a fault is to be ended; a restart takes as long as it takes, and nothing waits for it."""
+        """Return whether a fault has to be ended; a restart takes its time, and nothing waits for it."""
         if fault.until_seconds > now:
             return False
         if fault.kind is FaultKind.RESTART:

@@ -29,7 +29,7 @@ _PAGE = b"<html><body>This is the proxy. Please log in.</body></html>"
 
 
 class FaultLine:
-    """One line. What is done to it is set from any thread, and counted when it happens to somebody."""
+    """One line. Any thread may set its fault; each call that the fault hits is counted."""
 
     def __init__(self, reach: _Connect, counts: Counter[str]) -> None:
         self._reach, self._counts = reach, counts
@@ -40,7 +40,7 @@ class FaultLine:
         self._open: set[asyncio.StreamWriter] = set()
         self.port = 0
         self.hits = 0
-        """How often the last fault happened to somebody."""
+        """How many calls the last fault has hit."""
 
     async def listen(self) -> asyncio.Server:
         """Begin to carry."""
@@ -133,7 +133,7 @@ class FaultLine:
 
 
 async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
-    """Return a request with all of its body: whoever hangs up before resets the connection."""
+    """Return a request with its whole body, because closing the connection before would reset it."""
     while b"\r\n\r\n" not in request and (more := await source.read(_CHUNK)):
         request += more
     head, _, body = request.partition(b"\r\n\r\n")
@@ -143,7 +143,7 @@ async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
 
 
 def make_answer(name: str, *, is_json: bool) -> bytes:
-    """Return an answer of that name, one of `shapes.ANSWERS` without `after-`."""
+    """Return the HTTP answer with a name of `shapes.ANSWERS`, without its prefix `after-`."""
     status, body, cut_bytes = {
         "500": ("500 Internal Server Error", b"", 0),
         "503": ("503 Service Unavailable", _PAGE, 0),
@@ -156,9 +156,9 @@ def make_answer(name: str, *, is_json: bool) -> bytes:
 
 
 def acknowledge_all(request: bytes) -> bytes | None:
-    """Return the answer that says that every message of a PublishBatch was taken; None for any other request.
+    """Return an answer that accepts every message of a PublishBatch; None for any other request.
 
-    It gives no sequence numbers: SNS would have counted on.
+    It has no sequence numbers, because SNS would have counted further.
     """
     fields = parse_qs(request.partition(b"\r\n\r\n")[2].decode(errors="replace"))
     if fields.get("Action") != ["PublishBatch"]:
@@ -217,7 +217,7 @@ class Lines:
         return self.open(name, lambda: asyncio.open_unix_connection(path))
 
     def open(self, name: str, reach: _Connect) -> int:
-        """Open a line to whatever `reach` connects to, and return the port of its near end."""
+        """Open a line to the target of `reach`, and return the port of its near end."""
         line = FaultLine(reach, self.counts)
         self._lines[name] = line
         self._servers.append(asyncio.run_coroutine_threadsafe(line.listen(), self._loop).result(10))
@@ -229,7 +229,7 @@ class Lines:
             self._loop.call_soon_threadsafe(line.suffer, kind, detail)
 
     def hits(self, target: str) -> int:
-        """Return how often the last fault of a line, or of `all:` to one end, happened to somebody."""
+        """Return how many calls the last fault of a line, or of `all:` to one end, has hit."""
         return sum(line.hits for line in self._of(target))
 
     def _of(self, target: str) -> Iterator[FaultLine]:

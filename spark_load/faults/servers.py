@@ -105,7 +105,7 @@ def restartable() -> list[str]:
 
 
 class Restarts:
-    """Commands that restart what a load test uses, each as long as it takes."""
+    """Commands that restart a server of the load test; each takes its own time."""
 
     def __init__(self) -> None:
         self._clock = SystemClock()
@@ -129,7 +129,7 @@ class Restarts:
         return command.poll() is not None or self._clock.monotonic() > until
 
     def end(self, target: str) -> bool:
-        """Wait for its command, until two minutes after its beginning at most; return whether it succeeded."""
+        """Wait for the command, until two minutes after its begin at most; return whether it succeeded."""
         command, until = self._running.pop(target)
         try:
             return command.wait(max(0.0, until - self._clock.monotonic())) == 0

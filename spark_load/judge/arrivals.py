@@ -142,7 +142,7 @@ def _of_destination(events: pa.Table, folder: Path, destination: str | None) -> 
 
 
 def _between(events: pa.Table, folder: Path, from_seconds: float, until_seconds: float | None) -> pa.Table:
-    """Return the events of a stretch; events are in the order in which they were invoked."""
+    """Return the events of a stretch of time; events are in the order of their calls."""
     after_us = events.column("invoked_at_us").to_numpy() - events.column("invoked_at_us")[0].as_py()
     is_within = after_us >= from_seconds * _US
     if until_seconds is not None:

@@ -73,7 +73,7 @@ class Estimate(LoadEstimate):
 
     @property
     def published_bytes(self) -> int:
-        """Return the size of all bodies published, repeats and end markers among them."""
+        """Return the size of all published bodies, repeats and end markers included."""
         return self.published_count * self.body_bytes
 
     @property
@@ -92,7 +92,7 @@ class Estimate(LoadEstimate):
         return sum(self.cost.values())
 
     def as_json(self) -> dict[str, Any]:
-        """Return all of it."""
+        """Return the whole estimate as JSON."""
         profile = self.profile
         return {
             **{name: getattr(self, name) for name in _NUMBERS},

@@ -22,7 +22,7 @@ class Publishers:
         self._frozen: dict[str, int] = {}
 
     def harm(self, kind: FaultKind, name: str) -> bool:
-        """Do that to a task; return whether it met a process that publishes, of its own."""
+        """Do a fault to a task; return whether it hit a process that publishes."""
         process = self._coordinator.process(name)
         if process in (None, os.getpid()) or process in self._ended[name]:
             return False
@@ -38,6 +38,6 @@ class Publishers:
         return is_met
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """Let one that was frozen go on."""
+        """Let a frozen task continue."""
         if kind is FaultKind.FREEZE and (process := self._frozen.pop(name, None)) is not None:
             send_signal(process, signal.SIGCONT)

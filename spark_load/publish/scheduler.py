@@ -142,7 +142,7 @@ class GroupScheduler:
         return len(self._ready[queue_index])
 
     def head_us(self, queue_index: int) -> int | None:
-        """Return the intended instant of the message that would go first; None when none may."""
+        """Return the intended time of the message that would be sent first; None if none may be sent."""
         ready = self._sorted_rows(queue_index)
         return int(self._rows.get("intended_at_us", ready[-1])) if ready else None
 
@@ -165,7 +165,7 @@ class GroupScheduler:
         return groups
 
     def settle(self, rows: Sequence[int]) -> None:
-        """Let go on with groups whose messages on their way, these, were acknowledged."""
+        """Let the groups of these acknowledged messages continue."""
         done = np.array(rows, np.int64)
         self._open_count -= len(done)
         self._rows.put("is_open", done, values=False)
@@ -174,19 +174,19 @@ class GroupScheduler:
         self._make_ready(following[following > 0])
 
     def put_back(self, row: int, *, until: float) -> None:
-        """Put a message that failed before what waits of its group; nothing of it goes until that instant."""
+        """Put a failed message in front of the waiting messages of its group; the group rests until `until`."""
         self.waiting_count += 1
         heapq.heappush(self._resting, (until, row))
 
     def wake(self, now: float) -> None:
-        """Let go on with the groups that have rested."""
+        """Let the groups continue whose rest is over."""
         while self._resting and self._resting[0][0] <= now:
             _, row = heapq.heappop(self._resting)
             self._make_ready(np.array([row]))
 
     @property
     def wakes_at(self) -> float | None:
-        """Return when the next group has rested; None when none rests."""
+        """Return when the next rest of a group is over; None if no group rests."""
         return self._resting[0][0] if self._resting else None
 
     def abandon(self, row: int) -> int:

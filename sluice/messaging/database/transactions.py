@@ -304,7 +304,7 @@ class BegunTransaction:
 
 
 class MessageSession(Session):
-    """A session of one message: a handler that has ended its transaction gets no other one, which nobody would guard.
+    """A session of one message. It begins no second transaction, because nothing would guard that one.
 
     https://docs.sqlalchemy.org/en/21/orm/session_api.html#sqlalchemy.orm.Session.get_bind (read 2026-11-26)
     """

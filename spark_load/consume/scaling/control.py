@@ -44,14 +44,14 @@ _COUNTS = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible
 
 
 def seconds_max(profile: Profile) -> float:
-    """Return how long after the last publish the services may take to come back to their fewest tasks."""
+    """Return how long after the last publish the services may take to return to their fewest tasks."""
     minutes = 0.0 if profile.minute_seconds is None else _MINUTES_AFTER_MAX * profile.minute_seconds
     return profile.drain_timeout_seconds + minutes
 
 
 @dataclass(slots=True, kw_only=True)
 class _Service:
-    """One service while it runs."""
+    """One service during the run."""
 
     queue: str
     url: str
@@ -63,7 +63,7 @@ class _Service:
 
     @property
     def is_back(self) -> bool:
-        """Return whether it is at its fewest tasks, and its queue empty for so long that no late metric scales it."""
+        """Return whether it has its fewest tasks, and its queue is empty for so long that no late metric scales it."""
         fewest = self.seen.rehearsed.service.min_tasks
         lately = [self.seen.series[name][-_QUIET_MINUTES:] for name in ("visible", "inflight")]
         is_quiet = all(values == [0.0] * _QUIET_MINUTES for values in lately)
@@ -168,7 +168,7 @@ class _Rehearsal:
         return self._coordinator.is_stopped() or all(service.pool.is_settled for service in self._services)
 
     def _pass_minute(self, minute: int) -> None:
-        """Look at queues and tasks until the minute is over, and add it to what was seen."""
+        """Sample queues and tasks until the minute is over, and add it to the observation."""
         for number in range(1, _SAMPLES_A_MINUTE + 1):
             until_us = self._begun_us + round((minute + number / _SAMPLES_A_MINUTE) * self._minute_seconds * 1e6)
             while (left := (until_us - self._clock.now_us()) / 1e6) > 0 and not self._coordinator.is_stopped():
@@ -219,7 +219,7 @@ class _Rehearsal:
         stop([worker.process for worker in self._workers.values()], self._clock)
 
     def report(self) -> WorkersResult:
-        """Write down what was seen, beside what was to be expected, and return it."""
+        """Write the observation beside the prediction, and return it."""
         from spark_load.consume.scaling import prediction  # noqa: PLC0415 (it needs numba, and few runs scale)
 
         for service in self._services:
@@ -267,7 +267,7 @@ class _Rehearsal:
 
 
 def _decide(service: _Service, minute: int) -> None:
-    """Let the policy decide after a minute, and carry it out."""
+    """Let the policy decide after a minute, and apply the decision."""
     before = service.pool.desired
     decision = service.loop.decide(minute, before, service.known)
     if decision.desired != before:

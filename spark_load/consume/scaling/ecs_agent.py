@@ -21,7 +21,7 @@ _BODY_BYTES_MAX = 10_000
 
 
 class EcsAgent:
-    """Grants every protection that is asked for, and knows which task has one. Any thread may ask it."""
+    """Grants every request for protection, and knows which tasks are protected. Any thread may call it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._lock = clock, threading.Lock()
@@ -49,7 +49,7 @@ class EcsAgent:
             return self._until.get(task, 0.0) > self._clock.monotonic()
 
     def answer(self, task: str, body: bytes) -> tuple[int, dict[str, Any]]:
-        """Set a task's protection as a request asks; return the HTTP status and what is answered."""
+        """Set a task's protection by a request; return the HTTP status and the response."""
         try:
             wanted = json.loads(body)
             is_wanted, minutes = wanted["ProtectionEnabled"], wanted.get("ExpiresInMinutes", _DEFAULT_MINUTES)

@@ -13,12 +13,12 @@ from spark_load.consume.scaling.task_pool import PooledTask
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RehearsedService:
-    """A service whose workers are started and stopped as its policy says.
+    """A service whose workers are started and stopped by its policy.
 
     Args:
-        consumer: whose workers they are.
-        lanes: messages a worker works on at once.
-        service: what scales it.
+        consumer: the consumer of the workers.
+        lanes: messages that a worker works on at once.
+        service: the scaled service.
     """
 
     consumer: str
@@ -27,7 +27,7 @@ class RehearsedService:
 
 
 def rehearsed_services(environment: Environment) -> Mapping[str, RehearsedService]:
-    """Return what scales the workers of each queue of the environment's first topic, by the queue's name."""
+    """Return the scaled service of each queue of the environment's first topic, by the queue's name."""
     from sluice.rehearse.declared_service import service_of  # noqa: PLC0415 (it needs numba, and few runs scale)
 
     return {
@@ -76,7 +76,7 @@ class ObservedPace:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A look at a queue and its tasks: messages visible and in flight, None where SQS gave no answer; tasks."""
+    """A sample of a queue and its tasks: messages visible and in flight, None if SQS gave no answer; tasks."""
 
     visible: int | None
     in_flight: int | None
@@ -120,7 +120,7 @@ def _mean(values: Iterable[int | None]) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldMessage:
-    """A message in a worker's hands: from the answer of its receive until it was deleted or given back, or for good."""
+    """A message held by a worker: from the answer of its receive until it was deleted or released, or for good."""
 
     recorder: str
     received_us: int
@@ -150,7 +150,10 @@ class QueueRecord:
 
 
 def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str], queue: str) -> QueueRecord:
-    """Return what the events of all journals say of a queue; `addresses` is where its messages are published to."""
+    """Return the record of a queue in the events of all journals.
+
+    `addresses` are the places its messages are published to.
+    """
     targets, sent = set(addresses), dict[str, tuple[int, str]]()
     polls: dict[str, int] = {}
     received: dict[str, tuple[str, int]] = {}
@@ -183,14 +186,14 @@ def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str
 
 @dataclass(slots=True, kw_only=True)
 class Observation:
-    """The observations of one service.
+    """The observation of one service.
 
     Args:
         series: by name, a value a minute.
         decisions: minute, tasks before, tasks after, and the policy.
-        tasks: all that ever ran.
-        recorders: of tasks, by name.
-        is_back: whether it came back to its fewest tasks with an empty queue.
+        tasks: all tasks of the run.
+        recorders: the recorders of tasks, by name.
+        is_back: whether it returned to its fewest tasks with an empty queue.
     """
 
     rehearsed: RehearsedService

@@ -18,7 +18,7 @@ _SHOWN = ("visible", "inflight", "running", "desired", "empty", "received")
 
 
 def result(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, Any]:
-    """Return what is written down of a service: measured, predicted, and how far they are apart."""
+    """Return the results of a service: measured, predicted, and their differences."""
     measured = _times(seen, journals, pace)
     minutes = len(seen.series["desired"])
     numbers: dict[str, int] = {}
@@ -67,7 +67,7 @@ def _times(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict
 
 
 def _counts(journals: QueueRecord, minutes: int, pace: ObservedPace) -> dict[str, list[int]]:
-    """Return what the journals say of each minute, which is known when the workers have ended."""
+    """Return the counts of each minute from the journals, which are complete after the workers have ended."""
     counted = {
         "sent": [at_us for at_us, _ in journals.sent],
         "received": [held.received_us for held in journals.held],
@@ -83,7 +83,7 @@ def _counts(journals: QueueRecord, minutes: int, pace: ObservedPace) -> dict[str
 
 
 def stops(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> list[dict[str, Any]]:
-    """Return how each task was stopped, and how many messages it had in its hands."""
+    """Return how each task was stopped, and how many messages it held."""
     return [_stop_facts(task, seen, journals, pace) for task in seen.tasks if task.stopped_us is not None]
 
 
@@ -114,7 +114,7 @@ def _sum(series: Mapping[str, Sequence[float | None]], *names: str) -> float:
 
 
 def sentences(results: Mapping[str, Mapping[str, Any]], pace: ObservedPace) -> list[str]:
-    """Return what a reader of the summary wants to know of each service, a line each; `results` is by consumer."""
+    """Return the sentences of the summary on each service, a line each; `results` is by consumer."""
     lines = []
     for consumer, of in results.items():
         minutes = len(of["measured"]["desired"])
@@ -136,7 +136,7 @@ def _path(decisions: Sequence[Sequence[Any]], series: Mapping[str, Sequence[floa
 
 
 def stops_sentence(stopped: Sequence[Mapping[str, Any]]) -> str:
-    """Return who was stopped with messages in hand, and who was killed, by name."""
+    """Return the tasks that were stopped while they held messages, and those that were killed, by name."""
     at_work = [f"{stop['task']} ({stop['held_messages']} messages)" for stop in stopped if stop["held_messages"]]
     killed = [stop["task"] for stop in stopped if stop["is_killed"]]
     return (

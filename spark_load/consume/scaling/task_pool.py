@@ -17,7 +17,7 @@ class TaskProcess(Protocol):
     """The process of a task."""
 
     def poll(self) -> int | None:
-        """Return its exit code; None while it runs."""
+        """Return the exit code; None while the process runs."""
 
     def terminate(self) -> object:
         """Send SIGTERM."""
@@ -26,7 +26,7 @@ class TaskProcess(Protocol):
         """Send SIGKILL."""
 
     def is_polling(self) -> bool:
-        """Return whether it has begun to receive."""
+        """Return whether the task has begun to receive."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,12 +78,12 @@ class TaskPool:
         self.desired = 0
 
     def scale(self, desired: int) -> None:
-        """Let so many tasks run: those that are missing start, and those too many are stopped, now or later."""
+        """Set the desired number of tasks: missing ones are started, and superfluous ones are stopped, now or later."""
         self.desired = desired
         self.tend()
 
     def tend(self) -> None:
-        """Observe the tasks, and start and stop those that are due. Called several times a second."""
+        """Check the tasks, and start and stop those that are due. Called several times a second."""
         now_us = self._clock.now_us()
         for task in self.alive:
             if task.process.poll() is not None:
@@ -117,7 +117,7 @@ class TaskPool:
 
     @property
     def alive(self) -> list[PooledTask]:
-        """Return the tasks whose process is there, oldest first."""
+        """Return the tasks with a running process, oldest first."""
         return [task for task in self.tasks if task.ended_us is None]
 
     @property
@@ -131,10 +131,10 @@ class TaskPool:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether as many tasks run as are desired, and no other is left."""
+        """Return whether exactly the desired number of tasks runs."""
         return len(self.alive) == self.desired == self.running_count
 
     @property
     def tasks_ended_by_themselves(self) -> list[PooledTask]:
-        """Return the tasks that ended and were not told to."""
+        """Return the tasks that ended without being stopped."""
         return [task for task in self.tasks if task.ended_us is not None and task.stopped_us is None]

@@ -81,7 +81,7 @@ class Ledger:
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
     def add_answer(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
-        """Remember the answer to a call; None as the instant when there was none."""
+        """Keep the answer to a call until it is written; `responded_at_us` is None if there was none."""
         self._unwritten.append((recorded_call, responded_at_us, results))
 
     def flush(self) -> None:
@@ -116,7 +116,7 @@ def _number(answered: tuple[RecordedCall, int | None, EntryResults]) -> int:
 
 
 def _pieces(recorded_calls: Iterable[RecordedCall]) -> list[pa.RecordBatch]:
-    """Return the rows of calls; those of neighbours in one piece."""
+    """Return the rows of calls; neighbouring calls in one piece."""
     pieces: list[tuple[pa.RecordBatch, int, int]] = []
     for _, call, rows in recorded_calls:
         begin = call.begin

@@ -19,10 +19,10 @@ from spark_load.publish.transport.sdk import SdkTransport
 
 
 def choose_transport(name: str | None, endpoint_url: str, saboteur: str | None, *, destination: str = "topic") -> str:
-    """Return the transport of a run: the one that is named, else the cheapest that does what the run asks for.
+    """Return the transport of a run: the named one, or the cheapest one that supports the run's options.
 
     Raises:
-        ConfigError: the one that is named knows no saboteurs, or an outbox has no choice of them.
+        ConfigError: the named transport does not support saboteurs, or an outbox has no choice of transports.
     """
     if destination == OUTBOX:
         for option, value in (("--transport", name), ("--sabotage", saboteur)):
