@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _NO_TEXT = re.compile("[\udc80-\udcff]")  # https://docs.python.org/3/library/codecs.html#error-handlers
 _CHARACTERS_MAX = 5_000  # of what is said of a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
+_CHILDREN_SECONDS = 1.0  # of all of them together
 COMMANDS = {
     "alive": Lazy("sluice.cli.alive:alive", "Check that a worker or relay makes progress."),
     "check": Lazy(
@@ -179,7 +180,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def run(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engine] | None" = None) -> None:
-    """Run it and end, also where a handler has left threads at work that Python would wait for.
+    """Run it and end, also where a handler has left threads or processes that Python would wait for.
 
     Nobody would start another process meanwhile.
     """
@@ -195,9 +196,26 @@ def run(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engin
         output.line(f"sluice: {failure}: {lost}; send it elsewhere", is_error=True)
         code = COULD_NOT if is_done else code
     ours = (threading.main_thread(), threading.current_thread())
-    if any(not thread.daemon and thread not in ours for thread in threading.enumerate()):
+    has_threads = any(not thread.daemon and thread not in ours for thread in threading.enumerate())
+    if _end_children() or has_threads:
         atexit._run_exitfuncs()  # noqa: SLF001 (has no public name)
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code if isinstance(code, int) else 0)
     sys.exit(code)  # type: ignore[arg-type]
+
+
+def _end_children() -> bool:
+    """End the processes that a handler has started by `multiprocessing` and left; return whether there were any.
+
+    Each is told to end, and killed within a second: one that was forked has the worker's handler of SIGTERM.
+    """
+    multiprocessing = sys.modules.get("multiprocessing")  # loaded by who starts one
+    left = [] if multiprocessing is None else [child for child in multiprocessing.active_children() if not child.daemon]
+    for child in left:
+        child.terminate()
+    for child in left:
+        child.join(_CHILDREN_SECONDS / len(left))
+    for child in left:
+        child.kill()
+    return bool(left)
