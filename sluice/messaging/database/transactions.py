@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session, SessionTransaction
 
 from sluice.clock import NotReachedError, eventually
 from sluice.messaging.database import connections, engines, event_loops
+from sluice.messaging.errors import OutboxError
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -94,6 +95,16 @@ class BegunTransaction:
         self._thread: int | None = None
 
     def __enter__(self) -> Self:
+        """Begin to guard it.
+
+        Raises:
+            OutboxError: the engine commits each statement by itself.
+        """
+        if getattr(self._driver, "autocommit", None) is True:
+            raise OutboxError(
+                "the worker's engine is in AUTOCOMMIT, allowed is one with transactions: a handler that fails would"
+                " leave its effect; take an engine without isolation_level='AUTOCOMMIT' and a driver's autocommit"
+            )
         if self._is_sqlite:
             connections.execute(self._connection, f"SAVEPOINT {_SAVEPOINT}")
             connections.authorize(self._driver, self._authorize)

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event, inspect, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.orm import Session
+from structlog.testing import capture_logs
 
 from sluice.messaging.database import connections
 from sluice.messaging.handlers import ANY, Ack, Handlers
@@ -302,6 +303,21 @@ def test_w8_an_open_transaction_of_the_driver_is_refused(on_postgres: Engine) ->
     assert world.effects() == []
     assert places(world.dead()) == [("a", 1)]
     assert "forbidden within a Transaction context" in str(world.exceptions()["a", 1][1])
+
+
+def test_a_worker_on_an_engine_in_autocommit_calls_no_handler(on_postgres: Engine) -> None:
+    """A handler that fails would leave its effect."""
+    engine = create_engine(on_postgres.url, isolation_level="AUTOCOMMIT")
+    world = World(engine)
+    world.scripts["a", 1] = [ValueError("once more")]
+    world.send("a")
+
+    with capture_logs() as logged:
+        world.worker().lane.step()
+    engine.dispose()
+
+    assert world.calls == []
+    assert "the worker's engine is in AUTOCOMMIT" in str(logged[0])
 
 
 def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine) -> None:
