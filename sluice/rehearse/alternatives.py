@@ -6,8 +6,10 @@ from dataclasses import replace
 
 from sluice.declaration import backlog
 from sluice.declaration.metric_math import Term
+from sluice.limits import MAPPING_INVOCATIONS_FIRST, MAPPING_INVOCATIONS_MAX
 from sluice.rehearse.declared_service import metric_expression
 from sluice.rehearse.model.policies import (
+    MappingScaling,
     MetricExpression,
     MetricSource,
     ScaledService,
@@ -60,9 +62,19 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         "steps on visible messages": _steps(service),
         "processor target": (TargetTracking(name="cpu", watched=cpu, target=_CPU_PERCENT),),
     }
-    return {name: replace(service, policies=of) for name, of in policies.items()} | {
-        f"{fixed} tasks, always": replace(service, min_tasks=fixed, max_tasks=fixed, policies=())
+    tasks_alone = replace(service, mapping=None)
+    return {name: replace(tasks_alone, policies=of) for name, of in policies.items()} | {
+        f"{fixed} tasks, always": replace(tasks_alone, min_tasks=fixed, max_tasks=fixed, policies=()),
+        "a Lambda function's mapping": _function(service, tasks),
     }
+
+
+def _function(service: ScaledService, tasks: TaskWork) -> ScaledService:
+    """Return a function with as much concurrency as all tasks have lanes, behind an event source mapping."""
+    lanes = service.max_tasks * (tasks.lanes if service.mapping is None else 1)
+    most = min(MAPPING_INVOCATIONS_MAX, max(MAPPING_INVOCATIONS_FIRST, lanes))
+    mapping = MappingScaling(name="mapping")
+    return replace(service, min_tasks=mapping.first, max_tasks=most, policies=(), mapping=mapping, is_protected=True)
 
 
 def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:

@@ -312,9 +312,9 @@ class Subject:
     def advice(self, scenarios: Sequence[Scenario]) -> Mapping[str, Advice]:
         """Return the advice for the consumer, by traffic.
 
-        Empty if the template has another service than the declaration.
+        Empty if the template has another service than the declaration, and for a Lambda function.
         """
-        if self.environment is None or self.consumer is None:
+        if self.environment is None or self.consumer is None or self.consumer.runtime is not None:
             return {}
         if self.service != service_of(self.environment, self.consumer):
             return {}

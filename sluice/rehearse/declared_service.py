@@ -1,10 +1,13 @@
 """A consumer's service as its declaration would deploy it. A test compares it with the synthesized template."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from sluice.declaration import Consumer, Environment, backlog, naming
+from sluice import limits
+from sluice.declaration import Architecture, Consumer, Environment, Lambda, backlog, naming
 from sluice.declaration.metric_math import Term, metric_ids
 from sluice.rehearse.model.policies import (
+    MappingScaling,
     MetricExpression,
     MetricSource,
     QueueSettings,
@@ -22,9 +25,9 @@ _PROTECTED_SECONDS = 5.0
 
 
 def tasks_of(consumer: Consumer) -> TaskWork:
-    """Return how a consumer's tasks work, as declared."""
+    """Return how a consumer's tasks work, or the invocations of its function, as declared."""
     return TaskWork(
-        lanes=consumer.lanes,
+        lanes=consumer.lanes if consumer.runtime is None else 1,
         handler_seconds=consumer.processing_seconds,
         acceptable_latency_seconds=consumer.acceptable_latency_seconds,
         protected_seconds=_PROTECTED_SECONDS,
@@ -32,7 +35,9 @@ def tasks_of(consumer: Consumer) -> TaskWork:
 
 
 def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
-    """Return a consumer's service with its scaling policies."""
+    """Return a consumer's service with its scaling policies, or its function with its mapping."""
+    if consumer.runtime is not None:
+        return _function_of(environment, consumer, consumer.runtime)
     policies: list[ScalingPolicy] = [
         TargetTracking(
             name="backlog-per-task",
@@ -60,6 +65,34 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
         is_protected=True,
         cpu_units=consumer.cpu,
         memory_mib=consumer.memory_mib,
+    )
+
+
+def _function_of(environment: Environment, consumer: Consumer, function: Lambda) -> ScaledService:
+    mapping, most = MappingScaling(name="mapping"), function.concurrency_max
+    if function.pollers_min is not None:
+        mapping = replace(
+            mapping,
+            first=function.pollers_min * limits.POLLER_INVOCATIONS,
+            more_per_minute=limits.POLLERS_INVOCATIONS_PER_MINUTE,
+        )
+    fewest = min(mapping.first, most)
+    return ScaledService(
+        name=naming.function_name(environment, consumer),
+        min_tasks=fewest,
+        max_tasks=most,
+        policies=(),
+        queue=QueueSettings(
+            name=naming.queue_name(environment, consumer),
+            is_fifo=consumer.fifo,
+            visibility_timeout_seconds=consumer.visibility_timeout_seconds,
+            max_receive_count=consumer.max_attempts,  # a try that fails is an attempt; nothing else is simulated
+        ),
+        not_simulated=() if function.batch_size == 1 else (f"batches of up to {function.batch_size} messages",),
+        is_protected=True,
+        memory_mib=function.memory_mb,
+        mapping=replace(mapping, first=fewest),
+        is_on_arm=function.package is not None or environment.architecture is Architecture.ARM64,
     )
 
 

@@ -66,7 +66,7 @@ def over_time(row: RehearsalRow, *, name: str) -> list[Figure]:
         chart(
             "tasks",
             "Tasks",
-            f"At most {most(desired):,.0f}; {row.result.task_hours:,.1f} task-hours.",
+            f"At most {most(desired):,.0f}; {row.paid_hours:,.1f} task-hours.",
             [line("running", running, "var(--s5)"), line("desired", desired, "var(--ink)", (4, 3))],
             "tasks",
         ),
@@ -112,8 +112,12 @@ def _time_unit(most_seconds: float) -> tuple[float, str]:
 
 
 def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | None:
-    """Return a chart with each way to scale as a point, on one traffic; None for a single way, or without messages."""
-    found = [(row, row.p95_seconds) for row in rows]
+    """Return a chart with each way to scale as a point, on one traffic; None for a single way, or without messages.
+
+    Hours of tasks and working hours of a function are not the same, so the chart has only ways like the first row's.
+    """
+    is_function = rows[0].service.mapping is not None
+    found = [(row, row.p95_seconds) for row in rows if (row.service.mapping is not None) == is_function]
     measured = [(row, max(p95, _SHORTEST_SECONDS)) for row, p95 in found if p95 is not None]
     if len(measured) < 2:
         return None
@@ -121,8 +125,8 @@ def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | Non
     latencies = [declared, *(p95 for _, p95 in measured)]
     is_log = max(latencies) / min(latencies) >= _LOG_FROM
     made = charts.points(
-        [Point(_label(row), row.result.task_hours, p95 * 1_000, _colour(row)) for row, p95 in measured],
-        x=Axis(title="task-hours", domain=_domain([row.result.task_hours for row, _ in measured], is_log=False)),
+        [Point(_label(row), row.paid_hours, p95 * 1_000, _colour(row)) for row, p95 in measured],
+        x=Axis(title="task-hours", domain=_domain([row.paid_hours for row, _ in measured], is_log=False)),
         y=Axis(
             title=f"p95{', logarithmic' if is_log else ''}",
             domain=_domain([1_000 * value for value in latencies], is_log=is_log),
@@ -133,12 +137,11 @@ def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | Non
         size=_LARGE,
     )
     kept = [row for row, p95 in measured if p95 <= declared and row.variant is USUAL]
-    cheapest = min(kept, key=lambda row: row.result.task_hours, default=None)
+    cheapest = min(kept, key=lambda row: row.paid_hours, default=None)
     description = (
         "None keeps the declared latency."
         if cheapest is None
-        else "The fewest task-hours that keep the declared latency:"
-        f" {cheapest.policy}, {cheapest.result.task_hours:,.1f}."
+        else f"The fewest task-hours that keep the declared latency: {cheapest.policy}, {cheapest.paid_hours:,.1f}."
     )
     return draw_figure(made, name=name, title="Ways to scale", description=description)
 

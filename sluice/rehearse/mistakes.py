@@ -53,7 +53,9 @@ _CALM = {"steady": "steady traffic", "day": "a day's traffic"}
 
 
 def mistakes(tried: Experiment) -> tuple[Mistake, ...]:
-    """Return every mistake of a service's policies."""
+    """Return every mistake of a service's policies; those of tasks and alarms are none of a function's."""
+    if tried.service.mapping is not None:
+        return ()
     watching = [found for rule in WATCHING for found in rule(tried)]
     others = [found for rule in _RULES for found in rule(tried)]
     return (*watching, *others, *_never_scales_in(tried, is_explained=bool(watching)))

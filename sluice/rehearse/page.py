@@ -108,7 +108,7 @@ def _reasons(made: Rehearsal) -> Iterable[str]:
 
 def _service(made: Rehearsal, anchor: str) -> str:
     service = made.service
-    policies = ", ".join(policy.name for policy in service.policies) or "none"
+    policies = ", ".join(service.scaler_names) or "none"
     queue = "an unknown queue" if service.queue is None else f"queue {service.queue.name}"
     what = f"{service.min_tasks} to {service.max_tasks} tasks on {queue}, policies: {policies}"
     return (
@@ -141,12 +141,12 @@ def _table(made: Rehearsal) -> str:
     """Return the table of the terminal, the verdicts before the figures."""
     split = len(report.NAMES)
     names, numbers = report.COLUMNS[:split], report.COLUMNS[split:]
-    body = "\n".join(f"<tr>{_cells(made, row)}</tr>" for row in made.rows)
+    body = "\n".join(f"<tr>{_cells(row)}</tr>" for row in made.rows)
     return f'<div class="scroll tried">{rows_html((*names, "", *numbers), body, numbers=numbers)}</div>'
 
 
-def _cells(made: Rehearsal, row: RehearsalRow) -> str:
-    cells, split = report.cells(made, row), len(report.NAMES)
+def _cells(row: RehearsalRow) -> str:
+    cells, split = report.cells(row), len(report.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
     return f"{names}<td>{_mark(row)}</td>" + "".join(
         f'<td class="number" data-title="{escape(name)}">{escape(cell)}</td>'

@@ -1,5 +1,6 @@
 """A rehearsal: one service on traffic, in every variant of undocumented behaviour, beside the usual ways to scale."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -27,15 +28,34 @@ class RehearsalRow:
 
     Args:
         scenario: the traffic.
+        service: the simulated service: the deployed one, or an alternative.
         policy: `deployed_rows`, or the name of the alternative.
         variant: the assumed behaviour of AWS where sources differ.
         result: the result of the simulation.
     """
 
     scenario: Scenario
+    service: ScaledService
     policy: str
     variant: Variant
     result: SimulationResult
+
+    @property
+    def paid_hours(self) -> float:
+        """Return the hours that are paid for: of tasks, or those that invocations worked."""
+        if self.service.mapping is None:
+            return self.result.task_hours
+        return (
+            sum(value or 0.0 for value in self.result.series["received"]) * self.scenario.tasks.handler_seconds / 3_600
+        )
+
+    @property
+    def most_running(self) -> int:
+        """Return the most tasks there were at once; of a function the most invocations, on average over a minute."""
+        if self.service.mapping is None:
+            return self.result.most_tasks
+        most = math.ceil(max((value or 0.0 for value in self.result.series["inflight"]), default=0.0))
+        return min(self.service.max_tasks, most)  # a message that waits for its next try is in flight, too
 
     @property
     def p95_seconds(self) -> float | None:
@@ -136,7 +156,7 @@ def simulate_all(
             own={**OWN_METRICS, **own},
             progress=progress,
         )
-        rows.append(RehearsalRow(scenario=scenario, policy=policy, variant=variant, result=result))
+        rows.append(RehearsalRow(scenario=scenario, service=scaled, policy=policy, variant=variant, result=result))
     return rows
 
 
@@ -146,6 +166,7 @@ def _plan_simulations(
     usual = (DEPLOYED, service, USUAL)
     if not compares or scenario.traffic.message_count > LARGE:
         return [usual]
-    variants = [(DEPLOYED, service, variant) for variant in VARIANTS if variant is not USUAL]
+    unknown = VARIANTS if service.mapping is None else ()  # of alarms and metrics, which a mapping does not look at
+    variants = [(DEPLOYED, service, variant) for variant in unknown if variant is not USUAL]
     others = alternatives(service, scenario.tasks, scenario.traffic)
     return [usual, *variants, *((name, other, USUAL) for name, other in others.items())]

@@ -30,7 +30,8 @@ _NARROW = 120
 _MONTH_HOURS = 730
 READING = (
     f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}",
-    f"dollars are Fargate list prices of {PRICE_REGION}, {PRICE_DATE}, for {_MONTH_HOURS} hours of such traffic",
+    f"dollars are list prices of Fargate, and of Lambda, in {PRICE_REGION}, {PRICE_DATE}, for {_MONTH_HOURS} hours of"
+    " such traffic; of a function tasks are invocations, which are paid for while they work",
 )
 NOT_SIMULATED = (
     "the search among the first 120,000 messages only",
@@ -54,6 +55,17 @@ def progress() -> Iterator[ProgressWatcher]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=1)
         yield lambda label, share: bar.update(task, description=printable(label), completed=share)
+
+
+def dollars_of(row: RehearsalRow) -> float | None:
+    """Return what came of a simulation costs by list prices; None where no size is known."""
+    if row.service.mapping is None:
+        return dollars(row.service, row.paid_hours)
+    if row.service.memory_mib is None:
+        return None
+    second = row.service.memory_mib / 1_024 * usd(f"Lambda duration{' on ARM' if row.service.is_on_arm else ''}")
+    invocations = sum(value or 0.0 for value in row.result.series["received"])
+    return row.paid_hours * 3_600 * second + invocations * usd("Lambda request")
 
 
 def dollars(service: ScaledService, task_hours: float) -> float | None:
@@ -94,11 +106,11 @@ def verdict_of(row: RehearsalRow) -> str:
 def terminal(rehearsal: Rehearsal) -> None:
     """Print a rehearsal."""
     service = rehearsal.service
-    policies = ", ".join(f"{policy.name}" for policy in service.policies) or "none"
+    policies = ", ".join(service.scaler_names) or "none"
     output.line(f"{', '.join(rehearsal.names)}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
     names = COLUMNS if output.console().width >= _NARROW else _FEW
     chosen = [COLUMNS.index(name) for name in names]
-    rows = [(cells(rehearsal, row), verdict_of(row)) for row in rehearsal.rows]
+    rows = [(cells(row), verdict_of(row)) for row in rehearsal.rows]
     output.table((*names, ""), [(*(made[idx] for idx in chosen), verdict) for made, verdict in rows])
     for sentence in summary(rehearsal):
         output.line(sentence)
@@ -166,16 +178,16 @@ def _quantile(row: RehearsalRow, share: float) -> str:
     return f"{'≥ ' if is_open else ''}{seconds(result.quantile_seconds(share))}"
 
 
-def cells(rehearsal: Rehearsal, row: RehearsalRow) -> Sequence[str]:
+def cells(row: RehearsalRow) -> Sequence[str]:
     """Return a row of the table, a cell for each of `COLUMNS`."""
     result = row.result
-    usd = dollars(rehearsal.service, result.task_hours)
+    usd = dollars_of(row)
     return (
         row.scenario.name,
         row.policy if row.variant is USUAL else f"{row.policy}, {row.variant.name}",
         _rates(row),
-        f"{result.task_hours / row.hours:.1f}, at most {result.most_tasks}",
-        f"{result.task_hours:,.1f}",
+        f"{row.paid_hours / row.hours:.1f}, at most {row.most_running}",
+        f"{row.paid_hours:,.1f}",
         "-" if usd is None else f"{usd / row.hours * _MONTH_HOURS:,.2f}",
         *(_quantile(row, share) for share in (0.5, 0.95, 0.99)),
         seconds(result.oldest_seconds),
@@ -207,11 +219,11 @@ def as_json(rehearsal: Rehearsal, name: str) -> Mapping[str, Any]:
         "advice": {traffic: asdict(advice) for traffic, advice in rehearsal.advice.items()},
         "mistakes": [asdict(mistake) for mistake in rehearsal.mistakes],
         "variants": [asdict(variant) for variant in VARIANTS],
-        "rows": [_row(rehearsal, row) for row in rehearsal.rows],
+        "rows": [_row(row) for row in rehearsal.rows],
     }
 
 
-def _row(rehearsal: Rehearsal, row: RehearsalRow) -> Mapping[str, Any]:
+def _row(row: RehearsalRow) -> Mapping[str, Any]:
     result = row.result
     return {
         "traffic": row.scenario.name,
@@ -223,9 +235,9 @@ def _row(rehearsal: Rehearsal, row: RehearsalRow) -> Mapping[str, Any]:
         "is_missed": row.is_missed,
         "is_drained": not result.left,
         "messages_per_second": row.scenario.traffic.message_count / row.scenario.traffic.minutes / 60,
-        "task_hours": result.task_hours,
-        "usd": dollars(rehearsal.service, result.task_hours),
-        "tasks_max": result.most_tasks,
+        "task_hours": row.paid_hours,
+        "usd": dollars_of(row),
+        "tasks_max": row.most_running,
         "p50_seconds": result.quantile_seconds(0.5),
         "p95_seconds": result.quantile_seconds(0.95),
         "p99_seconds": result.quantile_seconds(0.99),

@@ -81,6 +81,7 @@ def row(scenario: str, p95_seconds: float, *, minutes: int = 60, tasks: float = 
             tasks=TASKS,
             is_judged=scenario != "poison",
         ),
+        service=SERVICE,
         policy=DEPLOYED,
         variant=USUAL,
         result=result(p95_seconds, minutes=minutes, tasks=tasks),

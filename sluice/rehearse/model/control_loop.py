@@ -17,6 +17,9 @@ Each rule has its source:
   https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
 - Of several policies the one that asks for the most tasks counts; target tracking scales in only when every policy that
   may is ready to. A step policy does not wait for target tracking. (both pages)
+- An event source mapping of Lambda looks at no metric: its pollers know at once whether messages are left. How soon it
+  makes fewer invocations is not said; here it does within the minute, which costs nothing, as none is paid for idle.
+  https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (read 2026-11-27)
 - From zero tasks target tracking waits for one data point, and adds the least it can, one task. That the data point has
   to be above the target is assumed. That scaling in waits while ECS deploys is left out: nobody deploys here.
   https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-auto-scaling.html
@@ -32,6 +35,8 @@ from typing import Any
 
 from sluice.declaration.metric_math import Series, reads_later_points
 from sluice.rehearse.model.policies import (
+    WAITING,
+    MappingScaling,
     MetricExpression,
     MetricSource,
     ScaledService,
@@ -361,7 +366,23 @@ class _Stepping:
         return tasks + int(math.copysign(max(rounded, self._policy.min_adjustment_magnitude), adjustment))
 
 
-type _Follower = _Tracking | _Stepping
+class _Polling:
+    """The pollers of an event source mapping."""
+
+    def __init__(self, policy: MappingScaling) -> None:
+        self.name = policy.name
+        self.cooldowns = _Cooldowns(0, 0)
+        self._policy = policy
+
+    def propose_tasks(self, minute: int, desired: int, known: ReadMetric) -> int | None:
+        """Return more invocations while messages are left for them, and the fewest when none is."""
+        waiting = known(WAITING)[minute] or 0.0
+        if waiting >= 1:
+            return desired + self._policy.more_per_minute
+        return self._policy.first if desired > self._policy.first else None
+
+
+type _Follower = _Tracking | _Stepping | _Polling
 """A policy with its state."""
 
 
@@ -377,6 +398,7 @@ class ControlLoop:
         self._service = service
         self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
         self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
+        self._polling = [] if service.mapping is None else [_Polling(service.mapping)]
 
     def decide(self, minute: int, desired: int, known: ReadMetric) -> ScalingDecision:
         """Return how many tasks have to run after a minute. Call it for each minute in order.
@@ -388,14 +410,17 @@ class ControlLoop:
         """
         tracked = [(each, each.propose_tasks(minute, desired, known)) for each in self._tracking]
         stepped = [(each, each.propose_tasks(minute, desired, known)) for each in self._stepping]
-        every: list[tuple[_Follower, int | None]] = [*tracked, *stepped]
+        polled = [(each, each.propose_tasks(minute, desired, known)) for each in self._polling]
+        every: list[tuple[_Follower, int | None]] = [*tracked, *stepped, *polled]
         requests = [(self._clamp(wanted), each) for each, wanted in every if wanted is not None]
         more = [(wanted, each) for wanted, each in requests if wanted > desired]
         if more:
             return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
         agrees = all(wanted is not None and self._clamp(wanted) < desired for each, wanted in tracked if each.scales_in)
         fewer = [
-            (wanted, each) for wanted, each in requests if wanted < desired and (agrees or isinstance(each, _Stepping))
+            (wanted, each)
+            for wanted, each in requests
+            if wanted < desired and (agrees or not isinstance(each, _Tracking))
         ]
         if fewer:
             return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
@@ -407,7 +432,7 @@ class ControlLoop:
     def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> ScalingDecision:
         policy.cooldowns.begin(minute, desired, wanted)
         if wanted > desired:
-            followers: list[_Follower] = [*self._tracking, *self._stepping]
+            followers: list[_Follower] = [*self._tracking, *self._stepping, *self._polling]
             for each in followers:
                 each.cooldowns.end_scale_in()
         return ScalingDecision(wanted, policy.name)

@@ -4,11 +4,12 @@
 carries out its policies as AWS does. Names are those of CloudFormation, in Python's spelling.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from sluice.declaration.metric_math import Metric, Term
+from sluice.limits import MAPPING_INVOCATIONS_FIRST, MAPPING_INVOCATIONS_PER_MINUTE
 
 _SINGLE = "metric"
 """The id of a metric without an expression."""
@@ -151,6 +152,28 @@ class StepScaling:
         return replace(self, alarm=replace(self.alarm, watched=watched))
 
 
+WAITING = MetricSource(namespace="Pollers", name="MessagesWaiting", dimensions={})
+"""Whether messages wait, as those who poll know it: no metric of CloudWatch, and never late."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingScaling:
+    """An event source mapping of Lambda: how many invocations it makes at once of what its pollers receive.
+
+    It begins with a few, makes more a minute while messages are left that they could receive, and fewer when none are.
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (read 2026-11-27).
+
+    Args:
+        name: its logical id, or what it is called.
+        first: invocations at once when messages come, and at least.
+        more_per_minute: how many more it makes a minute, at most.
+    """
+
+    name: str
+    first: int = MAPPING_INVOCATIONS_FIRST
+    more_per_minute: int = MAPPING_INVOCATIONS_PER_MINUTE
+
+
 type ScalingPolicy = TargetTracking | StepScaling
 
 
@@ -175,7 +198,7 @@ class QueueSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScaledService:
-    """An ECS service that scales.
+    """An ECS service that scales, or a Lambda function behind an event source mapping: its tasks are invocations.
 
     Args:
         name: its ServiceName, or its logical id.
@@ -194,6 +217,8 @@ class ScaledService:
         can_extend: whether its tasks may put off the end of a visibility timeout, for all that is known.
         cpu_units: CPU units of a task; 1024 are one vCPU. None where the template does not tell.
         memory_mib: memory of a task; None likewise.
+        mapping: what scales a Lambda function, which has no policies, and is paid for while it works; None of tasks.
+        is_on_arm: whether that function runs on ARM.
     """
 
     name: str
@@ -212,6 +237,13 @@ class ScaledService:
     can_extend: bool = True
     cpu_units: int | None = 256
     memory_mib: int | None = 512
+    mapping: MappingScaling | None = None
+    is_on_arm: bool = False
+
+    @property
+    def scaler_names(self) -> Sequence[str]:
+        """Return the names of its policies, or of its mapping."""
+        return [policy.name for policy in self.policies] if self.mapping is None else [self.mapping.name]
 
     @property
     def queue_dimensions(self) -> Mapping[str, str]:

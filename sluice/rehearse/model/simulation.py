@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model import queue_simulation as queue
 from sluice.rehearse.model.control_loop import USUAL, ControlLoop, ScalingDecision, Variant
-from sluice.rehearse.model.policies import MetricSource, ScaledService
+from sluice.rehearse.model.policies import WAITING, MetricSource, ScaledService
 from sluice.rehearse.model.queue_simulation import Integers, Work
 from sluice.rehearse.model.traffic import NOTHING, Traffic
 
@@ -22,6 +22,8 @@ _SLOTS = 3
 _FLAP_MINUTES = 30
 CPU_SHARE = 0.3
 """How much of a lane's part of the processor a handler keeps busy, for policies on CPU."""
+COLD_START_SECONDS = 2.0
+"""From the decision to make an invocation more until its handler begins: an image of Python with its packages."""
 _NO_GROUPS = 100_000
 """In so many groups, each in its turn, are the messages of a standard queue, which has none."""
 
@@ -37,6 +39,7 @@ TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
     ("ECS/ContainerInsights", "RunningTaskCount"): "running",
     ("ECS/ContainerInsights", "DesiredTaskCount"): "desired",
     ("AWS/ECS", "CPUUtilization"): "cpu",
+    (WAITING.namespace, WAITING.name): "visible",
 }
 """The simulated metrics, to their names here and in the expressions of custom metrics."""
 
@@ -176,6 +179,8 @@ class KnownMetrics:
             new = range(len(values), minutes)
             values.extend(term.value_at(self.series, minute) for minute in new)
             return LateSeries(values, self.lag_minutes)
+        if metric.namespace == WAITING.namespace:
+            return self.series[TO_EXPRESSIONS[metric.namespace, metric.name]]
         lag_minutes = self.lag_minutes if metric.namespace == "AWS/SQS" else self.ecs_lag_minutes
         return LateSeries(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
 
@@ -187,6 +192,8 @@ class KnownMetrics:
             return False
         if metric.namespace == "AWS/SQS":
             return self.service.queue is None or [*metric.dimensions] == ["QueueName"]
+        if metric.namespace == WAITING.namespace:
+            return True
         is_on = self.service.has_insights or metric.namespace != "ECS/ContainerInsights"
         return is_on and metric.dimensions == self.service.dimensions
 
@@ -236,6 +243,7 @@ def simulate(
         own: custom metrics that its policies name, as expressions.
         progress: called after each simulated minute.
     """
+    tasks = _of_invocations(tasks) if service.mapping is not None else tasks
     work = work_of(service, tasks, traffic.outage_ends_at)
     is_fifo = service.queue is None or service.queue.is_fifo
     groups, sent = traffic.groups if is_fifo else _NO_GROUPS, 0
@@ -269,6 +277,11 @@ def simulate(
         progress(min(minute, traffic.minutes - 1))
     outcome.left = queue.count_left(state, outcome.latencies)
     return outcome
+
+
+def _of_invocations(tasks: TaskWork) -> TaskWork:
+    """Return how invocations work: on one message each, and they start sooner than tasks."""
+    return replace(tasks, lanes=1, start_seconds=min(tasks.start_seconds, COLD_START_SECONDS))
 
 
 def _start_seconds(minute: int, outcome: SimulationResult) -> float:

@@ -1,8 +1,8 @@
 """The scaled ECS services of CloudFormation templates, as values of `rehearse.model.policies`.
 
-A service is the target of an `AWS::ApplicationAutoScaling::ScalableTarget` with `ecs:service:DesiredCount`. Parameters
-have their defaults. If a fact is unknown or not simulated, and a guess would change the outcome, it is refused in one
-line.
+A service is the target of an `AWS::ApplicationAutoScaling::ScalableTarget` with `ecs:service:DesiredCount`. Beside
+these are Lambda functions that poll queues (`rehearse.reading.mappings`). Parameters have their defaults. If a fact is
+unknown or not simulated, and a guess would change the outcome, it is refused in one line.
 
 AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/AWS_ApplicationAutoScaling.html and
 https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-cloudwatch-alarm.html (read
@@ -45,6 +45,7 @@ from sluice.rehearse.reading.cloudformation import (
     stacks_of,
 )
 from sluice.rehearse.reading.expressions import parse
+from sluice.rehearse.reading.mappings import read_mappings
 from sluice.rehearse.reading.properties import ALARM, POLICY, QUEUE, SERVICE, TARGET, sentences
 from sluice.rehearse.reading.task_definition import TaskDefinition
 
@@ -65,7 +66,9 @@ def read_services(
     parameters: Mapping[str, str] | None = None,
     queue: str | None = None,
 ) -> tuple[ScaledService, ...]:
-    """Return the scaled ECS services of templates that are deployed together; at least one.
+    """Return the scaled ECS services, and the functions on queues, of templates that are deployed together.
+
+    There is at least one.
 
     Args:
         templates: the results of `load_template`.
@@ -80,13 +83,14 @@ def read_services(
         stacks = stacks_of(templates, names, parameters)
         targets = [target for target in stacks.of_kind(TARGET) if _dimension(target) == _DIMENSION]
         unread = tuple(_unread_parts(templates, stacks))
-        found = [_service(stacks, target, queue) for target in targets]
+        mappings = dict(read_mappings(stacks))
+        found = [*(_service(stacks, target, queue) for target in targets), *mappings.values()]
         found = [replace(service, assumed=(*service.assumed, *unread)) for service in found]
         if not found:
             raise _nothing_scales(stacks)
     except RecursionError as error:
         raise ConfigError("the template's references go in a circle; correct the template") from error
-    return tuple(_name_apart(found, targets))
+    return tuple(_name_apart(found, [*targets, *mappings]))
 
 
 def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateResource]) -> Iterator[ScaledService]:
