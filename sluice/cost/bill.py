@@ -3,38 +3,48 @@
 Tasks follow from Little's law: a message occupies a lane for `processing_seconds`, so a consumer needs its messages a
 second times that many lanes, between `min_tasks` and `max_tasks` tasks of them. Every consumer gets every message of
 its topic, each handled once: filter policies and retries are not counted, and neither are peaks, which take more tasks
-for a while. Long polls are counted as if every lane were idle. What is published to, delivered by or asked of an
+for a while. Long polls are counted as if every lane were idle. A function is paid for by the time its handler takes
+for each message, and by an invocation for each: batches take fewer. What is published to, delivered by or asked of an
 existing topic or queue is on its owner's bill, and not here.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import ceil
+from dataclasses import dataclass, replace
 
-from sluice import limits
 from sluice.cost import prices
 from sluice.cost.prices import MONTH_HOURS, usd
+from sluice.cost.runtimes import (
+    MONTH_SECONDS,
+    SERVICE_METRICS,
+    SPOT_SHARE,
+    TRACKING_ALARMS,
+    RuntimeCost,
+    function_message_usd,
+    lane_polls_usd,
+    mapping_polls_usd,
+    runtime_cost,
+    task_hour_usd,
+    tasks_for,
+    tasks_needed,
+)
 from sluice.declaration import AutomaticRedrive, Consumer, Encryption, Environment, NewDatabase, NewNetwork, Topic
 from sluice.declaration.alarms import alarms
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.topics import RELAY_TASKS
 from sluice.declaration.metric_math import metric_ids
 
-_MONTH_SECONDS = MONTH_HOURS * 3_600
 _GIGABYTE = 1e9
-_SPOT_SHARE = 0.3  # of the price: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
 _SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic redrive
 # Assumed: somebody's service is away once a day, and a run brings back all it may, ten messages a second. Fargate
 # counts a minute at least, from the pull of the image on.
 _REDRIVE_RUNS, _REDRIVE_START_SECONDS, _REDRIVES_PER_SECOND = 30, 60, 10
 # As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
-_CLUSTER_METRICS, _SERVICE_METRICS = 13, 25
-_TRACKING_ALARMS = 2  # that target tracking makes for a service
+_CLUSTER_METRICS = 13
 _ACUS_AWAKE = 0.5  # the least of an instance that is connected to
 _ENDPOINTS = 4  # SQS, two of ECR, CloudWatch Logs
 # Of the topic and of each queue in five minutes, with one producer and one consumer, as AWS estimates it; noted on
 # 2026-11-21 without its page.
-_KMS_REQUESTS = 3 * _MONTH_SECONDS / 300
+_KMS_REQUESTS = 3 * MONTH_SECONDS / 300
 _QUEUES = 3  # of a consumer
 
 NOT_COUNTED = (
@@ -59,7 +69,7 @@ class MonthlyMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCost:
-    """Tasks of one consumer, at an even rate.
+    """Tasks of one consumer that runs as tasks, at an even rate.
 
     Args:
         tasks: that run, between min_tasks and max_tasks.
@@ -78,13 +88,15 @@ class Bill:
     Args:
         lines: what is paid for to its cost, as declared.
         instead: what could be declared instead to the whole month's cost then.
-        services: of each consumer.
+        services: of each consumer that runs as tasks.
+        runtimes: of each consumer, as tasks and on Lambda.
         vcpus_max: of all tasks together, when each service has max_tasks.
     """
 
     lines: Mapping[str, float]
     instead: Mapping[str, float]
     services: tuple[ServiceCost, ...]
+    runtimes: tuple[RuntimeCost, ...]
     vcpus_max: float
 
     @property
@@ -105,14 +117,17 @@ class Bill:
 
 def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
     """Return the bill of an environment for a month with so many messages."""
-    services = tuple(_service(consumer, volume) for consumer in environment.consumers)
+    services = tuple(_service(consumer, volume) for consumer in _with_tasks(environment))
     lines = _lines(environment, volume, services)
     whole = sum(lines.values())
     architecture, spot = environment.architecture, environment.spot
     other = Architecture.X86_64 if architecture is Architecture.ARM64 else Architecture.ARM64
     without_tasks = whole - lines["Fargate"]
+    functions = _functions(replace(environment, architecture=other), volume) - lines.get("Lambda", 0.0)
     instead = {
-        f"architecture=Architecture.{other.name}": without_tasks + _fargate(environment, services, other, spot=spot),
+        f"architecture=Architecture.{other.name}": without_tasks
+        + _fargate(environment, services, other, spot=spot)
+        + functions,
         f"spot={not spot}": without_tasks + _fargate(environment, services, architecture, spot=not spot),
     }
     if isinstance(environment.network, NewNetwork):
@@ -120,24 +135,21 @@ def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
         gateways = environment.network.availability_zones * MONTH_HOURS * usd("NAT gateway")
         endpoints = lines["interface endpoints"] + lines["through the endpoints"]
         instead["NAT gateways, one a zone"] = whole - endpoints + gateways + gigabytes * usd("NAT gateway, data")
-    return Bill(lines=lines, instead=instead, services=services, vcpus_max=_vcpus_max(environment))
+    runtimes = tuple(runtime_cost(environment, consumer, volume.messages) for consumer in environment.consumers)
+    return Bill(lines=lines, instead=instead, services=services, runtimes=runtimes, vcpus_max=_vcpus_max(environment))
 
 
 def _vcpus_max(environment: Environment) -> float:
     """Return the vCPUs of all tasks that may run at once, those of relays among them."""
-    workers = sum(consumer.max_tasks * consumer.cpu for consumer in environment.consumers)
+    workers = sum(consumer.max_tasks * consumer.cpu for consumer in _with_tasks(environment))
     return (workers + _relays(environment) * RELAY_TASKS * _SMALL_CPU) / 1_024
 
 
 def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[ServiceCost, ...]) -> dict[str, float]:
     topics = _own_topics(environment)
     delivered = volume.messages * sum(len(environment.consumers_of(topic)) for topic in topics)
-    own_queues = [
-        (service, consumer)
-        for service, consumer in zip(services, environment.consumers, strict=True)
-        if consumer.queue is None
-    ]
-    polls = _MONTH_SECONDS / limits.WAIT_SECONDS_MAX
+    own_queues = [consumer for consumer in environment.consumers if consumer.queue is None]
+    tasks = {service.consumer: service.tasks for service in services}
     return {
         **prices.fan_out(
             published=volume.messages * len(topics), delivered=delivered, message_bytes=volume.message_bytes
@@ -146,15 +158,16 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
             prices.queue_deliveries(
                 delivered=volume.messages, message_bytes=volume.message_bytes, is_fifo=consumer.fifo
             )
-            for _, consumer in own_queues
+            for consumer in own_queues
         ),
         "SQS long polls": sum(
-            service.tasks * consumer.lanes * polls * prices.queue_request(is_fifo=consumer.fifo)
-            for service, consumer in own_queues
+            lane_polls_usd(consumer, tasks[consumer.name]) if consumer.runtime is None else mapping_polls_usd(consumer)
+            for consumer in environment.consumers
         ),
         "Fargate": _fargate(environment, services, environment.architecture, spot=environment.spot),
+        **({} if len(tasks) == len(environment.consumers) else {"Lambda": _functions(environment, volume)}),
         **_network(environment, volume),
-        "Aurora at its least capacity": _database(environment, services),
+        "Aurora at its least capacity": _database(environment, services, volume),
         "Container Insights": _insights_metrics(environment) * usd("Container Insights"),
         "alarms": _alarm_metrics(environment) * usd("alarm"),
         "dashboard": len({None, *(consumer.stack for consumer in environment.consumers)}) * usd("dashboard"),
@@ -177,10 +190,18 @@ def _own_topics(environment: Environment) -> list[Topic]:
 
 
 def _service(consumer: Consumer, volume: MonthlyMessages) -> ServiceCost:
-    busy_lanes = volume.messages / _MONTH_SECONDS * consumer.processing_seconds
-    needed = ceil(busy_lanes / consumer.lanes)
-    tasks = min(consumer.max_tasks, max(consumer.min_tasks, needed))
+    tasks, needed = tasks_for(consumer, volume.messages), tasks_needed(consumer, volume.messages)
     return ServiceCost(consumer=consumer.name, tasks=tasks, tasks_needed=needed)
+
+
+def _with_tasks(environment: Environment) -> list[Consumer]:
+    return [consumer for consumer in environment.consumers if consumer.runtime is None]
+
+
+def _functions(environment: Environment, volume: MonthlyMessages) -> float:
+    """Return the price of all invocations of functions, one a message."""
+    functions = [consumer for consumer in environment.consumers if consumer.runtime is not None]
+    return volume.messages * sum(function_message_usd(environment, consumer) for consumer in functions)
 
 
 def _relays(environment: Environment) -> int:
@@ -188,12 +209,13 @@ def _relays(environment: Environment) -> int:
     return len(environment.published_topics) if environment.has_relay else 0
 
 
-def _database(environment: Environment, services: tuple[ServiceCost, ...]) -> float:
+def _database(environment: Environment, services: tuple[ServiceCost, ...], volume: MonthlyMessages) -> float:
     """Return the cost of a new database that is never busy; one that may pause does while nothing is connected."""
     database = environment.database
     if not isinstance(database, NewDatabase):
         return 0.0
-    is_connected = environment.has_relay or any(service.tasks for service in services)
+    is_invoked = volume.messages > 0 and len(services) < len(environment.consumers)
+    is_connected = environment.has_relay or is_invoked or any(service.tasks for service in services)
     acus = max(database.min_acus, _ACUS_AWAKE if is_connected else 0)
     instances = 2 if database.standby else 1
     return acus * instances * MONTH_HOURS * usd("Aurora Serverless v2") + usd("secret")
@@ -205,17 +227,12 @@ def _fargate(
     """Return the cost of all tasks; a run of automatic redrive is never on spot."""
     sizes = [
         (service.tasks, consumer.cpu, consumer.memory_mib)
-        for service, consumer in zip(services, environment.consumers, strict=True)
+        for service, consumer in zip(services, _with_tasks(environment), strict=True)
     ]
     sizes.append((RELAY_TASKS * _relays(environment), _SMALL_CPU, _SMALL_MEMORY_MIB))
-    hourly = sum(tasks * _task_hour(cpu, memory_mib, architecture) for tasks, cpu, memory_mib in sizes)
-    redrives = _redrive_hours(environment) * _task_hour(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
-    return MONTH_HOURS * hourly * (_SPOT_SHARE if spot else 1) + redrives
-
-
-def _task_hour(cpu: int, memory_mib: int, architecture: Architecture) -> float:
-    suffix = " on ARM" if architecture is Architecture.ARM64 else ""
-    return (cpu * usd(f"Fargate CPU{suffix}") + memory_mib * usd(f"Fargate memory{suffix}")) / 1_024
+    hourly = sum(tasks * task_hour_usd(cpu, memory_mib, architecture) for tasks, cpu, memory_mib in sizes)
+    redrives = _redrive_hours(environment) * task_hour_usd(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
+    return MONTH_HOURS * hourly * (SPOT_SHARE if spot else 1) + redrives
 
 
 def _redrive_hours(environment: Environment) -> float:
@@ -251,10 +268,10 @@ def _gigabytes(environment: Environment, volume: MonthlyMessages) -> float:
 def _insights_metrics(environment: Environment) -> int:
     """Return how many metrics Container Insights keeps, at most: it also counts services without tasks."""
     cluster = _CLUSTER_METRICS if environment.cluster is None else 0
-    return cluster + _SERVICE_METRICS * (len(environment.consumers) + _relays(environment))
+    return cluster + SERVICE_METRICS * (len(_with_tasks(environment)) + _relays(environment))
 
 
 def _alarm_metrics(environment: Environment) -> int:
     """Return how many metrics the alarms read, also those that target tracking makes by itself."""
-    tracked = sum(len(metric_ids(consumer.demand_per_task)) for consumer in environment.consumers)
-    return sum(len(alarm.metrics) for alarm in alarms(environment)) + _TRACKING_ALARMS * tracked
+    tracked = sum(len(metric_ids(consumer.demand_per_task)) for consumer in _with_tasks(environment))
+    return sum(len(alarm.metrics) for alarm in alarms(environment)) + TRACKING_ALARMS * tracked

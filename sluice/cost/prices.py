@@ -33,6 +33,11 @@ PRICES = {
     "Fargate memory": Price(usd=0.004445, unit="GB-hour, Linux on x86", source="Infracost ecs_service; press"),
     "Fargate CPU on ARM": Price(usd=0.03238, unit="vCPU-hour", source="press"),
     "Fargate memory on ARM": Price(usd=0.00356, unit="GB-hour", source="press"),
+    "Lambda duration": Price(usd=0.0000166667, unit="GB-second on x86", source="AWS Price List API, 2025-10; press"),
+    "Lambda duration on ARM": Price(usd=0.0000133334, unit="GB-second", source="AWS Price List API, 2025-10; press"),
+    "Lambda request": Price(
+        usd=0.20, quantity=_MILLION, unit="million invocations", source="AWS Price List API, 2025-10; press"
+    ),
     "interface endpoint": Price(usd=0.01, unit="hour in each zone", source="Infracost vpc_endpoint; press"),
     "interface endpoint, data": Price(usd=0.01, unit="GB", source="Infracost vpc_endpoint; press"),
     "NAT gateway": Price(usd=0.045, unit="hour", source="press"),

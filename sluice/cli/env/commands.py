@@ -179,8 +179,23 @@ def _print_bill(environment: Environment, volume: MonthlyMessages, made: Bill) -
         f" {volume.message_bytes:,} bytes; the most is {paid[0][1]}"
     )
     output.table(("line", "US dollars", "share"), rows)
-    tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in made.services)
-    output.line(f"tasks, at an even rate: {tasks}")
+    if made.services:
+        tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in made.services)
+        output.line(f"tasks, at an even rate: {tasks}")
+    output.table(
+        ("consumer", "as tasks", "on Lambda", "tasks cost less"),
+        [
+            (
+                f"{each.consumer}, {'on Lambda' if each.is_function else 'as tasks'}",
+                f"{each.tasks_usd:,.2f}",
+                f"{each.function_usd:,.2f}",
+                "never, up to max_tasks"
+                if each.break_even_messages is None
+                else f"from {each.break_even_messages:,} messages a month",
+            )
+            for each in made.runtimes
+        ],
+    )
     quota = f"Fargate {'Spot' if environment.spot else 'On-Demand'}"
     output.line(
         f"up to {made.vcpus_max:g} vCPUs of Fargate at once, twice while a deployment runs two versions: the account's"

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from sluice.cost.bill import Bill, MonthlyMessages, bill
 from sluice.cost.prices import fan_out, queue_deliveries, requests
+from sluice.cost.runtimes import runtime_cost
 from sluice.declaration import (
     AutomaticRedrive,
     Consumer,
@@ -19,6 +20,7 @@ from sluice.declaration import (
     ExistingNetwork,
     ExistingQueue,
     ExistingTopic,
+    Lambda,
     NewDatabase,
     NewNetwork,
 )
@@ -298,3 +300,37 @@ def test_the_lines_add_up_to_the_month_and_nothing_is_negative(
     assert min(made.instead.values()) > 0
     for service, consumer in zip(made.services, environment.consumers, strict=True):
         assert consumer.min_tasks <= service.tasks <= consumer.max_tasks
+
+
+def test_a_function_is_paid_for_by_time_and_invocations() -> None:
+    """A million messages of a second with 512 MB: 500,000 GB-seconds at 0.0000166667, a million invocations at 0.20.
+
+    Its mapping polls five times at once: 5 x 131,400 polls of 20 s at 0.50 a million. No task, so no Container Insights
+    of a service.
+    """
+    function = replace(
+        ONE.consumers[0],
+        handlers="their.billing",
+        visibility_timeout_seconds=60,
+        runtime=Lambda(timeout_seconds=10, maximum_concurrency=20),
+    )
+    made = bill(replace(ONE, consumers=(function,)), MonthlyMessages(messages=1_000_000, message_bytes=1_000))
+
+    seen = {name: round(made.lines[name], 2) for name in ("Lambda", "Fargate", "SQS long polls", "Container Insights")}
+    assert seen == {"Lambda": 8.53, "Fargate": 0.0, "SQS long polls": 0.33, "Container Insights": 3.90}
+    assert made.services == ()
+    assert made.runtimes[0].is_function
+
+
+@pytest.mark.parametrize("seconds", [0.05, 1.0, 10.0])
+def test_from_the_break_even_on_tasks_cost_less_than_a_function(seconds: float) -> None:
+    """Just there both cost the same; with a tenth less the function does, with a tenth more the tasks do."""
+    consumer = Consumer(name="billing", processing_seconds=seconds, visibility_timeout_seconds=120)
+    messages = runtime_cost(ONE, consumer, 0).break_even_messages
+    assert messages is not None
+
+    equal, fewer, more = (runtime_cost(ONE, consumer, int(messages * share)) for share in (1, 0.9, 1.1))
+
+    assert equal.tasks_usd == pytest.approx(equal.function_usd, rel=0.001)
+    assert fewer.function_usd < fewer.tasks_usd
+    assert more.tasks_usd < more.function_usd
