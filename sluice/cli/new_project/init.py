@@ -1,7 +1,8 @@
 """`sluice init`: a new project of the files in `sluice/templates/project`, which are the user's from then on.
 
 The templates are valid as they are, for a project called `project-name` whose package is `project_module`; both are
-replaced as text. A name that begins with `dot_` begins with a dot in the project. Sluice's own wheel comes with it.
+replaced as text. A name that begins with `dot_` begins with a dot in the project. Sluice's own wheel comes with it. A
+project on Lambda has the files of `sluice/templates/function` in place of those of the same name.
 """
 
 import importlib.util
@@ -10,7 +11,7 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -20,14 +21,23 @@ from sluice.declaration.environment import APPLICATION
 from sluice.errors import ConfigError, unwritable
 from sluice.terminal import output
 
-_TEMPLATES = Path(__file__).resolve().parents[2] / "templates" / "project"
+_TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+_FOLDERS = {"tasks": ("project",), "lambda": ("project", "function")}
+"""What runs the handlers -> the folders of templates, of which a later one has its file instead of an earlier one."""
 _OWN = ("app", "environments", "load", "stacks", "tests")
 """What the project has besides its package."""
 
 
 @click.command()
 @click.argument("name")
-def init(name: str) -> None:
+@click.option(
+    "--runtime",
+    type=click.Choice([*_FOLDERS]),
+    default="tasks",
+    show_default=True,
+    help="What runs the consumer's handlers: ECS tasks, or a Lambda function.",
+)
+def init(name: str, runtime: str) -> None:
     """Write a new project in folder NAME: one topic, one consumer with its tests, CDK app, load profile, CI.
 
     \b
@@ -36,12 +46,13 @@ def init(name: str) -> None:
       sluice init order-invoices
       cd order-invoices
       make try
+      sluice init order-invoices --runtime lambda
     """
     folder = Path(name)
     _check_name(name)
     try:
         _check_folder(folder)
-        _write(folder, _replacements(name))
+        _write(folder, _replacements(name), _FOLDERS[runtime])
     except OSError as error:
         next_step = "nothing is left of it; look at the disk's space and the permissions of the working directory"
         raise unwritable(f"folder {name!r}", error, next_step) from error
@@ -83,15 +94,13 @@ def _module(name: str) -> str:
     return name.replace("-", "_")
 
 
-def _write(folder: Path, replacements: dict[str, str]) -> None:
+def _write(folder: Path, replacements: dict[str, str], sources: Sequence[str]) -> None:
     """Write the whole project, or nothing: it takes its place when its last file is complete."""
     beside = Path(tempfile.mkdtemp(prefix=".sluice-init-", dir=folder.parent))
     try:
         project = beside / "project"
-        for template in _templates():
-            file = project / _fill_placeholders(
-                str(template.relative_to(_TEMPLATES)).replace("dot_", "."), replacements
-            )
+        for place, template in _templates(sources).items():
+            file = project / _fill_placeholders(place.replace("dot_", "."), replacements)
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(_fill_placeholders(template.read_text(encoding="utf-8"), replacements), encoding="utf-8")
         (project / "wheels").mkdir()
@@ -101,9 +110,14 @@ def _write(folder: Path, replacements: dict[str, str]) -> None:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _templates() -> Iterator[Path]:
-    """Yield every template; pip compiles those that are Python where it installs them."""
-    return (file for file in sorted(_TEMPLATES.rglob("*")) if file.is_file() and file.parent.name != "__pycache__")
+def _templates(sources: Sequence[str]) -> dict[str, Path]:
+    """Return every template by its place in the project; pip compiles those that are Python where it installs them."""
+    found: dict[str, Path] = {}
+    for source in sources:
+        folder = _TEMPLATES / source
+        files = (file for file in sorted(folder.rglob("*")) if file.is_file() and file.parent.name != "__pycache__")
+        found |= {str(file.relative_to(folder)): file for file in files}
+    return found
 
 
 def _fill_placeholders(text: str, replacements: dict[str, str]) -> str:

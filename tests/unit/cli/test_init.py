@@ -18,18 +18,18 @@ import pytest
 
 from sluice.cli.main import main
 from sluice.cli.new_project import init
-from sluice.declaration import load_declaration, naming
+from sluice.declaration import Lambda, load_declaration, naming
 from tests.support.project import PROJECT
 
-type Run = Callable[[str], tuple[int, str]]
+type Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     monkeypatch.chdir(tmp_path)
 
-    def run(name: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["sluice", "init", "--", name])
+    def run(name: str, runtime: str = "tasks") -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["sluice", "init", "--runtime", runtime, "--", name])
         try:
             main()
         except SystemExit as ended:
@@ -93,15 +93,28 @@ def test_compiled_files_beside_the_templates_are_not_copied(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It compiles every Python file of a wheel where it installs it."""
-    templates = tmp_path / "templates"
+    templates = tmp_path / "templates" / "project"
     (templates / "__pycache__").mkdir(parents=True)
     (templates / "app.py").write_text("", encoding="utf-8")
     (templates / "__pycache__" / "app.cpython-313.pyc").write_bytes(b"\xff")
-    monkeypatch.setattr(init, "_TEMPLATES", templates)
+    monkeypatch.setattr(init, "_TEMPLATES", templates.parent)
 
     assert run("shop")[0] == 0
 
     assert [file for file in _files(tmp_path / "shop") if not file.startswith("wheels/")] == ["app.py"]
+
+
+def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path: Path) -> None:
+    """Its function is in `dev`; LocalStack runs none without Docker, so `local` has a worker on the same queue."""
+    run("shop")
+    assert run("store", "lambda")[0] == 0
+
+    files = {name: _files(tmp_path / name) for name in ("shop", "store")}
+    assert files["store"] == sorted(file.replace("shop/", "store/") for file in files["shop"])
+    declared = load_declaration(tmp_path / "store" / "environments.py")
+    runtimes = {name: [consumer.runtime for consumer in declared[name].consumers] for name in declared}
+    assert runtimes == {"local": [None], "dev": [Lambda(timeout_seconds=10, maximum_concurrency=10)]}
+    assert "store.tables" in str(declared["dev"].migrate)
 
 
 def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
