@@ -61,6 +61,17 @@ TASKS_PER_SERVICE_MAX = 5_000
 # https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html
 STOP_TIMEOUT_SECONDS_MAX = 120
 
+# https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (read 2026-11-27): a zip package unzipped, and
+# the environment variables of a function, names and values; API_CreateFunction has the length of its name
+FUNCTION_PACKAGE_BYTES_MAX = 250 * 1_024 * 1_024
+FUNCTION_VARIABLES_BYTES_MAX = 4_096
+FUNCTION_NAME_CHARACTERS_MAX = 64
+
+# https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (read 2026-11-27): invocations at once of an
+# event source mapping of SQS, at the beginning, more a minute, and at most; and of one provisioned poller
+MAPPING_INVOCATIONS_FIRST, MAPPING_INVOCATIONS_PER_MINUTE, MAPPING_INVOCATIONS_MAX = 5, 300, 1_250
+POLLER_INVOCATIONS, POLLERS_INVOCATIONS_PER_MINUTE = 10, 1_000
+
 # https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 # An idle queue's metrics come up to 15 minutes late; then a task has to start. Our bound, not AWS's.
 WAKE_FROM_ZERO_SECONDS = 1_200

@@ -162,18 +162,18 @@ class MessagingStack(EnvironmentStack):
 
 
 class ConsumersStack(EnvironmentStack):
-    """Holds `cluster`, `services` by their consumer's name, and `relays` by their topic's.
+    """Holds `cluster`, `services` and `functions` by their consumer's name, and `relays` by their topic's.
 
     Args:
         environment: what is declared.
         network: where the tasks run.
         database: how they get into it; None if there is none.
         keys: of topics and queues; None if SQS holds them.
-        project: the folder with the Dockerfile of an image that is to be built.
+        project: the folder with the Dockerfile of an image that is to be built, and with the packages of functions.
 
     Raises:
         ConfigError: the environment has handlers and no database; or its image is to be built, and there is no
-            Dockerfile, or the image would not hold a consumer's handlers.
+            Dockerfile, or the image would not hold a consumer's handlers; or a function cannot be right.
     """
 
     @check_argument_types
@@ -207,6 +207,7 @@ class ConsumersStack(EnvironmentStack):
             project=project,
         )
         self.cluster, self.services, self.relays = consumers.cluster, consumers.services, consumers.relays
+        self.functions = consumers.functions
         self.require_room(environment)
 
 

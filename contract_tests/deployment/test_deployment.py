@@ -103,7 +103,7 @@ def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> Non
             "ReceiveMessageWaitTimeSeconds": "20",
             "RedrivePolicy": {
                 "deadLetterTargetArn": deployment.queue_arn(dead_letters),
-                "maxReceiveCount": consumer.max_attempts,
+                "maxReceiveCount": consumer.max_receive_count,
             },
         }
         expected[dead_letters] = _queue(deployment, dead_letters, retention_seconds=kept_seconds) | {

@@ -23,6 +23,8 @@ def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key 
     key = encryption_key(scope, id_, environment=environment, encrypts="logs")
     stack, name = cdk.Stack.of(scope), naming.service_name(environment, "*")
     names = [f"/ecs/{name}", name]  # of services, and those that CloudFormation names after their stack
+    if any(consumer.runtime is not None for consumer in environment.consumers):
+        names.append(f"/aws/lambda/{name}")
     if isinstance(environment.database, NewDatabase):
         names.append(f"/aws/rds/cluster/{naming.database_name(environment)}/*")
     groups = [

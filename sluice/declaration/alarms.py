@@ -163,8 +163,9 @@ def of_consumer(environment: Environment, consumer: Consumer, hearer: Hearer | N
         *_of_queues(environment, consumer),
         *_of_latency(environment, consumer),
         *_of_inbox(environment, consumer),
-        *_of_deployment(environment, consumer),
-        *_of_services(environment, consumer),
+        *(_of_deployment(environment, consumer) if consumer.runtime is None else ()),
+        *(_of_tasks(environment, consumer) if consumer.runtime is None else _of_function(environment, consumer)),
+        *_of_redrive(environment, consumer),
     )
     return [alarm for alarm in every if hearer in (None, alarm.hearer)]
 
@@ -263,25 +264,45 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
         description=f"A message has waited half of the {consumer.message_retention_seconds} s after which SQS"
         " deletes it.",
     )
+    of_tasks = consumer.runtime is None
+    runs, idle = ("tasks", "tasks are idle") if of_tasks else ("invocations", "more invocations may run")
     if consumer.fifo:
         yield alarm(
             condition="stuck",
             watches=watched_metrics.consumer_expression(
-                consumer.group_stuck, environment, consumer, label="late while lanes are idle"
+                consumer.group_stuck,
+                environment,
+                consumer,
+                label=f"late while {'lanes are idle' if of_tasks else idle}",
             ),
             minutes=8,  # while tasks start, or one metric is late, lanes look idle for some minutes
             of_minutes=10,
-            description="The oldest message is late though tasks are idle: its group is blocked by a failing or slow"
-            " message, or holds most of the load. More tasks do not help.",
+            description=f"The oldest message is late though {idle}: its group is blocked by a failing or slow message,"
+            f" or holds most of the load. More {runs} do not help.",
         )
     yield alarm(
         condition="pinned",
         watches=watched_metrics.consumer_expression(
-            consumer.capacity_pinned, environment, consumer, label="behind with all tasks at work"
+            consumer.capacity_pinned,
+            environment,
+            consumer,
+            label=f"{'behind' if of_tasks else 'late'} with all {runs} at work",
         ),
         minutes=_PINNED_MINUTES,
-        description=f"All {consumer.max_tasks} tasks have had more than they can do in time for"
-        f" {_PINNED_MINUTES} minutes. Raise max_tasks, or make the handler faster.",
+        description=_pinned_description(consumer),
+    )
+
+
+def _pinned_description(consumer: Consumer) -> str:
+    if consumer.runtime is None:
+        return (
+            f"All {consumer.max_tasks} tasks have had more than they can do in time for {_PINNED_MINUTES} minutes."
+            " Raise max_tasks, or make the handler faster."
+        )
+    return (
+        f"Messages have been late for {_PINNED_MINUTES} minutes while all {consumer.runtime.concurrency_max} allowed"
+        " invocations ran. Raise maximum_concurrency or the pollers, and reserved_concurrency where there is one, or"
+        " make the handler faster."
     )
 
 
@@ -358,8 +379,35 @@ def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Ala
     )
 
 
-def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    """Yield the alarms about tasks that do not run, and those that start one: a worker, a run of automatic redrive."""
+def _of_function(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms about a Lambda function whose invocations are refused, or end without an answer.
+
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html (read 2026-11-27).
+    """
+    alarm = partial(
+        Alarm,
+        environment=environment,
+        subject=consumer.name,
+        minutes=3,
+        of_minutes=5,
+        missing=MissingData.NOT_BREACHING,  # a minute without an invocation has no number
+    )
+    yield alarm(
+        condition="throttled",
+        watches=watched_metrics.function_metric(environment, consumer, "Throttles", "Sum"),
+        description="Lambda refuses invocations, and each refusal uses up a receive of its messages. The account's"
+        " concurrency is used up, or reserved_concurrency is too low: raise it, or lower maximum_concurrency.",
+    )
+    yield alarm(
+        condition="erring",
+        watches=watched_metrics.function_metric(environment, consumer, "Errors", "Sum"),
+        description="Invocations end without an answer: the function does not start, runs out of time or memory, or"
+        " crashes. A handler that fails is not counted here. See the function's log.",
+    )
+
+
+def _of_tasks(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms about tasks that do not run, and the one that starts a worker."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name)
     if consumer.min_tasks > 0:
         yield alarm(
@@ -383,9 +431,15 @@ def _of_services(environment: Environment, consumer: Consumer) -> Iterator[Alarm
             description="Messages wait and no task polls: starts one. No operator is needed.",
             hearer=Hearer.SCALING,
         )
+
+
+def _of_redrive(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarm that starts a run of automatic redrive."""
     redrive = consumer.automatic_redrive
     if redrive is not None:
-        yield alarm(
+        yield Alarm(
+            environment=environment,
+            subject=consumer.name,
             condition="redrive",
             watches=watched_metrics.queue_content(naming.dead_letter_queue_name(environment, consumer)),
             minutes=redrive.quiet_minutes,

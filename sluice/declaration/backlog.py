@@ -35,6 +35,7 @@ RECEIVED = "received"
 DELETED = "deleted"
 RUNNING = "running"
 AGE = "age"
+CONCURRENT = "concurrent"
 
 OF_QUEUE = {
     VISIBLE: ("ApproximateNumberOfMessagesVisible", "Average"),
@@ -44,7 +45,7 @@ OF_QUEUE = {
     DELETED: ("NumberOfMessagesDeleted", "Sum"),
     AGE: ("ApproximateAgeOfOldestMessage", "Maximum"),
 }
-"""Id in an expression -> SQS's metric of the queue, and its statistic; the other id is `RUNNING`."""
+"""Id in an expression -> SQS's metric of the queue, and its statistic; the others are `RUNNING` and `CONCURRENT`."""
 
 SCALE_COOLDOWN_SECONDS = 300
 """As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md."""
@@ -63,6 +64,8 @@ _VISIBLE, _IN_FLIGHT = fill_with_repeat(VISIBLE), fill_with_repeat(IN_FLIGHT)
 _RECEIVED, _DELETED = fill_with_repeat(RECEIVED), fill_with_repeat(DELETED)
 RUNNING_TASKS = Fill(fill_with_repeat(RUNNING), _ZERO)
 """The running tasks: a gap repeats, and where none was ever reported there is none."""
+_CONCURRENT = Fill(fill_with_repeat(CONCURRENT), _ZERO)
+"""The invocations that run at once: a function that is not invoked reports none, and a gap is late more often."""
 _HEADROOM = 1.25
 _IDLE_BELOW = 0.9
 _BUSY_ENOUGH = 0.85
@@ -178,3 +181,23 @@ def capacity_pinned(target: float, *, max_tasks: int, lanes: int, processing_sec
 def target_backlog(*, acceptable_latency_seconds: float, processing_seconds: float, lanes: int) -> float:
     """Return how many messages one task may have in front of it and still meet the latency; at least its lanes."""
     return acceptable_latency_seconds * lanes / processing_seconds
+
+
+def late_with_concurrency_left(*, acceptable_latency_seconds: float, concurrency_max: int) -> Term:
+    """Return 1 while the oldest message is late though more invocations are allowed: its group is stuck.
+
+    Args:
+        acceptable_latency_seconds: how long a message may wait.
+        concurrency_max: how many invocations of the function may run at once.
+    """
+    return _late(acceptable_latency_seconds, Operation(_CONCURRENT, "<", Number(concurrency_max)))
+
+
+def late_with_all_concurrency(*, acceptable_latency_seconds: float, concurrency_max: int) -> Term:
+    """Return 1 while the oldest message is late and as many invocations run as are allowed; arguments as above."""
+    return _late(acceptable_latency_seconds, Operation(_CONCURRENT, ">=", Number(concurrency_max)))
+
+
+def _late(acceptable_latency_seconds: float, and_also: Operation) -> Term:
+    late = Operation(fill_with_repeat(AGE), ">", Number(acceptable_latency_seconds))
+    return If(Operation(late, "AND", and_also), Number(1), _ZERO)

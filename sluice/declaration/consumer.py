@@ -12,7 +12,7 @@ from sluice.declaration import backlog
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.automatic_redrive import AutomaticRedrive
 from sluice.declaration.fields.existing import ExistingQueue
-from sluice.declaration.fields.functions import Lambda
+from sluice.declaration.fields.functions import CONNECTIONS, Lambda
 from sluice.declaration.fields.image import check_image
 from sluice.declaration.fields.topics import LABEL
 from sluice.declaration.metric_math import Term
@@ -31,6 +31,13 @@ class _Pace(TypedDict):
 
     lanes: int
     processing_seconds: float
+
+
+class _Bounds(TypedDict):
+    """The latency and the concurrency of a function, as the expressions of its alarms take them."""
+
+    acceptable_latency_seconds: float
+    concurrency_max: int
 
 
 class Poison(Enum):
@@ -150,6 +157,11 @@ class Consumer:
         return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
 
     @property
+    def max_receive_count(self) -> int:
+        """Return the maxReceiveCount of its queue: its attempts, or the receives that its function declares."""
+        return self.max_attempts if self.runtime is None else self.runtime.receives_max
+
+    @property
     def maintenance_minutes(self) -> int:
         """Return how often a schedule invokes its function: parked messages wait for that, old groups can wait."""
         return 1 if self.parks else 60
@@ -165,6 +177,13 @@ class Consumer:
         return of_lanes + (max(of_lanes, DRAINS_MIN) if self.parks else 0) + 2
 
     @property
+    def connections_max(self) -> int:
+        """Return how many connections to the inbox's database all its tasks have at most, or all invocations."""
+        if self.runtime is None:
+            return self.max_tasks * self.connections_per_task
+        return (self.runtime.concurrency_max + 1) * CONNECTIONS  # one more invocation is that of the schedule
+
+    @property
     def target_backlog(self) -> float:
         """Return how many messages one task may have in front of it and still meet the latency."""
         return backlog.target_backlog(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
@@ -177,12 +196,22 @@ class Consumer:
     @property
     def group_stuck(self) -> Term:
         """Return 1 while a group of its queue is stuck."""
+        if self.runtime is not None:
+            return backlog.late_with_concurrency_left(**self._bounds(self.runtime))
         return backlog.group_stuck(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
     def capacity_pinned(self) -> Term:
-        """Return 1 while all its tasks run and are not enough."""
+        """Return 1 while all its tasks run, or as many invocations as may, and are not enough."""
+        if self.runtime is not None:
+            return backlog.late_with_all_concurrency(**self._bounds(self.runtime))
         return backlog.capacity_pinned(self.target_backlog, max_tasks=self.max_tasks, **self._pace)
+
+    def _bounds(self, function: Lambda) -> _Bounds:
+        return {
+            "acceptable_latency_seconds": self.acceptable_latency_seconds,
+            "concurrency_max": function.concurrency_max,
+        }
 
     @property
     def _pace(self) -> _Pace:
@@ -250,6 +279,8 @@ def _check_scaling(consumer: Consumer) -> None:
             f" message_retention_seconds ({consumer.message_retention_seconds / 2:g})"
         ),
     )
+    if consumer.runtime is not None:
+        return  # the rest is about tasks
     require(
         consumer,
         0 <= consumer.min_tasks <= consumer.max_tasks,
@@ -291,7 +322,7 @@ def _check_task(consumer: Consumer) -> None:
     stopping_seconds = consumer.processing_seconds + consumer.stop_timeout_seconds
     require(
         consumer,
-        consumer.visibility_timeout_seconds > stopping_seconds,
+        consumer.visibility_timeout_seconds > stopping_seconds or consumer.runtime is not None,
         field="visibility_timeout_seconds",
         allowed=(
             f"more than processing_seconds + stop_timeout_seconds ({stopping_seconds:g}), or a stopping task's message"

@@ -11,6 +11,7 @@ from sluice.declaration.consumer import Consumer
 from sluice.declaration.fields import filters
 from sluice.declaration.fields.database import ExistingDatabase, NewDatabase
 from sluice.declaration.fields.existing import ExistingKeys
+from sluice.declaration.fields.functions import CONNECTIONS
 from sluice.declaration.fields.image import Architecture, check_image, image_of
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
@@ -199,6 +200,7 @@ class Environment:
         _check_keys(self)
         _check_existing_queues(self)
         _check_tasks(self)
+        _check_functions(self)
         match self.database:
             case NewDatabase() as database:
                 _check_zones(self)
@@ -383,10 +385,31 @@ def _check_tasks(environment: Environment) -> None:
     for consumer in environment.consumers:
         require(
             consumer,
-            not environment.spot or consumer.processing_seconds <= consumer.stop_timeout_seconds,
+            not environment.spot or consumer.runtime or consumer.processing_seconds <= consumer.stop_timeout_seconds,
             field="stop_timeout_seconds",
             allowed=f"at least processing_seconds ({consumer.processing_seconds:g}) in an environment on spot: a task"
             " that is taken back would be killed in the middle of each message it has",
+        )
+
+
+def _check_functions(environment: Environment) -> None:
+    """Refuse functions of an image that Lambda does not take.
+
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/images-create.html (ECR, in the function's region; read
+    2026-11-27).
+    """
+    for consumer in environment.consumers:
+        if consumer.runtime is None or consumer.runtime.package is not None:
+            continue
+        value: Environment | Consumer = environment if consumer.image is None else consumer
+        image = None if value.image is None else image_of(value.image)
+        in_region = rf"[0-9]{{12}}\.dkr\.ecr\.{environment.region}\.amazonaws\.com"
+        require(
+            value,
+            image is None or image.registry is None or re.fullmatch(in_region, image.registry),
+            field="image",
+            allowed=f"an image in ECR in {environment.region}, as consumer {consumer.name!r} runs on Lambda: push it"
+            " there, or declare Lambda(package=…)",
         )
 
 
@@ -407,18 +430,22 @@ def _check_zones(environment: Environment) -> None:
 
 def _check_connections(environment: Environment, database: NewDatabase | ExistingDatabase) -> None:
     """Refuse more connections than an instance takes; a deployment runs the tasks of two versions at once."""
-    workers = sum(consumer.max_tasks * consumer.connections_per_task for consumer in environment.consumers)
+    workers = sum(consumer.connections_max for consumer in environment.consumers)
+    functions = any(consumer.runtime is not None for consumer in environment.consumers)
+    or_more = ", or concurrency (maximum_concurrency, pollers_max, reserved_concurrency)" if functions else ""
     relays = len(environment.published_topics) * RELAY_TASKS * RELAY_CONNECTIONS if environment.has_relay else 0
     of_tasks = (
         f"twice {workers} of workers (max_tasks of each consumer x its database_connections, or its lanes,"
-        f" and two more; twice the former where it parks) and {relays} of relays, while a deployment runs two versions"
+        " and two more; twice the former where it parks"
+        f"{f'; {CONNECTIONS} of each invocation at once, and of one more' if functions else ''}) and {relays} of"
+        " relays, while a deployment runs two versions"
     )
     if isinstance(database, ExistingDatabase):
         require(
             database,
             database.connections is None or 2 * (workers + relays) <= database.connections,
             field="connections",
-            allowed=f"at least {2 * (workers + relays)}: {of_tasks}; raise it, or lower max_tasks",
+            allowed=f"at least {2 * (workers + relays)}: {of_tasks}; raise it, or lower max_tasks{or_more}",
         )
         return
     needed, most = 2 * (workers + relays) + database.other_connections, database.connections_max
@@ -427,7 +454,7 @@ def _check_connections(environment: Environment, database: NewDatabase | Existin
         needed < most,
         field="max_acus",
         allowed=f"one that takes more than {needed} connections, and this one takes {most}: {of_tasks}, and"
-        f" {database.other_connections} others; raise it, or lower max_tasks",
+        f" {database.other_connections} others; raise it, or lower max_tasks{or_more}",
     )
 
 

@@ -55,7 +55,9 @@ class Declaration(Mapping[str, Environment]):
         for environment in declared:
             for consumer in environment.consumers:
                 try:
-                    naming.undelivered_queue_name(environment, consumer)  # the longest
+                    naming.undelivered_queue_name(environment, consumer)  # the longest of queues
+                    if consumer.runtime is not None:
+                        naming.function_name(environment, consumer)
                 except ConfigError as error:
                     raise ConfigError(f"{error} in {source}") from error
 

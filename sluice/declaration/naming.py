@@ -123,6 +123,22 @@ def service_name(environment: Environment, service: str) -> str:
     return _name(environment, service)
 
 
+def function_name(environment: Environment, consumer: Consumer) -> str:
+    """Return the name of a consumer's Lambda function; its log group is called `/aws/lambda/` and this.
+
+    Raises:
+        ConfigError: it is too long.
+    """
+    name = _name(environment, consumer.name)
+    most = limits.FUNCTION_NAME_CHARACTERS_MAX
+    if len(name) > most:
+        raise ConfigError(
+            f"the function {value_text(name)} has a name of {len(name)} characters, allowed are {most}; shorten the"
+            " names"
+        )
+    return name
+
+
 def alarm_name(environment: Environment, subject: str, condition: str) -> str:
     """Return the name of an alarm: what it watches (a consumer, `topic`, `relay`), and what is wrong when it rings."""
     return _name(environment, subject, condition)

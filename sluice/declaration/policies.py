@@ -25,6 +25,8 @@ CONSUME = (
     "sqs:GetQueueAttributes",
 )
 """What a worker does with its queue."""
+GIVE_UP = ("sqs:GetQueueUrl", "sqs:SendMessage")
+"""What a function does with its DLQ: it sends a message there itself when it gives that message up."""
 _THIS = "*"  # in a key's policy: this key
 
 

@@ -1,7 +1,7 @@
 """Declared values as JSON and back: what a task is given by its stack, because its image carries no declaration.
 
 All fields are written, defaults too: the image may be of another version than the stack. A field it does not know is
-refused, one it is not given has its default.
+refused, one it is not given has its default; so what came later is written only where it is declared (`_LATER`).
 """
 
 import json
@@ -21,6 +21,8 @@ from sluice.errors import ConfigError
 VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
+_LATER = ("runtime",)
+"""Fields that older images do not know, and that are None for what these do."""
 
 
 def task_environment(
@@ -76,7 +78,8 @@ def parse(text: str) -> Environment:
 
 def _encode(value: Any) -> Any:
     if is_dataclass(value):
-        return {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+        encoded = {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
+        return {name: each for name, each in encoded.items() if each is not None or name not in _LATER}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

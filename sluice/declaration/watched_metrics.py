@@ -80,6 +80,16 @@ def running_tasks(environment: Environment, service: str) -> WatchedMetric:
     return WatchedMetric("ECS/ContainerInsights", "RunningTaskCount", dimensions, "Average")
 
 
+def function_metric(environment: Environment, consumer: Consumer, metric_name: str, statistic: str) -> WatchedMetric:
+    """Return a metric of a consumer's Lambda function; not reported in a minute without an invocation.
+
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-types.html (read 2026-11-27).
+    """
+    return WatchedMetric(
+        "AWS/Lambda", metric_name, {"FunctionName": naming.function_name(environment, consumer)}, statistic
+    )
+
+
 def database_metric(environment: Environment, metric_name: str) -> WatchedMetric:
     """Return a metric of the instance of the environment's own database that writes, whichever it is.
 
@@ -93,6 +103,9 @@ def inputs(environment: Environment, consumer: Consumer) -> dict[str, WatchedMet
     """Return every metric that an expression of `sluice.declaration.backlog` may name, by its id there."""
     name = naming.queue_name(environment, consumer)
     of_queue = {id_: queue_metric(name, metric, statistic) for id_, (metric, statistic) in backlog.OF_QUEUE.items()}
+    if consumer.runtime is not None:
+        concurrent = function_metric(environment, consumer, "ConcurrentExecutions", "Maximum")
+        return of_queue | {backlog.CONCURRENT: concurrent}
     return of_queue | {backlog.RUNNING: running_tasks(environment, consumer.name)}
 
 

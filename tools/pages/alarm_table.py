@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, NewDatabase, naming
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, Lambda, NewDatabase, naming
 from sluice.declaration.alarms import Alarm, Comparison, MissingData, alarms
 from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
@@ -10,7 +10,8 @@ COLUMNS = ("alarm", "watches", "rings at", "for", "a gap", "tells", "means, with
 
 _CONSUMER = Consumer(name="consumer", handlers="their.handlers", gaps=Gaps.HALT, automatic_redrive=AutomaticRedrive())
 _ASLEEP = Consumer(name="asleep", min_tasks=0, acceptable_latency_seconds=1_200)
-_ENVIRONMENT = Environment(name="env", database=NewDatabase(), consumers=(_CONSUMER, _ASLEEP))
+_FUNCTION = Consumer(name="function", handlers="their.handlers", runtime=Lambda(maximum_concurrency=5))
+_ENVIRONMENT = Environment(name="env", database=NewDatabase(), consumers=(_CONSUMER, _ASLEEP, _FUNCTION))
 _COMPARED = {
     Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD: "at least",
     Comparison.GREATER_THAN_THRESHOLD: "more than",
@@ -25,6 +26,7 @@ _OF = {
     naming.topic_name(_ENVIRONMENT): "topic",
     naming.service_name(_ENVIRONMENT, "relay"): "relay",
     naming.service_name(_ENVIRONMENT, _CONSUMER.name): "service",
+    naming.function_name(_ENVIRONMENT, _FUNCTION): "function",
     naming.queue_name(_ENVIRONMENT, _CONSUMER): "queue",
     naming.dead_letter_queue_name(_ENVIRONMENT, _CONSUMER): "queue's DLQ",
     naming.undelivered_queue_name(_ENVIRONMENT, _CONSUMER): "subscription's DLQ",
@@ -37,7 +39,7 @@ def rows() -> Iterator[tuple[str, ...]]:
     for alarm in alarms(_ENVIRONMENT):
         first.setdefault(alarm.condition, alarm)
     for alarm in first.values():
-        subject = "CONSUMER" if alarm.subject in (_CONSUMER.name, _ASLEEP.name) else alarm.subject
+        subject = "CONSUMER" if alarm.subject in (_CONSUMER.name, _ASLEEP.name, _FUNCTION.name) else alarm.subject
         yield (
             f"`{naming.alarm_name(_ENVIRONMENT, subject, alarm.condition).replace('-env-', '-ENV-')}`",
             _watches(alarm.watches),

@@ -27,6 +27,8 @@ _WIDTH = 8
 class Dashboard(Construct):
     """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer.
 
+    The second row of a consumer is about its tasks, or about its Lambda function.
+
     Consumers in stacks beside the environment's have a page for each such stack.
     """
 
@@ -54,7 +56,8 @@ class Dashboard(Construct):
             page = dashboards[consumer.stack]
             page.add_widgets(_heading(consumer.name))
             page.add_widgets(*_queue_row(environment, consumer))
-            page.add_widgets(*_service_row(environment, consumer))
+            row = _service_row if consumer.runtime is None else _function_row
+            page.add_widgets(*row(environment, consumer))
 
 
 def _heading(name: str) -> cloudwatch.TextWidget:
@@ -176,4 +179,28 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
             line=("max_tasks", consumer.max_tasks),
         ),
         _graph("Groups in flight, minutes to drain", [groups] if consumer.fifo else [], right=[drain]),
+    ]
+
+
+def _function_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    function = consumer.runtime
+    assert function is not None, "the consumer runs on Lambda"
+    inputs = watched_metrics.inputs(environment, consumer)
+    invocations, errors, throttles = (
+        watched_metrics.function_metric(environment, consumer, name, "Sum")
+        for name in ("Invocations", "Errors", "Throttles")
+    )
+    groups = watched_metrics.queue_metric(
+        naming.queue_name(environment, consumer), "ApproximateNumberOfGroupsWithInflightMessages", "Average"
+    )
+    duration = watched_metrics.function_metric(environment, consumer, "Duration", "Maximum")
+    return [
+        _graph("Invocations a minute, errors and throttles", [invocations], right=[errors, throttles]),
+        _graph(
+            "Concurrent invocations, and groups in flight",
+            [inputs[backlog.CONCURRENT]],
+            right=[groups] if consumer.fifo else [],
+            line=("allowed", function.concurrency_max),
+        ),
+        _graph("Longest invocation, ms", [duration], line=("timeout", 1_000 * function.timeout_seconds)),
     ]

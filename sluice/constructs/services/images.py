@@ -30,11 +30,24 @@ _PROCESSORS = {Architecture.X86_64: ecs.CpuArchitecture.X86_64, Architecture.ARM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskImage:
-    """An image, the processors it is for, and whether a task pulls it from ECR, with a token of its account."""
+    """An image, the processors it is for, and its repository where it is in ECR: a task needs a token to pull it there.
+
+    Args:
+        container: the image as ECS takes it.
+        architecture: the processors it is for.
+        repository: its repository in ECR; None where it is in another registry.
+        version: its tag or its digest in that repository.
+    """
 
     container: ecs.ContainerImage
     architecture: Architecture
-    is_in_ecr: bool = True
+    repository: ecr.IRepository | None = None
+    version: str | None = None
+
+    @property
+    def is_in_ecr(self) -> bool:
+        """Return whether a task needs ECR's token to pull it."""
+        return self.repository is not None
 
     @property
     def platform(self) -> ecs.RuntimePlatform:
@@ -90,12 +103,17 @@ class Images(Construct):
         asset = assets.DockerImageAsset(
             self, "Image", directory=str(self._file.parent), platform=_PLATFORMS[architecture]
         )
-        return TaskImage(container=ecs.ContainerImage.from_docker_image_asset(asset), architecture=architecture)
+        return TaskImage(
+            container=ecs.ContainerImage.from_docker_image_asset(asset),
+            architecture=architecture,
+            repository=asset.repository,
+            version=asset.image_tag,
+        )
 
     def _require_held(self, consumer: Consumer, handlers: str) -> None:
         """Refuse handlers that the image would not hold, as far as can be told; what pip installs there is not here."""
         project = self._file.parent
-        file = _module_file(handlers, [project, *map(Path, sys.path)])
+        file = module_file(handlers, [project, *map(Path, sys.path)])
         if file is None or {"site-packages", "dist-packages"} & {*file.parts}:
             return
         require(
@@ -136,12 +154,13 @@ class Images(Construct):
         assert parts is not None, "the declaration refuses what is no image"
         architecture = self._environment.architecture
         if parts.registry is not None and ".dkr.ecr." not in parts.registry:
-            return TaskImage(
-                container=ecs.ContainerImage.from_registry(image), architecture=architecture, is_in_ecr=False
-            )
+            return TaskImage(container=ecs.ContainerImage.from_registry(image), architecture=architecture)
         repository = self._repository(id_, parts.registry, parts.repository)
         return TaskImage(
-            container=ecs.ContainerImage.from_ecr_repository(repository, parts.version), architecture=architecture
+            container=ecs.ContainerImage.from_ecr_repository(repository, parts.version),
+            architecture=architecture,
+            repository=repository,
+            version=parts.version,
         )
 
     def _repository(self, id_: str, host: str | None, name: str) -> ecr.IRepository:
@@ -154,7 +173,7 @@ class Images(Construct):
         return ecr.Repository.from_repository_attributes(self, id_, repository_arn=arn, repository_name=name)
 
 
-def _module_file(name: str, folders: Sequence[Path]) -> Path | None:
+def module_file(name: str, folders: Sequence[Path]) -> Path | None:
     """Return the file of a module, which is not imported, in the first folder that has one."""
     for folder in folders:
         module = folder.resolve().joinpath(*name.split("."))

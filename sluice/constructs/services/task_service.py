@@ -10,7 +10,6 @@ no way there.
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecs as ecs
@@ -243,24 +242,64 @@ class TaskSpec(Construct):
         return service
 
 
+def queue_key_arn(place: TaskPlace, consumer: Consumer) -> str | None:
+    """Return the key that a consumer's queue is encrypted with; None where SQS holds it."""
+    if consumer.queue is not None:
+        return consumer.queue.key_arn
+    return None if place.keys is None else place.keys.queues.key_arn
+
+
+def add_automatic_redrive(scope: Construct, *, place: TaskPlace, consumer: Consumer, image: TaskImage | None) -> None:
+    """Make the task of automatic redrive, and what starts it, where the consumer declares it.
+
+    Args:
+        scope: what it is made in.
+        place: where its task runs.
+        consumer: whose dead letters it brings back.
+        image: the consumer's; None if nobody has asked for it yet.
+    """
+    if consumer.automatic_redrive is None:
+        return
+    redrive = TaskSpec(
+        scope,
+        "Redrive",
+        place=place,
+        consumer=consumer,
+        variables={"SLUICE_CONSUMER": consumer.name},
+        image=place.images.of(consumer) if image is None else image,
+        stop_timeout_seconds=consumer.stop_timeout_seconds,
+        name=f"{consumer.name}_redrive",  # no consumer has an underscore in its name
+        command=["dlq", "automatic-redrive"],
+        role=DatabaseRole.REDRIVE,
+    )
+    AutomaticRedriveRule(
+        scope,
+        "AutomaticRedrive",
+        environment=place.environment,
+        consumer=consumer,
+        declared=consumer.automatic_redrive,
+        task_definition=redrive.task_definition,
+        cluster=place.cluster,
+        network=place.network,
+        key_arn=queue_key_arn(place, consumer),
+    )
+
+
 class ConsumerService(Construct):
     """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
 
     @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, consumer: Consumer) -> None:
         super().__init__(scope, id_)
-        environment = place.environment
-        task = partial(
-            TaskSpec,
+        environment, image = place.environment, place.images.of(consumer)
+        tasks = TaskSpec(
             self,
+            "Worker",
             place=place,
             consumer=consumer,
             variables={"SLUICE_CONSUMER": consumer.name},
-            image=place.images.of(consumer),
+            image=image,
             stop_timeout_seconds=consumer.stop_timeout_seconds,
-        )
-        tasks = task(
-            "Worker",
             name=consumer.name,
             command=["worker"],
             role=DatabaseRole.WORKER,
@@ -271,33 +310,13 @@ class ConsumerService(Construct):
         # By literal ARN: an export would forbid to remove a consumer in one deployment.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
         tasks.allow(queue_arn, *policies.CONSUME)
-        key_arn = None if place.keys is None else place.keys.queues.key_arn
-        if consumer.queue is not None:
-            key_arn = consumer.queue.key_arn
+        key_arn = queue_key_arn(place, consumer)
         if key_arn is not None:
             tasks.allow(key_arn, "kms:Decrypt")
         if place.deployment_alarms:
             self._let_alarms_take_a_version_back(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)
-        if consumer.automatic_redrive is not None:
-            # No consumer has an underscore in its name.
-            redrive = task(
-                "Redrive",
-                name=f"{consumer.name}_redrive",
-                command=["dlq", "automatic-redrive"],
-                role=DatabaseRole.REDRIVE,
-            )
-            AutomaticRedriveRule(
-                self,
-                "AutomaticRedrive",
-                environment=environment,
-                consumer=consumer,
-                declared=consumer.automatic_redrive,
-                task_definition=redrive.task_definition,
-                cluster=place.cluster,
-                network=place.network,
-                key_arn=key_arn,
-            )
+        add_automatic_redrive(self, place=place, consumer=consumer, image=image)
         self.scaling = BacklogScaling(self, "Scaling", environment=environment, consumer=consumer, service=self.service)
 
     def _let_alarms_take_a_version_back(self, environment: Environment, consumer: Consumer) -> None:

@@ -18,6 +18,9 @@ SCHEDULED_EVENT = {"sluice": "maintenance"}
 """The event that a schedule invokes the function with: it handles parked messages whose turn has come, and forgets old
 groups. See `Consumer.maintenance_minutes`."""
 
+CONNECTIONS = 2
+"""To the database of the inbox, of one invocation: its handler's, and one that counts and measures."""
+
 
 @declaration_class
 class Lambda:
@@ -35,6 +38,8 @@ class Lambda:
         receives_max: the queue's maxReceiveCount, by which SQS itself dead-letters what no invocation ever came to an
             end with. `max_attempts` counts failures of the handler, in the inbox; a throttled, crashed or killed
             invocation is a receive and no attempt.
+        package: a folder of the project with the locked packages and the handlers, which the stacks zip for ARM
+            processors; None: the function runs the image that tasks have.
     """
 
     memory_mb: int = between(limits.FUNCTION_MEMORY_MB_MIN, limits.FUNCTION_MEMORY_MB_MAX, "MB", default=512)
@@ -55,6 +60,23 @@ class Lambda:
     receives_max: int = between(
         limits.MAX_RECEIVE_COUNT_MIN, limits.MAX_RECEIVE_COUNT_MAX, "receives", default=limits.MAX_RECEIVE_COUNT_MAX
     )
+
+    package: str | None = satisfying(
+        lambda seen: seen and not seen.startswith("/") and ".." not in seen.split("/"),
+        "a folder within the project, such as 'build/function', or None",
+        default=None,
+    )
+
+    @property
+    def concurrency_max(self) -> int:
+        """Return how many of its invocations may run at once."""
+        bounds = (
+            self.maximum_concurrency,
+            self.reserved_concurrency,
+            None if self.pollers_max is None else self.pollers_max * limits.POLLER_INVOCATIONS,
+            limits.MAPPING_INVOCATIONS_MAX if self.pollers_max is None else None,
+        )
+        return min(bound for bound in bounds if bound is not None)
 
     def __post_init__(self) -> None:
         require(

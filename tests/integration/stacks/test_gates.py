@@ -24,14 +24,14 @@ from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
-from tests.support.templates.environments import EDITED, EXTRA, FULL, HOSTED, PLAIN, REDRIVEN
+from tests.support.templates.environments import EDITED, EXTRA, FULL, HOSTED, MIXED, PLAIN, REDRIVEN
 from tests.support.templates.resources import StackTemplates, read
 from tests.support.templates.synthesis import CONTEXT, synthesize
 
 _DEV = ENVIRONMENTS["dev"]
 assert isinstance(_DEV.database, NewDatabase)
 VARIED = (
-    *(ENVIRONMENTS["prod"], FULL, HOSTED, EDITED[REDRIVEN]),
+    *(ENVIRONMENTS["prod"], FULL, HOSTED, EDITED[REDRIVEN], EDITED[MIXED]),
     replace(_DEV, database=replace(_DEV.database, users=DatabaseUsers.OWNER)),
 )
 """Environments that use every option between them."""
@@ -80,7 +80,7 @@ def _acknowledgements(stacks: StackTemplates) -> list[tuple[str, str, str]]:
 def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
     """Both rule packs, every environment; nor do the rules of the CDK itself."""
     checked = cdk.App(context=CONTEXT, outdir=str(tmp_path))
-    for environment in (*ENVIRONMENTS.values(), *EXTRA.values(), EDITED[REDRIVEN]):
+    for environment in (*ENVIRONMENTS.values(), *EXTRA.values(), EDITED[REDRIVEN], EDITED[MIXED]):
         EnvironmentStage(checked, environment=environment)
 
     assert _findings(checked) == []

@@ -16,6 +16,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Lambda,
     NewDatabase,
     NewNetwork,
     Poison,
@@ -177,9 +178,37 @@ _REDRIVEN = replace(
         for consumer in FULL.consumers
     ),
 )
+MIXED = "full, with functions beside tasks"
+_MIXED = replace(
+    FULL,
+    name="mixed",
+    consumers=(
+        FULL.consumers[0],
+        Consumer(
+            name="billing",
+            handlers="their.billing",
+            visibility_timeout_seconds=180,
+            max_attempts=4,
+            runtime=Lambda(
+                memory_mb=1_024, timeout_seconds=30, batch_size=10, maximum_concurrency=20, reserved_concurrency=25
+            ),
+        ),
+        Consumer(
+            name="search",
+            handlers="their.search",
+            poison=Poison.PARK,
+            gaps=Gaps.HALT,
+            automatic_redrive=AutomaticRedrive(),
+            runtime=Lambda(pollers_min=2, pollers_max=3, receives_max=500),
+            stack="more",
+        ),
+    ),
+)
+"""One consumer as tasks and two on Lambda, one of these in a stack beside, and keys of its own."""
 _LOCAL, _DEV, _STAGING = (ENVIRONMENTS[name] for name in ("local", "dev", "staging"))
 EDITED = {
     REDRIVEN: _REDRIVEN,
+    MIXED: _MIXED,
     "full, without a relay": replace(FULL, relay=False),
     "local, with search": replace(_LOCAL, consumers=(*_LOCAL.consumers, Consumer(name="search"))),
     BESIDE: replace(

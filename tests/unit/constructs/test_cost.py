@@ -41,8 +41,9 @@ def test_alarms_endpoints_keys_and_dashboards_are_as_many_as_are_paid_for(
     insights = round(made["Container Insights"] / usd("Container Insights"))
     keys = made["KMS keys and their requests"] - encrypted * KMS_REQUESTS * usd("KMS request")
 
+    tracked = len(_of(found, "AWS::ApplicationAutoScaling::ScalableTarget"))
     counted = {
-        "alarms": round(made["alarms"] / usd("alarm")) - TRACKING * len(environment.consumers),
+        "alarms": round(made["alarms"] / usd("alarm")) - TRACKING * tracked,
         "endpoints": round(made["interface endpoints"] / usd("interface endpoint") / 730 / zones),
         "metrics of cluster and services": insights,
         "dashboards": round(made["dashboard"] / usd("dashboard")),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sluice.declaration import Consumer, Environment, Gaps, Poison, naming, task_settings
+from sluice.declaration import Consumer, Environment, Gaps, Lambda, Poison, naming, task_settings
 from sluice.errors import ConfigError
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.templates.environments import EXTRA
@@ -47,6 +47,15 @@ def test_a_worker_gets_its_consumer_and_every_name_it_goes_by(environment: Envir
         assert part.region == environment.region
         assert naming.topic_name(part) == naming.topic_name(environment, consumer.topic)
         assert naming.queue_name(part, consumer) == naming.queue_name(environment, consumer)
+
+
+def test_a_field_unknown_to_older_images_is_written_only_where_declared() -> None:
+    """A task of an image from before functions is deployed as before; a function is given what it runs with."""
+    tasks, function = DEV, replace(DEV, consumers=(replace(BILLING, runtime=Lambda()),))
+
+    assert "runtime" not in json.loads(task_settings.render(tasks))["consumers"][0]
+    assert json.loads(task_settings.render(function))["consumers"][0]["runtime"]["batch_size"] == 1
+    assert task_settings.parse(task_settings.render(function)) == function
 
 
 def test_a_task_is_given_nothing_it_does_not_read() -> None:

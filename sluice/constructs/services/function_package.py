@@ -1,0 +1,71 @@
+"""The zip package of a Lambda function: a folder that the project builds of its locked packages, before `cdk synth`.
+
+CDK zips and hashes the folder; neither synth nor deployment needs Docker. Whatever the folder says about itself is
+checked, so that a wrong package is refused when the templates are written, and not by an invocation.
+"""
+
+from collections.abc import Iterator
+from email.parser import HeaderParser
+from pathlib import Path
+
+from sluice import limits
+from sluice.constructs.services.images import module_file
+from sluice.declaration import Consumer
+from sluice.declaration.fields.image import Architecture
+from sluice.declaration.validation import require
+
+PYTHON = (3, 13)
+"""The version of Python in Lambda's runtime, and the one that the package's wheels are built for."""
+_MACHINES = {Architecture.ARM64: "aarch64", Architecture.X86_64: "x86_64"}
+
+
+def require_package(consumer: Consumer, folder: Path, *, architecture: Architecture) -> None:
+    """Refuse a folder that Lambda would not take, or whose function could not import Sluice or the handlers.
+
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (250 MB unzipped) and
+    https://docs.aws.amazon.com/lambda/latest/dg/python-package.html (read 2026-11-27). Tags of wheels:
+    https://packaging.python.org/en/latest/specifications/binary-distribution-format/ (read 2026-11-27).
+
+    Raises:
+        ConfigError: the folder is not there, lacks Sluice or the handlers, is too large, or holds a wheel for other
+            processors or for another Python.
+    """
+    machine, build = _MACHINES[architecture], "build it with `make package`"
+
+    def require_that(is_met: object, allowed: str) -> None:
+        require(consumer, is_met, field="runtime", seen=f"Lambda(package={str(folder)!r})", allowed=allowed)
+
+    require_that(folder.is_dir(), f"a folder that is there; {build}")
+    require_that((folder / "sluice" / "messaging").is_dir(), f"a folder that holds the package sluice; {build}")
+    handlers = consumer.handlers
+    require_that(
+        handlers is None or module_file(handlers, [folder]) is not None,
+        f"a folder that holds the module {handlers}; copy it there, or {build}",
+    )
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    require_that(
+        size <= limits.FUNCTION_PACKAGE_BYTES_MAX,
+        f"at most {limits.FUNCTION_PACKAGE_BYTES_MAX:,} bytes, and it has {size:,}; leave packages out, or declare"
+        " Lambda without a package, which takes the image",
+    )
+    wrong = sorted({wheel for wheel, tags in _wheels(folder) if not any(_fits(tag, machine) for tag in tags)})
+    require_that(
+        not wrong,
+        f"wheels for Python {'.'.join(map(str, PYTHON))} on {machine}, and {', '.join(wrong)} is for another; {build}",
+    )
+
+
+def _wheels(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the name and the tags of each installed wheel."""
+    for file in sorted(folder.glob("*.dist-info/WHEEL")):
+        tags = HeaderParser().parsestr(file.read_text(encoding="utf-8")).get_all("Tag", [])
+        if tags:
+            yield file.parent.name.removesuffix(".dist-info"), tags
+
+
+def _fits(tag: str, machine: str) -> bool:
+    """Return whether a wheel with this tag runs on such a machine, in the runtime's Python."""
+    python, abi, platform = tag.split("-", 2)
+    own = f"cp{PYTHON[0]}{PYTHON[1]}"
+    is_python = abi in ("abi3", "none") or own in python.split(".")
+    return is_python and (platform == "any" or platform.endswith(f"_{machine}"))
