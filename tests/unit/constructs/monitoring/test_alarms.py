@@ -11,7 +11,7 @@ import pytest
 from sluice.clock import VirtualClock
 from sluice.declaration import metrics
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
-from tests.support.templates.environments import FULL, REDRIVEN
+from tests.support.templates.environments import FULL, MIXED, REDRIVEN
 from tests.support.templates.resources import OBSERVABILITY, Resource, StackTemplates, of_kind, outputs, resources
 from tests.unit.constructs.expectations import of_queue, of_service
 from tools.generate import DOCS
@@ -352,7 +352,7 @@ def test_every_alarm_is_explained_on_the_page(
 ) -> None:
     """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
     page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
-    every = (*by_environment.values(), resources(edited_stacks[REDRIVEN]))
+    every = (*by_environment.values(), *(resources(edited_stacks[name]) for name in (REDRIVEN, MIXED)))
     names = {name for found in every for name in of_kind(found, ALARM)}
     consumers = "billing|shipping|audit|ledger|night-batch|search"
     subject = rf"sluice-[a-z]+-(?:(?:topic|relay)(?:-(?:payments|stock))?|database|{consumers})-"
