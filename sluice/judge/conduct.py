@@ -1,4 +1,4 @@
-"""Conduct of the consumers in a recording: a service that keeps every promise may serve one that is too slow.
+"""Conduct of the consumers in a recording: SQS may keep every promise while a consumer is too slow.
 
 AWS: a message whose visibility timeout ends before its delete is given out again, and its old handle is of no use
 (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-visibility-timeout.html, read
@@ -29,7 +29,7 @@ AGAIN = {
     "released": "the consumer released it",
     "unsettled": "its visibility timeout ended before a delete, as of a handler that failed or ended",
 }
-"""Why a message was received again to what is told of it."""
+"""Cause of a redelivery to its description."""
 
 
 class _Row(NamedTuple):
@@ -49,13 +49,13 @@ class _Row(NamedTuple):
     error: str | None
 
     def order(self) -> tuple[int, bool, int, int, int]:
-        """Return what the rows of a group are sorted by: the same in whatever order they come."""
+        """Return the sort key of a group's rows, which does not depend on the order of their arrival."""
         return (self.invoked_us, self.kind != Kind.RECEIVED, self.place, self.handle, self.message)
 
 
 @dataclass(slots=True)
 class _Lease:
-    """One message in the hands of a consumer.
+    """The lease of one message at a consumer.
 
     `ends_us` is the last instant at which it may have ended, if known; `deleted_us` when its first delete was answered;
     `refused` why its last delete was not accepted.
@@ -76,13 +76,13 @@ class _Lease:
         return self.settled_us is not None
 
     def repeat(self, again: "_Lease") -> None:
-        """Hide the message anew: a receive that is repeated by its attempt id brings the same handle (RCV-28)."""
+        """Hide the message anew: a receive that is repeated by its attempt id returns the same handle (RCV-28)."""
         if self.ends_us is not None:
             self.ends_us = None if again.ends_us is None else max(self.ends_us, again.ends_us)
 
 
 def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
-    """Return what the consumers of each queue did, JSON-ready.
+    """Return the conduct of the consumers of each queue, JSON-ready.
 
     Args:
         history: of a recording.
@@ -139,7 +139,7 @@ def _timeout(of: Mapping[str, Any]) -> str:
 
 
 def lines(measured: Mapping[str, Any]) -> list[str]:
-    """Return what `conduct` returned as sentences, of each queue, what is to be mended first."""
+    """Return the result of `conduct` as sentences for each queue, things to mend first."""
     found = list(measured["found"])
     for queue, of in measured["queues"].items():
         if work := of["work_us"]:
@@ -186,7 +186,7 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
 
 
 def _rows(events: Events) -> Iterator[_Row]:
-    """Yield the rows that matter, of columns: a history has many others."""
+    """Yield the rows that matter, from columns: a history has many others."""
     kinds, names = events.codes("kind")
     is_of_group = events.is_known("message_group_id") & (events.numbers("invoked_at_us") != NONE)
     is_chosen = np.isin(kinds, [place for place, name in enumerate(names) if name in _KINDS]) & is_of_group
@@ -224,7 +224,7 @@ def _lease_of(row: _Row, timeouts: Mapping[str, int]) -> _Lease:
 
 
 def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None:
-    """Say what a delete or a change of visibility did with a handle."""
+    """Record the effect of a delete or a visibility change on a lease."""
     worked_us = row.invoked_us - lease.row.responded_us
     if lease.ends_us is not None and row.invoked_us > lease.ends_us and not lease.is_settled:
         found["late use", row.queue, worked_us] += 1
@@ -250,7 +250,7 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
 
 
 def _count(lease: _Lease) -> Iterator[tuple[str, str, int]]:
-    """Yield what is counted of a lease when all of its uses are known."""
+    """Yield the counts of a lease after all of its uses."""
     if lease.earlier is not None and lease.earlier.why_again is not None:
         yield lease.earlier.why_again, lease.row.queue, 0
     if lease.refused is not None:
@@ -258,9 +258,9 @@ def _count(lease: _Lease) -> Iterator[tuple[str, str, int]]:
 
 
 def _out_of_order(leases: list[_Lease]) -> Iterator[tuple[str, int]]:
-    """Yield a queue for each message that was deleted while an earlier one of its group was still at work.
+    """Yield a queue for each message that was deleted while an earlier message of its group was still being handled.
 
-    What is given back meanwhile comes again behind the earlier one.
+    A message that is released meanwhile is delivered again behind the earlier one.
     """
     at_work_until = 0
     for lease in leases:

@@ -1,4 +1,4 @@
-"""Counts over all events of a history: what is needed beside its groups, small enough for the driver."""
+"""Counts over all events of a history: the facts outside its groups, small enough for the driver."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -61,7 +61,7 @@ class EventCounts:
 
 
 def facts(counted: pa.Table, expectation: Expectation) -> EventCounts:
-    """Return what the tables of `count` add up to, for all parts of a history."""
+    """Return the sums of the tables of `count` over all parts of a history."""
     rows = counted.to_pylist()
     failed: Counter[str] = Counter()
     unanswered: Counter[str] = Counter()
@@ -91,7 +91,7 @@ def _clocks(rows: Iterable[Counts]) -> frozenset[str]:
 
 
 def count(events: Events, expectation: Expectation) -> pa.Table:
-    """Return how many events there are of each kind, outcome, queue and so on, and of what sort: a table of COUNTED."""
+    """Return a table of COUNTED: how many events there are of each kind, outcome, queue and so on."""
     is_frame = events.decode("kind", lambda value: value in _FRAMES, bool)
     is_ours = events.decode("kind", lambda value: value == Kind.RECEIVED, bool)
     is_ours &= events.decode("message_run", lambda run: run == expectation.run, bool)
@@ -141,7 +141,7 @@ def count(events: Events, expectation: Expectation) -> pa.Table:
 
 
 def _with_names(counted: pa.Table, events: Events) -> pa.Table:
-    """Return the counts with the texts their codes stand for."""
+    """Return the counts with texts in place of codes."""
     columns = {name: counted.column(name).to_pylist() for name in COUNTED.names}
     for name in (*_NAMED, "worker"):
         values = events.codes(name)[1]
@@ -151,7 +151,7 @@ def _with_names(counted: pa.Table, events: Events) -> pa.Table:
 
 
 def _received_count(detail: str | None) -> int:
-    """Return how many messages a poll brought, -1 where it does not say."""
+    """Return how many messages a poll returned, -1 if that is unknown."""
     received = detail_of(detail).get("received")
     return received if isinstance(received, int) and 0 <= received <= limits.RECEIVE_MESSAGES_MAX else -1
 

@@ -1,6 +1,8 @@
-"""The judge: holds what was done against what was committed. Pure: evidence in, findings out; no code of the runtime.
+"""The judge of databases: compares effects with committed events.
 
-The order of commits is the database's own (`pg_xact_commit_timestamp`), not that of anybody's numbers.
+Pure: evidence in, findings out; no code of the runtime.
+
+The order of commits is the database's own (`pg_xact_commit_timestamp`), and does not rely on Sluice's numbers.
 """
 
 from collections import Counter, defaultdict
@@ -63,7 +65,7 @@ class AppliedEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxNumbers:
-    """Numbers that did not simply come and pass, as an inbox lists them."""
+    """Numbers that did not arrive in order and get handled, as an inbox lists them."""
 
     consumer: str
     group: str
@@ -76,7 +78,7 @@ class InboxNumbers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseEvidence:
-    """All that a run left behind.
+    """The rows that a run left behind.
 
     Args:
         acknowledged: ids of events whose commit was answered.
@@ -86,8 +88,8 @@ class DatabaseEvidence:
         done: the effects.
         listed: the inboxes' exceptions.
         dead: (consumer, event id) in a DLQ.
-        parked: (consumer, event id) set aside in an inbox.
-        is_settled: whether no queue holds anything any more, and nothing waits in the outbox.
+        parked: (consumer, event id) parked in an inbox.
+        is_settled: whether all queues are empty, and nothing waits in the outbox.
     """
 
     acknowledged: Collection[str] = ()
@@ -103,7 +105,7 @@ class DatabaseEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseViolation:
-    """One thing that is wrong."""
+    """One violation."""
 
     anomaly: DatabaseAnomaly
     event_id: str
@@ -121,9 +123,9 @@ class Judgement:
     """The violations, and the effects that are still missing.
 
     Args:
-        violations: everything that is wrong.
-        unfinished: (consumer, event id) without an effect, where that is no violation.
-        late_counts: effects behind later ones, which the inbox lists, by consumer.
+        violations: all violations.
+        unfinished: (consumer, event id) without an effect that is no violation.
+        late_counts: effects after later ones that the inbox lists, by consumer.
     """
 
     violations: tuple[DatabaseViolation, ...]
@@ -132,17 +134,17 @@ class Judgement:
 
     @property
     def status(self) -> PropertyStatus:
-        """Return the verdict: what is wrong outweighs what has come to no end."""
+        """Return the verdict: a violation outweighs an unfinished effect."""
         if self.violations:
             return PropertyStatus.INVALID
         return PropertyStatus.UNKNOWN if self.unfinished else PropertyStatus.VALID
 
 
 def judge(evidence: DatabaseEvidence, always_ordered: Mapping[str, bool]) -> Judgement:
-    """Return what is wrong.
+    """Return the violations and the missing effects.
 
     Args:
-        evidence: what the run left behind.
+        evidence: the rows of the run.
         always_ordered: consumer to whether its effects are in order whatever its inbox lists: with PARK and HALT.
     """
     violations = [*_of_producers(evidence), *_of_outbox(evidence)]
@@ -164,7 +166,7 @@ def judge(evidence: DatabaseEvidence, always_ordered: Mapping[str, bool]) -> Jud
 
 
 def _of_producers(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
-    """Yield what is wrong with the producers' own rows: the database must keep what it acknowledged, and no more."""
+    """Yield the violations in the producers' own rows: the database keeps every acknowledged commit, and no other."""
     there = {committed.event_id: committed for committed in evidence.committed}
     for event_id in evidence.acknowledged:
         if event_id not in there:
@@ -176,7 +178,7 @@ def _of_producers(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
 
 
 def _of_outbox(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
-    """Yield where outbox and rows differ: each event once, numbered without a hole in the order of commits."""
+    """Yield the differences between outbox and rows: each event once, numbered in the order of commits."""
     committed = _in_order(evidence.committed)
     published: dict[str, list[OutboxMessage]] = defaultdict(list)
     for publish in sorted(evidence.published, key=lambda published: published.seq):
@@ -241,7 +243,7 @@ def _of_effects(
 def _missing(
     evidence: DatabaseEvidence, consumer: str, done: Collection[str]
 ) -> tuple[list[tuple[str, str]], list[DatabaseViolation]]:
-    """Return what has no effect: what somebody still has, and what nobody has any more."""
+    """Return the events without effect: those that a queue or inbox still has, and those that are lost."""
     skipped = {
         (listed.group, seq)
         for listed in evidence.listed
@@ -275,7 +277,7 @@ def _inbox_says(evidence: DatabaseEvidence, consumer: str, group: str, seq: int 
 
 
 def _late(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
-    """Return the effects an inbox lists as late: of numbers that were missing or dead, and came after all."""
+    """Return the effects that an inbox lists as late: their numbers were missing or dead before."""
     came = {
         (listed.group, listed.epoch, seq)
         for listed in evidence.listed

@@ -34,16 +34,16 @@ from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timed_part, 
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 
 EVENTS_MAX = 300_000
-"""Events up to which a recording is judged in this process unless somebody says otherwise."""
+"""The most events of a recording that is judged in this process, unless the command line says otherwise."""
 _PART_EVENTS = 10_000  # of a journal, read and settled together: batches of few events take ten times their size
 _NEVER_US = 2**62
 FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
-"""Kinds of events by which recorders say who they are."""
+"""Kinds of events in which recorders identify themselves."""
 _CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)  # name a queue messages come from
 _BEGUN = (*FRAMED, Kind.PUBLISHED.value, Kind.POLL.value, Kind.RECEIVED.value)
 """Kinds of events of which is told who recorded them, and when the first was."""
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
-"""Kinds of events that need their message group to be judged, unless they failed: then the handle never was one."""
+"""Kinds of events that are judged by message group, unless they failed: then the handle was invalid."""
 _OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group", "opened_us")
 _OVERVIEW_COLUMNS = (*_OVERVIEW[:-2], "message_group_id", "outcome", "invoked_at_us")
 _ANSWERED_KINDS = (Kind.PUBLISHED.value, Kind.RECEIVED.value)
@@ -62,7 +62,7 @@ _MOVED_COLUMNS = ("message_group_id", "queue", "message_run", "invoked_at_us", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovery:
-    """A fault of a queue or topic, and when the first call there was answered ok after its end; None where none was."""
+    """A fault of a queue or topic, and the first successful call there after its end; None if there was none."""
 
     queue: str
     began_us: int | None
@@ -83,7 +83,7 @@ class JudgeEngine:
         return conclude(counted, maybe, seen, expectation)
 
     def around(self) -> list[HistoryEvent]:
-        """Return the events of no group that are needed one by one: of the kinds `counts.AROUND`."""
+        """Return the events without group that are needed one by one: those of the kinds `counts.AROUND`."""
         (found,) = self._history.look(_rows_of_part, RowSelection("kind", AROUND, is_grouped=False))
         return events_of(found)
 
@@ -101,7 +101,7 @@ class JudgeEngine:
         return [group for group in found.column("message_group_id").unique().to_pylist() if group is not None]
 
     def unseen_receives(self, expectation: Expectation) -> Counter[str]:
-        """Return for each queue how many receives its receive counts tell of that are not on record.
+        """Return for each queue how many receives are missing in the history according to the receive counts.
 
         Not those of messages that may have been received before the recording of the queue began.
         """
@@ -140,7 +140,7 @@ class JudgeEngine:
         }
 
     def acknowledged_otherwise(self, expectation: Expectation) -> list[str]:
-        """Return the groups in which an id that a queue acknowledged a message with never came from it."""
+        """Return the groups in which a message id that a queue acknowledged was never received from it."""
         (found,) = self._history.look(
             partial(_otherwise_in_part, expectation=expectation),
             RowSelection("kind", _ANSWERED_KINDS, _ANSWERED_COLUMNS),
@@ -148,7 +148,7 @@ class JudgeEngine:
         return [group for group in found.column("message_group_id").to_pylist() if group is not None]
 
     def clock_timings(self, expectation: Expectation) -> ClockTimings:
-        """Return what the history says of the clocks that timed it, of which there are several.
+        """Return the history's facts about its clocks, of which there are several.
 
         A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
         are on record; a receive is the cause of what was done with its receipt handle.
@@ -213,7 +213,7 @@ class JudgeEngine:
         return conduct(self._history, timeouts)
 
     def series(self, expectation: Expectation, violations: Sequence[Violation] = ()) -> RunSeries:
-        """Return what the report's charts show; groups with violations get a timeline."""
+        """Return the series for the report's charts; groups with violations get a timeline."""
         return series(self._history, expectation=expectation, violations=violations)
 
 
@@ -237,7 +237,7 @@ def read_into_memory(root: Path, *, events_max: int | None = None) -> InMemory |
 
 
 def _parts_of(folder: Path) -> Iterator[pa.Table | Piece]:
-    """Yield parts of journals, or pieces of Parquet, which say how many events they have before they are read."""
+    """Yield parts of journals, or pieces of Parquet, which know their number of events before they are read."""
     if not folders.is_journals(folder):
         yield from pieces(folder)[0]
         return
@@ -317,7 +317,7 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
 
 
 def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[pa.Table]:
-    """Return the publishes under some ids: where to, of which message, and when they may have had their effect."""
+    """Return the publishes under some deduplication ids: their places, messages, and times of effect."""
     times = dict.fromkeys(("invoked_at_us", "responded_at_us"), pa.int64())
     texts = ("queue", "message_group_id", "sns_message_id", "sqs_message_id")
     names = {**dict.fromkeys(texts, pa.string()), "idx": pa.int64()}

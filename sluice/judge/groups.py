@@ -22,7 +22,7 @@ from sluice.recorder.journal import SCHEMA, events_of, take_rows
 WITNESSED_MAX = 8
 """Violations shown of each anomaly; all are counted."""
 UNKNOWNS_MAX = 20
-"""Sentences shown of what stays open."""
+"""The most sentences about open questions that are shown."""
 _CHECKED_EVENTS = 20_000  # made of columns together: one group at a time takes ten times as long
 _KEPT_MAX = 10_000  # findings of a part, before all but the first of each anomaly are left out
 UNKNOWN = ""
@@ -38,8 +38,8 @@ class Findings:
 
     Args:
         shown: the first violations of each anomaly that is not lawful.
-        counts: anomaly to how many there are, lawful ones included.
-        unknowns: what stays open, as sentences.
+        counts: anomaly to its count, lawful ones included.
+        unknowns: open questions, as sentences.
     """
 
     shown: tuple[Violation, ...] = ()
@@ -50,7 +50,7 @@ class Findings:
 def finding_in(
     events: Iterable[HistoryEvent], expectation: Expectation, around: QueueContext, idxs: frozenset[int] | None = None
 ) -> Finding:
-    """Return what the checker finds in one group, of the messages that count (`stretches.NeededEvents`)."""
+    """Return the checker's finding in one group, for the messages that count (`stretches.NeededEvents`)."""
     finding = check_group(events, expectation, around)
     if idxs is None:
         return finding
@@ -80,7 +80,7 @@ _COUNTED = pa.schema({"anomaly": pa.string(), "count": pa.int64()})
 
 
 def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: QueueContext) -> list[pa.Table]:
-    """Return what the checker finds in suspect groups: counts by anomaly, and of each the first as rows of FOUND."""
+    """Return the checker's findings in suspect groups: counts by anomaly, and the first of each as rows of FOUND."""
     whole = groups_of(pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)]))
     counts: Counter[str] = Counter()
     first: list[dict[str, str]] = []
@@ -122,7 +122,7 @@ def least_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
 
 
 def gather(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Findings:
-    """Return the findings of all groups: `counts` are rows of FOUND by anomaly, `first` are those that are shown."""
+    """Return the findings of all groups from the counts of FOUND by anomaly, and the rows to show."""
     listed = list(first)
     unknowns = [row["finding"] for row in listed if row["anomaly"] == UNKNOWN]
     if counts.get(UNKNOWN, 0) > len(unknowns):

@@ -1,4 +1,4 @@
-"""From a history to a verdict: clear what is clean, hand the rest to the checker, measure, decide."""
+"""From a history to a verdict: clear the groups without any doubt, give the others to the checker, measure, decide."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -39,19 +39,19 @@ class PlannedMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFacts:
-    """One run, or one recording, for the judge.
+    """The facts of one run, or one recording, for the judge.
 
     Args:
-        expectation: what the run was set up to be; its `clock_bound_us` is what was declared, 0 when nothing was.
+        expectation: the declared setup; its `clock_bound_us` is the declared bound, 0 if none was declared.
         target: key into `sluice.deviations`.
-        recorders: name to the queue it consumes; None of one that publishes, or where nobody says.
+        recorders: name to the queue that it consumes; None for a publisher, or if unknown.
         attempts: how often the run was begun.
         killed: names of recorders that a fault killed.
-        plan: what was to be published; None when nobody planned it.
-        thresholds: of its measures.
-        allowed: anomalies that are lawful for the shape of this load, and why; besides the target's deviations.
-        unknowns: what already went wrong while it ran.
-        described: what else the verdict repeats of the run.
+        plan: the planned messages; None without a plan.
+        thresholds: the thresholds of its measures.
+        allowed: anomalies that are lawful for this kind of load, with the reason; besides the target's deviations.
+        unknowns: reasons for doubt that were known while it ran.
+        described: further facts that the verdict repeats.
     """
 
     expectation: Expectation
@@ -67,7 +67,7 @@ class RunFacts:
 
     @property
     def limits(self) -> dict[str, float | None]:
-        """Return the threshold of each anomaly that is judged only against one; None where none is set."""
+        """Return the threshold of each anomaly that is judged only against one; None if it is not set."""
         return {
             "D3": self.expectation.passed_over_seconds_max,
             "E3": self.expectation.fan_out_skew_seconds_max,
@@ -157,7 +157,7 @@ def _require_forward_clocks(event_counts: EventCounts) -> None:
 
 
 def _unfinished_recorders(recorded: Mapping[str, Mapping[int, bool]], facts: RunFacts) -> list[str]:
-    """Return the recorders that did not finish: a journal is not there, or the last attempt's has no `closed`.
+    """Return the recorders that did not finish: a journal is missing, or the last attempt's has no `closed`.
 
     Earlier attempts of a resumed run may lack `closed`: their intents were flushed before each publish and delete. A
     message that was received but not recorded came again, so it is in the history; the extra receive is counted in
@@ -172,7 +172,7 @@ def _unfinished_recorders(recorded: Mapping[str, Mapping[int, bool]], facts: Run
 
 
 def _provable(event_counts: EventCounts, facts: RunFacts, unfinished: list[str]) -> Expectation:
-    """Return the expectation with what this history cannot prove left out of it."""
+    """Return the expectation without the parts that this history cannot prove."""
     expectation = facts.expectation
     unproven = {
         queue: f"whose recorder {name} did not finish"
@@ -199,7 +199,7 @@ def _provable(event_counts: EventCounts, facts: RunFacts, unfinished: list[str])
 
 
 def _with_others(expectation: Expectation, unseen: Mapping[str, int]) -> Expectation:
-    """Return the expectation in which others received from each queue whose receive counts tell of more receives."""
+    """Return the expectation with other consumers on each queue whose receive counts show unrecorded receives."""
     others = {
         queue: f"where {count} receive(s) that are counted are not on record"
         for queue, count in unseen.items()
@@ -209,7 +209,7 @@ def _with_others(expectation: Expectation, unseen: Mapping[str, int]) -> Expecta
 
 
 def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
-    """Return why the run itself was at fault, in what was found in its groups."""
+    """Return the faults of the run itself that caused violations in its groups."""
     return [
         f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
         for violation in violations
@@ -220,8 +220,8 @@ def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> li
 def _opportunities(counts: Mapping[str, int], facts: RunFacts, surrounded: QueueContext) -> dict[str, int]:
     """Return how often each anomaly could have happened, anomaly id to count.
 
-    What this history cannot tell had no opportunity: what nobody recorded may have been published, and without a plan
-    nothing was meant to be.
+    An anomaly that this history cannot show had no opportunity: unrecorded publishes are possible, and without a plan
+    nothing was intended.
     """
     expectation = facts.expectation
     seconds = [activity for of_queue in surrounded.activity.values() for activity in of_queue]

@@ -1,7 +1,7 @@
-"""A recording: a history without a load test, and what is known of the service it was recorded in.
+"""A recording: a history without a load test, and the known facts of the service that was recorded.
 
-What nobody says is derived where the history tells it, and else left open: a queue that is not named with its timeout
-proves neither losses nor leases, and nobody planned anything.
+Facts that nobody declares are derived from the history if possible, and left open otherwise. A queue without a declared
+timeout proves neither losses nor leases, and nothing was planned.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class RecordedQueue:
 
 
 def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) -> dict[str, RecordedQueue]:
-    """Return the queues with what several `NAME=SECONDS` say of them and their DLQs."""
+    """Return the queues with the retention times of several `NAME=SECONDS` for them and their DLQs."""
     found = dict(queues)
     owners = {queue.dead_letter_queue: name for name, queue in queues.items() if queue.dead_letter_queue is not None}
     for text in texts:
@@ -58,7 +58,7 @@ def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) ->
 
 
 def parse_queue(text: str) -> tuple[str, RecordedQueue]:
-    """Return what `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]` says."""
+    """Return name and settings of `NAME=VISIBILITY_SECONDS[:DLQ[:MAX_RECEIVE_COUNT]]`."""
     name, _, rest = text.partition("=")
     seconds, dead, most, *more = [*rest.split(":"), "", ""][: max(3, rest.count(":") + 1)]
     is_timeout = seconds.isdecimal() and int(seconds) <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX
@@ -77,7 +77,7 @@ def parse_queue(text: str) -> tuple[str, RecordedQueue]:
 
 
 def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
-    """Return what several of them say, by name; none may be given twice, or be another's DLQ."""
+    """Return the settings of several of them, by name; none may be given twice, or be another's DLQ."""
     queues: dict[str, RecordedQueue] = {}
     for text in texts:
         name, queue = parse_queue(text)
@@ -94,7 +94,7 @@ def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
 
 
 def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
-    """Return what the declaration says of the queues of its consumers."""
+    """Return the declared settings of the queues of an environment's consumers."""
     return {
         naming.queue_name(environment, consumer): RecordedQueue(
             visibility_timeout_seconds=consumer.visibility_timeout_seconds,
@@ -266,7 +266,7 @@ def _groupless(found: Mapping[str, int]) -> Iterator[str]:
 
 
 def require_version(versions: Iterable[int | None], root: Path) -> None:
-    """Raise HistoryError where an event of the history is of another schema version."""
+    """Raise HistoryError if an event of the history has another schema version."""
     others = sorted({version or 0 for version in versions} - {SCHEMA_VERSION})
     if others:
         raise HistoryError(

@@ -68,7 +68,7 @@ type SeriesRow = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bins:
-    """Time, cut into bins; what was before the first or after the last is in that."""
+    """Time, cut into bins; times before the first or after the last belong to that bin."""
 
     started_at_us: int
     width_us: int
@@ -124,7 +124,7 @@ def series(history: History, *, expectation: Expectation, violations: Sequence[V
 
 
 def bin_width_us(span_us: int) -> int:
-    """Return the smallest width, of those that read well, that cuts the span into at most BINS_MAX bins."""
+    """Return the smallest readable width that cuts the span into at most BINS_MAX bins."""
     for seconds in _WIDTHS_SECONDS:
         if span_us < seconds * _US * BINS_MAX:
             return round(seconds * _US)
@@ -228,7 +228,7 @@ def _least_and_most(instants: pa.Table, *keys: str) -> list[SeriesRow]:
 
 
 def _extent(spans: pa.Table, sizes: pa.Table) -> _Extent:
-    """Return what the tables of `_extent_of_part` say, those of all parts one below the other."""
+    """Return the sums of the tables of `_extent_of_part` over all parts."""
     rows = spans.to_pylist()
     calls = [row for row in rows if row["is_warm_up"] is not None]
     started_at_us = min((row["from_us"] for row in calls if row["from_us"] is not None), default=0)
@@ -288,7 +288,7 @@ def _message_rows(events: Events, expectation: Expectation) -> pa.Table:
 
 
 def _messages(rows: Sequence[pa.Table], expectation: Expectation) -> Columns:
-    """Return each message: its group, when it was due, and for each queue when it was in it and first came from it."""
+    """Return each message: its group, its due time, and for each queue when it arrived and was first received."""
     queues = range(len(expectation.queues))
     firsts = ["due_us", *(f"{name}_{index}" for index in queues for name in ("acked", "received"))]
     none = pa.table(dict.fromkeys(("group", "idx", "is_warm_up", *firsts), pa.array([], pa.int64())))
@@ -343,7 +343,7 @@ def _tally_of_part(part: Iterable[Events], *, expectation: Expectation, extent: 
 
 
 def _failures_and_repeats(events: Events, bins: Bins) -> Iterator[pa.Table]:
-    """Yield how many calls or entries failed, by error, and came again, by queue."""
+    """Yield how many calls or entries failed, by error, and how many messages were redelivered, by queue."""
     invoked_us = events.numbers("invoked_at_us")
     is_again = events.is_equal("kind", Kind.RECEIVED) & (events.numbers("receive_count") > 1)
     for what, name, is_it in (("failed", "error", np.ones(len(events), bool)), ("again", "queue", is_again)):
@@ -354,7 +354,7 @@ def _failures_and_repeats(events: Events, bins: Bins) -> Iterator[pa.Table]:
 
 
 def _ranks(messages: Columns, groups_by_size: Mapping[int, int]) -> np.ndarray:
-    """Return the rank of each message's group, -1 of one to warm up; groups of one size are put in order by hash.
+    """Return the rank of each message's group, -1 in the warm-up; groups of one size are ordered by hash.
 
     The hottest groups have rank 0, and every rank has about as many groups.
     """
@@ -376,7 +376,7 @@ def _per_bin(latencies: Mapping[int, Mapping[str, int | None]], bin_count: int) 
 
 
 def _failures(tally: ObservationTally, bins: Bins) -> dict[str, list[int]]:
-    """Return what failed by error code, the most frequent first and the rest together."""
+    """Return the failures by error code, the most frequent first and the rest together."""
     names = tally.names("failed")
     found = {name: tally.counts("failed", name, bins.count) for name in names[:CODES_MAX]}
     others = [tally.counts("failed", name, bins.count) for name in names[CODES_MAX:]]
@@ -396,7 +396,7 @@ def rank_table(groups_by_size: Mapping[int, int]) -> list[tuple[int, int, int]]:
 
 
 def _timelines(history: History, violations: Sequence[Violation]) -> dict[str, list[dict[str, Any]]]:
-    """Return the events of each group nearest in time to what was found in it, in order."""
+    """Return the events of each group nearest in time to its violation, in order."""
     spans = _shown_groups(violations)
     drawn: dict[str, list[dict[str, Any]]] = {group: [] for group in spans}
     if spans:

@@ -12,12 +12,12 @@ TALLY = pa.schema(
 )
 """How often `value` was found of something, of a queue or code, in a bin of time or rank of groups."""
 VALUE_KEYS, PLACE_KEYS = TALLY.names[:-1], TALLY.names[:-2]
-"""What a row counts, and where it is."""
+"""The columns that identify a counted value, and those that identify its place."""
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
-"""Name to per cent: those that are told of every distribution."""
+"""The percentiles of every distribution, by name."""
 _BITS = 13  # of a value that are kept where it is rounded: 4,096 values each octave
 ACCURACY = 1 << (_BITS - 1)
-"""Of a value that is rounded: it is at most one in so many below what it was."""
+"""A rounded value is smaller than the original by at most 1 / ACCURACY of it."""
 
 
 def tally_of(what: str, name: str, places: np.ndarray, values: np.ndarray | None = None) -> pa.Table:
@@ -63,14 +63,14 @@ def ranks(count: int) -> list[int]:
 
 
 def round_down(values: np.ndarray) -> np.ndarray:
-    """Return the values with their first bits only: never more than they are, so that no threshold is crossed by it."""
+    """Return the values rounded down to their first bits, so that rounding never crosses a threshold."""
     magnitude = np.abs(values)
     dropped = np.maximum(np.frexp(magnitude.astype(np.float64))[1].astype(np.int64) - _BITS, 0)
     return values >> dropped << dropped
 
 
 def round_down_but_largest(places: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return the values rounded, but the largest of each place as it is."""
+    """Return the values rounded, except the largest of each place."""
     largest = np.full(int(places.max(initial=-1)) + 1, np.iinfo(np.int64).min)
     np.maximum.at(largest, places, values)
     return np.where(values == largest[places], values, round_down(values))
@@ -93,7 +93,7 @@ class ObservationTally:
         return self._found.get((what, name), (np.zeros(0, np.int64),) * 3)
 
     def names(self, what: str) -> list[str]:
-        """Return the names of which something is told, those of most first."""
+        """Return the names that have observations, those with the most first."""
         totals = {name: self.total(what, name) for of, name in self._found if of == what}
         return sorted(totals, key=lambda name: (-totals[name], name))
 

@@ -1,4 +1,4 @@
-"""Which clocks timed a history, and how far they are apart for all that is declared and proven."""
+"""The clocks that timed a history, and the bounds on their differences, declared and proven."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -37,7 +37,7 @@ TIMED_COLUMNS = (
     "invoked_at_us",
     "responded_at_us",
 )
-"""Columns of them that `timed_part` needs: a part may be some million events."""
+"""Their columns that `timed_part` needs; a part may have some million events."""
 SETTLED = (Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 """Kinds of events that need a receipt handle."""
 
@@ -81,7 +81,7 @@ def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.T
 
 
 def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> ClockTimings:
-    """Return what the tables of `timed_part` say, those of all parts one below the other."""
+    """Return the sums of the tables of `timed_part` over all parts."""
     ahead_us: dict[str, dict[str, int]] = defaultdict(dict)
     for row in ahead.group_by(["clock", "other"]).aggregate([("us", "min")]).to_pylist():
         ahead_us[row["clock"]][row["other"]] = row["us_min"]
@@ -139,9 +139,9 @@ def _least_times(causes: pa.Table, effects: pa.Table, keys: list[str], instants:
 def with_clock_bound(
     expectation: Expectation, clocks: Collection[str], timed: ClockTimings
 ) -> tuple[Expectation, list[str]]:
-    """Return the expectation with how far the clocks may be apart, and why what was declared of it does not hold.
+    """Return the expectation with the bounds on its clocks, and the contradictions to the declared bound.
 
-    `expectation.clock_bound_us` is what was declared, 0 when nothing was.
+    `expectation.clock_bound_us` is the declared bound, 0 if none was declared.
     """
     if len(clocks) <= 1:
         return replace(expectation, clock_bound_us=0), []

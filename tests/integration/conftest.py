@@ -35,10 +35,7 @@ def keys() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(keys: None) -> Iterator[SparkSession]:
-    """Yield a Spark session with room for the tiny profile; what a fault ends in it may be run again.
-
-    Its Java compiles once and does not optimize: no test runs long enough to be repaid for that.
-    """
+    """Yield a Spark session with room for the tiny profile; tasks that a fault ends may be run again."""
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
@@ -48,7 +45,7 @@ def spark(keys: None) -> Iterator[SparkSession]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Tell a worker where the LocalStack of all workers is, which the first one's start starts."""
+    """Tell a worker of xdist the address of the shared LocalStack, which the first test that needs it starts."""
     config: pytest.Config = node.config
     running = config.stash.get(_SHARED, None)
     if running is None:
@@ -64,7 +61,7 @@ def pytest_configure_node(node: Any) -> None:
 def localstack_shared(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[localstack.Emulator]:
-    """Yield a LocalStack that other tests use as well, those of other xdist workers at the same time."""
+    """Yield a LocalStack that other tests use as well, also tests of other xdist workers at the same time."""
     shared = getattr(request.config, "workerinput", {}).get("localstack")
     if shared is not None:
         yield localstack.Emulator(endpoint_url=shared[0], log=Path(shared[1]))

@@ -1,1 +1,4 @@
-"""The folder of a run: which file lies where, and how its JSON is read and written. It knows neither Spark nor AWS."""
+"""The folder of a run: the places of its files, and how its JSON is read and written.
+
+It knows neither Spark nor AWS.
+"""

@@ -29,7 +29,7 @@ type JsonNumber = Annotated[float, Field(ge=-INT_MAX, le=INT_MAX)]
 
 
 def one_of(known: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:
-    """Return what holds a text to the names there are."""
+    """Return a validator that accepts only known names."""
 
     def check(name: str) -> str:
         if name not in known:
@@ -40,11 +40,11 @@ def one_of(known: Mapping[str, object] | tuple[str, ...]) -> AfterValidator:
 
 
 def read[T](path: Path, schema: TypeAdapter[T], *, instead: str) -> T:
-    """Return what a file of JSON holds; `instead` is the next step where it holds something else.
+    """Return the content of a JSON file; `instead` is the next step if it has another form.
 
     Raises:
-        FileNotFoundError: it is not there.
-        HistoryError: it cannot be read, is not JSON, or holds something else: field, value seen, value allowed.
+        FileNotFoundError: it does not exist.
+        HistoryError: it cannot be read, is not JSON, or has another form: field, value seen, value allowed.
     """
     try:
         return schema.validate_json(path.read_bytes())
@@ -70,12 +70,12 @@ def damage_error(path: Path, error: ValidationError, *, instead: str, inside: st
 
 
 def sentence(error: ErrorDetails) -> str:
-    """Return what pydantic says of an error; of a ValueError of ours, its own text."""
+    """Return pydantic's description of an error; for a ValueError of ours, its own text."""
     return error["msg"].removeprefix("Value error, ")
 
 
 def replace(path: Path, text: str, *, instead: str = "") -> None:
-    """Write a file as a whole: a reader sees all of it, or what was there before.
+    """Write a file as a whole: a reader sees the new content or the old one.
 
     Raises:
         HistoryError: it cannot be written there, with `instead` as the next step; nothing recorded is lost.

@@ -21,7 +21,7 @@ _CHUNK_BYTES = 65_536
 
 
 def beside(path: Path) -> Path:
-    """Return where the checksums of a file are."""
+    """Return the path of the file with another file's checksums."""
     return path.with_name(f".{path.name}.crc")
 
 
@@ -31,10 +31,10 @@ def write(path: Path) -> None:
 
 
 def require(path: Path) -> None:
-    """Refuse a file that is not what its checksums are of; one without any is as it is.
+    """Refuse a file that does not match its checksums; a file without checksums is accepted.
 
     Raises:
-        HistoryError: it was altered, or they were.
+        HistoryError: the file or its checksums were altered.
     """
     try:
         stored = beside(path).read_bytes()

@@ -43,7 +43,7 @@ type Columns = dict[str, np.ndarray]
 class Events:
     """Events of a table, column by column, as in `sluice.history.events`; texts are plain or dictionaries.
 
-    Those of HASHED may be hashes already. A column the table has not says nothing.
+    Columns of HASHED may be hashes already. A column that the table lacks counts as empty.
     """
 
     def __init__(self, table: pa.Table) -> None:
@@ -56,7 +56,7 @@ class Events:
         return int(self.table.num_rows)
 
     def numbers(self, name: str, none: int = NONE) -> np.ndarray:
-        """Return a column of numbers, `none` where there is none."""
+        """Return a column of numbers, with `none` in place of missing values."""
         if (name, none) not in self._numbers:
             self._numbers[name, none] = (
                 self._array(name).cast(pa.int64()).fill_null(none).to_numpy()
@@ -66,19 +66,19 @@ class Events:
         return self._numbers[name, none]
 
     def is_known(self, name: str) -> np.ndarray:
-        """Return where the column says something."""
+        """Return for each event whether the column has a value."""
         if (stored := self._stored_name(name)) not in self._names:
             return np.zeros(len(self), dtype=bool)
         return self._array(stored).is_valid().to_numpy(zero_copy_only=False)
 
     def is_false(self, name: str) -> np.ndarray:
-        """Return where a column of truths says that it is not so."""
+        """Return for each event whether a boolean column is false."""
         if name not in self._names:
             return np.zeros(len(self), dtype=bool)
         return ~self._array(name).fill_null(True).to_numpy(zero_copy_only=False)  # noqa: FBT003 (the value)
 
     def codes(self, name: str) -> tuple[np.ndarray, list[str | None]]:
-        """Return a column of few texts as places in a list of them; None is the last of the list."""
+        """Return a column of few texts as positions in a list of them; None is the last of the list."""
         if name not in self._names:
             return np.zeros(len(self), np.int32), [None]
         if name not in self._coded:
@@ -93,12 +93,12 @@ class Events:
         return pa.array(self.codes(name)[1][:-1], pa.string())
 
     def decode(self, name: str, decode: Callable[[str | None], Any], dtype: type) -> np.ndarray:
-        """Return what `decode` says of each text in a column of few; it is asked once for each."""
+        """Return the result of `decode` for each text of a column of few texts; it is called once for each text."""
         codes, values = self.codes(name)
         return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
     def is_equal(self, name: str, text: str) -> np.ndarray:
-        """Return where a column of few texts has this one."""
+        """Return for each event whether a column of few texts has this text."""
         return self.decode(name, lambda value: value == text, bool)
 
     def hashes(self, name: str) -> np.ndarray:
@@ -183,7 +183,7 @@ def hash_numbers(*numbers: np.ndarray) -> np.ndarray:
 
 
 def starts(ordered: np.ndarray) -> np.ndarray:
-    """Return where each stretch of the same value begins."""
+    """Return the positions at which a run of equal values begins."""
     return np.flatnonzero(np.concatenate((np.ones(len(ordered[:1]), dtype=bool), ordered[1:] != ordered[:-1])))
 
 

@@ -1,7 +1,7 @@
-"""A damaged history, as an error that names the file: what is refused before it is judged, and what is found later.
+"""A damaged history as an error that names the file: damage that is refused before judging, or found later.
 
-Why something failed is a line of ours: Spark says it in many lines, of its own parts and of Java's. It goes by what an
-error says, because a recording is judged where Spark is not installed.
+The reason is one line of ours, because Spark prints many, of its own parts and of Java's. It follows from the text of
+an error, because a recording is judged even if Spark is not installed.
 """
 
 import re
@@ -24,7 +24,7 @@ _SITUATIONS = {
     r"ExecutorLostFailure|Lost executor": "an executor of the cluster was lost",
     r"Job \d+ cancelled|SparkContext was shut down": "Spark was stopped before the end",
 }
-"""What an error says, and what it means."""
+"""A part of an error's text to its meaning."""
 _CLASS = re.compile(r"^.*\b(?:[a-z][\w$]*\.)+[A-Z][\w$]*: (?=\S)")
 _BUILTIN = re.compile(r"^[A-Z]\w*(?:Error|Exception): \S")
 _UNREADABLE_FILE = re.compile(r"reading file (?:file:/*(?=/))?(\S+?)\.?(?:\s|$)")
@@ -33,13 +33,13 @@ _OF_SPARK = re.compile(r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktr
 
 
 def error_in_task(error: BaseException) -> str | None:
-    """Return what a HistoryError said that was raised in a task of Spark; None of any other error."""
+    """Return the text of a HistoryError that was raised in a task of Spark; None for any other error."""
     found = re.search(r"HistoryError: (.+)", str(error))
     return None if found is None else found[1][:_OURS_CHARACTERS_MAX]
 
 
 def reason(error: BaseException) -> str:
-    """Return why, in one line: what one of ours said where it was raised in a task, else the innermost cause."""
+    """Return the reason of an error in one line: the text of our own error in a task, or else the innermost cause."""
     ours = error_in_task(error)
     if ours is not None:
         return ours
@@ -89,10 +89,10 @@ def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
 
 
 def require_undamaged(path: Path) -> None:
-    """Refuse a file of Parquet that is damaged. A row group at a time, because all of them may be larger than memory.
+    """Refuse a damaged Parquet file. It is read a row group at a time, because all of them may be larger than memory.
 
     Raises:
-        HistoryError: it is damaged, or a row says what no recorder writes.
+        HistoryError: it is damaged, or a row has values that no recorder writes.
     """
     with _naming(path):
         checksums.require(path)
@@ -106,7 +106,7 @@ def read_whole(piece: Piece) -> Iterator[pa.Table]:
     """Yield all whole events of a piece, a row group at a time.
 
     Raises:
-        HistoryError: it is damaged, or a row says what no recorder writes.
+        HistoryError: it is damaged, or a row has values that no recorder writes.
     """
     with _naming(Path(piece.path)):
         yield from examine(piece)

@@ -16,7 +16,7 @@ _TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE
 
 
 def require_history(root: Path) -> None:
-    """Raise ConfigError where there is no history, HistoryError where it has other columns: reading takes a while."""
+    """Raise ConfigError if there is no history, HistoryError if it has other columns, before reading takes a while."""
     if not root.is_dir():
         raise ConfigError(f"{root} is {'a file' if root.exists() else 'not there'}, allowed is a history's folder")
     if not _folders(root):
@@ -58,7 +58,7 @@ def _check_columns(path: Path) -> None:
 
 
 def _type(column: pq.ColumnSchema) -> str:
-    """Return the type of a column in Parquet's own words: what is stored, and what is meant by it."""
+    """Return the type of a column in Parquet's own words: its physical and its logical type."""
     intended = str(column.logical_type).partition("(")[0]
     stored = f"list of {column.physical_type}" if column.max_repetition_level else str(column.physical_type)
     return stored if intended == "None" else f"{stored} ({intended})"
@@ -71,7 +71,7 @@ def _folders(root: Path) -> list[Path]:
 
 
 def folder_of(root: Path) -> Path:
-    """Return the folder a history is read from; there is one, see `require_history`."""
+    """Return the folder that a history is read from; `require_history` ensures that there is one."""
     return _folders(root)[0]
 
 

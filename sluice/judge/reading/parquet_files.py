@@ -82,7 +82,7 @@ _HASHED = int(
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Neighbouring row groups of a file; `bucket` is 0 where the file is of none."""
+    """Neighbouring row groups of a file; `bucket` is 0 if the file has no bucket."""
 
     path: str
     row_group: int
@@ -93,13 +93,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RowSelection:
-    """Events as they were written, in place of all events with hashes.
+    """A selection of whole events, in place of all events with hashes.
 
     Args:
-        name: of the column that says which events these are; None takes all.
-        values: which it has.
-        columns: that are read of them.
-        is_grouped: whether a part needs to have whole message groups.
+        name: the column that selects them; None takes all.
+        values: the selected values of the column.
+        columns: the columns to read.
+        is_grouped: whether a part needs whole message groups.
     """
 
     name: str | None = None
@@ -108,7 +108,7 @@ class RowSelection:
     is_grouped: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse groups that nobody could tell: their events would be spread over the parts."""
+        """Refuse a selection by group without a column: its events would be spread over the parts."""
         if self.is_grouped and "message_group_id" not in self.columns:
             raise ValueError(f"whole groups need message_group_id among the columns {self.columns}")
 
@@ -173,7 +173,7 @@ def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
 
 
 def bucket_of(events: Events, bucket_count: int) -> np.ndarray:
-    """Return the bucket of each event; what is of no group is spread evenly, neighbours together."""
+    """Return the bucket of each event; events without a group are spread evenly, neighbours together."""
     group = events.hashes("message_group_id")
     found = (group % np.uint64(bucket_count)).astype(np.uint16)
     groupless = np.flatnonzero(group == 0)
@@ -320,7 +320,7 @@ def _fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def read_rows(piece: Piece, rows: RowSelection) -> pa.Table:
-    """Return these events of a piece, as they were written."""
+    """Return the selected events of a piece, with their texts."""
     schema = pa.schema([journal.SCHEMA.field(name) for name in rows.columns])
     wanted = [name for name in journal.SCHEMA.names if name in {*rows.columns, rows.name}]
     tables = [schema.empty_table()]
@@ -379,12 +379,12 @@ def _numbers(piece: Piece) -> range:
 
 
 def _with_values(row_group: pq.RowGroupMetaData, names: Collection[str]) -> list[str]:
-    """Return which of these columns say anything in a row group; in doubt they do."""
+    """Return the columns that may have values in a row group."""
     columns = map(row_group.column, range(row_group.num_columns))
     return [column.path_in_schema for column in columns if column.path_in_schema in names and _has_values(column)]
 
 
 def _has_values(chunk: pq.ColumnChunkMetaData) -> bool:
-    """Return whether a column says anything here; in doubt it does."""
+    """Return whether a column may have values in a row group."""
     known = chunk.statistics
     return known is None or not known.has_null_count or known.null_count < chunk.num_values

@@ -1,6 +1,6 @@
 """Reports of a verdict: a summary, JUnit for the build server, a page with charts, JSON for programs.
 
-Here the files of a run's folder that tell of it are written and read back.
+This module writes these files into a run's folder, and reads them back.
 """
 
 import json
@@ -197,7 +197,7 @@ def write(verdict: Verdict, folder: Path) -> None:
 
 
 def write_series(run_series: series_schema.RunSeries, folder: Path) -> None:
-    """Write what the page's charts show into the run's folder."""
+    """Write the data of the page's charts into the run's folder."""
     replace(folder / SERIES_FILE, json.dumps(run_series, separators=(",", ":")) + "\n")
 
 
@@ -209,7 +209,7 @@ def write_page(verdict: Verdict, run_series: series_schema.RunSeries, path: Path
 
 
 def read_verdict(folder: Path) -> Verdict:
-    """Return the verdict of the run whose folder that is.
+    """Return the verdict of the run in a folder.
 
     Raises:
         ConfigError: there is none.
@@ -240,7 +240,7 @@ def read_verdict(folder: Path) -> Verdict:
 
 
 def read_status(folder: Path) -> PropertyStatus | None:
-    """Return how the run was judged whose folder that is; None when it was not."""
+    """Return the status of the verdict of the run in a folder; None if it was not judged."""
     try:
         return json_files.read(folder / VERDICT_FILE, _JUDGED, instead="move it away to go on")["status"]
     except FileNotFoundError:
@@ -269,7 +269,7 @@ def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
 
 
 def read_series(folder: Path, verdict: Verdict) -> series_schema.RunSeries | None:
-    """Return what the page's charts show; None when it is not there, or of another run or version."""
+    """Return the data of the page's charts; None if it is missing, or of another run or version."""
     path = folder / SERIES_FILE
     try:
         of_what = json_files.read(path, series_schema.ANY_SERIES, instead=_FROM_HISTORY)

@@ -26,7 +26,7 @@ _LABELS_MAX = 60  # faults; the table names all of them
 
 
 def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
-    """Return by what seconds are divided on the time axis, the axis, and the warm-up on it."""
+    """Return the unit of the time axis in seconds, the axis, and the warm-up on it."""
     span = series["bin_seconds"] * series["bin_count"]
     divisor, unit = next(
         (size, name)
@@ -45,7 +45,7 @@ def _points(series: RunSeries, values: Sequence[float | None], by: float = 1) ->
 
 
 def names(series: RunSeries) -> dict[str, str]:
-    """Return what each queue is called in a legend."""
+    """Return the name of each queue in a legend."""
     return units.short_names(list(series["queues"]))
 
 
@@ -129,7 +129,7 @@ def _latency_axis(series: RunSeries) -> Axis:
 
 
 def latency(series: RunSeries, queue: str, *, name: str) -> Figure:
-    """Return one queue's latency percentiles over the time messages were due."""
+    """Return a chart of one queue's latency percentiles, over the time at which the messages were due."""
     of = series["queues"][queue]["latency_us"]
     lines = [
         ChartLine(percentile, _points(series, _drawable(of[percentile]), _US_PER_MS), colour, dash)
@@ -183,7 +183,7 @@ def _groups(rank: Mapping[str, Any]) -> str:
 
 
 def failures(series: RunSeries) -> Figure | None:
-    """Return what failed over time; None when nothing did."""
+    """Return a chart of the failures over time; None if there were none."""
     if not series["failed"]:
         return None
     lines = _lines({code: _points(series, counts, series["bin_seconds"]) for code, counts in series["failed"].items()})
@@ -237,7 +237,7 @@ def faults(series: RunSeries, done: Sequence[Mapping[str, Any]]) -> Figure | Non
 
 
 def _band(fault: Mapping[str, Any], series: RunSeries, divisor: float, *, is_labelled: bool) -> Band:
-    """Return a fault as it is drawn: what was over at once is an instant."""
+    """Return a fault as a band of the chart; one that was over at once is a line."""
     began, ended = (
         0 if at_us is None else (at_us - series["started_at_us"]) / _US / divisor
         for at_us in (fault["began_at_us"], fault["ended_at_us"])

@@ -85,7 +85,7 @@ def html(verdict: Verdict, run_series: RunSeries) -> str:
 
 
 def _but(verdict: Verdict) -> str:
-    """Return what stands beside the word VALID where it is not plain."""
+    """Return the text beside the word VALID if it has caveats."""
     if verdict.exit_code != EXIT_CROSSED:
         return ""
     return ", but mend your consumer" if verdict.conduct else ", a threshold crossed"
@@ -110,7 +110,7 @@ def _what(verdict: Verdict, series: RunSeries) -> str:
 
 
 def _tiles(verdict: Verdict) -> str:
-    """Return the few numbers everybody asks for."""
+    """Return the most important numbers as tiles."""
     measures = verdict.measures
     if not measures:
         return ""
@@ -157,7 +157,7 @@ def _counts(properties: Sequence[Property]) -> str:
 
 
 def _cells(properties: Sequence[Property]) -> str:
-    """Return every property by its name; the table below says the same for those who cannot see it."""
+    """Return a cell for every property, with its name; the table below has the same for those who cannot see it."""
     rows = "".join(
         f'<p class="cells"><strong>{name}</strong> {"".join(map(_cell, tried))}</p>'
         for name, tried in _by_family(_is_tried, properties)
@@ -176,7 +176,7 @@ def _is_tried(prop: Property) -> bool:
 def _by_family(
     is_chosen: Callable[[Property], bool], properties: Iterable[Property]
 ) -> Iterator[tuple[str, list[Property]]]:
-    """Yield each family's name with those of its properties that are chosen, if any are."""
+    """Yield each family's name with its chosen properties, if it has any."""
     for initial, name in FAMILIES.items():
         chosen = [prop for prop in properties if prop.anomaly.startswith(initial) and is_chosen(prop)]
         if chosen:
@@ -184,7 +184,7 @@ def _by_family(
 
 
 def _fold(properties: Sequence[Property], html: str) -> str:
-    """Return what is of properties that were not exercised, behind a line that says how many those are."""
+    """Return the properties that were not exercised, folded behind a line with their number."""
     count = sum(not _is_tried(prop) for prop in properties)
     summary = (
         f"{units.plural(count, 'property').replace('propertys', 'properties')} not exercised, or without a threshold"
@@ -231,7 +231,7 @@ def _property(prop: Property) -> str:
 
 
 def _faults(verdict: Verdict, series: RunSeries) -> str:
-    """Return what was done to the run, over what became of it, and how soon it was over; empty where nothing was."""
+    """Return the faults of the run above the backlog, and the time to their recovery; empty without faults."""
     done = verdict.measures.get("faults", ())
     drawn = figures.faults(series, done)
     if drawn is None:
@@ -320,7 +320,7 @@ def _anomaly(violation: Violation, series: RunSeries, index: int) -> str:
 
 
 def _failures(verdict: Verdict, series: RunSeries) -> str:
-    """Return what had to be tried again, was throttled, or came again."""
+    """Return the charts of failed, throttled and redelivered messages."""
     drawn = figures.failures(series)
     again = {queue: sum(of["again"]) for queue, of in series["queues"].items()}
     rows = [

@@ -170,7 +170,7 @@ def _when(event: Mapping[str, Any], first_us: int) -> str:
 
 
 def consumer(verdict: Verdict) -> list[str]:
-    """Return what the consumers of a recording did, a sentence each; of a run nothing."""
+    """Return the conduct of a recording's consumers, a sentence each; empty for a run."""
     measured = verdict.measures.get("consumer")
     return [] if measured is None else conduct.lines(measured)
 
@@ -242,7 +242,7 @@ def _measures(measures: Mapping[str, Any]) -> str:
 
 
 def _faults(done: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of what was done to the run, a row for each kind."""
+    """Return a table of the faults, a row for each kind."""
     by_kind: dict[str, list[Mapping[str, Any]]] = {}
     for fault in done:
         by_kind.setdefault(fault["kind"], []).append(fault)
@@ -258,7 +258,7 @@ def _faults(done: Sequence[Mapping[str, Any]]) -> str:
 
 
 def recovery(fault: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a fault's end to the first success in the last of its queues; None where one has none."""
+    """Return the seconds from a fault's end to the first success in the last of its queues; None if one has none."""
     seconds = fault["recovered_in_seconds"].values()
     return None if None in seconds else max(seconds, default=None)
 
@@ -268,12 +268,12 @@ def _slowest(faults: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def _unrecovered_count(faults: Iterable[Mapping[str, Any]]) -> int:
-    """Return after how many of them one of their queues had no call any more that succeeded."""
+    """Return how many faults left a queue without a later successful call."""
     return sum(recovery(fault) is None for fault in faults)
 
 
 def harm_sentence(verdict: Verdict) -> str | None:
-    """Return what was done to the run, and how soon calls succeeded after it; None where nothing was to be done."""
+    """Return a sentence about the faults, and how soon calls succeeded after them; None without faults."""
     done, planned = verdict.measures.get("faults", ()), len(verdict.run.get("faults", ()))
     if not done and not planned:
         return None
@@ -291,7 +291,7 @@ def harm_sentence(verdict: Verdict) -> str | None:
 
 
 def replay_sentence(measures: Mapping[str, Any]) -> str | None:
-    """Return how near a run came to the traffic it replayed, as a sentence; None where it replayed none."""
+    """Return a sentence about how closely a run replayed its recording; None if it replayed none."""
     found = measures.get("replay")
     if found is None:
         return None
@@ -327,7 +327,7 @@ def _not_judged() -> str:
 
 
 def means(verdict: Verdict) -> str:
-    """Return what the verdict means, and what it does not."""
+    """Return the meaning of the verdict, and its limits."""
     is_crossed = verdict.status is PropertyStatus.VALID and any(
         p.holding is PropertyState.CROSSED for p in verdict.properties
     )
@@ -336,7 +336,7 @@ def means(verdict: Verdict) -> str:
 
 
 def reasons(verdict: Verdict) -> list[str]:
-    """Return why the verdict is what it is: what was broken or crossed, and what is not known."""
+    """Return the reasons of the verdict: violations, crossed thresholds and unknowns."""
     broken = [prop for prop in verdict.properties if prop.holding in (PropertyState.VIOLATED, PropertyState.CROSSED)]
     found = [
         f"{prop.anomaly} {ANOMALIES[prop.anomaly].name}: found {units.times(prop.violation_count)}"
@@ -356,7 +356,7 @@ def reasons(verdict: Verdict) -> list[str]:
 
 
 def exercise_sentence(verdict: Verdict) -> str:
-    """Return how much of what can be judged this run gave an opportunity to fail."""
+    """Return how many of the judged anomalies this run gave an opportunity to happen."""
     judged = [prop for prop in verdict.properties if prop.holding is not PropertyState.NO_THRESHOLD]
     tried = [prop for prop in judged if prop.opportunities]
     unlimited = len(verdict.properties) - len(judged)
@@ -407,7 +407,7 @@ def threshold_results(verdict: Verdict) -> list[ThresholdResult]:
 
 
 def _measures_with_threshold(measures: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Yield what is held against a threshold: the anomaly that a crossing is, what was measured, and its value."""
+    """Yield each measure with a threshold: the anomaly of a crossing, the name of the measure, and its value."""
     if late := measures.get("lateness_us"):
         yield "H7", "lateness of the generator, p99", late["p99"] / 1e6
     for queue, of in measures.get("queues", {}).items():
@@ -429,9 +429,9 @@ _ACKNOWLEDGED = "A2"  # has an opportunity for each acknowledged message
 
 
 def caveats(verdict: Verdict) -> list[str]:
-    """Return what a VALID verdict does not say, so that nobody takes it to have said it; nothing of any other status.
+    """Return the limits of a VALID verdict, so that nobody reads more into it; empty for any other status.
 
-    It stands beside the word VALID, wherever that is read.
+    They stand beside the word VALID wherever it is shown.
     """
     if verdict.status is not PropertyStatus.VALID:
         return []
@@ -439,7 +439,7 @@ def caveats(verdict: Verdict) -> list[str]:
 
 
 def _of_conduct(verdict: Verdict) -> list[str]:
-    """Return that the consumer did what is no promise's fault; the sentences stand under CONSUMER."""
+    """Return the caveat about the consumers' conduct, which violates no promise; the sentences are under CONSUMER."""
     count = len(verdict.conduct)
     return [f"your consumer needs mending ({plural(count, 'finding')} under {CONSUMER!r})"] if count else []
 

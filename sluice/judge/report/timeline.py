@@ -90,7 +90,7 @@ def _events(violation: Violation, stored: Sequence[EventFields]) -> list[EventFi
 
 
 def _about(events: Sequence[EventFields], violation: Violation) -> list[EventFields]:
-    """Return the events of the messages in question and their neighbours, where it happened."""
+    """Return the events of the violation's messages and their neighbours, in the queue of the violation."""
     witnesses = [event for event in violation.witness if event.idx is not None]
     shown_idxs = list(dict.fromkeys([*violation.idxs, *(event.idx for event in witnesses if event.idx is not None)]))
     shown_idxs = shown_idxs[:_MESSAGES_MAX]
@@ -110,7 +110,7 @@ def _about(events: Sequence[EventFields], violation: Violation) -> list[EventFie
 
 
 def _window(events: Sequence[EventFields]) -> tuple[float, float]:
-    """Return from when to when is shown: every call, and a little around them. Leases are cut."""
+    """Return the shown time: every call, with a margin. Leases are cut."""
     instants = [
         instant for event in events for instant in (event["invoked_at_us"], event.get("responded_at_us")) if instant
     ]
@@ -129,7 +129,7 @@ def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
 def _bars(
     event: EventFields, events: Sequence[EventFields], row: str, violation: Violation, series: RunSeries
 ) -> list[Bar]:
-    """Return what is drawn of one event."""
+    """Return the bars of one event."""
     invoked, responded = event["invoked_at_us"], event.get("responded_at_us")
     kind, is_ok = event["kind"], _is_ok(event)
     if kind == Kind.RECEIVED:
@@ -147,7 +147,7 @@ def _bars(
 
 
 def _lease_end(event: EventFields, events: Sequence[EventFields], series: RunSeries) -> int:
-    """Return when the lease ended, as far as the events tell: by a delete, or when the time given last was over."""
+    """Return the end of a lease, as far as the events show: by a delete, or by its last timeout."""
     seconds: int = event.get("visibility_timeout_seconds", series["visibility"].get(event["queue"], 0))
     over = int(event["invoked_at_us"]) + seconds * _US
     tried = [other for other in events if other.get("receipt_handle_hash") == event.get("receipt_handle_hash")]

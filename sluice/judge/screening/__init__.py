@@ -1,1 +1,1 @@
-"""The fast path of the judge: columns tell which groups cannot be wrong; only suspects are checked event by event."""
+"""The fast path of the judge: whole columns show which groups cannot be wrong; only suspects are checked by event."""

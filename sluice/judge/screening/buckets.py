@@ -1,6 +1,6 @@
-"""One pass over a whole history: what its events add up to, and which groups the checker has to look at.
+"""One pass over a whole history: sums over its events, and the groups that the checker has to check.
 
-Events are narrowed, and the groups that are as they should be are cleared, on whole columns, part by part.
+Events are encoded, and groups without any doubt are cleared, on whole columns, part by part.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from sluice.judge.tally import TALLY, ObservationTally
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
 """Of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
-"""Of what `screen` says of groups."""
+"""The schema of the groups that `screen` returns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa
 
 
 def conclude(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> ScreeningResult:
-    """Return what the tables of `cleared_part` say, those of all parts one below the other."""
+    """Return the results of the tables of `cleared_part` over all parts."""
     counts = facts(counted, expectation)
     return ScreeningResult(
         counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=ObservationTally(seen)
@@ -54,7 +54,7 @@ def conclude(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Ex
 
 
 def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> list[str]:
-    """Return the names of the groups that are suspect, now that it is known which queues said they were empty."""
+    """Return the names of the suspect groups, after it is known which queues had empty answers."""
     empty = empty_answer_bits(activity, expectation)
     return [row["name"] for row in maybe.to_pylist() if row["is_suspect"] or row["waited"] & empty]
 
@@ -76,6 +76,6 @@ def screen(messages: MessageRollup, names: pa.Table, expectation: Expectation) -
 
 
 def group_names(events: Events) -> pa.Table:
-    """Return the groups' names and the hashes that stand for them."""
+    """Return the groups' names with their hashes."""
     texts = events.texts("message_group_id")
     return pa.table([pa.array(hashes(texts)), texts], schema=NAMES)

@@ -13,7 +13,7 @@ from sluice.judge.tally import ACCURACY, ObservationTally, round_down_but_larges
 _EXACT_MAX = 5_000  # values of one part kept as they are
 _US = 1_000_000
 COUNTED = ("acked", "repeated", "repeated_late", "unanswered", "refused", "groups", "later", "shared")
-"""What is counted of messages, or of groups, besides what `measures` reads."""
+"""Counts of messages or groups, beside the values that `measures` reads."""
 
 
 def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.Table:
@@ -68,7 +68,7 @@ def _ends(what: str, name: str, *instants: np.ndarray) -> pa.Table:
 
 
 def _distribution(what: str, name: str, values: np.ndarray) -> list[pa.Table]:
-    """Return how often each value is there; of many values each is rounded, but the largest."""
+    """Return how often each value occurs; if there are many, each is rounded except the largest."""
     known = values[is_known(values)]
     places = np.zeros(len(known), np.int64)
     if len(known) <= _EXACT_MAX:
@@ -77,7 +77,7 @@ def _distribution(what: str, name: str, values: np.ndarray) -> list[pa.Table]:
 
 
 def measures(seen: ObservationTally, expectation: Expectation) -> dict[str, Any]:
-    """Return the measures from what was observed of all parts; `percentiles` says how exact they are."""
+    """Return the measures from the observations of all parts; `percentiles` says how exact they are."""
     return {
         "published": _rate(seen.total("published"), *seen.span("published_us")),
         "percentiles": f"each at most 1/{ACCURACY:,} below the value" if seen.total("rounded") else "exact",

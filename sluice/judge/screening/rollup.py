@@ -71,12 +71,12 @@ def queue_indexes(expectation: Expectation) -> range:
 
 
 def is_known(*columns: np.ndarray) -> np.ndarray:
-    """Return where all of them say something."""
+    """Return for each row whether all of the columns have a value."""
     return np.logical_and.reduce([column != _none(column.dtype) for column in columns])
 
 
 def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
-    """Return how much later the one is, NONE where one of them is not known."""
+    """Return how much later one time is than the other, NONE if one of them is unknown."""
     return np.where(is_known(after, before), after - before, NONE)
 
 
@@ -99,7 +99,7 @@ class MessageRollup:
         return self._count
 
     def add(self, rows: Columns) -> None:
-        """Add some more; `rows` are those of `encode_events`."""
+        """Add further rows of `encode_events`."""
         hashed = hash_numbers(rows["group"], rows["idx"]).view(np.int64)
         self._reserve(self._count + len(hashed))
         numbers, count = _number_messages(
@@ -149,7 +149,7 @@ class MessageRollup:
 
 
 def messages(rows: Columns, expectation: Expectation) -> Columns:
-    """Return what `MessageRollup` makes of these rows."""
+    """Return the result of `MessageRollup` for these rows."""
     all_ = MessageRollup(expectation)
     all_.add(rows)
     return all_.rows()
@@ -231,7 +231,7 @@ def _number_messages(
 def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
     numbers: np.ndarray, rows: EncodedRows, about: np.ndarray, published: np.ndarray
 ) -> None:
-    """Put what rows say of messages and their publishes into the records; rows that contradict each other are odd."""
+    """Write the facts of rows about messages and their publishes into the records; contradictory rows are odd."""
     for row in range(len(numbers)):
         if numbers[row] < 0:
             continue
@@ -291,7 +291,7 @@ def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is rea
 
 @compile_loop
 def _receive(numbers: np.ndarray, rows: EncodedRows, queue_index: int, received: np.ndarray) -> None:
-    """Put what rows say of receives, deletes and effects of a queue into the records of their messages."""
+    """Write the facts of rows about receives, deletes and effects of a queue into the records of their messages."""
     for row in range(len(numbers)):
         if rows.queue_index[row] != queue_index or numbers[row] < 0:
             continue

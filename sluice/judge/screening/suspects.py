@@ -58,7 +58,7 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
 
 
 def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np.ndarray]:
-    """Return of each message whether it makes its group suspect, and `waited` as `groups` says it of its group."""
+    """Return for each message whether it makes its group suspect, and `waited` as in `groups`."""
     is_off, waited = messages["is_odd"] | _is_off(messages, expectation), np.zeros(len(messages["idx"]), dtype=np.int64)
     begins = starts(messages["group"])
     for queue_index in (0, *queue_indexes(expectation)):
@@ -75,7 +75,7 @@ def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np
 
 
 def empty_answer_bits(activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> int:
-    """Return the bits of the queues that ever said they were empty."""
+    """Return the bits of the queues that ever gave an empty answer."""
     bits = 0
     for queue_index, queue in enumerate(expectation.queues, 1):
         if any(second.empty_count for second in activity.get(queue, ())):
@@ -108,12 +108,15 @@ class _OfQueue:
         return column if self._is_all else column[self.where]
 
     def before(self, name: str) -> np.ndarray:
-        """Return what the message before had; of the first of a group it says nothing, see `is_second`."""
+        """Return the value of the message before.
+
+        For the first message of a group it is meaningless, see `is_second`.
+        """
         here = self[name]
         return np.concatenate((here[:1], here[:-1]))
 
     def highest_before(self, name: str) -> np.ndarray:
-        """Return the highest known of all before in the group, NONE where there is none."""
+        """Return the highest known value of all messages before in the group, NONE if there is none."""
         return _highest_before(self[name], self.is_second)
 
     def count(self, flags: np.ndarray) -> np.ndarray:
@@ -133,7 +136,7 @@ def _highest_before(values: np.ndarray, is_second: np.ndarray) -> np.ndarray:
 
 
 def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
-    """Return whether a message was received before it was published, or not from exactly the queues it was to reach."""
+    """Return whether a message was received before its publish, or not from exactly the expected queues."""
     is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
     for queue_index in queue_indexes(expectation):
         is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == queue_index)
@@ -144,7 +147,7 @@ def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
 
 
 def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
-    """Return whether a message came from one queue too long after another."""
+    """Return whether a message was received from one queue too long after another."""
     times = [messages[f"answered_us_{queue_index}"] for queue_index in queue_indexes(expectation)]
     if expectation.fan_out_skew_seconds_max is None or not times:
         return np.zeros(len(messages["idx"]), dtype=bool)
@@ -176,7 +179,7 @@ def _is_published_off(of: _OfQueue) -> np.ndarray:
 
 
 def _is_received_off(of: _OfQueue, held_until_us: np.ndarray) -> np.ndarray:
-    """Return whether a message came before those before it, while they were held, or with no higher number."""
+    """Return whether a message was received before earlier ones, while they were held, or with no higher number."""
     answered_us, before_us = of["answered_us"], of.before("answered_us")
     is_after = is_known(answered_us, before_us, held_until_us)
     is_after &= (answered_us > before_us) & (answered_us >= held_until_us)
@@ -197,13 +200,13 @@ def _is_underfilled(of: _OfQueue) -> np.ndarray:
 
 
 def _available_from_us(of: _OfQueue, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
-    """Return when a message could have been received, NONE where nobody knows."""
+    """Return when a message could have been received, NONE if unknown."""
     from_us = np.maximum(of["since_us"] + ENQUEUED_WITHIN_US, held_until_us) + expectation.clock_bound_us
     return np.where(is_known(of["since_us"], of["invoked_us"]), from_us, NONE)
 
 
 def _has_waited(of: _OfQueue, from_us: np.ndarray) -> np.ndarray:
-    """Return whether a whole second lay between when a message could have been received and when it was."""
+    """Return whether a whole second passed between the time a message could have been received and its receive."""
     return is_known(from_us) & (-(-from_us // _US) < of["invoked_us"] // _US)
 
 

@@ -1,4 +1,4 @@
-"""A line does to its calls what it is told, and a short chaos run is valid unless its handlers are broken."""
+"""A chaos line harms its calls as the schedule says, and a short chaos run is valid unless its handlers are broken."""
 
 import contextlib
 import subprocess
@@ -24,7 +24,7 @@ _SETTINGS = Settings(seed=11, commits=160, seconds=14, groups=12, producers=2)
 
 
 def test_a_canned_answer_is_whole_http_and_a_cut_one_is_shorter() -> None:
-    """Each hangs up: what is left of the connection is nobody's."""
+    """After each of these answers the connection is closed."""
     for name in ("500", "503", "throttled", "garbage", "cut-short"):
         head, _, body = make_answer(name, is_json=True).partition(b"\r\n\r\n")
         length = int(head.split(b"Content-Length: ")[1].split(b"\r\n")[0])
@@ -36,7 +36,10 @@ def test_a_canned_answer_is_whole_http_and_a_cut_one_is_shorter() -> None:
 
 
 def test_a_line_harms_its_calls_until_it_is_mended() -> None:
-    """Of an answer that is lost the call was done, of one that is replaced only after it was asked for so."""
+    """A call with a lost answer took effect.
+
+    A call with a replaced answer took effect only if the fault says `after-`.
+    """
     once = Config(retries={"total_max_attempts": 1})
     with fake_aws.running() as endpoint, Lines() as lines:
         url = lines.to_endpoint("relay-0:endpoint", endpoint.url)

@@ -16,12 +16,7 @@ MESSAGES, FAULTS, TRIES = 320, 10, 2
 
 @pytest.mark.slow  # three runs of half a minute or more, of which one would show less
 def test_workers_without_an_inbox_are_found_invalid(tmp_path: Path) -> None:
-    """Each of them waits half a second between commit and delete, and has four lanes with work when it is killed.
-
-    The first fault of this seed kills a worker while both relays live: whichever of them leads, it brings messages, and
-    more than eight lanes can handle, so that none is idle. A seed that kills a relay first may leave the workers
-    without any until its lease is over.
-    """
+    """Each worker waits half a second between commit and delete, and has work on four lanes when it is killed."""
     options = ["--variant", "no-inbox", "--seed", "8", "--messages", str(MESSAGES), "--seconds", "16"]
 
     ended = CliRunner().invoke(main, [*options, "--tries", str(TRIES), "--output", str(tmp_path)])
@@ -46,7 +41,7 @@ def _fault(kind: FaultKind, target: str, at_seconds: float, until_seconds: float
 
 @pytest.mark.slow  # a minute; the short chaos run has these faults, too
 def test_relays_that_are_killed_ended_and_frozen_lose_nothing() -> None:
-    """Each fault strikes both relays, and so the leader; the lease of a killed leader runs out first."""
+    """Each fault hits both relays, so it hits the leader; the lease of a killed leader runs out first."""
     faults = [
         _fault(kind, relay, at_seconds, at_seconds + lasting)
         for kind, at_seconds, lasting in (

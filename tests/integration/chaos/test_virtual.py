@@ -84,7 +84,7 @@ def test_a_product_without_one_part_is_found_invalid_and_shrunk(
 
 
 def test_a_schedule_has_what_a_virtual_run_can_do_and_nothing_else() -> None:
-    """A fault that a virtual run cannot do would strike nobody, and take the place of a fault that does."""
+    """A fault that a virtual run cannot do would have no effect, and take the place of one that has."""
     drawn = {fault.kind.value for seed in range(1, 20) for fault in story(seed).faults}
 
     assert drawn == {
@@ -100,7 +100,7 @@ def test_a_delete_batch_taken_as_a_whole_is_found_invalid() -> None:
 
 
 def test_the_same_seed_takes_the_same_steps() -> None:
-    """Else a failing seed could not be run again, and not be cut down."""
+    """Otherwise a failing seed could not be repeated, and not be shrunk."""
     first, again, other = (result(story(seed, messages=12, seconds=16), "sound").hits for seed in (4, 4, 5))
 
     assert first == again

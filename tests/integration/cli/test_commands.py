@@ -93,7 +93,7 @@ def test_a_declaration_with_a_missing_comma_is_refused_in_one_line(tmp_path: Pat
     ],
 )
 def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module: str | None, reason: str) -> None:
-    """And not by the workers, after the deployment; a module beside the declaration is found."""
+    """They are refused before the deployment, not by the workers after it; a module beside the declaration is found."""
     if module is not None:
         (tmp_path / "billing_handlers.py").write_text(module, encoding="utf-8")
     wrong = tmp_path / "environments.py"
@@ -142,7 +142,7 @@ def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, t
 
 
 def _workplace(directory: Path) -> Path:
-    """Return a folder in which make finds the project, and what a recipe makes is seen."""
+    """Return a folder in which make finds the project, and whose files show what a recipe has done."""
     for name in (".venv", "node_modules", "sluice", "emulator", "spark_load", "scripts"):
         (directory / name).symlink_to(PROJECT / name)
     return directory

@@ -1,4 +1,4 @@
-"""`sluice env diff`: what a change of the declaration does."""
+"""`sluice env diff` shows the effects of a changed declaration."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ ENVIRONMENTS = (Environment(name="prod", application="shop", consumers=(Consumer
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a declaration that a repository of git has, beside a link that leads out of it; it has changed since."""
+    """Return a declaration that is committed in git and has changed since, beside a link out of the repository."""
     folder = tmp_path_factory.mktemp("committed")
     file = folder / "environments.py"
     git = ["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b.example"]

@@ -43,7 +43,7 @@ def hostile(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database(database_folder: Path, hostile: str) -> Iterator[Engine]:
-    """Yield a database of outbox and inbox in which everything that can be any text is the hostile one."""
+    """Yield a database of outbox and inbox in which every free text is the hostile one."""
     made = engines.engine(f"sqlite:///{database_folder / 'both.db'}")
     topic = naming.topic_name(environment("local"))
     sent = envelope("g", 1)
@@ -72,7 +72,7 @@ def database(database_folder: Path, hostile: str) -> Iterator[Engine]:
 def run(
     harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Iterator[Run]:
-    """Yield what runs a command line; every line it prints is printable."""
+    """Yield a function that runs a command line; every line that it prints is printable."""
     monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
     with command_line(monkeypatch, capsys) as plain:
         monkeypatch.setenv("SLUICE_CONSUMER", "billing")
@@ -165,7 +165,7 @@ def test_messages_in_a_dlq_are_shown(run: Run, harness: DlqHarness, database: En
 
 
 def test_returning_messages_are_named(run: Run, harness: DlqHarness) -> None:
-    """A group of SQS may be called what is markup elsewhere."""
+    """The name of an SQS group may look like markup."""
     harness.send(DEAD, envelope("order[/x]", 1))
     harness.send(DEAD, envelope("tenant[a]:smile:", 1))
 

@@ -1,4 +1,4 @@
-"""`sluice record` around programs that know nothing of it: their clients are recorded, and they end as they would."""
+"""`sluice record` records the clients of programs that do not know it, and the programs end as without it."""
 
 import json
 import os
@@ -93,7 +93,7 @@ serve("forked") if pid == 0 else os.waitpid(pid, 0)
 
 
 def test_children_that_are_forked_have_a_journal_each_and_close_it(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """One of multiprocessing ends without `atexit`; an open journal would make its history unknown."""
+    """A child of multiprocessing ends without `atexit`; an open journal would make its history unknown."""
     ended = _record(tmp_path / "tuesday", _FORKING, endpoint)
 
     assert ended.returncode == 0, ended.stderr
@@ -108,7 +108,7 @@ def test_the_exit_code_is_the_programs(endpoint: fake_aws.Endpoint, tmp_path: Pa
 
 
 def test_a_sitecustomize_of_their_own_is_still_imported(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Ours comes first on the path, and hands on."""
+    """Sluice's sitecustomize comes first on the path, and imports the program's."""
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "sitecustomize.py").write_text("import builtins; builtins.OWN = 'here'\n", encoding="utf-8")
 
@@ -186,7 +186,7 @@ def test_a_program_whose_recording_cannot_be_written_works_as_before(
 
 
 def test_a_program_without_the_recorders_packages_works_as_before(endpoint: fake_aws.Endpoint, tmp_path: Path) -> None:
-    """Its Python is another one than that of `sluice record`, in which the extra is not installed."""
+    """The program's Python is another one than that of `sluice record`, and the extra is not installed in it."""
     (tmp_path / "hidden").mkdir()
     absent = "raise ModuleNotFoundError('No module named pyarrow', name='pyarrow')\n"
     (tmp_path / "hidden" / "pyarrow.py").write_text(absent, encoding="utf-8")

@@ -47,7 +47,7 @@ def _be_sluice(arguments: list[str], variables: Mapping[str, str], streams: Mapp
 
 
 def _be_program(streams: Mapping[str, str], variables: Mapping[str, str], consumer: Consumer, queue_url: str) -> None:
-    """Be somebody's own program with a worker in it, whose log is what structlog does by itself."""
+    """Run a program with a worker in it, whose log is structlog's default."""
     os.environ.update({**KEYS, **variables})
     for name, way in streams.items():
         os.dup2(_open(way), _STANDARD.index(name))
@@ -123,7 +123,7 @@ _COMMANDS = {
 def test_a_command_does_its_work_whatever_its_streams_are(
     database: Engine, tmp_path: Path, command: str, streams: Mapping[str, str], code: int
 ) -> None:
-    """Output that is lost is said where that can be, and in the exit code; never a traceback."""
+    """Lost output is reported on a stream that works, and in the exit code; never as a traceback."""
     expected = {"refused": 3, "act": 0}.get(command, code)
 
     ended = _wait_for_exit(_start(_COMMANDS[command], streams, tmp_path, SLUICE_DSN=str(database.url)))
@@ -215,7 +215,7 @@ def test_a_worker_handles_everything_whatever_its_streams_are(
 def test_a_worker_in_a_program_with_such_streams_handles_everything(
     endpoint: fake_aws.Endpoint, database: Engine, stream: str
 ) -> None:
-    """Its log goes where structlog writes by itself: what cannot be written ends no lane."""
+    """The worker logs to structlog's default; a log line that cannot be written ends no lane."""
     served = TalkativeService(endpoint, database, "done")
     given = ({"stdout": stream, "stderr": stream}, served.variables, served.consumer, served.queue_url)
     program = _forked.Process(target=_be_program, args=given, daemon=True)

@@ -1,4 +1,4 @@
-"""`sluice relay` and `sluice worker` where no `environments.py` is: options name the topic and the queue."""
+"""`sluice relay` and `sluice worker` without an `environments.py`: options name the topic and the queue."""
 
 import json
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ def _queue(sqs: Any, name: str, **attributes: str) -> tuple[str, str]:
 
 
 def _make_foreign_queue(server: SimulatorServer) -> tuple[str, str]:
-    """Make a topic and a queue with a DLQ as anybody would; return the ARN of one and the URL of the other."""
+    """Make a topic and a queue with a DLQ without Sluice; return the ARN of the topic and the URL of the queue."""
     sqs, sns = _client("sqs", server), _client("sns", server)
     topic_arn = sns.create_topic(Name="orders.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     _, dead_arn = _queue(sqs, "theirs-dlq.fifo")

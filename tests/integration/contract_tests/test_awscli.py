@@ -1,7 +1,4 @@
-"""Command lines of the AWS CLI, as an operator types them, replayed against LocalStack: a client nobody here wrote.
-
-What it prints is compared whole; only what differs from run to run is replaced by its name.
-"""
+"""Command lines of the AWS CLI, as an operator types them, replayed against LocalStack: a client that is not ours."""
 
 import os
 import re
@@ -33,7 +30,7 @@ Aws = Callable[..., tuple[int, str]]
 
 @pytest.fixture(scope="module")
 def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
-    """Yield what runs `aws sqs …` and returns its exit code and what it printed, ids normalised."""
+    """Yield a function that runs `aws sqs …` and returns its exit code and its output, with ids normalised."""
     log = tmp_path_factory.mktemp("localstack") / "localstack.log"
     with localstack.running(log=log) as running:
         environment = {**localstack.with_endpoint(running), "AWS_PAGER": ""}

@@ -50,7 +50,7 @@ def test_without_a_checkout_mutants_are_refused_in_one_line() -> None:
 
 
 def test_the_contracts_leave_the_tests_of_other_folders_alone() -> None:
-    """A test that has no promise may run beside them, as in `make slow`; it keeps its place and gets no marker."""
+    """A test without a promise may run beside them, as in `make slow`; it keeps its place and gets no marker."""
     beside = "tests/unit/contract_tests/test_mutants.py"
     ended = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--collect-only", beside, "contract_tests/queues/test_purge.py"],
@@ -82,7 +82,7 @@ def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
     ],
 )
 def test_contracts_that_test_nothing_say_why_by_their_code(arguments: tuple[str, ...], code: int) -> None:
-    """The endpoint cannot be used, or what was given matches nothing."""
+    """The endpoint cannot be used, or the arguments match no test."""
     ended = subprocess.run([sys.executable, "-m", "sluice", "contracts", *arguments], check=False, timeout=120)
 
     assert ended.returncode == code

@@ -47,7 +47,7 @@ def _sound(action: str, url: str) -> EmulatorAnswer:
 
 @contextlib.contextmanager
 def _serving(answer: Callable[[str, str], EmulatorAnswer]) -> Iterator[str]:
-    """Serve answers by action; None closes the connection, and every later one unanswered."""
+    """Serve answers by action; None closes the connection, and every later one without an answer."""
     is_dead = threading.Event()
 
     class EmulatorHandler(BaseHTTPRequestHandler):

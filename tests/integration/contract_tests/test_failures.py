@@ -37,7 +37,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def dying() -> Iterator[str]:
-    """Yield the URL of an endpoint that answers three times, and then nobody listens any more."""
+    """Yield the URL of an endpoint that answers three times and then stops listening."""
     server = HTTPServer(("127.0.0.1", 0), _Handler)
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""The contracts raise no alarm at what AWS may do and never promised not to."""
+"""The contracts report no deviation for answers that AWS may give."""
 
 import subprocess
 import sys

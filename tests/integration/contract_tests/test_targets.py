@@ -1,4 +1,4 @@
-"""The contract run against what somebody else has: their queues, and AWS's binding with LocalStack in AWS's place."""
+"""The contract run on existing queues of a user, and the binding of AWS with LocalStack in AWS's place."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A Django project, whose databases are new for each test."""
+"""A Django project with new databases for each test."""
 
 import secrets
 from collections.abc import Iterator

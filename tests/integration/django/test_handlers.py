@@ -237,7 +237,7 @@ def test_every_message_of_a_misbehaving_django_handler_is_done_once_or_dead(
 
 
 def _misbehave(alias: str, misdeed: str, ending: str) -> None:
-    """The first message misbehaves at every attempt, after its effect; the second does not."""
+    """Let the first message's handler misbehave at every attempt, after its effect; the second's does not."""
 
     @orm_handler("order.placed", using=alias)
     def invoice(event: Event, context: Context) -> Any:
@@ -261,7 +261,7 @@ def _misbehave(alias: str, misdeed: str, ending: str) -> None:
 
 
 def test_a_handler_that_writes_by_another_connection_is_called_once(postgres: str) -> None:
-    """It has committed by that one; the worker's is closed."""
+    """The handler has committed on that connection; the worker's connection is closed."""
     servers, own = list[int](), connections[postgres]
 
     @orm_handler("order.placed", using=postgres)

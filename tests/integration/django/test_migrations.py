@@ -25,7 +25,7 @@ def engine(alias: str) -> Engine:
 
 
 def _tables(engine: Engine) -> dict[str, str]:
-    """Return what the tables of ours are: columns, keys, constraints and indexes, as the database has them."""
+    """Return Sluice's tables as the database has them: columns, keys, constraints and indexes."""
     found = inspect(engine)
     return {
         name: json.dumps(
@@ -98,7 +98,7 @@ def test_the_last_migration_is_of_the_tables_of_this_code() -> None:
 
 
 def test_a_migration_that_fails_leaves_no_table(alias: str, engine: Engine) -> None:
-    """It is one transaction with its own record."""
+    """The migration and its record are one transaction."""
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE sluice_inbox_group (consumer TEXT)"))
 

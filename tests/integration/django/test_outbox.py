@@ -186,7 +186,7 @@ _REFUSED = (
 
 @pytest.fixture
 def psycopg2(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a database have another driver's module, as Django's backend has where psycopg 3 is missing."""
+    """Give a database the driver module psycopg2, which Django's backend uses if psycopg 3 is missing."""
     monkeypatch.setattr(connections["postgresql"], "Database", ModuleType("psycopg2"))
 
 

@@ -1,15 +1,4 @@
-"""The guides do what they say: their commands are run in order, and what they print is there.
-
-A fenced block is marked by comments in the lines before it, which no reader sees:
-
-    <!-- run -->              its commands are run; `<!-- run: billing parks -->` where something else is declared
-    <!-- ends: 1 -->          with this exit code, and not with 0
-    <!-- not run: WHY -->     they are not; tests/unit/docs/test_ci.py says which reasons count
-    <!-- file: NAME -->       it is saved under that name
-    <!-- given: WHAT -->      something happens first that a reader is told of
-
-A block of text after commands is what they print, line by line and in order; `…` stands for anything.
-"""
+"""The commands of the guides are run in order, and print the output that the guides show."""
 
 import json
 import os
@@ -57,7 +46,7 @@ _forked = forking(
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block of a guide, and what the comments before it say."""
+    """A fenced block of a guide, with the comments before it."""
 
     chapter: str
     marks: Mapping[str, str | None]
@@ -104,7 +93,7 @@ class Reader:
         (self._folder / name).write_text(inside, encoding="utf-8")
 
     def run(self, command: list[str], *, declared: Mapping[str, Any], exit_code: int = 0) -> str:
-        """Run `python …` or `sluice …` to its end, and return what it printed."""
+        """Run `python …` or `sluice …` to its end, and return its output."""
         assert command[0] in {"python", "sluice"}, command
         printed, is_alone = self._folder / "printed", False
         if self.on_localstack and command[:4] == ["sluice", "simulator", "run", "--"]:
@@ -128,7 +117,7 @@ class Reader:
 
 
 def _run(arguments: list[str], folder: Path, variables: Mapping[str, str], printed: str) -> None:
-    """Do what `python ARGUMENTS` does with these variables. Runs in a process of its own."""
+    """Run `python ARGUMENTS` with this declaration of billing. Runs in a process of its own."""
     os.chdir(folder)
     os.environ.update(variables)
     to = os.open(printed, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -226,7 +215,7 @@ def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[R
     ],
 )
 def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_out: tuple[str, ...]) -> None:
-    """From top to bottom, on LocalStack; a command that fails, or prints something else, fails the guide."""
+    """From top to bottom, on LocalStack; a command that fails or prints other output fails the test."""
     printed: str | None = None
     for block in blocks(guide):
         if block.chapter in left_out:

@@ -56,7 +56,7 @@ def test_a_failing_part_is_counted_and_the_next_parts_run(tmp_path: Path) -> Non
 
 
 def test_parts_that_need_nothing_of_each_other_run_at_once(tmp_path: Path) -> None:
-    """Each waits for what the other writes."""
+    """Each part waits for a file that the other one writes."""
     first, second = tmp_path / "a", tmp_path / "b"
     demo = Demo(
         [
@@ -130,7 +130,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
 
 
 def test_parts_that_use_the_queues_of_local_run_in_turn() -> None:
-    """The load test needs them empty, and so does the poison message among the contracts."""
+    """The load test and the poison message of the contracts both need empty queues."""
     after = {part.name: part.after for part in parts("smoke")}
 
     assert after == {

@@ -72,7 +72,10 @@ def _emulator(directory: Path, *arguments: str) -> subprocess.CompletedProcess[s
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Yield what starts `python -m emulator` and does not wait for it; what a failed test leaves is killed."""
+    """Yield a function that starts `python -m emulator` without waiting for it.
+
+    Processes of a failed test are killed.
+    """
     started: list[subprocess.Popen[str]] = []
 
     def start_process(*arguments: str) -> subprocess.Popen[str]:
@@ -132,14 +135,14 @@ def _accepts(endpoint_url: str) -> bool:
 
 @pytest.fixture(scope="module")
 def shared_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Yield the endpoint of a LocalStack that somebody else has started."""
+    """Yield the endpoint of a LocalStack that another process has started."""
     with localstack.running(log=tmp_path_factory.mktemp("shared") / "localstack.log") as running:
         yield running.endpoint_url
 
 
 @pytest.fixture
 def closed_port() -> Iterator[int]:
-    """Yield a port where nobody listens and that nobody else is given meanwhile."""
+    """Yield a port where nothing listens and that no other process gets meanwhile."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield held.getsockname()[1]
@@ -147,7 +150,7 @@ def closed_port() -> Iterator[int]:
 
 @contextmanager
 def _stranger(answer: bytes | None) -> Iterator[int]:
-    """Yield the port of a server that answers everything alike; None keeps its callers waiting."""
+    """Yield the port of a server that gives every request the same answer; None gives no answer."""
 
     class Stranger(socketserver.BaseRequestHandler):
         def handle(self) -> None:
@@ -234,7 +237,7 @@ def test_sigint_ends_the_commands_whole_group_and_localstack(start: Start, tmp_p
 
 
 def test_a_dying_emulator_takes_localstack_and_the_command_with_it(start: Start, tmp_path: Path) -> None:
-    """SIGKILL leaves it no time for anything; all the same nothing it started lives on."""
+    """SIGKILL leaves it no time to clean up; nevertheless every process that it started ends."""
     emulator = start("run", "--log", str(tmp_path / "localstack.log"), "--", sys.executable, "-c", WAITING)
     endpoint_url = _line(emulator).strip()
     _all_run(tmp_path)
@@ -258,7 +261,7 @@ def _spoil_aws_files(home: Path) -> None:
 
 
 def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It starts whatever is written there."""
+    """LocalStack starts whatever the caller's files of AWS contain."""
     _spoil_aws_files(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -397,7 +400,7 @@ def test_sigint_leaves_an_attached_localstack_running(start: Start, shared_endpo
 def test_the_exit_code_is_the_commands(
     shared_endpoint: str, tmp_path: Path, command: list[str], code: int, error: str
 ) -> None:
-    """128 and the number for a signal, 127 for a program that is not there; what the command left running is ended."""
+    """128 and the number for a signal, 127 for a missing program; processes that the command left running are ended."""
     ended = _emulator(tmp_path, "run", "--endpoint-url", shared_endpoint, "--", *command)
 
     assert ended.returncode == code
@@ -407,7 +410,7 @@ def test_the_exit_code_is_the_commands(
 
 
 def test_a_port_taken_by_a_localstack_is_refused(shared_endpoint: str, tmp_path: Path) -> None:
-    """Exit code 2 and one line, which says how to use the one that runs; that one is left alone."""
+    """Exit code 2 and one line, which says how to use the running LocalStack; that is left alone."""
     port = shared_endpoint.removeprefix("http://127.0.0.1:")
 
     ended = _emulator(tmp_path, "run", "--port", port, "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED)
@@ -425,7 +428,7 @@ def test_a_port_taken_by_a_localstack_is_refused(shared_endpoint: str, tmp_path:
 
 @pytest.mark.parametrize("answer", STRANGERS)
 def test_a_port_taken_by_something_else_is_refused(tmp_path: Path, answer: bytes | None) -> None:
-    """Exit code 2 and one line, whatever it is that listens there."""
+    """Exit code 2 and one line, for any server that listens there."""
     with _stranger(answer) as port:
         ended = _emulator(
             tmp_path, "run", "--port", str(port), "--log", str(tmp_path / "localstack.log"), "--", *UNREQUESTED
@@ -528,7 +531,7 @@ def test_options_that_cannot_be_right_are_refused(tmp_path: Path, options: list[
     ],
 )
 def test_wrong_usage_is_refused(tmp_path: Path, arguments: list[str], error: str) -> None:
-    """Exit code 3, how it is used, and what was wrong with it in the last line."""
+    """Exit code 3, the usage, and the error in the last line."""
     ended = _emulator(tmp_path, *arguments)
 
     assert ended.returncode == 3
@@ -538,7 +541,7 @@ def test_wrong_usage_is_refused(tmp_path: Path, arguments: list[str], error: str
 
 
 def test_a_queue_that_asks_for_it_deduplicates_for_three_seconds_only(shared_endpoint: str) -> None:
-    """A repeat is taken for a new message after 3 s by `x-window3-y.fifo`, and still dropped by any other queue."""
+    """The queue `x-window3-y.fifo` treats a repeat after 3 s as a new message; any other queue drops it."""
     sqs = boto3.client(
         "sqs", endpoint_url=shared_endpoint, region_name="us-east-1", config=Config(signature_version=botocore.UNSIGNED)
     )

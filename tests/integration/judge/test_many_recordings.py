@@ -31,14 +31,17 @@ def test_lawful_recordings_have_no_violation(first: int, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("first", range(20_000, 20_400, 100))
 def test_the_oracle_calls_no_lawful_service_impossible(first: int, tmp_path: Path) -> None:
-    """Else it would say nothing of the sabotaged ones below."""
+    """Otherwise its judgement of the sabotaged services below would mean nothing."""
     for seed in range(first, first + 100):
         assert judge(record_life(seed, tmp_path / str(seed), part=Part())).is_possible is not False, seed
 
 
 @pytest.mark.parametrize("saboteur", _SABOTAGED)
 def test_a_sabotaged_service_is_found_out(saboteur: str, tmp_path: Path) -> None:
-    """Never VALID where no run of the queues explains it; in other lives it had nothing to break that anybody saw."""
+    """A recording that no run of the queues explains is never VALID.
+
+    In other lives the saboteur had no visible effect.
+    """
     found: Counter[str] = Counter()
     impossible, invalid = 0, 0
     for seed in range(5_000, 5_000 + _SEEDS_OF_SABOTEUR):

@@ -25,7 +25,7 @@ _END_ALL = text("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WH
 
 
 def _memory() -> str | None:
-    """Return a folder in memory with room for databases, None where there is none."""
+    """Return a folder in memory with room for databases; None if there is none."""
     has_room = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
     return str(_MEMORY) if has_room else None
 
@@ -39,7 +39,7 @@ def database_folder() -> Iterator[Path]:
 
 @contextmanager
 def private_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a Postgres nobody else uses."""
+    """Yield a Postgres that no other test uses."""
     with pytest.MonkeyPatch.context() as patch:
         # It looks for this folder when it is imported, and warns where there is none.
         patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("run")))
@@ -63,7 +63,7 @@ def postgres_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def private_postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Yield a Postgres nobody else uses, which can be stopped and started."""
+    """Yield a Postgres that no other test uses and that can be stopped and started."""
     with private_server(tmp_path_factory) as server:
         yield server
 

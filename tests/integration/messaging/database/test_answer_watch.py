@@ -1,4 +1,4 @@
-"""An answer of Postgres that does not come ends the wait for it, also where its host acknowledges what it is sent."""
+"""A missing answer of Postgres ends the wait for it, even if its host still acknowledges packets."""
 
 import gc
 import threading
@@ -115,7 +115,7 @@ def _watching() -> int:
 
 
 def test_an_engine_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) -> None:
-    """Outside a transaction, which Postgres ends itself; and once nobody uses a connection, no thread is left."""
+    """Outside a transaction, which Postgres would end itself; when no connection is in use, no thread is left."""
     engine = line.engine()
     connections.end_waits(engine, _WAIT_SECONDS)
     connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
@@ -135,7 +135,7 @@ def test_an_engine_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) 
 
 
 def test_a_new_connection_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) -> None:
-    """It is asked some things before anybody else has it."""
+    """SQLAlchemy's first statements on a new connection are watched too."""
 
     def connects(dialect: Any, record: object, arguments: Any, named: Any) -> Any:
         opened = connections.open_postgres(dialect, record, arguments, named)

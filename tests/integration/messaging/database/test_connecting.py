@@ -48,7 +48,7 @@ class _ToSocket(TcpProxy):
 
 @pytest.fixture
 def port(private_postgres: Any) -> Iterator[int]:
-    """Yield the port of a Postgres that knows no TLS and lets everybody in."""
+    """Yield the port of a Postgres without TLS that lets everybody in."""
     folder = make_url(private_postgres.get_uri()).query["host"]
     with _ToSocket(Path(str(folder), ".s.PGSQL.5432")) as line:
         yield make_url(line.url).port or 0
@@ -87,7 +87,7 @@ def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres:
 
 
 def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: Engine) -> None:
-    """A host that is gone without a word is noticed by both."""
+    """Both kinds of connection notice a host that is gone without a word."""
     with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, postgres.connect() as other:
         wait.wait(0)
         assert wait._connection is not None
@@ -102,7 +102,7 @@ def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: En
 def test_a_secrets_manager_that_never_answers_ends_a_command_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It takes connections and says nothing; a task would otherwise wait for it instead of being replaced."""
+    """It accepts connections and never answers; without the timeout a task would wait instead of being replaced."""
     configured = credentials.client("eu-central-1").meta.config
     monkeypatch.setattr(credentials, "_ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent, command_line(monkeypatch, capsys) as run:
@@ -186,7 +186,7 @@ def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, mo
 def test_a_connection_lent_during_its_engines_disposal_is_closed_afterwards(
     engine: Engine, make: Callable[[str], Engine]
 ) -> None:
-    """Nobody takes it from its old pool again: the server would keep it until it is garbage."""
+    """No code takes it from its old pool again, so the server would keep it until it is garbage collected."""
     made = make(engine.url.render_as_string(hide_password=False))
     connections.close_lent(made)
     with made.connect() as connection:
@@ -215,7 +215,7 @@ def test_returning_a_connection_after_its_rollback_causes_no_warning(postgres: E
 
 
 def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres: Engine) -> None:
-    """It was to commit each statement by itself, as one that listens does."""
+    """A listening connection commits each statement by itself; this one must not, because it returns to the pool."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     with pytest.raises(psycopg.errors.SyntaxError):
         engines.listening(engine, "")

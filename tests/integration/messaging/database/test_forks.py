@@ -14,7 +14,7 @@ from sluice.messaging.database import engines
 
 
 def _in_child(do: Callable[[], object]) -> Any:
-    """Return what a forked child says of it."""
+    """Run a function in a forked child, and return its result."""
     reader, writer = os.pipe()
     with warnings.catch_warnings(action="ignore"):  # that threads and fork do not go together
         child = os.fork()

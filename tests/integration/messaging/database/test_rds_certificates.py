@@ -1,4 +1,4 @@
-"""The authorities of RDS that come with the library: what they are, how long they hold, and for which hosts."""
+"""The authorities of RDS that come with the library: their origin, their expiry, and the hosts they are used for."""
 
 import hashlib
 import json

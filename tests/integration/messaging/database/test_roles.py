@@ -36,7 +36,7 @@ _RULES = "local all postgres trust\nlocal all +rds_iam {}\nlocal all all scram-s
 
 
 class _Tokens:
-    """A source of tokens: each is good until the next one of its user."""
+    """A source of tokens: each is valid until the next one of its user."""
 
     def __init__(self, superuser: Engine) -> None:
         self._superuser, self._numbers, self.given, self.is_refused = superuser, count(1), 0, False
@@ -115,7 +115,7 @@ def _user(engine: Engine) -> str:
 
 
 def test_every_connection_has_its_own_token_and_can_outlive_it(worker: Engine, tokens: _Tokens) -> None:
-    """The tokens before are refused by then, as RDS refuses those older than 15 minutes."""
+    """Earlier tokens are refused by then, as RDS refuses tokens older than 15 minutes."""
     with worker.connect() as first, worker.connect() as second:
         third = engines.listening(worker, "orders")
 
@@ -150,7 +150,7 @@ def test_threads_that_connect_at_once_all_get_in(worker: Engine) -> None:
 
 
 def test_a_refused_token_counts_as_a_database_outage(worker: Engine, tokens: _Tokens, clock: VirtualClock) -> None:
-    """As where a policy was attached a moment ago, or IAM is asked too often."""
+    """RDS also refuses valid tokens: shortly after a policy was attached, or if IAM is called too often."""
     tokens.is_refused = True
     with pytest.raises(OperationalError, match="refuses the credentials for now") as away:
         _user(worker)
@@ -163,7 +163,7 @@ def test_a_refused_token_counts_as_a_database_outage(worker: Engine, tokens: _To
 
 
 def test_an_engine_of_asyncio_has_a_token_for_each_connection(tokens: _Tokens, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tokens before are refused by then, and what they opened goes on, in the role's rights."""
+    """Earlier tokens are refused by then; connections that they opened continue, with the role's rights."""
     monkeypatch.setenv(credentials.USER_VARIABLE, _WORKER)
     monkeypatch.setattr("sluice.messaging.database.credentials.token_url", lambda _, user, __: tokens.url_of(user))
 
@@ -297,7 +297,7 @@ def test_a_second_database_of_the_server_gives_its_own_tables_too(tables: Engine
 
 
 def test_a_user_who_does_not_own_the_tables_is_refused(superuser: Engine) -> None:
-    """Postgres gives nothing then, and warns where somebody has some rights himself."""
+    """Postgres would grant nothing in this case, and only warn."""
     for versioned in _PARTS:
         list(migrations.upgrade(superuser, versioned))
     execute(superuser, "DROP ROLE rds_iam")
@@ -363,7 +363,7 @@ def test_an_owner_who_creates_token_users_still_logs_in_by_password(rds: Engine)
 
 
 def test_an_owner_who_would_lock_himself_out_is_refused(rds: Engine) -> None:
-    """A user whom he made by himself, so that he is its member."""
+    """The user exists already, and the owner is its member."""
     master = engines.engine(_master(rds))
     execute(master, f"CREATE ROLE {_WORKER} LOGIN")
 
@@ -403,7 +403,7 @@ def test_sqlite_has_no_roles() -> None:
 
 
 def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Signed here, by nobody's leave; verified TLS goes with it."""
+    """The token is signed locally, without a call; the connection uses verified TLS."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     variables = {

@@ -21,7 +21,7 @@ _THREADS = 12
 
 
 class _Secret:
-    """The secret: the password it has now, how often it was read, and whether Secrets Manager answers."""
+    """The secret: its current password, how often it was read, and whether Secrets Manager answers."""
 
     def __init__(self, place: str) -> None:
         self._place, self.value, self.reads, self.is_away = make_url(place), "first", 0, False
@@ -36,7 +36,7 @@ class _Secret:
 
 @pytest.fixture
 def owner(private_postgres: Any) -> Iterator[Engine]:
-    """Yield an engine on a Postgres that lets a consumer in with a password only: with "first" for now."""
+    """Yield an engine on a Postgres where the consumer needs a password, "first" at the beginning."""
     with owner_of(private_postgres) as engine:
         yield engine
 
@@ -81,7 +81,7 @@ def test_a_new_connection_uses_the_new_password_and_open_ones_stay(
 def test_the_secret_is_read_again_after_a_minute_and_not_before(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
-    """Two users that take turns: the old one remains valid, so no refusal would ever tell."""
+    """With two alternating users the old one remains valid, so no refusal shows that the secret has changed."""
     for seconds, reads in ((0, 1), (59, 1), (1, 2), (59, 2)):
         clock.sleep(seconds)
         engine.dispose()

@@ -138,7 +138,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture
 def owner(server: Any) -> Iterator[psycopg.Connection[Any]]:
-    """Yield a connection of the owner; afterwards the role has no settings, and the tables are as they were."""
+    """Yield a connection of the owner; afterwards the role's settings and the tables are reset."""
     with psycopg.connect(server.get_uri(), autocommit=True) as connection:
         yield connection
         connection.execute("SET default_transaction_read_only = off")
@@ -160,7 +160,7 @@ def _require(engine: Engine) -> None:
 
 
 def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Commit, publish and handle; return what consumers got, and the handler's effects."""
+    """Commit, publish and handle; return the delivered events, and the handler's effects."""
     world = World(engine)
     world.start_over()
     relay = world.relay()
@@ -522,7 +522,7 @@ def test_a_read_only_sqlite_file_is_refused_in_one_line(
 def test_a_standby_is_named_and_its_end_waited_for(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Relay and worker wait without an end, `schema apply` for as long as it is told."""
+    """Relay and worker wait without an end, `schema apply` for its declared time."""
     with private_server(tmp_path_factory) as made:
         engine = engines.engine(made.get_uri())
         for versioned in (outbox_tables.versioned, inbox_tables.versioned):

@@ -52,7 +52,7 @@ def test_x2_threads_that_read_and_then_write_wait_for_each_other(sqlite_engine: 
 
 
 def test_x2_a_deferred_transaction_would_fail_at_once(path: Path) -> None:
-    """X2, negative control: who read before another wrote may not write, and is not even made to wait."""
+    """X2, negative control: a transaction that read before another one wrote cannot write, and does not wait."""
     first, second = (sqlite3.connect(path, isolation_level=None, timeout=60) for _ in range(2))
     write = "INSERT INTO sluice_outbox_group (topic, group_id, last_seq) VALUES (?, 'g', 1)"
 

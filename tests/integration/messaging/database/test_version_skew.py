@@ -49,7 +49,7 @@ class _Code:
         return answer["result"]
 
     def die(self, *command: Any, seconds: float) -> None:
-        """Do what is asked, and be killed in the middle of it, or before, or after."""
+        """Run a command, and be killed before, during or after it."""
         process = self._tell(command)
         with suppress(subprocess.TimeoutExpired):
             process.wait(seconds)

@@ -1,4 +1,4 @@
-"""`sluice dlq automatic-redrive` on a simulator and either kind of database: what it brings back, and what stops it."""
+"""`sluice dlq automatic-redrive` on a simulator and both databases: which messages return, and what stops it."""
 
 import json
 from dataclasses import replace
@@ -42,12 +42,12 @@ class Billing:
         self._patch.setenv(task_settings.VARIABLE, task_settings.render(declared))
 
     def die(self, *places: GroupPlace, is_permanent: bool = False) -> None:
-        """Let messages die, for the first time, and record why."""
+        """Let messages die for the first time, and record the reason."""
         ids = {place: self._harness.send(QUEUE, envelope(*place)) for place in places}
         self._record(ids, is_permanent=is_permanent)
 
     def die_again(self, *places: GroupPlace, is_permanent: bool = False) -> None:
-        """Let copies die that a run brought back."""
+        """Let the copies die that a run brought back."""
         waiting = self._waiting()
         self._record({place: waiting[place] for place in places}, is_permanent=is_permanent)
 
@@ -68,7 +68,7 @@ class Billing:
         self._inbox = InboxHarness(self.engine, parks_poison=True, parks_gaps=True).inbox
 
     def handle(self, *places: GroupPlace, is_deleted: bool = True) -> None:
-        """Let a worker handle what was brought back; what it does not delete dies in the end."""
+        """Let a worker handle returned messages; a message that it does not delete dies in the end."""
         assert list(self._waiting()) == list(places)
         if is_deleted:
             self._harness.drain(QUEUE)
@@ -94,7 +94,7 @@ class Billing:
 
     @property
     def dead(self) -> list[GroupPlace]:
-        """Return what is in the DLQ, and leave it there."""
+        """Return the messages in the DLQ, and leave them there."""
         received = self._harness._receive(DEAD, hidden_seconds=0)
         bodies = [json.loads(message["Body"]) for message in received]
         return sorted((body["group"], body["seq"]) for body in bodies)
@@ -104,7 +104,7 @@ class Billing:
         return maintenance.counts(self.engine, "billing")["redrive_off"]
 
     def acts(self) -> list[tuple[str, str, str | None, int | None]]:
-        """Return what the audit has: action, who acted, group and number; the oldest first."""
+        """Return the rows of the audit: action, actor, group and number; the oldest first."""
         with self.engine.connect() as connection:
             rows = acts(connection, audit.c.consumer, "billing", most=100)
         return [(row["action"], row["actor"], row["group_id"], row["seq"]) for row in reversed(rows)]
@@ -119,7 +119,7 @@ def billing(harness: DlqHarness, inbox: Engine, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_messages_without_attempts_left_come_back_in_order(billing: Billing) -> None:
-    """Audited before it is sent, each message by itself; the run gives its lease back."""
+    """Each message is audited before it is sent; the run releases its lease."""
     billing.die(("a", 1), ("a", 2), ("b", 1))
 
     code, printed = billing.run()
@@ -169,7 +169,7 @@ def test_failures_before_it_was_switched_on_do_not_switch_it_off(billing: Billin
 
 
 def test_a_copy_that_died_without_a_record_is_poison(billing: Billing, harness: DlqHarness) -> None:
-    """An operator brought it back, and it may have killed its worker."""
+    """An operator brought the message back, and it may have killed its worker."""
     billing.die(("a", 1))
     (dead,) = harness.drain(DEAD)
     harness.send(DEAD, envelope("a", 1), MessageBody=dead["Body"])
@@ -182,7 +182,7 @@ def test_a_copy_that_died_without_a_record_is_poison(billing: Billing, harness: 
 
 
 def test_poison_stays_together_with_the_messages_behind_it(billing: Billing, harness: DlqHarness) -> None:
-    """Refused, unreadable, or dead without a record; another group's messages come."""
+    """The poison was refused, is unreadable, or died without a record; messages of other groups return."""
     billing.die(("a", 1))
     billing.die(("a", 2), is_permanent=True)
     billing.die(("a", 3), ("b", 1))
@@ -200,7 +200,7 @@ def test_poison_stays_together_with_the_messages_behind_it(billing: Billing, har
 
 
 def test_a_parked_group_goes_on_once_its_message_is_back(billing: Billing) -> None:
-    """Under PARK too only what used up its attempts comes back."""
+    """With the policy PARK too, only messages with used-up attempts return."""
     billing.park()
     billing.die(("a", 1))
     billing.die(("b", 1), is_permanent=True)
@@ -215,7 +215,7 @@ def test_a_parked_group_goes_on_once_its_message_is_back(billing: Billing) -> No
 
 
 def test_a_number_an_operator_gave_up_stays(billing: Billing, harness: DlqHarness) -> None:
-    """Its message would be dropped; where it is, an operator still sees it."""
+    """The inbox would drop its message; in the DLQ an operator still sees it."""
     billing.die(("a", 1))
     assert billing.command("skip", "a", "1", "--reason", "never mind", "--yes").exit_code == 0
 
@@ -267,7 +267,7 @@ def test_a_repeated_death_switches_it_off_until_an_operator_intervenes(billing: 
 
 
 def test_a_message_refused_after_its_return_switches_it_off(billing: Billing) -> None:
-    """It failed again, whatever for."""
+    """A second failure counts, for any reason."""
     billing.die(("a", 1))
     billing.run()
     billing.die_again(("a", 1), is_permanent=True)
@@ -367,7 +367,7 @@ def test_a_lease_is_not_renewed_at_each_look(billing: Billing) -> None:
 def test_a_run_without_its_lease_looks_no_further(
     billing: Billing, monkeypatch: pytest.MonkeyPatch, taken: dict[str, Any]
 ) -> None:
-    """It ends, and leaves to the other what is the other's."""
+    """The run ends, and leaves the lease to the other run."""
     monkeypatch.setattr(redrive_guard, "_RENEWED_SECONDS", 0)
     billing.die(("a", 1), ("b", 1))
 
@@ -388,7 +388,7 @@ def test_a_run_without_its_lease_looks_no_further(
 
 
 def test_a_run_that_fails_gives_its_lease_back(billing: Billing, harness: DlqHarness) -> None:
-    """The next one need not wait."""
+    """The next run need not wait for the end of the lease."""
     billing.die(("a", 1))
     harness.line.refuse("ServiceUnavailable", 1, operation="ReceiveMessage")
     with pytest.raises(TransientError):
@@ -424,7 +424,10 @@ def test_an_operator_releases_the_lease_of_a_dead_run(billing: Billing) -> None:
 
 
 def test_a_scheduled_run_leaves_messages_that_have_just_died(billing: Billing, harness: DlqHarness) -> None:
-    """But it sees that one died again. The simulator lives in January 2026: there an hour is years."""
+    """It still notices that a message died again.
+
+    The simulator's time is January 2026, so an hour there is years ago.
+    """
     billing.die(("a", 1), ("b", 1))
     hours = (SystemClock().now_us() - harness.clock.now_us()) // 3_600_000_000
 
@@ -439,7 +442,7 @@ def test_a_scheduled_run_leaves_messages_that_have_just_died(billing: Billing, h
 
 
 def test_a_copy_that_died_after_it_was_handled_is_no_failure(billing: Billing) -> None:
-    """Its worker committed, and died before each delete. It goes back, and the inbox drops it."""
+    """Its worker committed, and died before each delete. The message returns, and the inbox drops it."""
     billing.die(("a", 1))
     billing.run()
     billing.handle(("a", 1), is_deleted=False)

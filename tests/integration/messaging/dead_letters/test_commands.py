@@ -1,4 +1,4 @@
-"""`sluice dlq` as an operator types it, on a simulator and an inbox: what it says, does and ends with."""
+"""`sluice dlq` as an operator types it, on a simulator and an inbox: its output, its effects and its exit codes."""
 
 import json
 import os
@@ -31,7 +31,7 @@ type Run = Callable[..., Result]
 
 @pytest.fixture
 def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Return what runs a dlq command for billing, with its database."""
+    """Return a function that runs a dlq command for billing, with its database."""
     monkeypatch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
     for name in ("SLUICE_ENV", "SLUICE_CONSUMER", "SLUICE_DSN", "SLUICE_DATABASE_SECRET_ARN", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
@@ -46,7 +46,7 @@ def run(harness: DlqHarness, database: Engine, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture
 def no_sqs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no command ask SQS."""
+    """Forbid commands to call SQS."""
     monkeypatch.setattr(queue, "client", lambda *_, **__: pytest.fail("SQS was asked"))
 
 
@@ -172,7 +172,7 @@ def test_d10_inspect_releases_the_messages_that_it_shows(run: Run, harness: DlqH
 
 @pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")])
 def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, command: tuple[str, ...]) -> None:
-    """Each look brings its messages nearer to being moved on; --force is for whoever means it."""
+    """Each receive brings a message nearer to the second DLQ; `--force` reads it nevertheless."""
     harness.record_dead(("a", 1))
     sqs = harness.simulator.client("sqs")
     arn = sqs.get_queue_attributes(QueueUrl=harness.url(UNDELIVERED), AttributeNames=["QueueArn"])["Attributes"]

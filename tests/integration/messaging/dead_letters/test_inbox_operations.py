@@ -18,19 +18,19 @@ from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, InboxHarne
 
 @pytest.fixture
 def parking(inbox: Engine) -> InboxHarness:
-    """Return an inbox that sets aside what is behind a dead or a missing message."""
+    """Return an inbox that parks messages behind a dead or a missing one."""
     return InboxHarness(inbox, parks_poison=True, parks_gaps=True)
 
 
 @pytest.fixture
 def recording(inbox: Engine) -> InboxHarness:
-    """Return an inbox that goes on without what is missing."""
+    """Return an inbox that goes on without missing messages."""
     return InboxHarness(inbox)
 
 
 @pytest.fixture
 def inbox_with_held(parking: InboxHarness) -> InboxHarness:
-    """Return an inbox in which 1 was handled, 2 came after 3 and 4, and 3 is held: its attempts are used up."""
+    """Return an inbox in which 1 was handled, 2 arrived after 3 and 4, and 3 is held: its attempts are used up."""
     assert parking.bring(1, 3, 4, 2) == [HANDLE, PARK, PARK, HANDLE]
     parking.hold()
     assert parking.peek() is None
@@ -66,7 +66,7 @@ def _lower_baseline(harness: InboxHarness, seq: int, group: str = "a") -> None:
 
 
 def _open(harness: InboxHarness) -> list[tuple[int, int, str, str | None]]:
-    """Return first and last number, state and reason of what an operator sees to be missing or dead."""
+    """Return the open ranges of an inbox: first and last number, state and reason."""
     with harness.engine.connect() as connection:
         listed = operations.open_exceptions(connection, "billing", most=10)
     return [(row["seq"], row["through"], row["state"], row["reason"]) for row in listed]
@@ -153,7 +153,7 @@ def test_skip_gives_up_numbers_that_never_came(parking: InboxHarness) -> None:
 
 
 def test_a_number_given_up_ahead_stays_given_up(parking: InboxHarness) -> None:
-    """4 was set aside, and given up; the group waits for 3, or a copy of 4 would be handled after it."""
+    """4 was parked and given up; otherwise a copy of 4 would be handled after the awaited 3."""
     parking.bring(1, 4)
     parking.skip(4)
 

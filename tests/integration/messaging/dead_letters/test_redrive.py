@@ -67,7 +67,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
 
 
 def test_d6_a_copy_under_its_own_id_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: SQS accepts the send and drops it, and the tool deletes what was accepted."""
+    """The control: SQS accepts the send and drops the message, and the tool then deletes the original."""
     harness.record_dead(("a", 1))
     monkeypatch.setattr(redrive, "deduplication_id", lambda *_: envelope("a", 1).deduplication_id)
 
@@ -165,7 +165,7 @@ def _disasters(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[Fault], lis
 
 
 def _assert_in_order(harness: DlqHarness, places: list[tuple[str, int]]) -> None:
-    """Nothing was lost, nothing doubled, and each group came as it was in the DLQ."""
+    """Assert that nothing was lost or doubled, and each group arrived in the order of the DLQ."""
     arrived, left = harness.places(QUEUE), harness.places(DEAD)
     for group, numbers in in_groups(places):
         came = [seq for its_group, seq in arrived if its_group == group]
@@ -177,7 +177,10 @@ def _assert_in_order(harness: DlqHarness, places: list[tuple[str, int]]) -> None
 @given(_disasters())
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
-    """Sends and deletes fail, arrive or not, at any rate; what is sent twice for that is one message."""
+    """Sends and deletes fail at any rate, with or without an effect.
+
+    Messages sent twice because of that arrive once.
+    """
     places, send_faults, delete_faults, rate = disaster
     harness = DlqHarness(Simulator())
     for group, seq in places:
@@ -419,13 +422,13 @@ def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
 
 @pytest.mark.parametrize("run", ["", "x" * 20, "a b", "a:b"])
 def test_a_run_that_cannot_be_one_is_refused(harness: DlqHarness, run: str) -> None:
-    """It is part of every deduplication id."""
+    """The id of a run is part of every deduplication id."""
     with pytest.raises(ConfigError, match="allowed are 1 to 19 letters"):
         harness.redrive(run=run)
 
 
 def test_reading_a_dlq_ends_when_the_first_message_is_visible_again(harness: DlqHarness) -> None:
-    """The hold was too short for the look: each message is shown once, and nobody looks for ever."""
+    """The hold was too short for the reading: each message is shown once, and the reading ends."""
     harness.record_dead(("a", 1), ("b", 1))
     looks = iter(range(20))
 

@@ -1,4 +1,4 @@
-"""Databases with the inbox's tables: SQLite in memory, for what runs in one thread, and a real Postgres."""
+"""Databases with the inbox's tables: SQLite in memory for tests with one thread, and a real Postgres."""
 
 from collections.abc import Iterator
 

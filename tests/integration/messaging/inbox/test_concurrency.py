@@ -1,4 +1,4 @@
-"""Transactions that run at once on one group, on a real Postgres: who waits for whom, and what he finds then."""
+"""Concurrent transactions on one group, on a real Postgres: which one waits, and what it sees afterwards."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,7 +18,7 @@ _HANDLED, _REPEATED = Decision(State.CONTIGUOUS, Action.HANDLE), Decision(State.
 
 @pytest.fixture
 def parking(on_postgres: Engine) -> InboxHarness:
-    """Return an inbox with a group whose first message was dead and is back, and whose second is set aside."""
+    """Return an inbox with a group whose first message was dead and is back, and whose second is parked."""
     harness = InboxHarness(on_postgres, parks_poison=True, parks_gaps=True)
     harness.record_dead(1)
     harness.bring(2)
@@ -28,7 +28,7 @@ def parking(on_postgres: Engine) -> InboxHarness:
 
 @contextmanager
 def _waiting[T](engine: Engine, act: Callable[[Connection], T]) -> Iterator[Future[T]]:
-    """Yield what a transaction of another thread will return, once it waits for a lock; it is committed then."""
+    """Yield the future result of a transaction in another thread that waits for a lock; it is committed afterwards."""
     with engine.connect() as watcher, ThreadPoolExecutor(1) as pool, engine.connect() as connection:
         pid = connection.execute(text("SELECT pg_backend_pid()")).scalar_one()
         connection.execute(text(f"SET LOCAL lock_timeout = '{_SECONDS_MAX}s'"))

@@ -1,4 +1,4 @@
-"""The drainer: what was set aside is handled in order, whoever dies and whatever fails meanwhile."""
+"""The drainer handles parked messages in order, even if workers die or calls fail meanwhile."""
 
 import pytest
 from sqlalchemy import Engine, select
@@ -105,7 +105,7 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
 
 
 def test_a_rejected_parked_message_is_held_at_once(world: World) -> None:
-    """There is no DLQ for what is not in the queue any more."""
+    """A parked message is in no queue any more, so it cannot go to a DLQ."""
     worker = world.park("a", behind=2)
     world.scripts["a", 2] = [Reject("never")]
 

@@ -16,7 +16,7 @@ _WAIT_SECONDS = 100
 
 @pytest.fixture
 def parking(engine: Engine) -> InboxHarness:
-    """Return an inbox that sets aside whatever is behind a dead or a missing message."""
+    """Return an inbox that parks every message behind a dead or a missing one."""
     return InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
 
@@ -250,7 +250,7 @@ def test_a_skipped_message_is_not_handled_when_the_wait_before_it_ends(waiting: 
 
 
 def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: InboxHarness) -> None:
-    """W7: it was set aside, and the worker died before it was deleted."""
+    """W7: the message was parked, and its worker died before the delete."""
     parking.record_dead(1)
 
     assert parking.bring(2, 2, 2) == [PARK, PARK, PARK]
@@ -316,7 +316,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
 
 
 def test_the_second_of_two_migrations_undoes_nothing(parking: InboxHarness) -> None:
-    """Two drainers may have tried one message: what the first wrote down stays."""
+    """Two drainers may have tried one message: the record of the first one stays."""
     parking.record_dead(1)
     parking.bring(2)
     parking.bring(1, copy="-redriven")
@@ -474,7 +474,7 @@ _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
 def test_every_due_group_has_an_attempt_that_can_begin(
     in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
-    """One group too many would be asked for for ever, one too few never again."""
+    """A wrongly due group would be taken up for ever, and a wrongly undue one never."""
     harness = InboxHarness(in_memory, **policy)
     _set(in_memory, state, rows, skipped)
 

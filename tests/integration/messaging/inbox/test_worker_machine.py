@@ -1,4 +1,4 @@
-"""Three workers, a queue, a DLQ and operators, and everything that can happen to them, in any order."""
+"""Three workers, a queue, a DLQ and operators, with any fault, in any order."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -34,7 +34,7 @@ POLICIES = {
 
 
 class TakesAnyParkedMessage(Inbox):
-    """Broken: takes up what was set aside although the message in front of it is not back (D2)."""
+    """Broken: takes up a parked message before the message in front of it is back (D2)."""
 
     def due(self, engine: Engine) -> list[str]:
         with engines.reading(engine) as connection:
@@ -55,7 +55,7 @@ class DeletesBefore(DeletesFirst):
 
 
 class KnowsNoRepeat(Inbox):
-    """Broken: has what was handled handled again (W7)."""
+    """Broken: lets a handled message be handled again (W7)."""
 
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         admission = super().admit(connection, arrived)

@@ -56,7 +56,7 @@ async def _engine(world: World, driver: str, **options: Any) -> AsyncIterator[As
 
 
 def _run(world: World, driver: str, case: Case, *, has_two_phases: bool = False, **options: Any) -> None:
-    """Run a case as a program would, with its end: what the program is given as errors or warnings is kept."""
+    """Run a case to its end as a program would; the program's errors and warnings are kept."""
 
     async def run() -> None:
         async with _engine(world, driver, **options) as engine:
@@ -205,7 +205,7 @@ async def _savepoints(_: World, session: AsyncSession) -> None:
 
 
 async def _cancel(_: World, session: AsyncSession) -> None:
-    """Cancel a task within its transaction, and another while it commits; a third goes on."""
+    """Cancel one task within its transaction, and another during its commit; a third continues."""
     await _place(session, 1)
     await session.commit()
     for number, wait in ((2, asyncio.Event().wait), (3, session.commit)):

@@ -330,7 +330,7 @@ def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def dsn(engine: Engine) -> str:
-    """Return the URL of a database where the local environment's topic has two messages of one group."""
+    """Return the URL of a database in which the local environment's topic has two messages of one group."""
     with Session(engine) as session:
         for number in (1, 2):
             Outbox(LOCAL_TOPIC).add(session, Event(type="order.placed", group="a", data={"n": number}))
@@ -407,7 +407,7 @@ def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
 
 
 def test_every_error_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
-    """3 for what the operator can mend in the command, 2 for what does not work; no traceback."""
+    """Exit code 3 if the operator can correct the command, 2 if a service fails; no traceback."""
     empty = tmp_path / "empty.db"
     empty.touch()
     without_tables = f"sqlite:///{empty}"
@@ -478,7 +478,7 @@ def test_a_postgres_nobody_answers_for_is_one_line(run: Run) -> None:
 
 
 def test_an_invalid_failpoint_is_refused(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A misspelt one would let every test pass."""
+    """A misspelt failpoint would let every test pass."""
     monkeypatch.setenv("SLUICE_FAILPOINT", "after_lunch")
     empty = tmp_path / "empty.db"
     empty.touch()

@@ -50,7 +50,7 @@ def busy(postgres: Engine) -> Engine:
 
 
 class _NumberedOutbox:
-    """The outbox as it is, under group names of its own for each schedule."""
+    """The outbox, unchanged, with separate group names for each schedule."""
 
     def __init__(self, world: World) -> None:
         self._world, self._schedules = world, itertools.count()
@@ -90,7 +90,7 @@ def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> Non
 
 
 def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
-    """P1, negative control: the same interleavings find what a poller of `id > last` never sees."""
+    """P1, negative control: the same interleavings find events that a poller of `id > last` never reads."""
     naive = Naive(busy, order="id", locks=False)
 
     def loses(schedule: Schedule) -> bool:
@@ -119,7 +119,7 @@ def test_p2_p3_another_order_would_flip_commits(busy: Engine, order: str, locks:
 
 
 def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
-    """Neither one that wrote elsewhere and has an old view, nor one that holds another group's counter."""
+    """Neither a transaction with a write elsewhere and an old view, nor one with another group's counter."""
     world = World(busy)
     relay = world.relay()
 
@@ -301,7 +301,7 @@ def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix:
 
 
 def _stored_numbers(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
-    """Return group -> (number, data) of what is in the outbox under these group names."""
+    """Return group -> (number, data) of the outbox's rows with these group names."""
     rows = (
         select(tables.messages.c.body)
         .where(tables.messages.c.group_id.startswith(prefix))

@@ -95,7 +95,7 @@ def _relay(relaying: Engine, owner: Engine) -> None:
 
 
 def _work(working: Engine, owner: Engine) -> None:
-    """Park behind a dead message and a gap, drain what comes back, after a failure; forget in the end."""
+    """Park behind a dead message and a gap, drain after a failure, and delete old rows."""
     world = World(working, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.worker(poll_seconds=0)
     _require(working, inbox_tables.versioned)
@@ -170,7 +170,7 @@ def _operate(operating: Engine, owner: Engine) -> None:
 
 
 def _look(reading: Engine, owner: Engine) -> None:
-    """Read what is in outbox and inbox, and write nothing."""
+    """Read outbox and inbox, and write nothing."""
     _produce(owner, owner)
     for versioned in (outbox_tables.versioned, inbox_tables.versioned):
         _require(reading, versioned)
@@ -224,7 +224,7 @@ def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRo
     ],
 )
 def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseRole) -> None:
-    """Without any one of its rights on tables it fails."""
+    """Without any one of its rights on tables the role's work fails."""
     idle = []
     with owner.connect() as connection:
         granted = text(

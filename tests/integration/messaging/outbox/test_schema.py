@@ -17,7 +17,7 @@ _UNFINISHED = "CREATE INDEX sluice_outbox_unfinished ON sluice_outbox (topic, gr
 
 
 def make_tables(engine: Engine, sql: str, metadata: MetaData = tables.metadata) -> list[str]:
-    """Make the tables anew from this SQL; return what differs."""
+    """Create the tables from this SQL, and return the differences."""
     with engine.begin() as connection:
         metadata.drop_all(connection)
         for statement in sql.split(";\n"):
@@ -28,7 +28,7 @@ def make_tables(engine: Engine, sql: str, metadata: MetaData = tables.metadata) 
 
 
 def differences_after(engine: Engine, before: str, after: str) -> list[str]:
-    """Make the tables anew from the SQL that is printed, with one change; return what differs."""
+    """Create the tables from the printed SQL with one change, and return the differences."""
     sql = schema.sql(engine.dialect.name, tables.metadata)
     assert before in sql
     return make_tables(engine, sql.replace(before, after, 1))

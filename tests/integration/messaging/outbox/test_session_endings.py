@@ -38,14 +38,14 @@ class Order(Base):
 
 
 class Note(Base):
-    """A row that has no event: of the database of somebody else."""
+    """A row without an event, in another database."""
 
     __tablename__ = "notes"
     id: Mapped[int] = mapped_column(primary_key=True)
 
 
 class World:
-    """A database with outbox and orders, another beside it, and what a program was told."""
+    """A database with outbox and orders, another database, and the program's errors and warnings."""
 
     def __init__(self, engine: Engine, other: Engine) -> None:
         self.engine, self.other, self.outer = engine, other, ExitStack()
@@ -63,7 +63,7 @@ class World:
         OUTBOX.add(session, Event(type="placed", group="g", data=number))
 
     def run(self, case: Callable[["World", Any], object], session: Any) -> None:
-        """Run a case as a program would, with its end: what it is told is kept."""
+        """Run a case to its end as a program would, and keep its errors and warnings."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             session = session() if isinstance(session, scoped_session) else session
@@ -107,7 +107,7 @@ def _of_connection(mode: str, *, is_nested: bool = False) -> Callable[[World], S
 
 
 class _Routing(Session):
-    """Orders have a database, everything else another."""
+    """A session that routes orders to one database and all other rows to another."""
 
     routes: dict[type, Engine]
     default: Engine
@@ -268,7 +268,7 @@ def _driver(act: str) -> Callable[[World, Any], None]:
 
 
 def _flush_and_leave(world: World, session: Any) -> None:
-    """Leave the rows to whoever has the outer transaction."""
+    """Flush the rows, and leave the commit to the owner of the outer transaction."""
     world.place(session, 1)
     world.outer.close()
 

@@ -52,7 +52,7 @@ def test_a_calm_shop_is_valid(calm_shop: OperatedShop) -> None:
 
 
 def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
-    """Nothing else shows it before the groups' next messages."""
+    """Without the command the loss would show only at the groups' next messages."""
     shop = _make_calm(either_shop)
     shop.commit("a", 200, 300)
     _publish(shop, "b")

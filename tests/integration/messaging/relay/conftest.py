@@ -1,4 +1,4 @@
-"""An outbox with a simulated topic, and a server in SNS's place that answers what a test says."""
+"""An outbox with a simulated topic, and a server in SNS's place with the answers of a test."""
 
 from collections.abc import Iterator
 from urllib.parse import parse_qsl

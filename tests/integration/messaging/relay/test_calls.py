@@ -24,7 +24,7 @@ _GROUPS = 3 * limits.PUBLISH_BATCH_ENTRIES_MAX
 
 
 class _Gate:
-    """A topic that answers when it is opened, and lets the test wait until so many calls have come."""
+    """A topic that answers when it is opened; the test can wait until a number of calls has arrived."""
 
     def __init__(self) -> None:
         self.opened, self.lost_groups, self.fatal_groups = threading.Event(), frozenset[str](), frozenset[str]()
@@ -127,7 +127,7 @@ def test_a_message_that_comes_meanwhile_does_not_wait_for_a_slow_call(engine: En
 
 
 def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, gate: _Gate) -> None:
-    """Nobody may lead while one is on its way."""
+    """No other relay may lead while a call is under way."""
     _commit(engine, ["a"])
     relay, other = _relay(engine, gate), Lease(engine, TOPIC, lease_seconds=30)
     for _ in range(3):

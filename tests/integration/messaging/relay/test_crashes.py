@@ -48,7 +48,7 @@ def shop(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path)
 
 
 def _assert_nothing_happened_but_the_trade(shop: ShopHarness) -> None:
-    """Every commit was sent once and came once, in the order of its group; nothing was that was rolled back."""
+    """Assert that every commit was sent and received once, in the order of its group, and no rolled back event was."""
     assert shop.consume() == shop.committed_bodies()
     assert shop.findings() == {}
     assert {row["status"] for row in shop.rows()} == {tables.SENT}
@@ -220,7 +220,7 @@ def _lose_answers(line: TcpProxy) -> Callable[[], None]:
 def test_an_unanswered_message_is_sent_again_under_its_id(
     shop: ShopHarness, line: TcpProxy, harm: Callable[[TcpProxy], Callable[[], None]]
 ) -> None:
-    """The relay sends the message again, no matter whether it arrived: P10."""
+    """The relay sends the message again, whether or not the first call arrived: P10."""
     shop.trade(20, seed=1)
     mend = harm(line)
     with shop.relay(endpoint_url=line.url) as relay:

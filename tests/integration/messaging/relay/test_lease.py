@@ -67,7 +67,7 @@ def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
 
 
 def test_a_leader_renews_an_expired_lease_that_nobody_took(engine: Engine, clock: VirtualClock) -> None:
-    """The token is what counts: nobody else can have written."""
+    """The token decides: it is unchanged, so no other relay has written."""
     lease = _lease(engine, "one", clock)
     lease.acquire()
     clock.sleep(EXPIRED_SECONDS)

@@ -66,7 +66,7 @@ def real(world: World, publish: RelayPublish) -> Relay:
 
 @pytest.fixture
 def in_memory() -> Iterator[World]:
-    """Yield an outbox in memory and a simulated topic: for what no database makes a difference to."""
+    """Yield an outbox in memory and a simulated topic, for tests that do not depend on the database."""
     with in_memory_world() as made:
         yield made
 
@@ -235,7 +235,7 @@ def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[
 
 
 def resends(world: World, build: Build, fault: Fault) -> None:
-    """P10: what has no answer is asked for again exactly as before."""
+    """P10: a message without an answer is published again unchanged."""
     world.commit("a", "b")
     world.line.faults = [fault]
     relay = build(world, world.publisher())
@@ -371,7 +371,7 @@ def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) ->
 
 
 def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
-    """Another relay has meanwhile published the message that the first had taken and not published."""
+    """Another relay has meanwhile published the message that the first had read and not published."""
     groups = [f"g{number:02}" for number in range(11)]
     world.commit(*groups)
     relay = world.relay()
@@ -513,7 +513,7 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
 
 @pytest.mark.parametrize("step", failpoints.RELAY)
 def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, step: str) -> None:
-    """Nor is there a copy, for the next one is there within five minutes."""
+    """There is no second copy either, because the next relay publishes within five minutes."""
     deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), step)
 
 

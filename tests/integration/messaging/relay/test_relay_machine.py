@@ -1,8 +1,4 @@
-"""Three relays, an outbox and a topic, and everything that can happen to them, in any order: P7 to P11, P13 to P15.
-
-What was committed is in the queues in the end, each group's first deliveries in the order of its commits; a copy is
-there only where five minutes passed and the first publish had no answer that counted. Broken relays are found out.
-"""
+"""Three relays, an outbox and a topic, with any fault, in any order: P7 to P11, P13 to P15."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -63,7 +59,7 @@ def _with_several_calls(world: World, publish: RelayPublish, failpoint: Failpoin
 
 
 class Relays(RuleBasedStateMachine):
-    """Does anything to anybody, and remembers what was committed."""
+    """Takes any step of any part, and remembers the commits."""
 
     world: World
     build: Build = staticmethod(_real)
@@ -116,7 +112,7 @@ class Relays(RuleBasedStateMachine):
 
     @rule(number=_RELAYS, step=st.sampled_from(failpoints.RELAY))
     def die(self, number: int, step: str) -> None:
-        """End one relay when it gets there, and start another in its place."""
+        """End one relay at a failpoint, and start another in its place."""
 
         def end() -> None:
             if step in {"after_publish", "before_mark"}:
@@ -128,7 +124,7 @@ class Relays(RuleBasedStateMachine):
 
     @rule(number=_RELAYS, step=_PAUSES, seconds=_TIMES, others=st.lists(_RELAYS, max_size=6))
     def pause(self, number: int, step: str, seconds: float, others: list[int]) -> None:
-        """Stop one relay there for a while, in which the others work; then it goes on as if nothing had been."""
+        """Pause one relay at a failpoint for a while, in which the others work; then it continues."""
 
         def sleep() -> None:
             self._doubt(self.world.line.requests[-ShuffledCalls.most :] if step == "after_publish" else [])
@@ -157,7 +153,7 @@ class Relays(RuleBasedStateMachine):
 
     @invariant()
     def what_is_sent_is_in_the_topic_and_in_front(self) -> None:
-        """No message is sent before the one in front of it, and none that SNS has not taken."""
+        """No message is marked sent before the one in front of it, or before SNS has accepted it."""
         statuses = self.world.statuses()
         arrived = set(_ids(self.world.line.arrived))
         for group, ids in self.committed.items():
@@ -166,7 +162,7 @@ class Relays(RuleBasedStateMachine):
             assert {id_ for id_, is_sent in zip(ids, are_sent, strict=True) if is_sent} <= arrived, "not in the topic"
 
     def teardown(self) -> None:
-        """Let everything that is left go out, and look into the queues."""
+        """Publish everything that is left, and check the queues."""
         self._drain()
         for queue in QUEUES:
             self._check(self.world.receive_all(queue))

@@ -236,7 +236,7 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
 
 @pytest.mark.parametrize("error", [ValueError("nobody foresaw it"), BrokenPipeError(), KeyboardInterrupt()])
 def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: BaseException) -> None:
-    """The next one need not wait until it runs out."""
+    """The next relay need not wait for the end of the lease."""
 
     class BrokenWait:
         def publish(self, _: object) -> list[PublishOutcome]:

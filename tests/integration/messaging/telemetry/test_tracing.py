@@ -70,7 +70,7 @@ def traced_process() -> Iterator[TracedProcess]:
 
 @pytest.fixture
 def botocore_spans(traced_process: TracedProcess) -> Iterator[None]:
-    """Spans of every call of botocore, as a host that instruments everything has them."""
+    """Instrument every call of botocore with a span, as a host that instruments everything does."""
     instrumentor = BotocoreInstrumentor()  # type: ignore[no-untyped-call]
     instrumentor.instrument(tracer_provider=traced_process.provider)
     yield

@@ -47,6 +47,6 @@ def world_anywhere(engine: Engine) -> World:
 
 @pytest.fixture(autouse=True)
 def quiet() -> Iterator[None]:
-    """Let nobody render what is logged: a traceback drawn for a terminal takes longer than a test."""
+    """Render no log lines, because drawing a traceback for a terminal takes longer than a test."""
     with structlog.testing.capture_logs():
         yield

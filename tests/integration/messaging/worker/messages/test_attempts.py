@@ -37,7 +37,7 @@ BEFORE_THE_CALL = {
 
 
 class PostgresRefusals:
-    """Lets Postgres refuse what is done for a group, whose name is the SQLSTATE, until it has failed often enough."""
+    """Lets Postgres refuse calls for a group with the SQLSTATE in the group's name, a number of times."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -58,7 +58,7 @@ class PostgresRefusals:
 
 
 def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
-    """Return by group the attempt that had an effect; None where the message is dead."""
+    """Return by group the attempt that had an effect; None if the message is dead."""
     done = {group for group, _ in world.effects()}
     last = {call.place[0]: call.attempt for call in world.calls}
     return {group: last[group] if group in done else None for group in states}
@@ -228,7 +228,7 @@ def test_a_parked_message_has_the_same_attempts(
 
 @contextmanager
 def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
-    """Yield a connection that has the lock of a group's row until it is rolled back."""
+    """Yield a connection that locks a group's row until it is rolled back."""
     world.send("a")
     world.work_until_idle(world.worker())
     with engine.connect() as connection:
@@ -237,7 +237,7 @@ def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
 
 
 def _waiting(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[int]:
-    """Work off what there is, let the fault end at the tenth wait, and return the attempts that were made."""
+    """Handle all messages, end the fault at the tenth wait, and return the attempts that were made."""
     world.calls.clear()
     worker.wait.meanwhile = lambda: end() if len(worker.wait.waits) == 10 else None
     world.work_until_idle(worker)

@@ -96,12 +96,7 @@ class Case:
         self.world = World(engine)
 
     def run(self, act: Callable[[Session], object], *, is_early: bool = False) -> dict[str, Any]:
-        """Return what the others found, and what is in the database of theirs.
-
-        Args:
-            act: what the handler does.
-            is_early: whether its threads go on, and end, before the next message is there, and not beside its handler.
-        """
+        """Return what the other messages' handlers saw, and the rows of their effects."""
 
         def misbehave(session: Session, _: Event, context: Context) -> Any:
             done = act(session)
@@ -198,7 +193,7 @@ def test_nothing_is_left_by_asyncio_on_postgres(on_postgres_once: Engine, kind: 
 
 @pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
-    """It changed the connection while that was in its pool, and nobody holds it any more."""
+    """The thread changed the connection while it was in its pool, and no reference to the connection is left."""
     _assert_as_without(on_sqlite, misdeed, is_early=True)
 
 
@@ -208,7 +203,7 @@ def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once
 
 
 def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> None:
-    """Let each handle a message of one group, on one connection."""
+    """Let each handler handle a message of one group, on one connection."""
     worker = world.worker()
     for number, handler in enumerate(handlers, 1):
         world.scripts["a", number] = [lambda session, *_, handler=handler: handler(session)]

@@ -56,7 +56,7 @@ def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead_on_sqlite(
 
 
 def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
-    """Return handlers of which that of the first message misbehaves before it has its effect, and goes on."""
+    """Return handlers: that of the first message misbehaves before its effect, and continues."""
 
     def handle(session: Session, event: Event, context: Context) -> Any:
         if context.seq > 1:
@@ -69,10 +69,7 @@ def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
 
 
 def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
-    """The first message has its effect once or is dead, with a reason that can be shown; the second has its effect.
-
-    Where the handler commits through the driver of Postgres, its effect is there at each attempt, and it is dead.
-    """
+    """Assert that the first message has one effect or is dead with a printable reason, and the second has one."""
     effects, dead = world.effects(), places(world.dead())
     assert world.bodies_left() == []
     if may_repeat:
@@ -190,7 +187,7 @@ def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
 
 
 def _rows_of_nobody(world: World) -> list[Any]:
-    """Return what handlers wrote after they had ended their transaction."""
+    """Return the rows that handlers wrote after they had ended their transaction."""
     other = World.__new__(World)
     other.engine, other.consumer = world.engine, "nobody"
     return other.effects()

@@ -159,7 +159,7 @@ def shared_world(on_postgres: Engine) -> World:
 
 
 def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
-    """Let two workers have the first message at once, the second while the first is in its handler; return the ends."""
+    """Let a second worker receive the first message while the first worker handles it; return both outcomes."""
     is_in_handler, may_go_on = threading.Event(), threading.Event()
 
     def lingers(_: Session, __: Event, ___: Context) -> Outcome | None:

@@ -140,7 +140,7 @@ def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
 
 
 def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
-    """The inbox's mark is gone with the effect, so it cannot have been done."""
+    """The inbox's mark is rolled back with the effect, so the message cannot count as handled."""
     world.send("a")
     world.scripts["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
 
@@ -328,7 +328,7 @@ def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: W
 
 @pytest.fixture
 def impatient(database_folder: Path) -> Iterator[Engine]:
-    """Yield an engine on an SQLite file that does not wait for who writes there."""
+    """Yield an engine on an SQLite file that does not wait for a lock."""
     made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
 
     @event.listens_for(made, "connect")

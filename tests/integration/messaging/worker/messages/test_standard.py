@@ -21,7 +21,7 @@ from sluice.simulator.hook import Simulator
 
 
 class _Service:
-    """A worker of one lane on a standard queue; `handled` is epoch, number and lateness of each message it has done."""
+    """A worker of one lane on a standard queue; `handled` has epoch, number and lateness of each handled message."""
 
     def __init__(self, engine: Engine, consumer: Consumer) -> None:
         simulator = Simulator()
@@ -60,13 +60,13 @@ class _Service:
             self.sqs.send_message(QueueUrl=self.url, MessageBody=body, **parameters)
 
     def work(self) -> list[tuple[int, int, bool]]:
-        """Work until nothing comes."""
+        """Work until no message arrives."""
         while self._lane.step():
             pass
         return self.handled
 
     def exceptions(self) -> list[tuple[int, int, int, str, bool]]:
-        """Return epoch, first and last number, state, and whether it is over, of what did not simply come and pass."""
+        """Return the inbox's exceptions: epoch, first and last number, state, and whether the row is closed."""
         with engines.reading(self.engine) as connection:
             rows = connection.execute(select(exceptions).order_by(exceptions.c.epoch, exceptions.c.seq))
             return [(row.epoch, row.seq, row.through, row.state, row.closed_at_us is not None) for row in rows]

@@ -92,7 +92,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
 def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
     tmp_path: Path, arguments: list[str], code: int, text: str
 ) -> None:
-    """A pipe nobody writes to is not waited for."""
+    """The check does not wait for a pipe without a writer."""
     os.mkfifo(tmp_path / "pipe")
 
     ended, line = check(*(argument.format(folder=tmp_path) for argument in arguments))

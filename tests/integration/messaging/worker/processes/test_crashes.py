@@ -21,7 +21,7 @@ SQLITE, POSTGRES = "sqlite", "postgresql"
 
 @pytest.fixture
 def worker_fleet(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
-    """Yield a worker_fleet with one consumer that sets aside what comes behind a dead message."""
+    """Yield a worker fleet with one consumer that parks messages behind a dead one."""
     parking = consumer(poison=Poison.PARK, gaps=Gaps.HALT)
     with worker_processes.open_fleet(engine, localstack_shared, tmp_path, parking) as made:
         yield made

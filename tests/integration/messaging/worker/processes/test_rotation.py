@@ -34,7 +34,7 @@ class _Database:
         self.arn = secrets.create_secret(Name=name, SecretString=self._content("first"))["ARN"]
 
     def set_in_database(self, password: str) -> None:
-        """Change it, and end what is open: everybody has to connect again."""
+        """Change the password, and end all connections, so that every process has to connect again."""
         self._run(f"ALTER ROLE tasks PASSWORD '{password}'", _CONNECTIONS)
 
     def set_as_current(self, password: str) -> None:
@@ -93,7 +93,7 @@ def database(fleet: WorkerFleet, localstack_shared: localstack.Emulator) -> _Dat
 
 
 def _commit(fleet: WorkerFleet, count: int) -> None:
-    """Commit so many events in each group, each in a transaction of its own."""
+    """Commit `count` events in each group, each in a transaction of its own."""
     for _ in range(count):
         for group in _GROUPS:
             with Session(fleet.engine) as session:

@@ -26,7 +26,7 @@ def recorded_metrics() -> RecordedMetrics:
 
 @pytest.fixture
 def worker_parts(world: World, recorded_metrics: RecordedMetrics) -> WorkerParts:
-    """Return a worker that has worked: of three messages one was handled twice, and one is dead."""
+    """Return a worker after some work: of three messages one was delivered twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
     world.scripts["a", 2] = [Reject("never")]
     world.scripts["a", 3] = [RuntimeError("once")]

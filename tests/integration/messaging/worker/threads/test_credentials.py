@@ -36,7 +36,7 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 
 
 def _rotate(owner: Engine) -> None:
-    """Give the consumer another password, and end what it has open."""
+    """Change the consumer's password, and end its connections."""
     change_password(owner, "second")
     execute(owner, _CONNECTIONS)
 

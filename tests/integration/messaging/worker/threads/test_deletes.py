@@ -175,7 +175,7 @@ def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
 
 
 def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
-    """A queue that deletes nothing gets no more to do: what is handled and not deleted is bounded."""
+    """If the queue deletes nothing, the number of handled and undeleted messages is bounded."""
     worker = hand_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
     (message,) = [worker.queue.receive(attempt_id=None, wait_seconds=0) for _ in world.send("late")]
     assert message is not None

@@ -30,7 +30,7 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 def _consumer_with_parked(engine: Engine, *groups: str) -> World:
-    """Return a consumer on the machine's clock, in which each group has a message set aside whose turn it is."""
+    """Return a consumer on the machine's clock, in which each group has a due parked message."""
     world = World(engine, policy=PARKS, simulator=Simulator(MachineClock()), timeout_seconds=2)
     world.park(*groups)
     return world
@@ -101,7 +101,7 @@ def test_a_group_is_with_one_thread_of_a_process_at_a_time(engine: Engine) -> No
 
 
 class Sequential(Drainer):
-    """Broken: drains one group after the other, in the thread that looks which are due."""
+    """Broken: drains one group after the other, in the thread that looks for due groups."""
 
     def claim(self) -> list[str]:
         for group_id in super().claim():

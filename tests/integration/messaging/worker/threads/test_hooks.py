@@ -73,7 +73,7 @@ class Failing(WorkerHooks):
 
 
 class _FailingBlock(AbstractContextManager[TakeOutcome]):
-    """Fails when it is entered, when it takes the outcome or when it is left."""
+    """A context manager that fails when it is entered, when it takes the outcome, or when it is left."""
 
     def __init__(self, hook: Failing) -> None:
         self._hook = hook
