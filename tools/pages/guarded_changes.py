@@ -49,7 +49,10 @@ BASE = Environment(
 )
 _MESSAGING, _DATA, _TASKS = ("messaging",), ("network", "database"), ("network", "consumers")
 _ALL = ("network", "database", "messaging")
-_HOLD_NOTHING = ("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Dashboard", "AWS::Events::Rule")
+_HOLD_NOTHING = (
+    *("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Dashboard", "AWS::Events::Rule"),
+    *("AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"),
+)
 """What our stacks have besides what the changes meet."""
 
 

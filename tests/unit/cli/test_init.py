@@ -107,14 +107,14 @@ def test_compiled_files_beside_the_templates_are_not_copied(
 def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path: Path) -> None:
     """Its function is in `dev`; LocalStack runs none without Docker, so `local` has a worker on the same queue."""
     run("shop")
-    assert run("store", "lambda")[0] == 0
+    assert run("outlet", "lambda")[0] == 0
 
-    files = {name: _files(tmp_path / name) for name in ("shop", "store")}
-    assert files["store"] == sorted(file.replace("shop/", "store/") for file in files["shop"])
-    declared = load_declaration(tmp_path / "store" / "environments.py")
+    files = {name: _files(tmp_path / name) for name in ("shop", "outlet")}
+    assert files["outlet"] == sorted(file.replace("shop/", "outlet/") for file in files["shop"])
+    declared = load_declaration(tmp_path / "outlet" / "environments.py")
     runtimes = {name: [consumer.runtime for consumer in declared[name].consumers] for name in declared}
     assert runtimes == {"local": [None], "dev": [Lambda(timeout_seconds=10, maximum_concurrency=10)]}
-    assert "store.tables" in str(declared["dev"].migrate)
+    assert "outlet.tables" in str(declared["dev"].migrate)
 
 
 def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
