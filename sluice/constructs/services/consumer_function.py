@@ -124,6 +124,9 @@ class ConsumerFunction(Construct):
             vpc_subnets=place.network.subnets,
             security_groups=[place.network.security_group],
         )
+        if declared.package is not None:
+            for rule in ("AwsSolutions-L1", "Serverless-LambdaLatestVersion"):
+                acknowledge(function, rule, "its package has the wheels of this Python, which the image has, too")
         acknowledge(
             function,
             "Serverless-LambdaDLQ",

@@ -19,7 +19,7 @@ from aws_cdk import aws_sqs as sqs
 
 import app
 from sluice.constructs.nag import rule_packs
-from sluice.declaration import Consumer, DatabaseUsers, Environment, NewDatabase
+from sluice.declaration import Consumer, DatabaseUsers, Environment, Lambda, NewDatabase
 from sluice.errors import ConfigError
 from stacks.stage import EnvironmentStage
 from tests.support.declaration import ENVIRONMENTS
@@ -87,7 +87,21 @@ def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
     checked.synth()
 
 
-@pytest.mark.slow  # five environments
+@pytest.mark.slow  # cdk-nag's rules take long to load
+def test_cdk_nag_finds_nothing_in_a_function_of_a_zip_package(tmp_path: Path) -> None:
+    """The package is of the project, which has a folder with Sluice and the handlers."""
+    for module in ("sluice/messaging/__init__.py", "shop/billing.py"):
+        (tmp_path / "build" / module).parent.mkdir(parents=True)
+        (tmp_path / "build" / module).touch()
+    function = Lambda(package="build", maximum_concurrency=5)
+    consumer = Consumer(name="billing", handlers="shop.billing", runtime=function)
+    checked = cdk.App(context=CONTEXT, outdir=str(tmp_path / "cdk.out"))
+    EnvironmentStage(checked, environment=replace(_DEV, image="worker:1", consumers=(consumer,)), project=tmp_path)
+
+    assert _findings(checked) == []
+
+
+@pytest.mark.slow  # six environments
 def test_every_acknowledgement_says_why(stacks_of: StacksOf) -> None:
     """The page lists each rule with its reason, and no other: another is another decision."""
     reasons = {
