@@ -10,9 +10,12 @@ fifteen minutes, metrics of SQS two minutes late and those of ECS one. All read 
 - A step has its lower bound and not its upper one, measured from the alarm's threshold; in an alarm below it, its upper
   and not its lower. An alarm's action is repeated each minute that it lasts.
   https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html
-- An alarm looks at the last data points that there are; late ones are waited for.
+- An alarm looks at the last data points that there are, as late ones are waited for; if all there are breach and the
+  oldest is as old as those it needs, it rings.
   https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html
-- A group's next message is received when the one before it is deleted; the oldest available one first.
+- A group's next message is received when the one before it is deleted; the oldest available one first. Which of several
+  receives that wait gets it is documented nowhere: the longest wait, as in what is checked. It decides which task is
+  without work for a moment and may be stopped, and so about whole turns of scaling.
   https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/FIFO-queues-understanding-logic.html
 - A protected task is not stopped while it works.
   https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
@@ -24,15 +27,13 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import simpy
 
 MINUTE = 60.0
 SQS_LATE, ECS_LATE = 2, 1
 HIGH_MINUTES, LOW_MINUTES, LOW_SHARE = 3, 15, 0.9
-SAMPLES = 30
-"""Looks at the queue in a minute, of which CloudWatch shows the average."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +82,9 @@ class ScaledQueue:
         self.held: set[int] = set()
         self.busy: dict[int, int] = {}
         self._numbers = count()
-        self._work = self.environment.event()
+        self._polls: deque[tuple[int, simpy.Event]] = deque()
         self._points: dict[str, list[float]] = {"visible": [], "flying": [], "running": []}
+        self._sums, self._since = [0.0, 0.0, 0.0], 0.0
         self._scaled_at: dict[tuple[str, str], float] = {}
         self._before_out: dict[str, int] = {}
 
@@ -95,19 +97,33 @@ class ScaledQueue:
         self.environment.run(self.case.minutes * MINUTE + 1)
         return self.figures
 
+    def _pass_time(self) -> None:
+        """Add what has been there since the last change to the minute's sums, in the order of the points."""
+        seconds, self._since = self.environment.now - self._since, self.environment.now
+        there = (sum(map(len, self.waiting.values())) - len(self.held), len(self.held), self.running)
+        self._sums = [total + value * seconds for total, value in zip(self._sums, there, strict=True)]
+
     def _send(self) -> Generator[simpy.Event]:
         for sent_at, group in self.case.sent:
             yield self.environment.timeout(sent_at - self.environment.now)
+            self._pass_time()
             self.waiting.setdefault(group, deque()).append(sent_at)
-            self._call_lanes()
+            self._receive()
 
-    def _call_lanes(self) -> None:
-        called, self._work = self._work, self.environment.event()
-        called.succeed()
+    def _receive(self) -> None:
+        """Give each message that is available to the lane that has polled longest."""
+        while self._polls and (group := self._oldest()) is not None:
+            number, poll = self._polls.popleft()
+            if number in self.busy:
+                self._pass_time()
+                self.held.add(group)
+                self.busy[number] += 1
+                poll.succeed(group)
 
     def _task(self, start_seconds: float) -> Generator[simpy.Event]:
         self.starting += 1
         yield self.environment.timeout(start_seconds)
+        self._pass_time()
         self.starting -= 1
         if self.starting + self.running >= self.desired:  # it is not wanted any more
             return
@@ -119,19 +135,19 @@ class ScaledQueue:
 
     def _lane(self, number: int) -> Generator[simpy.Event]:
         while number in self.busy:
-            group = self._oldest()
-            if group is None:
-                yield self._work
-                continue
-            self.held.add(group)
-            self.busy[number] += 1
+            poll = self.environment.event()
+            self._polls.append((number, poll))
+            self._receive()
+            yield poll
+            group = cast("int", poll.value)
             yield self.environment.timeout(self.case.handler_seconds)
+            self._pass_time()
             sent_at = self.waiting[group].popleft()
             self.held.discard(group)
             self.figures.latencies.append(self.environment.now - sent_at)
             self.busy[number] -= 1
             self._stop_idle()
-            self._call_lanes()
+            self._receive()
 
     def _oldest(self) -> int | None:
         free = [(queue[0], group) for group, queue in self.waiting.items() if queue and group not in self.held]
@@ -145,17 +161,13 @@ class ScaledQueue:
                 self.running -= 1
 
     def _look(self) -> Generator[simpy.Event]:
-        """Sample the metrics of CloudWatch, and scale at the end of each minute."""
+        """Note what CloudWatch shows of each minute, the average, and scale at its end."""
         for minute in range(1, self.case.minutes + 1):
-            samples = []
-            for _ in range(SAMPLES):
-                yield self.environment.timeout(MINUTE / SAMPLES / 2)
-                there = sum(map(len, self.waiting.values()))
-                samples.append((there - len(self.held), len(self.held), self.running))
-                yield self.environment.timeout(MINUTE / SAMPLES / 2)
-            assert math.isclose(self.environment.now, minute * MINUTE)
-            for name, values in zip(self._points, zip(*samples, strict=True), strict=True):
-                self._points[name].append(sum(values) / len(values))
+            yield self.environment.timeout(minute * MINUTE - self.environment.now)
+            self._pass_time()
+            for name, total in zip(self._points, self._sums, strict=True):
+                self._points[name].append(total / MINUTE)
+            self._sums = [0.0, 0.0, 0.0]
             self._scale()
             self.figures.desired.append(self.desired)
 
@@ -184,10 +196,11 @@ class ScaledQueue:
             return self._track()
         policy = self.case.properties(name)["StepScalingPolicyConfiguration"]
         alarm = self.case.properties(f"{name}Alarm")
-        values = self._points["visible"][: len(self._points["visible"]) - SQS_LATE][-alarm["EvaluationPeriods"] :]
+        periods, minutes = alarm["EvaluationPeriods"], len(self._points["visible"])
+        values = self._points["visible"][: max(0, minutes - SQS_LATE)][-periods:]
         is_above = alarm["ComparisonOperator"].startswith("Greater")
         beyond = [value - alarm["Threshold"] for value in values]
-        if len(values) < alarm["EvaluationPeriods"] or any((each <= 0) if is_above else (each >= 0) for each in beyond):
+        if not values or minutes < periods or any((each <= 0) if is_above else (each >= 0) for each in beyond):
             return None
         for step in policy["StepAdjustments"]:
             low = step.get("MetricIntervalLowerBound", -math.inf)
@@ -220,7 +233,10 @@ class ScaledQueue:
         if change < 0:
             is_cooling = self._scaled_at.get((name, "in"), -math.inf) + in_seconds > self.environment.now
             return None if is_cooling else (self.desired + change, name)
-        return (self._base(name) + change, name)
+        more = self._base(name) + change
+        return (
+            (more, name) if more > self.desired else None
+        )  # a lesser need than before adds nothing, and takes nothing
 
     def _base(self, name: str) -> int:
         """Return the tasks to which a policy adds: during its cooldown, the tasks before its first addition."""

@@ -1,8 +1,7 @@
 """Random services and traffic, rehearsed and simulated a second time by AWS's documents alone: both say the same.
 
-Tolerance: tasks differ by 0.25 on average and in their average by 5 %, the median latency by 10 % and 20 s, its 95th
-percentile by 10 % and 10 s. Where scaling turns round more than once, a look at the queue more or less decides about a
-whole turn: there tasks and 95th percentile may differ by 40 %.
+Both want the same tasks after every minute, where scaling turns round as well. A rehearsal counts latencies in bins of
+1.5 %: so far the median and the 95th percentile may differ.
 """
 
 import numpy as np
@@ -16,7 +15,7 @@ from tests.support.scaling_in_simpy import ScaledQueue, random_case
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
 
 FEW, MANY = range(3), range(3, 106)
-CALM_TURNS = 1
+BIN = 0.015
 
 
 @pytest.mark.parametrize("seed", [*FEW, *(pytest.param(seed, marks=pytest.mark.slow) for seed in MANY)])
@@ -38,16 +37,8 @@ def test_a_rehearsal_agrees_with_a_simulation_that_shares_no_code(seed: int) -> 
 
     wanted = [value or 0.0 for value in rehearsed.series["desired"][1:]]
     minutes = min(len(wanted), len(figures.desired))
-    ours, theirs = np.array(wanted[:minutes]), np.array(figures.desired[:minutes])
-    is_calm = rehearsed.flaps <= CALM_TURNS
+    assert wanted[:minutes] == figures.desired[:minutes]
     assert len(figures.latencies) == len(case.sent)
-    p50, p95 = (rehearsed.quantile_seconds(share) for share in (0.5, 0.95))
-    expected_p50, expected_p95 = np.quantile(figures.latencies, (0.5, 0.95))
-    if is_calm:
-        assert abs(ours - theirs).mean() <= 0.25
-        assert ours.mean() == pytest.approx(theirs.mean(), rel=0.05)
-        assert p50 == pytest.approx(expected_p50, rel=0.1, abs=20)
-        assert p95 == pytest.approx(expected_p95, rel=0.1, abs=10)
-    else:
-        assert ours.mean() == pytest.approx(theirs.mean(), rel=0.4)
-        assert p95 == pytest.approx(expected_p95, rel=0.4, abs=10)
+    for share in (0.5, 0.95):
+        expected = np.quantile(figures.latencies, share, method="inverted_cdf")
+        assert rehearsed.quantile_seconds(share) == pytest.approx(expected, rel=BIN)
