@@ -353,6 +353,24 @@ def _step_ranges(tried: Experiment) -> Iterator[tuple[StepScaling, list[tuple[fl
             )
 
 
+def _step_without_bounds(tried: Experiment) -> Iterator[Mistake]:
+    """Find a step that says neither where it begins nor where it ends.
+
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/step-scaling-policy-overview.html (read
+    2026-11-27): the bounds of a step cannot both be null.
+    """
+    for policy in tried.service.policies:
+        if isinstance(policy, StepScaling) and any(step.lower is step.upper is None for step in policy.steps):
+            is_above = policy.alarm.comparison.startswith("Greater")
+            yield Mistake(
+                name="step-without-bounds",
+                policy=policy.name,
+                found="a step has neither MetricIntervalLowerBound nor MetricIntervalUpperBound",
+                consequence="AWS refuses such a policy",
+                repair=f"MetricInterval{'Lower' if is_above else 'Upper'}Bound 0",
+            )
+
+
 def _steps_overlap(tried: Experiment) -> Iterator[Mistake]:
     """Find distances from an alarm's threshold that two steps cover."""
     for policy, ranges in _step_ranges(tried):
@@ -420,28 +438,31 @@ def _same_metric_twice(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _slow_metric(tried: Experiment) -> Iterator[Mistake]:
-    """Find steps out on data points of more than a minute, which arrive later by as much.
+    """Find steps out on data points of more than a minute, or on more of them than target tracking needs.
 
-    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html
-    (read 2026-11-27): metrics with an interval of one minute are recommended.
+    AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/target-tracking-scaling-policy-overview.html and
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-configure-auto-scaling.html (read 2026-11-27):
+    metrics with an interval of one minute, and a low number of periods, are recommended.
     """
     for policy in tried.service.policies:
-        if not isinstance(policy, StepScaling) or policy.alarm.period_seconds <= 60:
+        if not isinstance(policy, StepScaling) or not scales_out(policy):
             continue
-        if not scales_out(policy):
+        alarm = policy.alarm
+        if alarm.period_seconds <= 60 and alarm.datapoints_to_alarm <= USUAL.high_minutes:
             continue
-        prompt = replace(policy, alarm=replace(policy.alarm, period_seconds=60))
-        repaired = tried.service.exchange(policy, prompt)
+        few = min(alarm.datapoints_to_alarm, USUAL.high_minutes)
+        prompt = replace(alarm, period_seconds=60, evaluation_periods=few, datapoints_to_alarm=few)
+        repaired = tried.service.exchange(policy, replace(policy, alarm=prompt))
         before, after = tried.on("steady"), tried.on("steady", repaired)
         was, made = (outcome.quantile_seconds(0.95) or 0.0 for outcome in (before, after))
         if was > tried.tasks.acceptable_latency_seconds and made < _WORTH * was:
             yield Mistake(
                 name="slow-metric",
                 policy=policy.name,
-                found=f"{policy.alarm.name} has a data point each {policy.alarm.period_seconds} s, of which it needs"
-                f" {policy.alarm.datapoints_to_alarm}",
+                found=f"{alarm.name} has a data point each {alarm.period_seconds} s, of which it needs"
+                f" {alarm.datapoints_to_alarm}",
                 consequence=comparison(_CALM["steady"], before, after),
-                repair="Period 60",
+                repair=f"Period 60, EvaluationPeriods {few}",
             )
 
 
@@ -490,7 +511,8 @@ def _timeout_too_short(tried: Experiment) -> Iterator[Mistake]:
 
 def _no_protection(tried: Experiment) -> Iterator[Mistake]:
     service = tried.service
-    if service.is_protected or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):
+    is_safe = service.is_protected or service.may_be_protected
+    if is_safe or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):
         return
     outcome = tried.on("long-jobs")
     after = tried.on("long-jobs", replace(tried.service, is_protected=True))
@@ -518,6 +540,7 @@ _RULES = (
     _same_metric_twice,
     _slow_metric,
     _steps_with_gaps,
+    _step_without_bounds,
     _steps_overlap,
     _desired_count,
     _timeout_too_short,

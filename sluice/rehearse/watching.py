@@ -218,6 +218,28 @@ def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
+_CALLS = {"NumberOfMessagesSent", "NumberOfMessagesReceived", "NumberOfMessagesDeleted", "NumberOfEmptyReceives"}
+
+
+def _calls_counted(tried: Experiment) -> Iterator[Mistake]:
+    """Find steps on how often the queue is called, and on nothing that is in it.
+
+    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    (read 2026-11-27): these metrics can include retries, and the queue's status is not to be estimated by them.
+    """
+    for policy in tried.service.policies:
+        names = [metric.name for metric in policy.watched.metrics.values()]
+        if isinstance(policy, TargetTracking) or not names or not _CALLS.issuperset(names):
+            continue
+        yield Mistake(
+            name="calls-counted",
+            policy=policy.name,
+            found=f"{', '.join(names)} counts calls, with their retries, and not what is in the queue",
+            consequence="a backlog without new calls is not seen, and retries look like work",
+            repair=f"look at {VISIBLE} and {IN_FLIGHT} together",
+        )
+
+
 def _find_unreported(tried: Experiment) -> Iterator[Mistake]:
     """Find metrics that nobody reports, or that belong to another service or queue.
 
@@ -258,6 +280,7 @@ _UNREPORTED = {"wrong-queue": "steady traffic, while that queue is empty"}
 
 WATCHING = (
     _find_unreported,
+    _calls_counted,
     _not_proportional,
     _in_flight_ignored,
     _in_flight_ignored_by_own,

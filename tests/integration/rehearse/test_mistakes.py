@@ -402,6 +402,17 @@ def _steps_on_slow_points(template: Any) -> None:
     template["Resources"]["ManyVisible"]["Properties"]["Period"] = 900
 
 
+def _steps_on_many_points(template: Any) -> None:
+    template["Resources"]["ManyVisible"]["Properties"] |= {"EvaluationPeriods": 15, "DatapointsToAlarm": 15}
+
+
+def _steps_on_calls(template: Any) -> None:
+    """Let the step out ask how many messages are sent, and the step in say nowhere when it begins."""
+    template["Resources"]["ManyVisible"]["Properties"] |= {"MetricName": "NumberOfMessagesSent", "Statistic": "Sum"}
+    settings = template["Resources"]["ScaleIn"]["Properties"]["StepScalingPolicyConfiguration"]
+    settings["StepAdjustments"] = [{"ScalingAdjustment": -1}]
+
+
 def _steps_with_too_many_desired(template: Any) -> None:
     template["Resources"]["Workers"]["Properties"]["DesiredCount"] = 20
 
@@ -454,6 +465,8 @@ def _nothing(_template: Any) -> None:
         (_steps, _steps_that_overlap, ["steps-overlap"]),
         (_steps, _steps_the_wrong_way, ["wrong-way"]),
         (_steps, _steps_on_slow_points, ["slow-metric"]),
+        (_steps, _steps_on_many_points, ["slow-metric"]),
+        (_steps, _steps_on_calls, ["calls-counted", "step-without-bounds"]),
         (_steps, _steps_with_too_many_desired, ["desired-count"]),
         (_backlog, _nothing, []),
         (_backlog, _never_in, ["never-scales-in"]),
