@@ -58,6 +58,10 @@ ARCHIVE_DAYS_MAX = 365
 # https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-quotas.html
 TASKS_PER_SERVICE_MAX = 5_000
 
+# https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-quotas.html (read 2026-11-27)
+POLICIES_PER_SERVICE_MAX = 50
+STEPS_PER_POLICY_MAX = 20
+
 # https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html
 STOP_TIMEOUT_SECONDS_MAX = 120
 

@@ -23,7 +23,7 @@ from sluice.rehearse.experiment import Experiment
 from sluice.rehearse.mistakes import mistakes
 from sluice.rehearse.model.policies import ScaledService
 from sluice.rehearse.model.scenarios import Scenario, scenarios
-from sluice.rehearse.model.simulation import TO_EXPRESSIONS, TaskWork
+from sluice.rehearse.model.simulation import TO_EXPRESSIONS, TaskWork, simulated_series
 from sluice.rehearse.reading.cloudformation import load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.sources import read_parameters, synthesized_templates
@@ -200,7 +200,7 @@ def rehearse(
         require_writable(page, "--page")
     declared = None if name is None else load_declaration(declaration)
     environment = None if name is None or declared is None else declared.environment(name)
-    services = _read(template, environment, declared, options)
+    services = _read(template, environment, declared, options, service_name)
     subjects = _choose(services, environment, service_name)
     for subject in subjects:
         _require_queue(subject.service)
@@ -243,16 +243,23 @@ def _check(name: str | None, template: Path | None, options: CommandOptions) -> 
 
 
 def _read(
-    template: Path | None, environment: Environment | None, declared: Declaration | None, options: CommandOptions
+    template: Path | None,
+    environment: Environment | None,
+    declared: Declaration | None,
+    options: CommandOptions,
+    service_name: str | None,
 ) -> Sequence[ScaledService]:
     if template is not None:
         parameters = read_parameters(options.parameter, options.parameters)
         loaded = load_template(template)
-        return read_services(*loaded.values(), names=tuple(loaded), parameters=parameters, queue=options.queue)
+        only = service_name if environment is None else None
+        return read_services(
+            *loaded.values(), names=tuple(loaded), parameters=parameters, queue=options.queue, only=only
+        )
     assert environment is not None, "it was checked"
     assert declared is not None, "it was checked"
     with synthesized_templates(environment.name, declared) as folder:
-        return _read(folder, environment, declared, options)
+        return _read(folder, environment, declared, options, service_name)
 
 
 def _require_queue(service: ScaledService) -> None:
@@ -269,7 +276,7 @@ def _require_known_metrics(service: ScaledService, own: Mapping[tuple[str, str],
     """Refuse a policy on a metric that nobody reports: the policy would never act."""
     for policy in service.policies:
         for metric in policy.watched.metrics.values():
-            if (metric.namespace, metric.name) not in {*TO_EXPRESSIONS, *own}:
+            if simulated_series(metric) is None and (metric.namespace, metric.name) not in own:
                 known = {name: f"; did you mean {namespace}/{name}?" for namespace, name in TO_EXPRESSIONS}
                 close = "".join(known[name] for name in difflib.get_close_matches(metric.name, known, n=1))
                 raise ConfigError(

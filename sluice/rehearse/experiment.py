@@ -8,7 +8,13 @@ from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model.control_loop import USUAL, Variant
 from sluice.rehearse.model.policies import MetricExpression, ScaledService, ScalingPolicy, TargetTracking
 from sluice.rehearse.model.scenarios import Scenario
-from sluice.rehearse.model.simulation import TO_EXPRESSIONS, SimulationResult, TaskWork, simulate
+from sluice.rehearse.model.simulation import (
+    TO_EXPRESSIONS,
+    SimulationResult,
+    TaskWork,
+    simulate,
+    simulated_series,
+)
 
 VISIBLE, IN_FLIGHT = "ApproximateNumberOfMessagesVisible", "ApproximateNumberOfMessagesNotVisible"
 RUNNING = "RunningTaskCount"
@@ -108,7 +114,7 @@ def value_with(
     series = {}
     for id_, metric in watched.metrics.items():
         key = (metric.namespace, metric.name)
-        series[id_] = [own[key].value_at(there, 0)] if key in own else there.get(TO_EXPRESSIONS.get(key, ""), [None])
+        series[id_] = [own[key].value_at(there, 0)] if key in own else there.get(simulated_series(metric) or "", [None])
     return watched.term.value_at(series, 0)
 
 

@@ -195,19 +195,20 @@ def _of_period(values: Sequence[float], statistic: str) -> float | None:
         return math.fsum(values)
     if statistic == "Maximum":
         return max(values)
+    if statistic.startswith("p"):
+        rank = math.ceil(float(statistic[1:]) / 100 * len(values))
+        return sorted(values)[max(0, rank - 1)]
     return min(values) if statistic == "Minimum" else math.fsum(values) / len(values)
 
 
-def alarm_state(
-    alarm: SimulatedAlarm, known: ReadMetric, minute: int, before: AlarmState, further_back: int = _FURTHER_BACK
-) -> AlarmState:
-    """Return an alarm's state at the end of a minute."""
-    values = WatchedValues(alarm.watched, alarm.period_seconds)
-    return _state(alarm, values.before(minute, alarm.evaluation_periods + further_back, known), before)
+def alarm_state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> AlarmState:
+    """Return an alarm's state by the data points that it looks at.
 
-
-def _state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> AlarmState:
-    """Return an alarm's state by the data points that it looks at."""
+    Args:
+        alarm: the alarm.
+        points: its data points, oldest first, as many as it needs and some further back; None where none has come.
+        before: its state until now.
+    """
     breaches = [_breaches(alarm, value) for value in points if value is not None][-alarm.evaluation_periods :]
     absent = alarm.evaluation_periods - len(breaches)
     is_late = alarm.missing_data in {"missing", "ignore"} and absent > 0
@@ -313,7 +314,7 @@ class _Tracking:
 
     def _rings(self, alarm: SimulatedAlarm, points: Series) -> bool:
         looked_at = points[-(alarm.evaluation_periods + self._further_back) :]
-        return _state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
+        return alarm_state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
 
     def _proportional(self, tasks: int, value: float) -> int:
         return math.ceil(round(max(tasks, 1) * value / self._policy.target, 9))
@@ -333,7 +334,7 @@ class _Stepping:
         """Return the number of tasks after the policy's step, while its alarm lasts."""
         alarm = self._policy.alarm
         points = self._values.before(minute, alarm.evaluation_periods + self._further_back, known)
-        self._state, value = _state(alarm, points, self._state), _newest(points)
+        self._state, value = alarm_state(alarm, points, self._state), _newest(points)
         if self._state is not AlarmState.ALARM or value is None:
             return None
         adjustment = self._adjustment(value - alarm.threshold)

@@ -11,6 +11,8 @@ from typing import Literal
 from sluice.declaration.metric_math import Metric, Term
 from sluice.limits import MAPPING_INVOCATIONS_FIRST, MAPPING_INVOCATIONS_PER_MINUTE
 
+STATISTICS = r"Average|Sum|Minimum|Maximum|SampleCount|p\d+(\.\d+)?"
+"""Those of which a longer period's value is computed."""
 _SINGLE = "metric"
 """The id of a metric without an expression."""
 
@@ -214,6 +216,7 @@ class ScaledService:
         not_simulated: what the template sets and is not simulated, as sentences.
         stop_timeout_seconds: how long a task may finish after SIGTERM; ECS's default is 30.
         is_protected: whether its tasks may protect themselves from scale-in.
+        may_be_protected: whether they may, for all that the templates tell.
         can_extend: whether its tasks may put off the end of a visibility timeout, for all that is known.
         cpu_units: CPU units of a task; 1024 are one vCPU. None where the template does not tell.
         memory_mib: memory of a task; None likewise.
@@ -234,6 +237,7 @@ class ScaledService:
     not_simulated: tuple[str, ...] = field(default=(), compare=False)
     stop_timeout_seconds: int = 30
     is_protected: bool = False
+    may_be_protected: bool = False
     can_extend: bool = True
     cpu_units: int | None = 256
     memory_mib: int | None = 512

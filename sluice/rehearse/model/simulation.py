@@ -42,6 +42,21 @@ TO_EXPRESSIONS: Mapping[tuple[str, str], str] = {
     (WAITING.namespace, WAITING.name): "visible",
 }
 """The simulated metrics, to their names here and in the expressions of custom metrics."""
+_TASKS_BY_SAMPLES = {("AWS/ECS", "CPUUtilization"), ("AWS/ECS", "MemoryUtilization")}
+
+
+def simulated_series(metric: MetricSource) -> str | None:
+    """Return which series a metric is; None if it is not simulated.
+
+    ECS sends a sample of processor and memory for each running task in each minute. Other sample counts are not
+    simulated.
+    https://docs.aws.amazon.com/AmazonECS/latest/developerguide/cloudwatch-metrics.html#cw_running_task_count_provided
+    (read 2026-11-27).
+    """
+    key = (metric.namespace, metric.name)
+    if metric.statistic == "SampleCount":
+        return "running" if key in _TASKS_BY_SAMPLES else None
+    return TO_EXPRESSIONS.get(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,13 +197,13 @@ class KnownMetrics:
         if metric.namespace == WAITING.namespace:
             return self.series[TO_EXPRESSIONS[metric.namespace, metric.name]]
         lag_minutes = self.lag_minutes if metric.namespace == "AWS/SQS" else self.ecs_lag_minutes
-        return LateSeries(self.series[TO_EXPRESSIONS[metric.namespace, metric.name]], lag_minutes)
+        return LateSeries(self.series[simulated_series(metric) or ""], lag_minutes)
 
     def is_reported(self, metric: MetricSource) -> bool:
         """Return whether anybody reports a metric by its dimensions, of a queue or of the service itself."""
         if (metric.namespace, metric.name) in self.own:
             return True
-        if (metric.namespace, metric.name) not in TO_EXPRESSIONS:
+        if simulated_series(metric) is None:
             return False
         if metric.namespace == "AWS/SQS":
             return self.service.queue is None or [*metric.dimensions] == ["QueueName"]

@@ -12,9 +12,13 @@ AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/intr
 import codecs
 import json
 import math
+import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, count, takewhile
+from operator import eq
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,18 +42,38 @@ _REFS = {
     "AWS::SQS::Queue": "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/{name}",
 }
 """The result of `Ref` for kinds where it is neither the name nor an ARN that ends with the name."""
+_TARGET, _POLICY = "AWS::ApplicationAutoScaling::ScalableTarget", "AWS::ApplicationAutoScaling::ScalingPolicy"
 _SUFFIXES = {".json", ".template", ".yaml", ".yml"}
 _ENCODINGS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_NESTED = "AWS::CloudFormation::Stack"
+NESTED = {"AWS::CloudFormation::Stack": "TemplateURL", "AWS::Serverless::Application": "Location"}
+"""Kind of resource that deploys another template, to the property that says which."""
 _UNKNOWN = re.compile(r"<[^<>]+>")
 _DYNAMIC = re.compile(r"\{\{(resolve:[^{}]*)\}\}")
-_MARK = re.compile(r"\{%|\{\{-?\s|\{\{[-.]")  # a dynamic reference is {{resolve:…}}
+_MARK = re.compile(r"\{%|\{\{(?!resolve:)-?")  # a dynamic reference is {{resolve:…}}
+_RESOURCES = re.compile(r"(?:^|[{,])\s*[\"']?Resources[\"']?\s*:", re.MULTILINE)
 _TYPE = re.compile(r"[\w:@.-]+")
 _VARIABLE = re.compile(r"\$\{([^!${}][^{}]*)\}")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML with the short tags of CloudFormation."""
+    """YAML with the short tags of CloudFormation, in which no mapping has a key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002 (as the base)
+        """Return a mapping."""
+        _require_once(str(key.value) for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge")
+        return super().construct_mapping(node, deep)
+
+
+def _require_once(names: Iterable[str]) -> None:
+    """Refuse a name that stands twice: what the first of them says would be dropped."""
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} stands twice in one place")
+
+
+def _join_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    _require_once(name for name, _ in pairs)
+    return dict(pairs)
 
 
 def _construct_tag(loader: _Loader, tag: str, node: yaml.Node) -> dict[str, Any]:
@@ -70,26 +94,27 @@ _Loader.add_multi_constructor("!", _construct_tag)
 def load_template(path: Path) -> Mapping[str, Template]:
     """Return the template of a file, or the templates of a folder, which are read together, by path in the folder.
 
-    If `cdk synth` wrote the folder, only files named `*.template.json` are read; of another folder every template.
+    If `cdk synth` wrote the folder, it has a manifest, and only files named `*.template.json` are read, as the others
+    are assets; of another folder every template.
 
     Raises:
         ConfigError: there is no template, or it cannot be read.
     """
     if not path.is_dir():
-        return {path.name: _load(path, _text(path))}
-    found = {file: _text(file) for file in sorted(path.rglob("*.template.json"))} or {
-        file: text
-        for file in sorted(path.rglob("*"))
-        if file.suffix in _SUFFIXES
-        and file.is_file()
-        and re.search(r"^\s*[\"']?Resources[\"']?\s*:", text := _text(file), re.M)
+        return {path.name: _require_template(_load(path, _text(path)), str(path))}
+    pattern = "*.template.json" if (path / "manifest.json").is_file() else "*"
+    loaded = {
+        file: _load(file, text)
+        for file in sorted(path.rglob(pattern))
+        if file.suffix in _SUFFIXES and file.is_file() and _RESOURCES.search(text := _text(file))
     }
+    found = {file: template for file, template in loaded.items() if isinstance(_in(template, "Resources"), Mapping)}
     if not found:
         raise ConfigError(
             f"{path} has no *.template.json, and no template in another file of {', '.join(sorted(_SUFFIXES))}; give a"
             " template, or the folder that `cdk synth` wrote"
         )
-    return {file.relative_to(path).as_posix(): _load(file, text) for file, text in found.items()}
+    return {file.relative_to(path).as_posix(): _require_template(of, str(file)) for file, of in found.items()}
 
 
 def _text(path: Path) -> str:
@@ -103,13 +128,13 @@ def _text(path: Path) -> str:
         raise ConfigError(f"cannot read {path}: {error}; allowed are UTF-8 and UTF-16; give a template") from error
 
 
-def _load(path: Path, text: str) -> Template:
+def _load(path: Path, text: str) -> Any:
     if path.suffix not in _SUFFIXES:
         allowed = ", ".join(sorted(_SUFFIXES))
         raise ConfigError(f"{path} is no template; allowed are {allowed}, or the folder of `cdk synth`")
     is_json = path.suffix == ".json" or text.lstrip().startswith("{")
     try:
-        loaded = json.loads(text) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        loaded = json.loads(text, object_pairs_hook=_join_once) if is_json else yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
     except (ValueError, RecursionError, yaml.YAMLError) as error:
         if mark := _MARK.search(text):
             raise ConfigError(
@@ -117,7 +142,7 @@ def _load(path: Path, text: str) -> Template:
                 " rendered to"
             ) from error
         raise ConfigError(f"cannot read {path}: {' '.join(str(error).split())}; correct it") from error
-    return _require_template(loaded, str(path))
+    return loaded
 
 
 def _require_template(template: Any, source: str) -> Template:
@@ -140,6 +165,14 @@ def _require_template(template: Any, source: str) -> Template:
             shown = f"{resource!r:.60}"
             raise ConfigError(f"{source}: resource {id_!r} is {shown}; allowed: a Type and Properties; correct it")
     return cast("Template", template)
+
+
+def _read_json(value: object) -> object:
+    """Return a property that CloudFormation also takes as JSON in a text, such as a policy's document."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
 
 
 def segments(reference: str) -> list[str]:
@@ -192,8 +225,14 @@ class Properties:
         seen = "missing" if self.get(name) is None else repr(self.get(name))
         named = re.findall(r"[\w:]+", " ".join(_UNKNOWN.findall(seen)))
         wanted = [word for word in named if word in self.undecided] or [word for word in named if "AWS::" in word]
-        step = f"give it: --parameter {wanted[0]}=VALUE" if wanted else "correct the template"
+        stored = "write the value into a copy of the template" if "<resolve:" in seen else "correct the template"
+        step = f"give it: --parameter {wanted[0]}=VALUE" if wanted else stored
         return ConfigError(f"{self.owner}: {self.path}{name} is {seen}; allowed: {allowed}; {step}")
+
+    def is_undecided(self, name: str) -> bool:
+        """Return whether a property has a part that a parameter without a value decides."""
+        words = re.findall(r"[\w:]+", " ".join(_UNKNOWN.findall(str(self.get(name)))))
+        return any(word in self.undecided or "AWS::" in word for word in words)
 
     def text(self, name: str) -> str:
         """Return a property that has to be there, as text."""
@@ -243,17 +282,18 @@ class Properties:
         found = self.get(name)
         if is_unknown(found):
             raise self.refusal(name, "properties")
-        values = found if isinstance(found, Mapping) else {}
+        values = {} if found is None else _read_json(found)
+        if not isinstance(values, Mapping):
+            raise self.refusal(name, "properties")
         return Properties(self.owner, f"{self.path}{name}.", values, self.undecided)
 
     def parts(self, name: str) -> "list[Properties]":
         """Return a property that is a list of parts."""
-        if any(map(is_unknown, self.items(name))):
+        if not all(isinstance(item, Mapping) for item in self.items(name)):
             raise self.refusal(name, "a list of properties")
         return [
             Properties(self.owner, f"{self.path}{name}.{index}.", item, self.undecided)
             for index, item in enumerate(self.items(name))
-            if isinstance(item, Mapping)
         ]
 
 
@@ -403,13 +443,21 @@ class TemplateStack:
         if name == "AWS::NoValue":
             return None
         if (resource := self._resource(name)) is not None:
+            if resource.kind == _TARGET:
+                resource_id, dimension = (
+                    str(self.resolve(resource.written.get(f))) for f in ("ResourceId", "ScalableDimension")
+                )
+                return f"{resource_id}|{dimension}|{dimension.partition(':')[0]}"
+            if resource.kind == _POLICY:
+                return f"arn:aws:autoscaling:<AWS::Region>:<AWS::AccountId>:scalingPolicy:{self.name}:{name}"
             cluster = name_in(str(self.resolve(resource.written.get("Cluster") or "default")))
             return _REFS.get(resource.kind, "{name}").format(name=resource.name, cluster=cluster)
         parameter = _in(self.template, "Parameters", name)
         kind = str(_in(parameter, "Type"))
         if self.parent is not None:
             passed = _in(self.parent.written, "Parameters", name)
-            value = _in(parameter, "Default") if passed is None else self.parent.stack.resolve(passed)
+            default = self.given.get(name, _in(parameter, "Default"))
+            value = default if passed is None else self.parent.stack.resolve(passed)
         else:
             is_stored = kind.startswith("AWS::SSM::")  # its default is the key of its value
             value = self.given.get(name, None if is_stored else _in(parameter, "Default"))
@@ -421,6 +469,8 @@ class TemplateStack:
     def _attribute(self, id_: str, attribute: str) -> str:
         if (resource := self._resource(id_)) is None:
             return f"<{id_}.{attribute}>"
+        if resource.kind in {_TARGET, _POLICY} and attribute in {"Id", "Arn"}:
+            return str(self.ref(id_))
         if attribute == "Arn":
             service = resource.kind.lower().split("::")[-2:][0]
             return f"arn:aws:{service}:<AWS::Region>:<AWS::AccountId>:{resource.name}"
@@ -441,7 +491,7 @@ class TemplateStack:
 
     def _import_value(self, name: str) -> Any:
         if name not in self.links.exports:
-            return f"<{name}>"
+            return _placeholder(name)
         stack, value = max(self.links.exports[name], key=lambda export: export[0].nearness(self))
         return stack.resolve(value)
 
@@ -507,8 +557,10 @@ def _compute(template: Template, function: str, argument: Any) -> Any:
             found = text.split(separator)
         case "Fn::Select", [index, list(items)] if str(index).isdigit() and int(index) < len(items):
             found = items[int(index)]
-        case "Fn::FindInMap", [str(name), str(top), str(second), *_]:
+        case "Fn::FindInMap", [str(name), str(top), str(second), *default]:
             found = _in(template, "Mappings", name, top, second)
+            if found is None and default and not any(map(is_unknown, (name, top, second))):
+                found = _in(default[0], "DefaultValue")
     return _placeholder(f"{function} {json.dumps(argument, default=str)}") if found is None else found
 
 
@@ -541,12 +593,21 @@ class Stacks:
         """Yield every resource of a type that a condition leaves out."""
         return (resource for resource in self.all if resource.kind == kind and _is_deployed(resource) is False)
 
-    def find(self, kind: str, reference: object, near: TemplateResource) -> TemplateResource | None:
-        """Return the resource that a name, an ARN or a URL refers to, the nearest to `near`; None if there is none."""
+    def find(
+        self, kind: str, reference: object, near: TemplateResource, cluster: str | None = None
+    ) -> TemplateResource | None:
+        """Return the resource that a name, an ARN or a URL refers to, the nearest to `near`; None if there is none.
+
+        If one template has several services of that name, the service of `cluster` is returned.
+        """
         name = name_in(str(reference))
         found = [resource for resource in self.of_kind(kind) if name in {resource.name, resource.id}]
 
-        return max(found, key=lambda resource: resource.stack.nearness(near.stack), default=None)
+        def nearness(resource: TemplateResource) -> tuple[object, ...]:
+            place = name_in(str(resource.properties.get("Cluster") or "default"))
+            return (resource.stack.nearness(near.stack), place == cluster)
+
+        return max(found, key=nearness, default=None)
 
 
 def _is_deployed(resource: TemplateResource) -> bool | None:
@@ -579,33 +640,80 @@ def stacks_of(
     Raises:
         ConfigError: one is not a template, or a given parameter is in none of them.
     """
-    links, parameters = Links(), given or {}
+    parameters = given or {}
     named = names or [f"template {number}" for number in range(1, len(templates) + 1)]
-    stacks = [
-        TemplateStack(name, _require_template(template, "the template"), parameters, links)
-        for name, template in zip(named, templates, strict=True)
-    ]
-    for stack in stacks:
-        _link_nested(stack, stacks)
+    required = [_require_template(template, "the template") for template in templates]
+    stacks = _deploy_all(dict(zip(named, required, strict=True)), parameters)
     _require_known(parameters, stacks)
     for stack in stacks:
         outputs = stack.template.get("Outputs")
         for output in outputs.values() if isinstance(outputs, Mapping) else ():
             if (name := _in(output, "Export", "Name")) is not None:
-                links.exports.setdefault(str(stack.resolve(name)), []).append((stack, output.get("Value")))
+                stack.links.exports.setdefault(str(stack.resolve(name)), []).append((stack, output.get("Value")))
     return Stacks(tuple(resource for stack in stacks for resource in stack.resources()))
 
 
-def _link_nested(stack: TemplateStack, stacks: Sequence[TemplateStack]) -> None:
-    """Note which template a nested stack is of: CDK says it in metadata, `aws cloudformation package` in the URL."""
-    for resource in stack.resources():
-        if resource.kind == _NESTED:
-            place = resource.metadata.get("aws:asset:path", resource.written.get("TemplateURL"))
-            path = (Path(stack.name).parent / place).as_posix() if isinstance(place, str) else ""
-            for child in stacks:
-                if child.name == path and child is not stack and child.name not in stack.links.parents:
-                    stack.links.parents[child.name] = resource
-                    stack.links.children[stack.name, resource.id] = child
+def _deploy_all(files: Mapping[str, Template], given: Mapping[str, str]) -> list[TemplateStack]:
+    """Return a stack for each template; of a nested template, one for each resource that deploys it."""
+    links = Links()
+    nested = {
+        file: {
+            resource.id: _nested_file(resource, files) for resource in TemplateStack(file, of, given, links).resources()
+        }
+        for file, of in files.items()
+    }
+    references = Counter(child for children in nested.values() for child in children.values() if child is not None)
+    stacks: dict[str, tuple[str, TemplateStack]] = {}
+
+    def deploy(file: str, parent: TemplateResource | None, above: tuple[str, ...]) -> None:
+        name = _free_name(file, parent if references[file] > 1 or file in stacks else None, stacks)
+        stack = TemplateStack(name, files[file], given, links)
+        stacks[name] = (file, stack)
+        if parent is not None:
+            links.parents[name] = parent
+            links.children[parent.stack.name, parent.id] = stack
+        for resource in stack.resources():
+            child = nested[file][resource.id]
+            if child is not None and child not in (*above, file):
+                deploy(child, resource, (*above, file))
+
+    for file in sorted(files, key=lambda file: references[file] > 0):
+        if file not in {of for of, _ in stacks.values()}:
+            deploy(file, None, ())
+    order = list(files)
+    return [stack for _, stack in sorted(stacks.values(), key=lambda deployed: order.index(deployed[0]))]
+
+
+def _free_name(file: str, parent: TemplateResource | None, names: Collection[str]) -> str:
+    """Return a name that no other stack has: of a template that several resources deploy, with the resource's id."""
+    folder, slash, base = file.rpartition("/")
+    name = file if parent is None else f"{folder}{slash}{parent.id}.{base}"
+    others = (f"{folder}{slash}{name.rpartition('/')[2].replace('.', f'-{number}.', 1)}" for number in count(2))
+    return next(each for each in chain([name], others) if each not in names)
+
+
+def nested_place(resource: TemplateResource) -> str:
+    """Return where the template of a nested stack is: a URL, or a path as CDK's metadata or its author have it."""
+    written = resource.stack.resolve(resource.written.get(NESTED[resource.kind]))
+    return str(resource.metadata.get("aws:asset:path") or written)
+
+
+def _nested_file(resource: TemplateResource, files: Collection[str]) -> str | None:
+    """Return which file a resource deploys as a nested stack; None if it deploys none, or none of these.
+
+    Of a URL it is the file whose path has the most in common with the URL's end.
+    """
+    if resource.kind not in NESTED:
+        return None
+    place = nested_place(resource)
+    local = posixpath.normpath(posixpath.join(posixpath.dirname(resource.stack.name), place))
+    if local in files:
+        return local
+    url = segments(place)[::-1]
+    alike = {file: len(list(takewhile(bool, map(eq, file.split("/")[::-1], url)))) for file in files if "://" in place}
+    most = max(alike.values(), default=0)
+    best = [file for file, length in alike.items() if length == most > 0]
+    return best[0] if len(best) == 1 else None
 
 
 def _require_known(given: Mapping[str, str], stacks: Sequence[TemplateStack]) -> None:

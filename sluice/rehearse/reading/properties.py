@@ -41,7 +41,7 @@ USED: Mapping[str, Sequence[str]] = {
     QUEUE: ("FifoQueue", "QueueName", "RedrivePolicy", "VisibilityTimeout"),
 }
 _UNIT = "data points of other units are left out, and the metrics here have those that AWS reports"
-_ROOM = "whether there is room for a task; here each starts after --start-seconds"
+ROOM = "whether there is room for a task, and what it costs there; here each starts after --start-seconds, on Fargate"
 NOT_SIMULATED: Mapping[str, Mapping[str, str]] = {
     TARGET: {"ScheduledActions": "capacity that is set by the clock"},
     POLICY: {
@@ -62,11 +62,11 @@ NOT_SIMULATED: Mapping[str, Mapping[str, str]] = {
         "WarmUpConfiguration": "an alarm that waits for its first data points",
     },
     SERVICE: {
-        "CapacityProviderStrategy.CapacityProvider": _ROOM,
-        "LaunchType": _ROOM,
+        "CapacityProviderStrategy.CapacityProvider": ROOM,
+        "LaunchType": ROOM,
         "LoadBalancers": "the time in which a load balancer lets go of a task that is stopped",
-        "PlacementConstraints": _ROOM,
-        "PlacementStrategies": _ROOM,
+        "PlacementConstraints": ROOM,
+        "PlacementStrategies": ROOM,
         "SchedulingStrategy": "a task on each instance, which nothing scales",
     },
     QUEUE: {

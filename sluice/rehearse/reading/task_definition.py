@@ -47,6 +47,17 @@ class TaskDefinition:
         """Return whether a task may protect itself from scale-in."""
         return any(_allows(statement, "ecs:updatetaskprotection") for statement in self._statements())
 
+    def may_be_protected(self) -> bool:
+        """Return whether a policy that no template has may let a task protect itself from scale-in.
+
+        AWS's own policies of other services let no task do so.
+        """
+        if self.task is None:
+            return True
+        if self.task.properties.get("TaskRoleArn") is None:
+            return False
+        return any(not _is_of_another_service(arn) for arn in self._unread_policies())
+
     def can_extend(self) -> bool:
         """Return whether a task may extend a visibility timeout, as far as the templates show.
 
@@ -60,33 +71,34 @@ class TaskDefinition:
             for statement in policy.properties.part("PolicyDocument").parts("Statement")
             if statement.get("Effect") == "Allow"
         ]
-        is_known = any(_allows(each, "sqs:receivemessage") for each in by_role) and not self._has_unread_policies()
+        is_known = any(_allows(each, "sqs:receivemessage") for each in by_role) and not self._unread_policies()
         may_change = any(_allows(each, "sqs:changemessagevisibility") for each in (*by_role, *by_queue))
         return may_change or not is_known
 
-    def _has_unread_policies(self) -> bool:
-        """Return whether the role is not in the templates, or has a managed policy that is not."""
+    def _unread_policies(self) -> list[str]:
+        """Return the ARNs of the role's managed policies that no template has; of the role, if none has that."""
         reference = None if self.task is None else self.task.properties.get("TaskRoleArn")
         role = self.stacks.find(_ROLE, reference, self.near)
-        arns = [] if role is None else role.properties.items("ManagedPolicyArns")
-        return role is None or any(self.stacks.find("AWS::IAM::ManagedPolicy", arn, role) is None for arn in arns)
+        if role is None:
+            return [str(reference)]
+        arns = role.properties.items("ManagedPolicyArns")
+        return [str(arn) for arn in arns if self.stacks.find("AWS::IAM::ManagedPolicy", arn, role) is None]
 
     def sizes(self) -> dict[str, Any]:
-        """Return stop timeout, CPU and memory by their names in `ScaledService`; unknown ones are left out."""
+        """Return stop timeout, CPU and memory by their names in `ScaledService`; an unknown size is None."""
         if self.task is None:
-            return {}
+            return {"cpu_units": None, "memory_mib": None}
         properties = self.task.properties
         containers = properties.parts("ContainerDefinitions")
         essential = [container for container in containers if container.is_true("Essential", default=True)]
         timeouts = [container.integer("StopTimeout", default=30) for container in essential]
-        sizes = {
+        return {
             "stop_timeout_seconds": max(timeouts, default=30),
             **{
-                field: _total(_size(properties, name), [_size(container, name) for container in containers])
+                field: _total(_size(properties, name), [_size(container, name) for container in containers]) or None
                 for field, name in (("cpu_units", "Cpu"), ("memory_mib", "Memory"))
             },
         }
-        return {name: size for name, size in sizes.items() if size != 0}
 
     def _statements(self) -> Iterator[Mapping[str, Any]]:
         """Yield every statement of the policies of the tasks' role that allows something."""
@@ -166,7 +178,16 @@ class TaskDefinition:
 
 
 def _allows(statement: Mapping[str, Any], action: str) -> bool:
-    return any(fnmatchcase(action, str(pattern).lower()) for pattern in _items(statement.get("Action")))
+    def is_among(name: str) -> bool:
+        return any(fnmatchcase(action, str(pattern).lower()) for pattern in _items(statement.get(name)))
+
+    return is_among("Action") if statement.get("NotAction") is None else not is_among("NotAction")
+
+
+def _is_of_another_service(arn: str) -> bool:
+    """Return whether an ARN is of a policy that AWS keeps for a service that is not ECS, or for no administrator."""
+    words = ("ECS", "ContainerService", "Administrator", "PowerUser")
+    return ":iam::aws:policy/" in arn and not any(word in name_in(arn) for word in words)
 
 
 def _items(value: Any) -> Iterable[Any]:

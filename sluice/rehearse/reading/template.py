@@ -9,6 +9,8 @@ https://docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resou
 2026-11-23).
 """
 
+import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +21,7 @@ from sluice import limits
 from sluice.declaration.metric_math import Metric, Term, metric_ids
 from sluice.errors import ConfigError
 from sluice.rehearse.model.policies import (
+    STATISTICS,
     AdjustmentType,
     ComparisonOperator,
     MetricExpression,
@@ -34,6 +37,7 @@ from sluice.rehearse.model.policies import (
 )
 from sluice.rehearse.model.simulation import CPU_SHARE
 from sluice.rehearse.reading.cloudformation import (
+    NESTED,
     Properties,
     Stacks,
     Template,
@@ -41,12 +45,13 @@ from sluice.rehearse.reading.cloudformation import (
     is_unknown,
     may_be_same,
     name_in,
+    nested_place,
     segments,
     stacks_of,
 )
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.mappings import read_mappings
-from sluice.rehearse.reading.properties import ALARM, POLICY, QUEUE, SERVICE, TARGET, sentences
+from sluice.rehearse.reading.properties import ALARM, POLICY, QUEUE, ROOM, SERVICE, TARGET, sentences
 from sluice.rehearse.reading.task_definition import TaskDefinition
 
 _CLUSTER, _TASK = "AWS::ECS::Cluster", "AWS::ECS::TaskDefinition"
@@ -65,6 +70,7 @@ def read_services(
     names: Sequence[str] = (),
     parameters: Mapping[str, str] | None = None,
     queue: str | None = None,
+    only: str | None = None,
 ) -> tuple[ScaledService, ...]:
     """Return the scaled ECS services, and the functions on queues, of templates that are deployed together.
 
@@ -72,9 +78,10 @@ def read_services(
 
     Args:
         templates: the results of `load_template`.
-        names: the file path of each; a service with the same name as another one is named after its template, too.
+        names: the file path of each; a service with the same name as another one is named after its stack, too.
         parameters: values of the templates' parameters, which replace their defaults.
         queue: name of the queue that the tasks receive from; None reads it from the templates.
+        only: name of the only service to read; all are read if it is None, or if no service has that name.
 
     Raises:
         ConfigError: there is no such service, or its scaling is unknown or not simulated.
@@ -82,25 +89,54 @@ def read_services(
     try:
         stacks = stacks_of(templates, names, parameters)
         targets = [target for target in stacks.of_kind(TARGET) if _dimension(target) == _DIMENSION]
-        unread = tuple(_unread_parts(templates, stacks))
         mappings = dict(read_mappings(stacks))
-        found = [*(_service(stacks, target, queue) for target in targets), *mappings.values()]
-        found = [replace(service, assumed=(*service.assumed, *unread)) for service in found]
-        if not found:
+        if not (targets or mappings):
             raise _nothing_scales(stacks)
+        sources = {target: _service_name(stacks, target) for target in targets}
+        sources |= {mapping: service.name for mapping, service in mappings.items()}
+        called = dict(zip(_name_apart(sources), sources, strict=True))
+        chosen = {name: source for name, source in called.items() if name == only} or called
+        unread = tuple(_unread_parts(templates, stacks))
+        services = []
+        for name, source in chosen.items():
+            try:
+                service = mappings[source] if source in mappings else _service(stacks, source, queue)
+            except ConfigError as error:
+                others = ", ".join(other for other in chosen if other != name)
+                raise ConfigError(
+                    f"{error}; or rehearse another one: --service {others}" if others else str(error)
+                ) from error
+            services.append(replace(service, name=name, assumed=(*service.assumed, *unread)))
     except RecursionError as error:
         raise ConfigError("the template's references go in a circle; correct the template") from error
-    return tuple(_name_apart(found, [*targets, *mappings]))
+    return tuple(services)
 
 
-def _name_apart(services: Sequence[ScaledService], targets: Sequence[TemplateResource]) -> Iterator[ScaledService]:
-    """Yield the services, each with a unique name."""
-    count = Counter(service.name for service in services)
-    places = [target.stack.name for target in targets]
+def _name_apart(sources: Mapping[TemplateResource, str]) -> list[str]:
+    """Return a unique name for the service of each target or mapping.
+
+    Args:
+        sources: target or mapping -> the name of its service, which others may have, too.
+    """
+    places = [source.stack.name for source in sources]
     short = [Path(place).name.partition(".")[0] for place in places]
     labels = short if len(set(short)) == len(set(places)) else places
-    for service, label in zip(services, labels, strict=True):
-        yield service if count[service.name] == 1 else replace(service, name=f"{label}/{service.name}")
+    forms = [
+        (name, f"{label}/{name}", f"{label}/{source.id}/{name}")
+        for (source, name), label in zip(sources.items(), labels, strict=True)
+    ]
+    count = Counter(form for of_one in forms for form in of_one)
+    return [next(form for form in of_one if count[form] == 1) for of_one in forms]
+
+
+def _service_name(stacks: Stacks, target: TemplateResource) -> str:
+    resource_id = str(target.properties.get("ResourceId"))
+    service = _find_service(stacks, resource_id, target)
+    return name_in(resource_id) if service is None else service.name
+
+
+def _find_service(stacks: Stacks, resource_id: str, target: TemplateResource) -> TemplateResource | None:
+    return stacks.find(SERVICE, resource_id, target, cluster=[*segments(resource_id), "", ""][1])
 
 
 def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str]:
@@ -118,8 +154,23 @@ def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str
     for resource in stacks.all:
         if resource.kind.endswith("::MODULE"):
             yield f"what the module {resource.kind} is made of, which is left out"
-        if "Fn::Transform" in resource.properties.values:
-            yield f"what Fn::Transform adds to {resource.kind} {resource.id}, which is read as it stands"
+        if function := next((str(name) for name in resource.written if str(name).startswith("Fn::")), None):
+            yield f"what {function} adds to {resource.kind} {resource.id}, which is read as it stands"
+    for policy in stacks.of_kind(POLICY):
+        if _owner(stacks, policy) is None and _dimension(policy) in {None, _DIMENSION}:
+            yield f"what policy {policy.id} scales, as no template has its scalable target"
+    yield from _unread_stacks(stacks)
+
+
+def _unread_stacks(stacks: Stacks) -> Iterator[str]:
+    """Yield a sentence about nested stacks whose templates are not given, or are known only by the ends of URLs."""
+    nested = [resource for resource in stacks.all if resource.kind in NESTED and resource.is_there is not False]
+    missing = [each.id for each in nested if (each.stack.name, each.id) not in each.stack.links.children]
+    by_url = [each.id for each in nested if each.id not in missing and "://" in nested_place(each)]
+    if missing:
+        yield f"what nested stacks deploy whose templates are not among those given: {', '.join(missing)}"
+    if by_url:
+        yield f"whether the URLs of nested stacks are of the files of these names, taken for so: {', '.join(by_url)}"
 
 
 def _nothing_scales(stacks: Stacks) -> ConfigError:
@@ -146,10 +197,15 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
     resource_id = properties.text("ResourceId")
     if len(segments(resource_id)) != len(("service", "cluster", "name")):
         raise properties.refusal("ResourceId", "service/CLUSTER/SERVICE")
-    service = stacks.find(SERVICE, resource_id, target)
+    service = _find_service(stacks, resource_id, target)
     task = None if service is None else stacks.find(_TASK, service.properties.get("TaskDefinition"), service)
     definition = TaskDefinition(stacks, task, target)
-    own = [policy for policy in stacks.of_kind(POLICY) if _is_of(stacks, policy, target, resource_id)]
+    own = [policy for policy in stacks.of_kind(POLICY) if _owner(stacks, policy) is target]
+    if len(own) > limits.POLICIES_PER_SERVICE_MAX:
+        raise ConfigError(
+            f"{target.kind} {target.id} has {len(own)} policies; allowed: at most {limits.POLICIES_PER_SERVICE_MAX};"
+            " remove some"
+        )
     policies = tuple(found for policy in own for found in _policies(stacks, policy, resource_id))
     suspended = properties.part("SuspendedState")
     for name in ("DynamicScalingInSuspended", "DynamicScalingOutSuspended"):
@@ -186,8 +242,14 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
             desired_count=_desired_count(service),
             is_protected=definition.is_protected(),
             can_extend=definition.can_extend(),
-            assumed=tuple(_assumptions(metrics, cluster, place)),
-            not_simulated=(*sentences(parts), *_other_queues(definition, metrics, settings)),
+            may_be_protected=definition.may_be_protected(),
+            assumed=tuple(_assumptions(metrics, cluster, place, definition)),
+            not_simulated=(
+                *sentences(parts),
+                *_other_queues(definition, metrics, settings),
+                *_effects_of_metrics(metrics, min_tasks),
+                *_launch_unset(service),
+            ),
             **definition.sizes(),
         )
     )
@@ -204,13 +266,40 @@ def _other_queues(
         yield f"the messages of other queues, from which the tasks may receive, too: {', '.join(others)}"
 
 
-def _assumptions(metrics: Sequence[MetricSource], name: str, cluster: TemplateResource | None) -> Iterator[str]:
+def _launch_unset(service: TemplateResource | None) -> Iterator[str]:
+    """Yield a sentence about a service that does not say what its tasks run on."""
+    if service is not None and not {"LaunchType", "CapacityProviderStrategy"} & service.properties.values.keys():
+        yield f"LaunchType of {SERVICE} {service.id}, which is EC2 or what its cluster says ({ROOM})"
+
+
+def _effects_of_metrics(metrics: Sequence[MetricSource], min_tasks: int) -> Iterator[str]:
+    """Yield a sentence for each effect that AWS documents of SQS's metrics, and that is not simulated.
+
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-monitoring-using-cloudwatch.html and
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    (read 2026-11-27).
+    """
+    names = {metric.name for metric in metrics if metric.namespace == "AWS/SQS"}
+    if names and min_tasks == 0:
+        yield "that metrics of a queue come up to 15 minutes late after six hours without a message or a call"
+    if "ApproximateAgeOfOldestMessage" in names:
+        yield "that a message received three times does not count for the age of a standard queue's oldest message"
+
+
+def _assumptions(
+    metrics: Sequence[MetricSource], name: str, cluster: TemplateResource | None, tasks: TaskDefinition
+) -> Iterator[str]:
     """Yield a sentence for each assumption that the metrics depend on and no template settles."""
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
     if is_needed and _insights(cluster) is None:
         yield f"whether cluster {name} has Container Insights, which is taken for on"
     if any(metric.name == "CPUUtilization" for metric in metrics):
         yield f"how busy handlers keep the processor, which is taken for {CPU_SHARE:.0%} of what a lane has of it"
+    if tasks.may_be_protected() and not tasks.is_protected():
+        yield (
+            "whether the tasks may protect themselves from scale-in, as a policy of theirs is in no template: taken for"
+            " not"
+        )
 
 
 def _insights(cluster: TemplateResource | None) -> bool | None:
@@ -259,15 +348,17 @@ def _policies(stacks: Stacks, policy: TemplateResource, resource_id: str) -> Ite
         yield _target_tracking(properties.part("TargetTrackingScalingPolicyConfiguration"), name, resource_id)
 
 
-def _is_of(stacks: Stacks, policy: TemplateResource, target: TemplateResource, resource_id: str) -> bool:
-    """Return whether a policy belongs to a target: by reference; or by id, unless its template has such a target."""
-    properties, is_near = policy.properties, policy.stack is target.stack
-    if properties.get("ScalingTargetId") == target.id:
-        return is_near
-    by_id = properties.get("ScalingTargetId") == f"{resource_id}|{_DIMENSION}|ecs"
-    by_service = (properties.get("ResourceId"), _dimension(policy)) == (resource_id, _DIMENSION)
-    nearer = (other for other in stacks.of_kind(TARGET) if other.stack is policy.stack and not is_near)
-    return (by_id or by_service) and all(other.properties.get("ResourceId") != resource_id for other in nearer)
+def _owner(stacks: Stacks, policy: TemplateResource) -> TemplateResource | None:
+    """Return the target that a policy names, by reference or by id: the nearest to the policy's template."""
+    properties = policy.properties
+    named = (properties.get("ScalingTargetId"), properties.get("ResourceId"), _dimension(policy))
+
+    def is_named(target: TemplateResource) -> bool:
+        own = (target.stack.ref(target.id), target.properties.get("ResourceId"), _dimension(target))
+        return named[0] == own[0] or (named[0] is None and named[1:] == own[1:])
+
+    found = filter(is_named, stacks.of_kind(TARGET))
+    return max(found, key=lambda target: target.stack.nearness(policy.stack), default=None)
 
 
 def _target_tracking(settings: Properties, name: str, resource_id: str) -> TargetTracking:
@@ -298,39 +389,49 @@ def _step_scaling(stacks: Stacks, policy: TemplateResource, name: str) -> Iterat
             f"; {alarm.id} has it in {name}, which is not rehearsed"
             for alarm in stacks.of_kind(ALARM)
             for name in ("OKActions", "InsufficientDataActions")
-            if alarm.stack is policy.stack and _is_among(policy, alarm.properties.items(name))
+            if _is_among(policy, alarm.properties.items(name))
         ]
         raise ConfigError(
             f"{POLICY} {policy.id}: no {ALARM} of its template has it in AlarmActions{''.join(others)}; allowed: one"
             " or more; add the alarm, or remove the policy, which nothing runs"
         )
     adjustment_type = settings.choice("AdjustmentType", get_args(AdjustmentType.__value__))
+    steps = tuple(map(_step, settings.parts("StepAdjustments")))
+    if len(steps) > limits.STEPS_PER_POLICY_MAX:
+        raise ConfigError(
+            f"{POLICY} {policy.id} has {len(steps)} steps; allowed: at most {limits.STEPS_PER_POLICY_MAX}; divide them"
+            " among several policies"
+        )
     for alarm in alarms:
         yield StepScaling(
             name=name,
             alarm=_alarm(alarm),
             adjustment_type=cast("AdjustmentType", adjustment_type),
-            steps=tuple(map(_step, settings.parts("StepAdjustments"))),
+            steps=steps,
             cooldown_seconds=settings.integer("Cooldown", _COOLDOWN_SECONDS),
             min_adjustment_magnitude=settings.integer("MinAdjustmentMagnitude", 0),
         )
 
 
 def _alarms_of(stacks: Stacks, policy: TemplateResource) -> Iterator[TemplateResource]:
-    """Yield the alarms of a policy's template that run it."""
+    """Yield the alarms that run a policy.
+
+    Raises:
+        ConfigError: whether one does depends on a condition that cannot be told.
+    """
     for alarm in stacks.of_kind(ALARM):
         properties = alarm.properties
-        if (
-            alarm.stack is policy.stack
-            and _is_among(policy, properties.items("AlarmActions"))
-            and properties.is_true("ActionsEnabled", default=True)
-        ):
+        actions = properties.items("AlarmActions")
+        if _is_among(policy, actions) and properties.is_true("ActionsEnabled", default=True):
             yield alarm
+        elif f'"{policy.id}"' in json.dumps(alarm.written.get("AlarmActions"), default=str) and any(
+            str(action).startswith("<Fn::If") for action in actions
+        ):
+            raise properties.refusal("AlarmActions", "known actions")
 
 
 def _is_among(policy: TemplateResource, actions: Sequence[object]) -> bool:
-    """Return whether a policy is among an alarm's actions: `Ref` and `Arn` give an ARN, which ends here with its id."""
-    return policy.id in {name_in(str(action)) for action in actions}
+    return policy.stack.ref(policy.id) in actions
 
 
 def _step(step: Properties) -> ScalingStep:
@@ -385,7 +486,10 @@ def _term(queries: Mapping[str, Properties], id_: str, within: tuple[str, ...]) 
     if id_ in within:
         raise query.refusal("Expression", "an expression that is not made of itself")
     text = query.text("Expression")
-    named = [other for other in metric_ids(parse(text)) if other in queries]
+    try:
+        named = [other for other in metric_ids(parse(text)) if other in queries]
+    except ConfigError as error:
+        raise (query.refusal("Expression", "metric math") if query.is_undecided("Expression") else error) from error
     return parse(text, {other: _term(queries, other, (*within, id_)) for other in named})
 
 
@@ -402,10 +506,17 @@ def _statistics(queries: Mapping[str, Properties], term: Term) -> Iterator[tuple
 
 def _source(metric: Properties, statistics: Properties, statistic: str) -> MetricSource:
     dimensions = metric.parts("Dimensions")
-    return MetricSource(
+    source = MetricSource(
         namespace=metric.text("Namespace"),
         name=metric.text("MetricName"),
         dimensions={dimension.text("Name"): dimension.text("Value") for dimension in dimensions},
         statistic=str(statistics.get(statistic) or statistics.text("ExtendedStatistic")),
         period_seconds=statistics.integer("Period", 60),
     )
+    if source.period_seconds == 0 or source.period_seconds % 60:
+        raise statistics.refusal("Period", "60 or a multiple, as SQS and ECS report once a minute")
+    if source.period_seconds > 60 and not re.fullmatch(STATISTICS, source.statistic):
+        raise statistics.refusal(
+            "Period", f"60 for {source.statistic}; more than that for percentiles and plain statistics"
+        )
+    return source

@@ -43,7 +43,10 @@ JOBS_ARN = "arn:aws:sqs:<AWS::Region>:<AWS::AccountId>:prod-jobs"
         ({"Ref": "AWS::NoValue"}, None),
         ([1, {"Ref": "AWS::NoValue"}, 2], [1, 2]),
         ({"Ref": "Jobs"}, "https://sqs.<AWS::Region>.amazonaws.com/<AWS::AccountId>/prod-jobs"),
-        ({"Ref": "Policy"}, "Policy"),  # several may have one name
+        (
+            {"Ref": "Policy"},
+            "arn:aws:autoscaling:<AWS::Region>:<AWS::AccountId>:scalingPolicy:template 1:Policy",
+        ),  # several may have one name
         ({"Fn::GetAtt": ["Jobs", "Arn"]}, JOBS_ARN),
         ({"Fn::GetAtt": "Jobs.Arn"}, JOBS_ARN),
         ({"Fn::GetAtt": ["Jobs", "QueueName"]}, "prod-jobs"),
@@ -62,6 +65,11 @@ JOBS_ARN = "arn:aws:sqs:<AWS::Region>:<AWS::AccountId>:prod-jobs"
         ({"Fn::Select": [3, ["a"]]}, '<Fn::Select [3, ["a"]]>'),
         ({"Fn::FindInMap": ["Sizes", {"Ref": "Stage"}, "cpu"]}, 512),
         ({"Fn::FindInMap": ["Sizes", "test", "cpu"]}, '<Fn::FindInMap ["Sizes", "test", "cpu"]>'),
+        ({"Fn::FindInMap": ["Sizes", "test", "cpu", {"DefaultValue": 5}]}, 5),
+        (
+            {"Fn::FindInMap": ["Sizes", {"Ref": "Stored"}, "cpu", {"DefaultValue": 5}]},
+            '<Fn::FindInMap ["Sizes", "Stored", "cpu", {"DefaultValue": 5}]>',
+        ),
         ({"Fn::ImportValue": "other"}, "<other>"),
         *(({"Fn::If": [name, 1, 0]}, 1) for name in ("IsProd", "IsTwo", "Either")),
         *(({"Fn::If": [name, 1, 0]}, 0) for name in ("IsTest", "Both")),

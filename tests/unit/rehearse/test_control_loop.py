@@ -14,7 +14,9 @@ from sluice.rehearse.model.control_loop import (
     ControlLoop,
     ReadMetric,
     Variant,
+    WatchedValues,
     alarm_state,
+    by_period,
 )
 from sluice.rehearse.model.policies import (
     MetricExpression,
@@ -62,6 +64,12 @@ def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any)
 
 def _known_series(series: Mapping[str, Sequence[float | None]], minute: int) -> ReadMetric:
     return lambda metric: list(series[metric.name][: minute + 1])
+
+
+def _state_at(alarm: SimulatedAlarm, known: ReadMetric, minute: int, before: AlarmState) -> AlarmState:
+    """Return an alarm's state at the end of a minute, of which it sees two data points more than it needs."""
+    points = WatchedValues(alarm.watched, alarm.period_seconds).before(minute, alarm.evaluation_periods + 2, known)
+    return alarm_state(alarm, points, before)
 
 
 def _tasks(
@@ -119,19 +127,37 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
     known = _known_series({"backlog": _points(points)}, 4)
 
     states = [
-        alarm_state(_alarm(evaluation_periods=3, datapoints_to_alarm=to_alarm, missing_data=treated), known, 4, before)
+        _state_at(_alarm(evaluation_periods=3, datapoints_to_alarm=to_alarm, missing_data=treated), known, 4, before)
         for treated in ("missing", "ignore", "breaching", "notBreaching")
     ]
 
     assert states == [missing, ignore or before, breaching, not_breaching]
 
 
+@pytest.mark.parametrize(
+    ("statistic", "value"),
+    [
+        ("Average", 3),
+        ("Sum", 15),
+        ("SampleCount", 15),
+        ("Minimum", 1),
+        ("Maximum", 5),
+        ("p50", 3),
+        ("p90", 5),
+        ("p1", 1),
+    ],
+)
+def test_a_longer_period_has_its_statistic_of_the_minutes(statistic: str, value: float) -> None:
+    """A percentile is the least of the minutes' values that so many of them do not exceed."""
+    assert by_period([5.0, 1.0, None, 4.0, 2.0, 3.0], statistic, 6) == [value]
+
+
 def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
     """Three of three look at five: what is older breaches in vain."""
     alarm = _alarm(evaluation_periods=3, datapoints_to_alarm=3)
 
-    assert alarm_state(alarm, _known_series({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
-    assert alarm_state(alarm, _known_series({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
+    assert _state_at(alarm, _known_series({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
+    assert _state_at(alarm, _known_series({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
 
 
 @pytest.mark.parametrize(
@@ -145,7 +171,7 @@ def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
 )
 def test_an_alarm_compares_as_it_is_told(comparison: str, rings: list[bool]) -> None:
     states = [
-        alarm_state(_alarm(comparison=comparison), _known_series({"backlog": [value]}, 0), 0, OK)
+        _state_at(_alarm(comparison=comparison), _known_series({"backlog": [value]}, 0), 0, OK)
         for value in (99, 100, 101)
     ]
 
@@ -170,7 +196,7 @@ def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: st
         alarm = replace(alarm, watched=_metric_expression(statistic=statistic))
         above = replace(alarm, threshold=threshold + 1)
         minute = 2 if threshold == values[0] else 7
-        found.append([alarm_state(each, _known_series(series, minute), minute, OK) for each in (alarm, above)])
+        found.append([_state_at(each, _known_series(series, minute), minute, OK) for each in (alarm, above)])
 
     assert found == [[ALARM, OK], [ALARM, OK]]
 
@@ -181,7 +207,7 @@ def test_metric_math_of_longer_periods_uses_periods_and_not_minutes() -> None:
     watched = MetricExpression(term=parse("a + b"), metrics=sources, text="a + b")
     alarm = replace(_alarm(18, "GreaterThanOrEqualToThreshold", period_seconds=120), watched=watched)
 
-    assert alarm_state(alarm, _known_series({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
+    assert _state_at(alarm, _known_series({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
 
 
 def test_target_tracking_scales_in_proportion_and_rounds_up_both_ways() -> None:

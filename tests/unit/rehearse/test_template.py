@@ -506,6 +506,18 @@ ALARM, MATH = ("Resources", "ManyVisible", "Properties"), ("Resources", "NoneVis
         ),
         ((*ALARM, "Statistic"), None, "ManyVisible: ExtendedStatistic is missing"),
         ((*ALARM, "MetricName"), None, "ManyVisible: MetricName is missing; allowed: a text"),
+        ((*ALARM, "Period"), 10, "ManyVisible: Period is 10; allowed: 60 or a multiple, as SQS and ECS report once a"),
+        ((*MATH, "Metrics", 2, "MetricStat", "Stat"), "tm90", "MetricStat.Period is 300; allowed: 60 for tm90; more"),
+        (
+            (*STEPS, "StepAdjustments"),
+            ["x"],
+            "StepScalingPolicyConfiguration.StepAdjustments is ['x']; allowed: a list",
+        ),
+        (
+            (*STEPS, "StepAdjustments"),
+            [{"MetricIntervalLowerBound": lower, "ScalingAdjustment": 1} for lower in range(21)],
+            "ScalingPolicy ScaleOut has 21 steps; allowed: at most 20",
+        ),
         ((*MATH, "Metrics", 1, "ReturnData"), True, "NoneVisible: Metrics is ["),
         ((*MATH, "Metrics", 0, "Expression"), "visible +", "metric math 'visible +', character 10: the end is not"),
         ((*MATH, "Metrics", 0, "Expression"), "all + 1", "NoneVisible: Metrics.0.Expression is 'all + 1'; allowed: an"),

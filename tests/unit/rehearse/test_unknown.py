@@ -11,7 +11,8 @@ import pytest
 
 from sluice.errors import ConfigError
 from sluice.rehearse import report
-from sluice.rehearse.model.policies import QueueSettings, ScaledService
+from sluice.rehearse.model.policies import MetricSource, QueueSettings, ScaledService
+from sluice.rehearse.model.simulation import simulated_series
 from sluice.rehearse.reading.cloudformation import load_template, may_be_same
 from sluice.rehearse.reading.sources import read_parameters
 from sluice.rehearse.reading.template import read_services
@@ -307,6 +308,155 @@ def test_the_cost_of_an_unknown_task_size_is_unknown() -> None:
     assert report.dollars(replace(service, cpu_units=1_024), 10) is not None
 
 
+@pytest.mark.parametrize("changed", ["no sizes", "no task definition"])
+def test_a_size_that_no_template_tells_is_not_taken_for_a_default(changed: str) -> None:
+    template = _backlog()
+    if changed == "no sizes":
+        for name in ("Cpu", "Memory"):
+            del template["Resources"]["Tasks"]["Properties"][name]
+    else:
+        template["Resources"]["Service"]["Properties"]["TaskDefinition"] = "orders:7"
+
+    (service,) = read_services(template)
+
+    assert (service.cpu_units, service.memory_mib) == (None, None)
+
+
+_TAKEN_FOR_NOT = (
+    "whether the tasks may protect themselves from scale-in, as a policy of theirs is in no template: taken for not"
+)
+
+
+@pytest.mark.parametrize(
+    ("role", "is_unknown"),
+    [
+        ({"Ref": "RoleArn"}, True),
+        ("arn:aws:iam::aws:policy/AmazonECS_FullAccess", True),
+        ("arn:aws:iam::111122223333:policy/workers", True),
+        ("arn:aws:iam::aws:policy/AmazonSQSFullAccess", False),
+        (None, False),
+    ],
+)
+def test_a_task_with_unknown_rights_is_not_said_to_lack_protection(role: object, is_unknown: bool) -> None:  # noqa: FBT001 (a case)
+    """Its role, or one of the role's policies, is in no template. AWS's own policy for SQS protects no task."""
+    template = _backlog()
+    properties = template["Resources"]["Role"]["Properties"]
+    template["Parameters"]["RoleArn"] = {"Type": "String"}
+    if isinstance(role, str):
+        properties["ManagedPolicyArns"].append(role)
+    else:
+        template["Resources"]["Tasks"]["Properties"]["TaskRoleArn"] = role
+
+    (service,) = read_services(template)
+
+    assert (service.is_protected, service.may_be_protected) == (False, is_unknown)
+    assert (_TAKEN_FOR_NOT in service.assumed) == is_unknown
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        json.dumps({"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}),
+        {"Statement": [{"Effect": "Allow", "NotAction": "iam:*", "Resource": "*"}]},
+    ],
+)
+def test_rights_are_read_in_every_form(document: object) -> None:
+    template = _backlog()
+    template["Resources"]["Receive"]["Properties"]["PolicyDocument"] = document
+
+    (service,) = read_services(template)
+
+    assert service.is_protected
+
+
+def test_a_redrive_policy_is_read_from_a_text() -> None:
+    template = _backlog()
+    template["Resources"]["Orders"]["Properties"]["RedrivePolicy"] = '{"maxReceiveCount": 3}'
+
+    (service,) = read_services(template)
+
+    assert service.queue is not None
+    assert service.queue.max_receive_count == 3
+
+
+def test_an_import_with_an_unknown_name_is_unknown() -> None:
+    """It may be the queue that the policy looks at."""
+    template = _backlog()
+    _receive(template, {"Fn::ImportValue": {"Fn::Sub": "${Net}-jobs-arn"}})
+    _watch(template, "jobs")
+
+    (service,) = read_services(template)
+
+    assert "policy backlog looks at QueueName jobs, which is taken for <Net-jobs-arn>" in service.assumed
+
+
+def test_a_parameter_in_metric_math_is_asked_for() -> None:
+    template = _backlog()
+    template["Parameters"]["Weight"] = {"Type": "Number"}
+    settings = template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+    settings["CustomizedMetricSpecification"] = {"Metrics": [{"Id": "e", "Expression": {"Fn::Sub": "m / ${Weight}"}}]}
+
+    with pytest.raises(ConfigError, match=r"Expression is 'm / <Weight>'; .* give it: --parameter Weight=VALUE"):
+        read_services(template)
+
+
+def test_an_action_that_depends_on_an_unknown_condition_is_refused() -> None:
+    (written,) = load_template(BY_HAND / "visible_steps.yaml").values()
+    template: Any = copy.deepcopy(written)
+    template["Parameters"]["Env"] = {"Type": "String"}
+    template["Conditions"]["IsProd"] = {"Fn::Equals": [{"Ref": "Env"}, "prod"]}
+    template["Resources"]["ManyVisible"]["Properties"]["AlarmActions"] = _if([{"Ref": "ScaleOut"}], [])
+
+    with pytest.raises(ConfigError, match=r"ManyVisible: AlarmActions .* give it: --parameter Env=VALUE"):
+        read_services(template)
+
+
+@pytest.mark.parametrize(("launch", "is_named"), [({}, True), ({"LaunchType": "FARGATE"}, False)])
+def test_an_unset_launch_type_is_named(launch: dict[str, str], is_named: bool) -> None:  # noqa: FBT001 (a case)
+    template = _backlog()
+    properties = template["Resources"]["Service"]["Properties"]
+    del properties["LaunchType"]
+    properties |= launch
+
+    (service,) = read_services(template)
+
+    assert any("LaunchType of AWS::ECS::Service Service" in each for each in service.not_simulated) == is_named
+
+
+@pytest.mark.parametrize(
+    ("name", "fewest", "effect"),
+    [
+        ("ApproximateNumberOfMessagesVisible", 0, "come up to 15 minutes late after six hours"),
+        ("ApproximateAgeOfOldestMessage", 2, "does not count for the age"),
+    ],
+)
+def test_documented_effects_of_metrics_are_named(name: str, fewest: int, effect: str) -> None:
+    template = _backlog()
+    template["Resources"]["Target"]["Properties"]["MinCapacity"] = fewest
+    settings = template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
+    settings["CustomizedMetricSpecification"]["MetricName"] = name
+
+    (service,) = read_services(template)
+
+    (sentence,) = service.not_simulated
+    assert effect in sentence
+
+
+@pytest.mark.parametrize(
+    ("namespace", "name", "series"),
+    [
+        ("AWS/ECS", "CPUUtilization", "running"),
+        ("AWS/ECS", "MemoryUtilization", "running"),
+        ("AWS/SQS", "ApproximateNumberOfMessagesVisible", None),
+    ],
+)
+def test_samples_are_taken_for_what_they_count(namespace: str, name: str, series: str | None) -> None:
+    """ECS sends a sample of each running task a minute; how many samples SQS sends, nobody says."""
+    metric = MetricSource(namespace=namespace, name=name, dimensions={}, statistic="SampleCount")
+
+    assert simulated_series(metric) == series
+
+
 def test_an_option_names_the_queue() -> None:
     """One of the templates has its settings, another one is known by its name."""
     template = _backlog()
@@ -428,6 +578,10 @@ def test_a_module_is_named() -> None:
         (
             "Resources:\n  {{- with $a := .B}}\n",
             "{{- is of a template language, such as Jinja; give what it is rendered to",
+        ),
+        (
+            "Resources:\n  A: {Type: B::C::D, Properties: {Size: {{inputs.size}}}}\n",
+            "{{ is of a template language, such as Jinja; give what it is rendered to",
         ),
         (
             "Resources:\n  Fn::ForEach::Queues: [Name, [A, B], {'Q${Name}': {Type: AWS::SQS::Queue}}]\n",
