@@ -12,11 +12,11 @@ from sluice.rehearse.model.control_loop import (
     VARIANTS,
     AlarmState,
     ControlLoop,
+    PeriodSeries,
     ReadMetric,
     Variant,
     WatchedValues,
     alarm_state,
-    by_period,
 )
 from sluice.rehearse.model.policies import (
     MetricExpression,
@@ -149,7 +149,7 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
 )
 def test_a_longer_period_has_its_statistic_of_the_minutes(statistic: str, value: float) -> None:
     """A percentile is the least of the minutes' values that so many of them do not exceed."""
-    assert by_period([5.0, 1.0, None, 4.0, 2.0, 3.0], statistic, 6) == [value]
+    assert PeriodSeries([5.0, 1.0, None, 4.0, 2.0, 3.0], statistic, 6)[0] == value
 
 
 def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:

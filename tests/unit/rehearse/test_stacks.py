@@ -56,7 +56,7 @@ def test_a_template_that_is_nested_twice_gives_two_services() -> None:
     ]
 
 
-def test_services_of_a_template_that_is_nested_twice_are_named_by_the_nested_stacks() -> None:
+def test_services_of_one_name_are_named_by_their_nested_stacks() -> None:
     """Their own names are the same."""
     root = {"Resources": {"Old": _nest("worker.yaml", "mail", 4), "New": _nest("worker.yaml", "mail", 9)}}
 
@@ -80,7 +80,8 @@ def test_a_nested_template_is_found_where_it_is(root: str, place: object, file: 
 
     (service,) = _read_files(files)
 
-    assert (service.name, service.max_tasks) == ("mail", 4)
+    assert service.name == "mail"
+    assert service.max_tasks == 4
     sentence = "whether the URLs of nested stacks are of the files of these names, taken for so: Mail"
     assert service.assumed == ((sentence,) if "http" in str(place) else ())
 

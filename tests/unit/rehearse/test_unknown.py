@@ -319,7 +319,8 @@ def test_a_size_that_no_template_tells_is_not_taken_for_a_default(changed: str) 
 
     (service,) = read_services(template)
 
-    assert (service.cpu_units, service.memory_mib) == (None, None)
+    assert service.cpu_units is None
+    assert service.memory_mib is None
 
 
 _TAKEN_FOR_NOT = (
@@ -404,8 +405,9 @@ def test_an_action_that_depends_on_an_unknown_condition_is_refused() -> None:
     (written,) = load_template(BY_HAND / "visible_steps.yaml").values()
     template: Any = copy.deepcopy(written)
     template["Parameters"]["Env"] = {"Type": "String"}
-    template["Conditions"]["IsProd"] = {"Fn::Equals": [{"Ref": "Env"}, "prod"]}
-    template["Resources"]["ManyVisible"]["Properties"]["AlarmActions"] = _if([{"Ref": "ScaleOut"}], [])
+    template["Conditions"]["IsLive"] = {"Fn::Equals": [{"Ref": "Env"}, "live"]}
+    actions = {"Fn::If": ["IsLive", [{"Ref": "ScaleOut"}], []]}
+    template["Resources"]["ManyVisible"]["Properties"]["AlarmActions"] = actions
 
     with pytest.raises(ConfigError, match=r"ManyVisible: AlarmActions .* give it: --parameter Env=VALUE"):
         read_services(template)
