@@ -260,7 +260,7 @@ def _groupless(found: Mapping[str, int]) -> Iterator[str]:
     for name, count in sorted(found.items()):
         step = 'receive with MessageSystemAttributeNames=["All"], and delete in the process that received'
         if not name.endswith(".fifo"):
-            step = f"a standard queue has no groups and promises no order; if {name} is a FIFO queue, {step}"
+            step = f"a standard queue promises no order, within a group neither; if {name} is a FIFO queue, {step}"
         seen = f"{count} receive(s) and delete(s) in {name} are of messages without a group on record"
         yield f"{seen}, and not judged; {step}"
 

@@ -262,18 +262,27 @@ class Group:
 
     def _sent_us(self, copy: HistoryEvent) -> int | None:
         """Return when a copy was sent; None if unknown, because dead letters and returned messages are sent anew."""
-        sent = [
-            event.sent_at_us
-            for queue in self.expectation.queues
-            for event in self.receives(queue, copy.idx)
-            if event.sqs_message_id == copy.sqs_message_id and not self._may_be_sent_by_task(event)
-        ]
+        sent = [event.sent_at_us for event in self._in_its_queue(copy) if not self._may_be_sent_by_task(event)]
         return sent[0] if sent else None
 
+    def _in_its_queue(self, copy: HistoryEvent) -> Iterator[HistoryEvent]:
+        """Yield the receives of a copy from its queue; a dead letter keeps the message id that it had there."""
+        for queue in self.expectation.queues:
+            for event in self.receives(queue, copy.idx):
+                if event.sqs_message_id == copy.sqs_message_id:
+                    yield event
+
     def _may_be_sent_by_task(self, event: HistoryEvent) -> bool:
-        """Return whether a move task may have sent the received message."""
-        sent_us = NEVER_US if event.sent_at_us is None else event.sent_at_us + ENQUEUED_WITHIN_US + self.around_bound_us
-        return any(move.destination == event.queue and move.began_at_us <= sent_us for move in self.around.moves)
+        """Return whether a move task may have sent the received message: a task that had begun and had not ended."""
+        sent_us, within_us = event.sent_at_us, ENQUEUED_WITHIN_US + self.around_bound_us
+        return any(
+            sent_us is None
+            or (
+                move.began_at_us <= sent_us + within_us
+                and not (move.is_finished and move.ended_at_us < sent_us - within_us)
+            )
+            for move in self.moves_before(event, event.queue)
+        )
 
     def older_copies(self, idx: int) -> int:
         """Return how many copies of a message a queue may have had from before the publishes on record began."""
@@ -287,8 +296,8 @@ class Group:
         return max(of_queue, default=0)
 
     def _is_older(self, copy: HistoryEvent) -> bool:
-        """Return whether `may_be_older` holds for a copy that no move task may have made from another copy."""
-        return self.may_be_older(copy) and not self._may_be_sent_by_task(copy)
+        """Return whether `may_be_older` holds for a copy that no move task may have made, in its queue or as it died."""
+        return self.may_be_older(copy) and not any(map(self._may_be_sent_by_task, (copy, *self._in_its_queue(copy))))
 
     def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:
         """Return whether the first publish of a message may be a repeat of a publish that is not on record.

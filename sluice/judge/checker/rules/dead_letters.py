@@ -40,11 +40,14 @@ def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, Hist
     """Return the first receives from a shared DLQ of the messages whose ids show that they died in this queue."""
     first: dict[int, HistoryEvent] = {}
     for event in group.received.get(dead_letter_queue, []):
-        if event.idx is not None and {event.sqs_message_id, event.deduplication_id} & {
-            *group.ids.get((queue, event.idx), ())
-        }:
+        if event.idx is not None and _is_known_from(group, queue, event):
             first.setdefault(event.idx, event)
     return first
+
+
+def _is_known_from(group: Group, queue: str, dead: HistoryEvent) -> bool:
+    """Return whether the ids of a dead letter are those that its message had in the queue."""
+    return not {dead.sqs_message_id, dead.deduplication_id}.isdisjoint(group.ids.get((queue, dead.idx or 0), ()))
 
 
 def _stray_from(group: Group, dead_letter_queue: str, event: HistoryEvent) -> HistoryEvent | None:
@@ -228,12 +231,18 @@ def _order(group: Group) -> Iterator[FoundViolation]:
 def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
     """Yield (queue, DLQ, move tasks in the order of their begin) for each queue to which tasks moved dead letters back.
 
-    A task that failed, was cancelled, or ended in an unknown way may have moved some messages and left others.
+    A task that failed, was cancelled, or ended in an unknown way may have moved some messages and left others. A task
+    without a destination counts as one task to each queue that has the DLQ.
     """
     for queue, dead_letter_queue in _pairs(group):
-        moves = [move for move in group.around.moves if move.source == dead_letter_queue]
-        if moves and all(move.destination == queue for move in moves):
+        moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
+        if moves:
             yield queue, dead_letter_queue, sorted(moves, key=lambda move: move.began_at_us)
+
+
+def _is_from_elsewhere(group: Group, queue: str, dead_letter_queue: str, back: HistoryEvent) -> bool:
+    """Return whether a move task from another queue than this DLQ may have sent the received message."""
+    return any(move.source != dead_letter_queue for move in group.moves_before(back, queue))
 
 
 def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, HistoryEvent]]:
@@ -272,7 +281,8 @@ def _redrive_loss(group: Group) -> Iterator[FoundViolation]:
         ended_us = max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > ended_us for since in empty)
-        is_over = is_over and group.is_proven(dead_letter_queue)
+        places = {move.destination for move in group.around.moves if move.source == dead_letter_queue}
+        is_over = is_over and group.is_proven(dead_letter_queue) and places == {queue}
         for idx, dead in _dead_lettered(group, dead_letter_queue, moves[-1]) if is_over else ():
             arrived_us = min(map(invoked_us, group.receives(queue, idx)), default=moves[0].began_at_us)
             is_gone = earliest_removal_after_us(group, dead_letter_queue, arrived_us) <= ended_us
@@ -292,6 +302,8 @@ def _redrive_duplicate(group: Group) -> Iterator[FoundViolation]:
         owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
         for idx, dead, own in _with_tasks(group, dead_letter_queue, moves):
             back = _back(group, queue, idx, own[0])
+            if back and _is_from_elsewhere(group, queue, dead_letter_queue, back[-1]):
+                continue
             new: dict[str, list[HistoryEvent]] = defaultdict(list)
             for event in back:
                 if event.sqs_message_id is not None:
@@ -361,9 +373,13 @@ def _before_and_after(
     back: dict[int, HistoryEvent] = {}
     for idx, dead in _dead_lettered(group, dead_letter_queue, move):
         receives = group.receives(dead_letter_queue, idx)
+        if _is_shared(group, dead_letter_queue) and not _is_known_from(group, queue, dead):
+            continue
         own = next(event for event in receives if event.sqs_message_id == dead.sqs_message_id)
         since = [event for event in group.receives(queue, idx) if not group.is_surely_before(event, own)]
-        if since and windows_max(group, idx) == 1 and group.is_after(since[0], move.began_at_us):
+        is_brought = bool(since) and group.is_after(since[0], move.began_at_us)
+        is_brought = is_brought and not _is_from_elsewhere(group, queue, dead_letter_queue, since[0])
+        if is_brought and windows_max(group, idx) == 1:
             first[idx], back[idx] = own, since[0]
     return first, back
 
@@ -399,9 +415,18 @@ def _is_copy(dead: HistoryEvent, back: HistoryEvent) -> bool:
 
 
 def _may_be_moved(group: Group, queue: str, dead: HistoryEvent, back: HistoryEvent) -> bool:
-    """Return whether a move task to the queue may have begun by then, and was not over when the message died."""
+    """Return whether a move task to the queue may have begun by then, and was not over when the message died.
+
+    A task moves nothing that was deleted from the DLQ before it began.
+    """
+    deleted_us = [
+        responded_us(delete) + group.around_bound_us
+        for event in group.siblings(dead)
+        if (delete := group.settled_delete(event)) is not None
+    ]
     return any(
-        not (move.is_finished and group.is_after(dead, move.ended_at_us)) for move in group.moves_before(back, queue)
+        not _is_over(group, move, dead) and not any(us < move.began_at_us for us in deleted_us)
+        for move in group.moves_before(back, queue)
     )
 
 

@@ -428,6 +428,7 @@ _TASKS = {
     "cancelled": (_task(50_000, is_finished=False),),
     "one of two": (_task(50_000), _task(400_000)),
     "after one that was cancelled": (_task(40_000, is_finished=False), _task(50_000)),
+    "after one to another queue": (replace(_task(40_000), destination="quarantine"), _task(50_000)),
 }
 
 
@@ -452,6 +453,67 @@ def test_a_dead_letter_that_came_back_has_left_its_dlq(tasks: str) -> None:
     assert _safety(events, _DYING, around) == {"F9"}
     assert _safety([*events, delete_event(still, 121_000)], _DYING, around) == {"F9"}
     assert _safety([*_DIED, looked, _receive_moved(0, 60_000)], _DYING, around) == set()
+
+
+_SHARING = replace(
+    _DYING, queues=("billing", "shipping"), dead_letter_queues=dict.fromkeys(("billing", "shipping"), "billing-dlq")
+)
+_TO_BOTH = (_task(50_000), replace(_task(50_000), destination="shipping"))
+"""A task without a destination, from the DLQ that two queues share."""
+
+
+def test_a_shared_dlq_gives_each_queue_its_own_in_order() -> None:
+    """Shipping's copies stand in the DLQ in the opposite order: they come back to shipping, and prove nothing here."""
+    others = [
+        receive_event("billing-dlq", idx, at_ms, sqs_message_id=f"shipping {idx}", deduplication_id=f"shipping {idx}")
+        for idx, at_ms in ((1, 30_000), (0, 31_000))
+    ]
+    answer: dict[str, Any] = {"call_id": "both", "visibility_timeout_seconds": 1}
+    died_in_shipping = [receive_event("shipping", idx, 12_000, batch_position=idx, **answer) for idx in (0, 1)]
+    died = [*_DIED, *died_in_shipping, _dead(0, 20_000), _dead(1, 21_000)]
+    back = [_receive_moved(1, 60_000), _receive_moved(0, 100_000)]
+    right = [_receive_moved(0, 60_000), _receive_moved(1, 100_000)]
+    around = QueueContext(moves=_TO_BOTH)
+
+    assert _safety([*died, *back], _SHARING, around) == {"F10"}
+    assert _safety([*died, *others, *right], _SHARING, around) == set()
+
+
+def test_copies_that_another_dlq_sent_prove_no_order_and_no_duplicate() -> None:
+    """Both messages died in another queue, too, and a task from its DLQ brought copies of them here."""
+    looked = [_dead(0, 20_000), _dead(1, 21_000)]
+    copies = [_receive_moved(1, 60_000, sqs_message_id="copy 1"), _receive_moved(0, 100_000, sqs_message_id="copy 0")]
+    back = [_receive_moved(0, 140_000), _receive_moved(1, 180_000)]
+    of_another = replace(_task(50_000), source="elsewhere-dlq")
+
+    assert _safety([*_DIED, *looked, *copies, *back], _DYING, QueueContext(moves=(_task(50_000),))) == {"F9", "F10"}
+    assert _safety([*_DIED, *looked, *copies, *back], _DYING, QueueContext(moves=(_task(50_000), of_another))) == set()
+
+
+def test_a_dead_letter_that_was_deleted_does_not_come_back() -> None:
+    """A task that began before the delete may have moved it first."""
+    looked = _dead(0, 20_000, visibility_timeout_seconds=30)
+    events = [*_DIED, looked, delete_event(looked, 30_000), _receive_moved(0, 60_000)]
+
+    assert _safety(events, _DYING, QueueContext(moves=(_task(50_000),))) == {"F13"}
+    assert _safety(events, _DYING, QueueContext(moves=(_task(25_000),))) == set()
+
+
+@pytest.mark.parametrize("earlier", [(), (_task(-300_000),)], ids=["no task before", "a task before it all"])
+def test_a_task_leaves_open_only_whatever_it_may_have_sent(earlier: Sequence[Move]) -> None:
+    """The recording began an hour before: no copy is older, and no earlier task sent what was published after it."""
+    hour_before_us = -3_600_000_000
+    began = replace(_DYING, publishing_began_us=hour_before_us, receiving_began_us={"billing": hour_before_us})
+    looked = [_dead(0, 20_000), _dead(1, 21_000)]
+    back = [_receive_moved(1, 60_000), _receive_moved(0, 100_000)]
+    events = [
+        replace(event, sent_at_us=51_000_000 if "moved" in (event.sqs_message_id or "") else 1_000)
+        if event.kind == Kind.RECEIVED
+        else event
+        for event in [*_DIED, *looked, *back]
+    ]
+
+    assert _safety(events, began, QueueContext(moves=(*earlier, _task(50_000)))) == {"F10"}
 
 
 # --- deletes, holds and purges ---------------------------------------------------------------------------------------
