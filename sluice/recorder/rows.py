@@ -55,6 +55,16 @@ def short_name(address: str) -> str:
     return re.split("[:/]", address)[-1]
 
 
+def group_id(address: str, found: str | None) -> str | None:
+    """Return the group of a message at a queue URL or topic ARN; None at a standard one.
+
+    There it promises no order and blocks nothing. AWS: the name of a FIFO queue or topic ends with `.fifo`; a standard
+    queue takes a group id for fairness
+    (https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-fair-queues.html, read 2026-11-27).
+    """
+    return found if address.endswith(".fifo") else None
+
+
 class RowFactory:
     """Makes the rows of one process, and remembers what was behind the receipt handles it saw.
 
@@ -110,7 +120,9 @@ class RowFactory:
             **({"detail": size_detail(len(body.encode()))} if self._keeps_sizes else {}),
             "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
             **self.of_message(
-                body=body, deduplication_id=deduplication_id, message_group_id=entry.get("MessageGroupId")
+                body=body,
+                deduplication_id=deduplication_id,
+                message_group_id=group_id(address, entry.get("MessageGroupId")),
             ),
         }
 
@@ -162,7 +174,9 @@ class RowFactory:
         deduplication_id = attributes.get("MessageDeduplicationId")
         of_message = {
             **self.of_message(
-                body=body, deduplication_id=deduplication_id, message_group_id=attributes.get("MessageGroupId")
+                body=body,
+                deduplication_id=deduplication_id,
+                message_group_id=group_id(params["QueueUrl"], attributes.get("MessageGroupId")),
             ),
             "sqs_message_id": message.get("MessageId"),
         }

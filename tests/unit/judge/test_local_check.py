@@ -133,7 +133,7 @@ def test_unrequested_messages_and_other_producers_are_left_open(tmp_path: Path) 
     assert unrequested.status is PropertyStatus.UNKNOWN
     assert unrequested.unknowns[0].endswith(
         " receive(s) and delete(s) in billing are of messages without a group on record, and not judged; a standard"
-        " queue has no groups and promises no order; if billing is a FIFO queue, receive with"
+        " queue promises no order, within a group neither; if billing is a FIFO queue, receive with"
         ' MessageSystemAttributeNames=["All"], and delete in the process that received'
     )
     assert alone.status == PropertyStatus.INVALID

@@ -19,6 +19,9 @@ from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeou
 from sluice.errors import ConfigError
 from sluice.history.events import Kind, is_sampled, recording_detail, stable_idx, unseen_detail
 from sluice.judge.checker import Finding
+from sluice.judge.checker.verdict import PropertyStatus
+from sluice.judge.engine import open_in_memory
+from sluice.judge.recording import RecordedQueue, check
 from sluice.recorder import Recording, record
 from sluice.recorder.journal import events_of, read_journal
 from sluice.saboteurs import sabotage
@@ -296,6 +299,25 @@ def test_a_receive_that_does_not_request_its_group_has_no_group(tmp_path: Path) 
 
 
 # --- some of the groups ----------------------------------------------------------------------------------------------
+
+
+def test_group_ids_of_a_standard_queue_are_no_groups(tmp_path: Path) -> None:
+    """A fair queue has several messages of a group in flight, in any order: nothing of it is judged."""
+    shop = OrderService()
+    url = shop.sqs.create_queue(QueueName="fair")["QueueUrl"]
+    with _record(shop, tmp_path / "fair"):
+        for number in range(3):
+            shop.sqs.send_message(QueueUrl=url, MessageBody=str(number), MessageGroupId="ann")
+        handles = [handle for _ in range(3) for handle in shop.receive(url, count=1)]
+        for handle in reversed(handles):
+            shop.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+
+    engine = open_in_memory(tmp_path / "fair")
+    assert engine is not None, "it is small"
+    verdict = check(engine, tmp_path / "fair", {"fair": RecordedQueue(visibility_timeout_seconds=30)}, "endpoint")[0]
+    assert (verdict.status, verdict.violations) == (PropertyStatus.UNKNOWN, ())
+    assert "a standard queue promises no order, within a group neither" in verdict.unknowns[0]
+    assert {event.message_group_id for event in read_recording(tmp_path / "fair")} == {None}
 
 
 def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: Path) -> None:
