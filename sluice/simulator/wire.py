@@ -27,7 +27,8 @@ from sluice.simulator.model import AwsRefusal
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost", "::1")
 _VERSIONS = {"2010-03-31": "sns", "2012-11-05": "sqs"}
-_SCOPE = re.compile(r"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/([a-z0-9-]{1,64})/([a-z0-9-]{1,64})/aws4_request\b")
+_REGION = r"(?![0-9]+/)(?!-)([a-z0-9-]{1,63})(?<!-)"  # as botocore has them: labels of a host's name
+_SCOPE = re.compile(rf"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/{_REGION}/([a-z0-9-]{{1,64}})/aws4_request\b")
 _IDLE_SECONDS = 300
 _BODY_BYTES_MAX = 8 << 20  # SQS takes 1 MiB in a call, which a form writes with up to three bytes for each
 CONNECTIONS_MAX = 1_000

@@ -200,6 +200,8 @@ def test_requests_are_signed_anew(tmp_path: Path) -> None:
     assert "/eu-west-1/sqs/aws4_request" in headers["authorization"]
     assert headers["host"] == urlsplit(server.url).netloc
     assert headers["amz-sdk-request"] == "attempt=2"
+    assert headers["accept-encoding"] == "identity"
+    assert "accept-encoding" not in headers["authorization"]  # signed beside the client's it would have two values
 
 
 def _post(proxy: RecordingProxy, body: str | bytes, **headers: str) -> tuple[int, bytes]:
@@ -213,6 +215,14 @@ def _post(proxy: RecordingProxy, body: str | bytes, **headers: str) -> tuple[int
     ("headers", "status", "code"),
     [
         ({"X-Amz-Target": "AmazonSQS.ListQueues", "Authorization": ""}, 403, b"MissingAuthenticationToken"),
+        *(
+            (
+                {"X-Amz-Target": "AmazonSQS.ListQueues", "Authorization": _SIGNED.replace("eu-west-1", no_region)},
+                403,
+                b"MissingAuthenticationToken",
+            )
+            for no_region in ("-", "123", "a" * 64, "example.com")
+        ),
         ({"X-Amz-Target": "AmazonSQS.ListQueues", "Host": "evil.example"}, 403, b"AccessDenied"),
         ({"X-Amz-Target": "AmazonSQS.ListQueues", "Host": "["}, 403, b"AccessDenied"),
         ({"X-Amz-Target": "DynamoDB_20120810.GetItem"}, 501, b"NotImplemented"),
