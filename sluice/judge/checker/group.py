@@ -296,7 +296,7 @@ class Group:
         return max(of_queue, default=0)
 
     def _is_older(self, copy: HistoryEvent) -> bool:
-        """Return whether `may_be_older` holds for a copy that no move task may have made, in its queue or as it died."""
+        """Return whether `may_be_older` holds for a copy that no move task may have sent, even before it died."""
         return self.may_be_older(copy) and not any(map(self._may_be_sent_by_task, (copy, *self._in_its_queue(copy))))
 
     def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:

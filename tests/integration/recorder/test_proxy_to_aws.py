@@ -195,4 +195,5 @@ def test_a_signature_that_aws_refuses_is_answered_and_recorded(tmp_path: Path, m
 
     assert aws.reached == set()
     (sent,) = (event for event in read_recording(tmp_path / "run") if event.kind == Kind.PUBLISHED)
-    assert (sent.outcome, sent.error) == ("fail", "SignatureDoesNotMatch")
+    assert sent.outcome == "fail"
+    assert sent.error == "SignatureDoesNotMatch"
