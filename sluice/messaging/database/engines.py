@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import unquote
 
 import psycopg
 from sqlalchemy import (
@@ -50,6 +51,8 @@ _INSERTS: dict[str, Callable[[Table], sqlite.Insert | postgresql.Insert]] = {
 }
 _DRIVERS = {"sqlite": "pysqlite", "postgresql": "psycopg"}
 _PORT_MAX = 65_535
+# Without its locks, two processes overwrite each other's commits: https://www.sqlite.org/uri.html (read 2026-11-27).
+_UNLOCKED = ("nolock", "immutable", "vfs")
 _REFUSED = "28"  # SQLSTATE class invalid_authorization_specification
 # OpenSSL's and libpq's own, on this side: no language of the server.
 _UNTRUSTED = ("certificate verify failed", "does not match host name")
@@ -147,6 +150,13 @@ def _check_url(url: URL) -> None:
             f"database driver is {driver!r}, allowed is {_DRIVERS[backend]}; give --dsn such as"
             f" {backend}+{_DRIVERS[backend]}://…, or without a driver"
         )
+    if backend == "sqlite" and (unlocked := [name for name in _UNLOCKED if name in url.query]):
+        raise ConfigError(
+            f"database URL has {unlocked[0]}, allowed is none of {', '.join(_UNLOCKED)}: processes would overwrite each"
+            " other's commits; leave it out"
+        )
+    if backend == "sqlite" and url.query.get("mode") == "memory":
+        raise ConfigError("database URL has mode=memory, allowed is a file: it ends with this process; leave it out")
     if url.port is not None and not 1 <= url.port <= _PORT_MAX:
         raise ConfigError(f"database port is {url.port}, allowed is 1 to {_PORT_MAX}; correct --dsn")
 
@@ -162,7 +172,8 @@ def require_there(engine: Engine, *, part: str = "outbox") -> None:
     Raises:
         ConfigError: the file does not exist.
     """
-    path = Path(str(engine.url.database))
+    name = str(engine.url.database)
+    path = Path(unquote(name.removeprefix("file:")) if "uri" in engine.url.query else name)
     if engine.dialect.name == "sqlite" and not is_in_memory(engine.url) and not path.exists():
         raise ConfigError(
             f"database {path} does not exist; correct --dsn, or create it with `sluice schema apply {part}`"

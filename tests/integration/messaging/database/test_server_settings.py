@@ -505,6 +505,17 @@ def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
     assert sorted(published) == sorted(effects) == [("B-2", 1), ("a", 1), ("a", 2)]
 
 
+def test_an_sqlite_file_that_a_uri_names_is_found(database_folder: Path) -> None:
+    (database_folder / "a b.db").touch()
+
+    engine = engines.engine(f"sqlite:///file:{database_folder}/a%2520b.db?uri=true")
+
+    engines.require_there(engine)
+    with engine.connect() as connection:
+        assert connection.execute(text("SELECT 1")).scalar_one() == 1
+    engine.dispose()
+
+
 def test_a_read_only_sqlite_file_is_refused_in_one_line(
     database_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
