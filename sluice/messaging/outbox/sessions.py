@@ -33,7 +33,6 @@ from sluice.messaging.envelope import Event
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
 
-_UNIT = "sluice_outbox"
 _INSERT = insert(tables.messages)
 _IDLE = psycopg.pq.TransactionStatus.IDLE
 _TRANSACTION_ID_IF_ANY = text("SELECT pg_catalog.txid_current_if_assigned()")
@@ -258,8 +257,16 @@ class Unit:
             self._added = [added for added in self._added if added.place < since]
             names.append((name, since))
 
-    def lose(self) -> None:
-        """Note that other code rolled back or committed rows of the session."""
+    def lose(self, connection: Connection) -> None:
+        """Note that a connection rolls the rows of the session back; warn where they were committed before that."""
+        has_ended = connection in self._open and _is_open(connection) is False
+        if has_ended and self._added and not self._is_lost and sys.exc_info()[0] is None:
+            warnings.warn(
+                f"the transaction of event {self._added[0].event.id} was ended before its session rolled back, so its"
+                " rows may be there without it; commit by the session only",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self._is_lost = True
 
     def require_numbered(self) -> None:
@@ -304,12 +311,15 @@ _left: WeakKeyDictionary[Connection, list[Unit]] = (
 )  # whose session has ended, and not their transaction
 
 
+# An attribute of the session, and not in `Session.info`, which is the program's own: it may clear that.
+_UNIT = "sluice_outbox"
+
+
 def unit_of(session: Session) -> Unit:
     """Return the session's unit, made at the first call."""
-    if _UNIT not in session.info:
-        session.info[_UNIT] = Unit()
-    unit = session.info[_UNIT]
-    assert isinstance(unit, Unit)
+    unit: Unit | None = vars(session).get(_UNIT)
+    if unit is None:
+        unit = vars(session)[_UNIT] = Unit()
     return unit
 
 
@@ -333,7 +343,7 @@ def _before_commit(session: Session) -> None:
 @hooks.listens_for(Session, "pending_to_transient", raw=True)
 @hooks.listens_for(Session, "persistent_to_detached", raw=True)
 def _after_expunge(session: Session, state: InstanceState[Any]) -> None:
-    unit = session.info.get(_UNIT)
+    unit = vars(session).get(_UNIT)
     # A session that is not active is being rolled back. An object without identity was never written.
     if unit is not None and unit.is_waiting and session.is_active and (state.identity is None or state.modified):
         unit.expunge()
@@ -347,13 +357,13 @@ def _after_rollback(session: Session) -> None:
 
 @hooks.listens_for(Session, "after_soft_rollback")
 def _after_soft_rollback(session: Session, previous: SessionTransaction) -> None:
-    if (unit := session.info.get(_UNIT)) is not None:  # that of a whole transaction has ended by now
+    if (unit := vars(session).get(_UNIT)) is not None:  # that of a whole transaction has ended by now
         unit.forget(previous)
 
 
 @hooks.listens_for(Session, "after_transaction_end")
 def _after_end(session: Session, transaction: SessionTransaction) -> None:
-    if transaction.parent is None and (unit := session.info.pop(_UNIT, None)) is not None:
+    if transaction.parent is None and (unit := vars(session).pop(_UNIT, None)) is not None:
         unit.end(is_workers=isinstance(session, MessageSession))
 
 
@@ -384,7 +394,7 @@ def _on_commit(connection: Connection) -> None:
 def _on_rollback(connection: Connection, *_: object) -> None:
     _left.pop(connection, None)
     for unit in _watching.pop(connection, ()):
-        unit.lose()
+        unit.lose(connection)
 
 
 @hooks.listens_for(Engine, "before_cursor_execute")

@@ -329,6 +329,20 @@ def _two_databases(world: World, session: Any) -> None:
     session.commit()
 
 
+def _clear_info(world: World, session: Any) -> None:
+    """Clear the dictionary that is the program's own."""
+    world.place(session, 1)
+    session.info.clear()
+    session.commit()
+
+
+def _driver_commit_and_rollback(world: World, session: Any) -> None:
+    """Commit by the driver, as SQLite's `executescript` does, and roll the session back."""
+    world.place(session, 1)
+    session.connection(bind_arguments={"mapper": Order.__mapper__}).connection.dbapi_connection.commit()
+    session.rollback()
+
+
 def _core_insert(world: World, session: Any) -> None:
     session.execute(insert(Order).values(id=1))
     OUTBOX.add(session, Event(type="placed", group="g", data=1))
@@ -363,6 +377,8 @@ ENDINGS: dict[str, Callable[[World, Any], None]] = {
     "failed flush": _add_after_a_failed_flush,
     "begun twice": _begin_twice,
     "prepare": _prepare,
+    "commit of the driver and rollback": _driver_commit_and_rollback,
+    "info is cleared": _clear_info,
     "commit of another session": _other_session_commits,
     "two databases": _two_databases,
     "insert of Core": _core_insert,
