@@ -17,6 +17,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "checker": _CHECKER,
     "cdk": ("aws_cdk", "cdk_nag", "constructs"),
     "contracts": ("boto3", "botocore", "localstack_client", "pytest", "pytest_timeout", "xdist"),
+    "lambda": (*_WORKER, "awslambdaric"),
     "testing": (*_WORKER, "pytest"),
     "django": (*_WORKER, "django"),
     "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "numba", "py4j", "pyspark", "zstandard"),

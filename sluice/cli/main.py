@@ -47,6 +47,7 @@ COMMANDS = {
     "find": Lazy("sluice.cli.overview.commands:find", "Show where an event or a group is and was."),
     "inbox": Lazy("sluice.cli.inbox:inbox", "Look after a consumer's inbox."),
     "init": Lazy("sluice.cli.new_project.init:init", "Write a new project: a consumer, its tests, its stacks."),
+    "lambda": Lazy("sluice.cli.functions:functions", "Run a consumer's Lambda function on this machine.", "lambda"),
     "load": Lazy("spark_load.cli.commands:load", "Load-test a deployed environment.", "load"),
     "outbox": Lazy("sluice.cli.outbox:outbox", "Look at an outbox, and act on its messages."),
     "record": Lazy("sluice.cli.record:record", "Run a program, and record its SNS and SQS calls.", "recorder"),

@@ -23,6 +23,7 @@ TABLES = {
     "InboxException": inbox.exceptions,
     "InboxParked": inbox.parked,
     "InboxRedrive": inbox.redrives,
+    "InboxAttempt": inbox.attempts,
     "InboxAct": inbox.audit,
     "TablesVersion": versioning.versions,
 }
@@ -83,5 +84,6 @@ InboxConsumer = _model("InboxConsumer")
 InboxException = _model("InboxException")
 InboxParked = _model("InboxParked")
 InboxRedrive = _model("InboxRedrive")
+InboxAttempt = _model("InboxAttempt")
 InboxAct = _model("InboxAct")
 TablesVersion = _model("TablesVersion")

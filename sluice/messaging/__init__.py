@@ -10,6 +10,7 @@ Each name is imported when it is first used, because `sluice --help` imports thi
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from sluice.messaging.aws_lambda.handler import lambda_handler
     from sluice.messaging.database.rotation import async_database_engine, database_engine
     from sluice.messaging.envelope import Event
     from sluice.messaging.errors import PermanentError, TransientError
@@ -23,6 +24,7 @@ else:
         __name__,
         "worker",
         {
+            "aws_lambda.handler": ("lambda_handler",),
             "database.rotation": ("async_database_engine", "database_engine"),
             "envelope": ("Event",),
             "errors": ("PermanentError", "TransientError"),
@@ -47,4 +49,5 @@ __all__ = [
     "event_of",
     "event_type",
     "handler",
+    "lambda_handler",
 ]

@@ -1,13 +1,14 @@
 """Tools for tests of your own handlers: SQS and SNS simulated, and a worker that a test drives through failures.
 
-pytest finds the fixtures `simulated_aws` and `worker_harness` by itself (`plugin`). It loads this file in every run, so
-nothing is imported here before it is used.
+pytest finds the fixtures `simulated_aws`, `worker_harness` and `lambda_harness` by itself (`plugin`). It loads this
+file in every run, so nothing is imported here before it is used.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from sluice.testing.harness import DeadLetter, WorkerHarness
+    from sluice.testing.lambda_harness import LambdaHarness
     from sluice.testing.parts import Attempt
     from sluice.testing.simulated_aws import SimulatedAws
     from sluice.topology import Topology, deploy
@@ -19,6 +20,7 @@ else:
 
         modules = {
             "harness": ("DeadLetter", "WorkerHarness"),
+            "lambda_harness": ("LambdaHarness",),
             "parts": ("Attempt",),
             "simulated_aws": ("SimulatedAws", "Topology", "deploy"),
         }
@@ -27,4 +29,4 @@ else:
         return facade(__name__, "testing", modules)(name)
 
 
-__all__ = ["Attempt", "DeadLetter", "SimulatedAws", "Topology", "WorkerHarness", "deploy"]
+__all__ = ["Attempt", "DeadLetter", "LambdaHarness", "SimulatedAws", "Topology", "WorkerHarness", "deploy"]

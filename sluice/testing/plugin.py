@@ -1,4 +1,4 @@
-"""The pytest plug-in: `simulated_aws` and `worker_harness`, found through the entry point `pytest11`.
+"""The pytest plug-in: `simulated_aws`, `worker_harness` and `lambda_harness`, by the entry point `pytest11`.
 
 pytest imports this file in every run, also where nobody uses it. So it imports pytest and nothing else.
 """
@@ -6,13 +6,13 @@ pytest imports this file in every run, also where nobody uses it. So it imports 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
-    from sluice.testing import SimulatedAws, WorkerHarness
+    from sluice.testing import LambdaHarness, SimulatedAws, WorkerHarness
 
 
 @pytest.fixture
@@ -37,16 +37,31 @@ def worker_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Calla
     """
     from sluice.testing import WorkerHarness  # noqa: PLC0415
 
-    with ExitStack() as made:
+    with _making(WorkerHarness, simulated_aws, tmp_path) as make:
+        yield make
 
-        def make(handlers: Any, *, database: Any = None, **options: Any) -> WorkerHarness:
-            file = tmp_path / f"sluice-{len(made_so_far)}.db"
-            harness = WorkerHarness(
-                handlers, aws=simulated_aws, database=f"sqlite:///{file}" if database is None else database, **options
-            )
+
+@pytest.fixture
+def lambda_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Callable[..., LambdaHarness]]:
+    """Return what makes a Lambda function for your handlers; see `sluice.testing.LambdaHarness`."""
+    from sluice.testing import LambdaHarness  # noqa: PLC0415
+
+    with _making(LambdaHarness, simulated_aws, tmp_path) as make:
+        yield make
+
+
+@contextmanager
+def _making(kind: Any, aws: SimulatedAws, folder: Any) -> Iterator[Callable[..., Any]]:
+    """Yield what makes harnesses of a class; they are closed with the block."""
+    with ExitStack() as made:
+        made_so_far: list[Any] = []
+
+        def make(handlers: Any, *, database: Any = None, **options: Any) -> Any:
+            file = folder / f"sluice-{len(made_so_far)}.db"
+            url = f"sqlite:///{file}" if database is None else database
+            harness = kind(handlers, aws=aws, database=url, **options)
             made_so_far.append(harness)
             made.callback(harness.close)
             return harness
 
-        made_so_far: list[WorkerHarness] = []
         yield make

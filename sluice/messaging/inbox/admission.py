@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, delete, insert
 
+from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import Envelope
 from sluice.messaging.inbox import maintenance
-from sluice.messaging.inbox.groups import DecodedMessage, RowLock, columns_of, position_of
+from sluice.messaging.inbox.attempts import InboxAttempts
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy, RowLock, columns_of, position_of
 from sluice.messaging.inbox.parking import Parking
 from sluice.messaging.inbox.sequence import Action, Arrival, Decision, NumberRecord, Position, decide, needs_known
 from sluice.messaging.inbox.tables import groups
@@ -43,7 +45,14 @@ class Inbox(Parking):
 
     Args:
         clock: a clock for tests; None means the database's own.
+
+    Attributes:
+        attempts: the attempts at messages, where the queue does not count them.
     """
+
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None) -> None:
+        super().__init__(policy, clock=clock)
+        self.attempts = InboxAttempts(policy.consumer, clock=clock)
 
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         """Lock the row of the message's group, and decide what the caller does with the message.

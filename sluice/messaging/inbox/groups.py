@@ -72,13 +72,19 @@ class InboxPolicy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecodedMessage:
-    """A received message after decoding."""
+    """A received message after decoding.
+
+    Args:
+        receive_count: how often the message was received, including this time.
+        attempt: the number of the attempt that is made at the message, from 1.
+    """
 
     envelope: Envelope
     body: str
     attributes: Mapping[str, str]
     sqs_message_id: str
     receive_count: int
+    attempt: int = 1
 
     @property
     def arrival(self) -> Arrival:

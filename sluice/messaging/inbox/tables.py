@@ -90,6 +90,22 @@ parked = sa.Table(
     comment="messages set aside until the one in front of them is back; held are those whose own attempts are used up",
 )
 
+attempts = sa.Table(
+    "sluice_inbox_attempt",
+    metadata,
+    sa.Column("consumer", KEY, nullable=False),
+    sa.Column("sqs_message_id", KEY, nullable=False),
+    sa.Column("group_id", KEY, nullable=False),
+    sa.Column("failed_count", sa.Integer, nullable=False),
+    sa.Column("unfinished_count", sa.Integer, nullable=False),
+    sa.Column("receive_count", sa.Integer, nullable=False),
+    sa.Column("last_error", sa.Text),
+    sa.Column("updated_at_us", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("consumer", "sqs_message_id"),
+    sa.Index("sluice_inbox_attempt_updated", "consumer", "updated_at_us"),
+    comment="attempts at messages that came more than once, of consumers that Lambda invokes: a receive may be none",
+)
+
 redrives = sa.Table(
     "sluice_inbox_redrive",
     metadata,
@@ -110,6 +126,8 @@ WORKER_RIGHTS = {
     "sluice_inbox_redrive": "SELECT",
 }
 """The rights that a worker needs on each table."""
+FUNCTION_RIGHTS = WORKER_RIGHTS | {"sluice_inbox_attempt": "SELECT, INSERT, UPDATE, DELETE"}
+"""The rights that a Lambda function needs on each table."""
 
 versioned = VersionedTables(
     "inbox",
@@ -117,5 +135,6 @@ versioned = VersionedTables(
     steps=(
         Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),
         Step(recollates=True),
+        Step(),  # sluice_inbox_attempt is new
     ),
 )

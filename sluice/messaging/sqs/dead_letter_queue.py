@@ -152,17 +152,39 @@ class Destination:
         Raises:
             TransientError: the copy may or may not be in the queue.
         """
+        return self.send_body(
+            dead_letter.body if body is None else body,
+            message_group_id=dead_letter.message_group_id,
+            attributes=dead_letter.attributes,
+            trace_header=dead_letter.trace_header,
+            deduplication_id=deduplication_id,
+        )
+
+    def send_body(
+        self,
+        body: str,
+        *,
+        message_group_id: str,
+        attributes: Mapping[str, Mapping[str, Any]],
+        trace_header: str | None,
+        deduplication_id: str,
+    ) -> str:
+        """Send a message, and return its SQS message id.
+
+        Raises:
+            TransientError: it is not certain that it is there.
+        """
         more: dict[str, Any] = {}
-        if dead_letter.trace_header is not None:
-            header = {"StringValue": dead_letter.trace_header, "DataType": "String"}
+        if trace_header is not None:
+            header = {"StringValue": trace_header, "DataType": "String"}
             more["MessageSystemAttributes"] = {"AWSTraceHeader": header}
-        if dead_letter.attributes:
-            more["MessageAttributes"] = dict(dead_letter.attributes)
+        if attributes:
+            more["MessageAttributes"] = dict(attributes)
         with asking():
             answer = self._sqs.send_message(
                 QueueUrl=self._url,
-                MessageBody=dead_letter.body if body is None else body,
-                MessageGroupId=dead_letter.message_group_id,
+                MessageBody=body,
+                MessageGroupId=message_group_id,
                 MessageDeduplicationId=deduplication_id,
                 **more,
             )

@@ -145,16 +145,26 @@ class WorkerMetrics(WorkerTally):
         now = self._clock.monotonic()
         if now - self._measured_at >= metrics.INBOX_INTERVAL_SECONDS:
             self._measured_at = now
-            counted = gauges.inbox_counts()
-            measured = {
-                metrics.PARKED_GROUPS: counted["parked_groups"],
-                metrics.PARKED_MESSAGES: counted["parked_messages"],
-                metrics.HELD_MESSAGES: counted["held_messages"],
-                metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
-                metrics.REDRIVE_OFF: counted["redrive_off"],
-                metrics.STUCK_PARTS: gauges.stuck_count(),
-            }
-            self._sink.put({**self.take(), **measured})
+            self._measure(gauges)
+
+    def _measure(self, gauges: Gauges) -> None:
+        counted = gauges.inbox_counts()
+        measured = {
+            metrics.PARKED_GROUPS: counted["parked_groups"],
+            metrics.PARKED_MESSAGES: counted["parked_messages"],
+            metrics.HELD_MESSAGES: counted["held_messages"],
+            metrics.OPEN_EXCEPTIONS: counted["open_exceptions"],
+            metrics.REDRIVE_OFF: counted["redrive_off"],
+            metrics.STUCK_PARTS: gauges.stuck_count(),
+        }
+        self._sink.put({**self.take(), **measured})
+
+    def after_invocation(self, gauges: Gauges | None) -> None:
+        """Measure what its schedule invoked; of a batch, write what was counted."""
+        if gauges is not None:
+            self._measure(gauges)
+        elif any((taken := self.take()).values()):
+            self._sink.put(taken)
 
     def after_end(self) -> None:
         """Log the totals, and write the counts since the last measurement.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event, current_trace
 from sluice.messaging.handlers import Ack, Context, Outcome
-from sluice.messaging.worker.hooks import TakeOutcome, WorkerHooks
+from sluice.messaging.worker.hooks import Gauges, TakeOutcome, WorkerHooks
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Link, Tracer
@@ -79,6 +79,14 @@ class Tracing(WorkerHooks):
                     span.set_status(Status(StatusCode.ERROR, outcome.reason))
 
             yield take
+
+    def after_invocation(self, _: Gauges | None) -> None:
+        """Have the spans exported that are kept: a process that is frozen exports none."""
+        from opentelemetry import trace
+
+        flush = getattr(trace.get_tracer_provider(), "force_flush", None)  # of the SDK, not of the API
+        if flush is not None:
+            flush()
 
 
 def _links(event: Event) -> "list[Link]":

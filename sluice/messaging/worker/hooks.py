@@ -85,6 +85,12 @@ class WorkerHooks:
     def tick(self, gauges: Gauges) -> None:
         """Called every second, by a thread that does nothing urgent."""
 
+    def after_invocation(self, gauges: Gauges | None) -> None:
+        """Called when an invocation of a Lambda function ends: its process may be frozen then, or ended.
+
+        `gauges` are for an invocation of its schedule, which may query the database for them.
+        """
+
     def after_end(self) -> None:
         """Called last, when no message is worked on any more."""
 

@@ -47,11 +47,24 @@ def _redrive(declared: Consumer, attributes: Mapping[str, str]) -> Iterator[str]
     seen = attributes.get("RedrivePolicy")
     if seen is None:
         yield f"the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever; {_NEXT}"
-    elif (count := _max_receive_count(seen)) != declared.max_attempts:
-        yield (
-            f"the queue's maxReceiveCount is {count}, allowed is max_attempts ({declared.max_attempts}), by which its"
-            f" workers know a message's last attempt; {_NEXT}"
+    elif (count := _max_receive_count(seen)) != declared.max_receive_count:
+        name = "max_attempts" if declared.runtime is None else "receives_max of its runtime"
+        reason = (
+            "by which its workers know a message's last attempt"
+            if declared.runtime is None
+            else "or SQS dead-letters messages by receives that are no attempts"
         )
+        yield (
+            f"the queue's maxReceiveCount is {count}, allowed is {name} ({declared.max_receive_count}), {reason}; {_NEXT}"
+        )
+
+
+def dead_letter_queue_name(attributes: Mapping[str, str]) -> str | None:
+    """Return the name of a queue's DLQ, by its redrive policy; None where it has none."""
+    try:
+        return str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]).rpartition(":")[2]
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def _max_receive_count(policy: str) -> int | None:

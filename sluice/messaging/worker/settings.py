@@ -4,7 +4,7 @@ from dataclasses import field
 from math import inf
 
 from sluice import limits
-from sluice.declaration import RETRY_SECONDS_MAX, Consumer
+from sluice.declaration import RETRY_SECONDS_MAX, Consumer, Lambda
 from sluice.declaration.validation import declaration_class, require, satisfying
 from sluice.messaging.backoff import Backoff
 
@@ -28,6 +28,8 @@ class ProcessorSettings:
         backoff: the delay between two tries of a message.
         is_ordered: False for a standard queue, where several messages of one group may be worked on at once.
         database_connections: how many lanes have a connection at once; None means all lanes.
+        unfinished_max: a message is dead after so many attempts in a row that came to no end. None where each receive
+            is an attempt, which the queue counts; otherwise the inbox counts the attempts.
     """
 
     consumer: str
@@ -42,10 +44,38 @@ class ProcessorSettings:
     )
     is_ordered: bool = True
     database_connections: int | None = None
+    unfinished_max: int | None = None
+
+    @classmethod
+    def of_function(cls, consumer: Consumer, function: Lambda) -> "ProcessorSettings":
+        """Return what a consumer declares whose handlers a Lambda function runs.
+
+        Each of the messages of a batch may be in front of all others, and make as many attempts as it has, with
+        `unfinished_max` between two: that is half of the receives after which SQS moves the last of them to the DLQ.
+        The other half is for receives without an attempt.
+        """
+        receives_each = function.receives_max // (2 * function.batch_size)
+        return cls(
+            consumer=consumer.name,
+            max_attempts=consumer.max_attempts,
+            timeout_seconds=consumer.visibility_timeout_seconds,
+            hold_seconds_max=float(function.timeout_seconds),
+            unfinished_max=max(1, receives_each // consumer.max_attempts - 1),
+        )
 
     @classmethod
     def of_consumer(cls, consumer: Consumer, *, is_ordered: bool = True) -> "ProcessorSettings":
-        """Return the settings that a consumer declares."""
+        """Return the settings that a consumer declares.
+
+        Raises:
+            FieldError: a Lambda function runs its handlers, and a worker would count receives as attempts.
+        """
+        require(
+            consumer,
+            consumer.runtime is None,
+            field="runtime",
+            allowed="None for a worker: the function runs the handlers, or `lambda_harness` in a test",
+        )
         return cls(
             consumer=consumer.name,
             max_attempts=consumer.max_attempts,

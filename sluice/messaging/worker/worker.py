@@ -251,13 +251,18 @@ class Worker:
         try:
             if now - self._forgot_at >= _FORGET_SECONDS:
                 self._forgot_at = now
-                self._forget()
+                self.forget()
         except DBAPIError as error:
             if not failures.may_pass(error):
                 raise
             _log.warning("the database does not answer", error=str(error.orig).strip())
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Forget groups for which nothing came for as long as is declared.
+
+        Raises:
+            DBAPIError: the database did not do it.
+        """
         for _ in range(_FORGET_TIMES_MAX):
             with self.parts.engine.begin() as connection:
                 if self.parts.inbox.forget(connection, self._settings.keep_inbox_seconds) < FORGOTTEN_MAX:

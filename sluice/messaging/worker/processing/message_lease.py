@@ -36,6 +36,7 @@ class MessageLease:
         seconds_max: the lease is given up after this time, even if a handler still runs.
         requested_at: when the receive of the message began, by the clock. The visibility timeout began then or later,
             however slow the response was. None means now.
+        why_over: the reason of the loss when the timeout is over.
     """
 
     def __init__(
@@ -43,9 +44,10 @@ class MessageLease:
         message: ReceivedMessage,
         *,
         clock: Clock,
-        timeout_seconds: int,
+        timeout_seconds: float,
         seconds_max: float,
         requested_at: float | None = None,
+        why_over: str = "its visibility timeout is over",
     ) -> None:
         self.message = message
         self._clock = clock
@@ -56,6 +58,7 @@ class MessageLease:
         self._latest_at = self._received_at + limits.VISIBILITY_TIMEOUT_SECONDS_MAX - MARGIN_SECONDS
         self.gives_up_at = min(self._received_at + seconds_max, self._latest_at)
         self._why_lost: str | None = None
+        self._why_over = why_over
         self.in_use = threading.Lock()
         """Locked while a call about the message is under way; `is_done` is set under the lock."""
         self.is_done = False
@@ -79,7 +82,7 @@ class MessageLease:
         if self._why_lost is not None:
             raise HoldLostError(self._why_lost)
         if self._clock.monotonic() >= self._ends_at - self._margin_seconds:
-            raise HoldLostError("its visibility timeout is over")
+            raise HoldLostError(self._why_over)
 
     def note_extension(self, requested_at: float, seconds: int) -> None:
         """Note that the message is hidden for `seconds` from the time of the request."""

@@ -2,21 +2,23 @@
 
     received ─► decoded ─► one transaction: inbox, handler, its events in the outbox ─► committed ─► deleted
 
-A message ends in one of three ways: it is deleted; it is released, to be delivered again later; or another consumer may
-have it, and nothing is changed. The queue counts the attempts. A message that must not be delivered again (refused,
-undecodable, or failed at its last attempt) is recorded as dead first. Then it is released at each receive until the
-queue moves it to the DLQ, at the receive after the last allowed one.
+A message ends in one of four ways: it is deleted; it is released, to be delivered again later; it is dead; or another
+consumer may have it, and nothing is changed. A message that must not be delivered again (refused, undecodable, or
+failed at its last attempt) is recorded as dead first. Then a worker, whose queue counts the attempts, releases it at
+each receive until the queue moves it to the DLQ, at the receive after the last allowed one. In a Lambda function a
+receive is not always an attempt: there the inbox counts the attempts, and the function sends a dead message to the DLQ.
 """
 
 import math
 import random
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
 from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
@@ -25,6 +27,7 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
+from sluice.messaging.inbox.attempts import PastAttempts
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
@@ -44,6 +47,7 @@ from sluice.messaging.worker.processing.transactions import (
     TakeConnection,
     TransactionFailedError,
     Transactions,
+    reason_of,
 )
 from sluice.messaging.worker.settings import ProcessorSettings
 from sluice.terminal.logger import Logger
@@ -64,11 +68,16 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveToDlq:
+    """The message is dead: it belongs into the DLQ, and no longer into the queue."""
+
+
+@dataclass(frozen=True, slots=True)
 class Abandon:
     """Another consumer may hold the message: leave it alone."""
 
 
-type Acknowledgement = Delete | Release | Abandon
+type Acknowledgement = Delete | Release | MoveToDlq | Abandon
 
 
 class MessageProcessor:
@@ -120,8 +129,7 @@ class MessageProcessor:
             requested_at=requested_at,
         )
         group_id = message.message_group_id if self.is_ordered else None
-        names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
-        with structlog.contextvars.bound_contextvars(**names, attempt=message.receive_count):
+        with _naming(message):
             with (
                 self._heartbeat.keeping(lease),
                 self._groups.alone(group_id or message.sqs_message_id, lease, self._wait) as is_alone,
@@ -132,6 +140,17 @@ class MessageProcessor:
                     acknowledgement = self._abandon(lease, lost)
                 self._acknowledge(lease, acknowledgement)
             return acknowledgement
+
+    def decide(self, lease: MessageLease) -> Acknowledgement:
+        """Work on a message, and return how it ends; the caller acknowledges it.
+
+        Nothing extends the lease, and no other thread of this process works on the group of the message.
+        """
+        with _naming(lease.message):
+            try:
+                return self._decide(lease)
+            except HoldLostError as lost:
+                return self._abandon(lease, lost)
 
     def _give_way(self, lease: MessageLease) -> Acknowledgement:
         """End a message whose group is still worked on: release it if the worker stops.
@@ -168,7 +187,11 @@ class MessageProcessor:
         begun_at_us = self._clock.now_us()
         try:
             if arrived.receive_count > 1 or self._settings.max_attempts == 1:
-                self.transactions.run(lease, partial(self._begin_group, lease, arrived))
+                past = self.transactions.run(lease, partial(self._begin_attempt, lease, arrived))
+                if past.unfinished_count >= (self._settings.unfinished_max or math.inf):
+                    reason = f"{past.unfinished_count} attempts in a row came to no end; see the function's log"
+                    return self._die(lease, arrived, reason)
+                arrived = replace(arrived, attempt=past.failed_count + 1)
             ended = self._transact_late(lease, arrived)
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
@@ -184,7 +207,7 @@ class MessageProcessor:
             case Decision(action=Action.DROP | Action.PARK | Action.HANDLE) as decision:
                 self._report(arrived, decision, begun_at_us)
                 return Delete()
-        return Release(0)  # the queue moves it to the DLQ at the next receive
+        return MoveToDlq()
 
     def _report(self, arrived: DecodedMessage, decision: Decision, begun_at_us: int) -> None:
         """Report the committed decision to the log and the hooks."""
@@ -200,11 +223,18 @@ class MessageProcessor:
         settled = SettledMessage(message=arrived, decision=decision, begun_at_us=begun_at_us)
         self._hooks.call(WorkerHooks.before_acknowledge, settled)
 
-    def _begin_group(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> None:
-        """Store the beginning of a group before its first message: if this dies unrecorded, its number is missing."""
+    def _begin_attempt(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> PastAttempts:
+        """Store the beginning of a group before its first message, and return the attempts before this one.
+
+        If the message dies unrecorded, its number is missing.
+        """
         self._inbox.begin_group(session.connection(), arrived)
+        past = PastAttempts(failed_count=arrived.receive_count - 1)
+        if self._settings.unfinished_max is not None:
+            past = self._inbox.attempts.begin(session.connection(), arrived)
         lease.check()
         session.commit()
+        return past
 
     def _transact_late(self, lease: MessageLease, arrived: DecodedMessage) -> Decision | Retry | Reject:
         """Return the decision or outcome of the transaction.
@@ -304,30 +334,41 @@ class MessageProcessor:
             consumer=self._settings.consumer,
             seq=arrived.envelope.seq,
             epoch=arrived.envelope.epoch,
-            attempt=arrived.receive_count,
-            is_last_attempt=self._is_last(arrived.receive_count),
+            attempt=arrived.attempt,
+            is_last_attempt=self._is_last(arrived),
             is_late=decision.state in (State.LATE, State.FILLED),
             attributes=arrived.attributes,
             hold=lease,
         )
 
-    def _is_last(self, receive_count: int) -> bool:
-        return receive_count >= self._settings.max_attempts
+    def _is_last(self, arrived: DecodedMessage) -> bool:
+        return arrived.attempt >= self._settings.max_attempts
 
     def _retry(self, lease: MessageLease, arrived: DecodedMessage, outcome: Retry) -> Acknowledgement:
-        if self._is_last(arrived.receive_count):
-            return self._die(lease, arrived, f"attempt {arrived.receive_count}: {outcome.reason}", is_permanent=False)
+        if self._is_last(arrived):
+            return self._die(lease, arrived, f"attempt {arrived.attempt}: {outcome.reason}", is_permanent=False)
+        self._count_failure(arrived, outcome.reason)
         self._hooks.call(WorkerHooks.before_retry, arrived.envelope, outcome.reason)
         delay = outcome.delay_seconds
         if delay is None:
-            delay = self._settings.backoff.seconds(arrived.receive_count, self._rng.random())
+            delay = self._settings.backoff.seconds(arrived.attempt, self._rng.random())
         _log.info("not handled, and comes again", reason=outcome.reason, delay_seconds=round(delay, 1))
         return Release(delay)
+
+    def _count_failure(self, arrived: DecodedMessage, reason: str) -> None:
+        """Count a failed attempt in the inbox, if the queue does not; it does not count while the database is away."""
+        if self._settings.unfinished_max is None:
+            return
+        try:
+            with self._engine.begin() as connection:
+                self._inbox.attempts.fail(connection, arrived, reason)
+        except DBAPIError as error:
+            _log.error("an attempt that failed is not counted", reason=reason, error=reason_of(error))
 
     def _die(
         self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, *, is_permanent: bool = True
     ) -> Acknowledgement:
-        """Record that a message is dead, and let the queue move it to the DLQ."""
+        """Record that a message is dead."""
         try:
             record = partial(self._record_dead, lease, arrived, reason, is_permanent=is_permanent)
             is_dead = self.transactions.run(lease, record)
@@ -339,11 +380,11 @@ class MessageProcessor:
         if not is_dead:
             return Delete()  # another worker has dealt with the message meanwhile
         self._failpoint("after_death")
-        # without a number the inbox cannot know that the message is dying
-        if arrived is not None or lease.message.receive_count == 1:
+        # Without a number the inbox cannot know that the message is dying: a worker finds it dead at each receive.
+        if arrived is not None or lease.message.receive_count == 1 or self._settings.unfinished_max is not None:
             self._hooks.call(WorkerHooks.dead_lettered, None if arrived is None else arrived.envelope, reason)
-            _log.error("dead: the queue moves it to the DLQ", reason=reason)
-        return Release(0)
+            _log.error("dead: it goes to the DLQ", reason=reason)
+        return MoveToDlq()
 
     def _record_dead(
         self, lease: MessageLease, arrived: DecodedMessage | None, reason: str, session: Session, *, is_permanent: bool
@@ -367,6 +408,9 @@ class MessageProcessor:
                 self._failpoint("before_release")
                 seconds = min(math.ceil(delay_seconds), lease.delay_seconds_max)
                 self._release(lease.message.receipt_handle, seconds)
+            case MoveToDlq():  # the queue moves it to the DLQ at the next receive
+                self._failpoint("before_release")
+                self._release(lease.message.receipt_handle, 0)
 
     def _release(self, receipt_handle: str, seconds: int) -> None:
         """Give a message back; try it a few times, whether or not the worker stops."""
@@ -383,6 +427,12 @@ class MessageProcessor:
                     self._wait.wait(self._settings.database_backoff.seconds(tries, self._rng.random()))
             else:
                 return
+
+
+def _naming(message: ReceivedMessage) -> AbstractContextManager[None]:
+    """Return the block in which each line of the log names a message."""
+    names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
+    return structlog.contextvars.bound_contextvars(**names, attempt=message.receive_count)
 
 
 def _decode_message(message: ReceivedMessage) -> DecodedMessage:

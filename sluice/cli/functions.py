@@ -1,0 +1,106 @@
+"""`sluice lambda local`: a consumer's Lambda function on this machine, in real processes, without Docker."""
+
+import os
+import sys
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from sluice.cli.options import consumer_options, log_level_option
+from sluice.terminal.groups import CommandGroup
+from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
+
+if TYPE_CHECKING:
+    from sluice.cli.targets import ConsumerTarget
+
+
+@click.group(name="lambda", cls=CommandGroup)
+def functions() -> None:
+    """Run the handlers of a consumer as its Lambda function does."""
+
+
+@functions.command()
+@click.option("--concurrency", type=Whole(1, 64), default=1, show_default=True, help="Invocations at once.")
+@click.option("--freeze/--no-freeze", default=True, help="Stop a process between two invocations.  [default: freeze]")
+@click.option(
+    "--until-idle",
+    "idle_seconds",
+    type=NumberType("seconds", 0, DAY_SECONDS),
+    metavar="SECONDS",
+    help="Stop when nothing was received for this long.",
+)
+@log_level_option
+@consumer_options
+def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds: float | None, log_level: str) -> None:
+    """Poll a consumer's queue, and invoke its function with each batch, until SIGTERM or Ctrl-C.
+
+    \b
+    Each invocation is of a real process of `awslambdaric` (pip install 'sluice-fifo[lambda]'), which starts cold, is
+    frozen between two invocations, and is killed at its timeout or with too much memory. What polls is a model of
+    Lambda's event source mapping. SQS is where --endpoint-url says: an emulator, or `sluice simulator serve`.
+      sluice topology apply --env local
+      sluice schema apply inbox --dsn sqlite:///billing.db
+      sluice lambda local --consumer billing --dsn sqlite:///billing.db
+    """
+    from sluice import sdk
+    from sluice.aws.client import open_client
+    from sluice.cli.services.running import log_to
+    from sluice.declaration import naming, task_settings
+    from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
+    from sluice.errors import ConfigError
+    from sluice.lambda_local.local import LocalFunction, Schedule, sqs_call
+    from sluice.lambda_local.process import FunctionProcess, require_runtime
+    from sluice.messaging.sqs.queue import Queue, url_of
+    from sluice.messaging.waiting import Stop
+    from sluice.simulator.model.mapping import EventSourceMapping
+
+    consumer, environment = target.consumer, target.environment
+    if consumer.runtime is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…); declare it, or run `sluice worker`"
+        )
+    require_runtime()
+    log_to(sys.stderr, log_level)
+    stop = Stop()
+    stop.on_signals()
+    engine = target.engine
+    region = environment.region
+    sqs = open_client(
+        "sqs", endpoint_url=target.endpoint_url, region=region, config=sdk.config(connections=concurrency)
+    )
+    queue_url = url_of(sqs, naming.queue_name(environment, consumer))
+    queue_arn = Queue(sqs, queue_url).attributes()["QueueArn"]
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # with the folder of the declaration, and its handlers
+        task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer)),
+        "SLUICE_ENV": environment.name,
+        "SLUICE_CONSUMER": consumer.name,
+        "AWS_REGION": region,
+        "AWS_DEFAULT_REGION": region,
+        "AWS_LAMBDA_FUNCTION_NAME": naming.service_name(environment, consumer.name),
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(consumer.runtime.memory_mb),
+        "SLUICE_DSN": engine.url.render_as_string(hide_password=False),
+        **({} if target.endpoint_url is None else {"AWS_ENDPOINT_URL": target.endpoint_url}),
+    }
+    make_mapping = partial(
+        EventSourceMapping,
+        call=sqs_call(sqs),
+        queue_url=queue_url,
+        queue_arn=queue_arn,
+        batch_size=consumer.runtime.batch_size,
+        visibility_seconds=consumer.visibility_timeout_seconds,
+    )
+    make_process = partial(
+        FunctionProcess,
+        ENTRY_POINT,
+        variables,
+        timeout_seconds=consumer.runtime.timeout_seconds,
+        memory_mb=consumer.runtime.memory_mb,
+        freezes=freeze,
+    )
+    schedule = Schedule(event=SCHEDULED_EVENT, seconds=consumer.maintenance_minutes * 60)
+    LocalFunction(make_mapping, make_process, concurrency=concurrency, schedule=schedule).run(
+        is_stopped=stop.is_stopped, idle_seconds=idle_seconds
+    )

@@ -1,0 +1,86 @@
+"""The process of a Lambda function: what it reads and connects when it starts. Lambda calls `handle`.
+
+SLUICE_ENV, SLUICE_CONSUMER and the variables of the database say who it is, as they do for a worker. It starts when
+Lambda imports this module, which has the whole of a processor for that and up to ten seconds; what it raises then is a
+failed start, and no attempt at any message.
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (read 2026-11-27)
+"""
+
+import os
+import sys
+from functools import cache
+from typing import Any
+
+from sluice.cli.services.running import collect_rarely, log_to, measuring
+from sluice.cli.targets import consumer_of
+from sluice.clock import SystemClock
+from sluice.declaration import load_task_declaration, metrics, naming
+from sluice.errors import ConfigError
+from sluice.messaging import failpoints
+from sluice.messaging.aws_lambda.handler import LambdaHandler, lambda_handler
+from sluice.messaging.database import connections
+from sluice.messaging.database.rotation import runtime_engine
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.telemetry.metrics import WorkerMetrics
+from sluice.messaging.telemetry.tracing import opentelemetry
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.terminal.logger import Logger
+
+_log = Logger()
+_IN_LAMBDA = "AWS_LAMBDA_RUNTIME_API"
+"""Set in every process that Lambda starts."""
+
+
+def handle(event: object, context: Any) -> dict[str, Any]:
+    """Work on a batch of the consumer's queue, or on what its schedule asks for.
+
+    Raises:
+        ConfigError: the variables, the declaration or the event cannot be right.
+    """
+    return _handler()(event, context)
+
+
+@cache
+def _handler() -> LambdaHandler:
+    log_to(sys.stderr)
+    environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
+    consumer = consumer_of(environment, os.environ.get("SLUICE_CONSUMER"))
+    if consumer.runtime is None or consumer.handlers is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…) where a function runs its handlers;"
+            " declare it, or run `sluice worker`"
+        )
+    handlers = Handlers.load(consumer.handlers).of_consumer(consumer, environment)
+    if (dead := handlers.describe()) is not None:
+        _log.warning("types without a handler", consumer=consumer.name, reason=dead)
+    measured = measuring(
+        metrics.INBOX,
+        metrics.inbox_dimensions(environment, consumer),
+        interval_seconds=metrics.INBOX_INTERVAL_SECONDS,
+        is_embedded=True,
+        prometheus=None,
+    )
+    hooks: list[WorkerHooks] = [WorkerMetrics(measured, SystemClock())]
+    if "opentelemetry" in sys.modules:  # the handlers' module has brought it along
+        hooks.append(opentelemetry(queue_name=naming.queue_name(environment, consumer)))
+    engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
+    connections.end_waits(engine, consumer.runtime.timeout_seconds)
+    collect_rarely()
+    return lambda_handler(
+        consumer,
+        handlers=handlers,
+        database=engine,
+        failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
+        hooks=hooks,
+    )
+
+
+def _variable(name: str) -> str:
+    try:
+        return os.environ[name]
+    except KeyError as error:
+        raise ConfigError(f"{name} is not set, allowed is the name of an environment; deploy the stacks") from error
+
+
+if _IN_LAMBDA in os.environ:
+    _handler()

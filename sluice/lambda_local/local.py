@@ -1,0 +1,112 @@
+"""A function polled for and invoked here: each thread has a poller and an execution environment of its own."""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from botocore import xform_name
+
+from sluice.clock import SystemClock
+from sluice.lambda_local.process import FunctionProcess
+from sluice.simulator.model.mapping import EventSourceMapping, SqsCall
+from sluice.terminal.logger import Logger
+
+_log = Logger()
+_PAUSE_SECONDS = 0.2
+
+
+def sqs_call(client: Any) -> SqsCall:
+    """Return what calls SQS by a client of boto3's shape."""
+
+    def call(operation: str, params: dict[str, Any]) -> Mapping[str, Any]:
+        answer: Mapping[str, Any] = getattr(client, xform_name(operation))(**params)
+        return answer
+
+    return call
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """An event that invokes the function now and then."""
+
+    event: Mapping[str, Any]
+    seconds: float
+
+
+class LocalFunction:
+    """Polls and invokes until it is stopped, or idle for so long.
+
+    Args:
+        make_mapping: makes the poller of a thread.
+        make_process: makes the execution environment of a thread.
+        concurrency: how many threads.
+        schedule: invokes the function of the first thread.
+    """
+
+    def __init__(
+        self,
+        make_mapping: Callable[[], EventSourceMapping],
+        make_process: Callable[[], FunctionProcess],
+        *,
+        concurrency: int,
+        schedule: Schedule,
+    ) -> None:
+        self._make_mapping, self._make_process = make_mapping, make_process
+        self._concurrency, self._schedule = concurrency, schedule
+        self._clock, self._stop = SystemClock(), threading.Event()
+        self._active_at = self._clock.monotonic()
+        self._failure: BaseException | None = None
+
+    def stop(self) -> None:
+        """End it, from any thread."""
+        self._stop.set()
+
+    def run(self, *, is_stopped: Callable[[], bool], idle_seconds: float | None) -> None:
+        """Work until stopped, or until nothing came for so long.
+
+        Raises:
+            Exception: what polling raised: the queue does not answer.
+        """
+        threads = [
+            threading.Thread(target=self._work, args=(number,), name=f"function-{number}", daemon=True)
+            for number in range(self._concurrency)
+        ]
+        for thread in threads:
+            thread.start()
+        while not (is_stopped() or self._stop.is_set() or self._is_idle(idle_seconds)):
+            self._stop.wait(_PAUSE_SECONDS)
+        self._stop.set()
+        for thread in threads:
+            thread.join()
+        if self._failure is not None:
+            raise self._failure
+
+    def _work(self, number: int) -> None:
+        mapping, process = self._make_mapping(), self._make_process()
+        scheduled_at = self._clock.monotonic()
+        try:
+            while not self._stop.is_set():
+                if number == 0 and self._clock.monotonic() - scheduled_at >= self._schedule.seconds:
+                    scheduled_at = self._clock.monotonic()
+                    process.invoke(self._schedule.event, is_stopped=self._stop.is_set)
+                if not self._step(mapping, process):
+                    self._stop.wait(_PAUSE_SECONDS)
+        except Exception as error:  # the main thread tells of it
+            self._failure = error
+            self._stop.set()
+        finally:
+            process.close()
+
+    def _step(self, mapping: EventSourceMapping, process: FunctionProcess) -> bool:
+        invocation = mapping.poll(self._clock.monotonic())
+        if invocation is None:
+            return False
+        self._active_at = self._clock.monotonic()
+        answer = process.invoke(invocation.event, is_stopped=self._stop.is_set)
+        mapping.finish(invocation, answer, self._clock.monotonic())
+        self._active_at = self._clock.monotonic()
+        return True
+
+    def _is_idle(self, idle_seconds: float | None) -> bool:
+        return idle_seconds is not None and self._clock.monotonic() - self._active_at >= idle_seconds

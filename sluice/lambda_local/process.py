@@ -1,0 +1,176 @@
+"""One execution environment of a function: a process of `awslambdaric`, started, frozen and killed as in Lambda.
+
+- It starts cold, with the first event; a start that fails is an invocation that fails.
+- Between two invocations it is stopped (SIGSTOP): no thread of it runs, its connections grow old.
+- It is killed when its time is over, or when it has more memory than is declared. The next event starts another one.
+
+https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (read 2026-11-27)
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from sluice.clock import SystemClock
+from sluice.errors import ConfigError
+from sluice.lambda_local.runtime_api import FunctionAnswer, RuntimeApi
+from sluice.simulator.model.mapping import NoAnswer
+from sluice.terminal.logger import Logger
+
+_log = Logger()
+START_SECONDS = 10.0
+"""Lambda gives the start of a process so long."""
+_LOOK_SECONDS = 0.02
+
+
+class FunctionProcess:
+    """An execution environment; one thread uses it.
+
+    Args:
+        entry_point: the handler, `module.function`.
+        variables: the environment of the process, the Runtime API's address besides.
+        timeout_seconds: of an invocation.
+        memory_mb: of the process.
+        freezes: whether it is stopped between two invocations.
+
+    Attributes:
+        starts: how many processes were started.
+    """
+
+    def __init__(
+        self,
+        entry_point: str,
+        variables: Mapping[str, str],
+        *,
+        timeout_seconds: float,
+        memory_mb: int,
+        freezes: bool = True,
+    ) -> None:
+        self._entry_point, self._variables = entry_point, dict(variables)
+        self._timeout_seconds, self._memory_mb, self._freezes = timeout_seconds, memory_mb, freezes
+        self._clock = SystemClock()
+        self._api: RuntimeApi | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._cleanup = ExitStack()
+        self.starts = 0
+
+    @property
+    def process_id(self) -> int | None:
+        """Return the id of the process that is there now; None where there is none."""
+        return None if self._process is None else self._process.pid
+
+    def invoke(self, event: Mapping[str, Any], *, is_stopped: Callable[[], bool] = lambda: False) -> object:
+        """Return what the function answers, or `NoAnswer.ERROR` where there is no answer.
+
+        Args:
+            event: what the function is called with.
+            is_stopped: whether to give up, and end the process.
+        """
+        api = self._start()
+        if not self._await_start(api):
+            return self._end("the process did not start")
+        assert self._process is not None, "it was started"
+        self._process.send_signal(signal.SIGCONT)
+        request_id = str(uuid.uuid4())
+        ends_at = self._clock.monotonic() + self._timeout_seconds
+        deadline_ms = self._clock.now_us() // 1_000 + round(self._timeout_seconds * 1_000)
+        api.give(request_id, event, deadline_ms=deadline_ms, function_arn=self._variables.get("_FUNCTION_ARN", "local"))
+        while not is_stopped() and (reason := self._reason_to_end(ends_at)) is None:
+            answer = api.take(_LOOK_SECONDS)
+            if answer is not None and answer.request_id == request_id:
+                self._freeze()
+                return self._read(answer)
+        return self._end(reason or "the function is stopped")
+
+    def _reason_to_end(self, ends_at: float) -> str | None:
+        """Return why there will be no answer; None while there may be one."""
+        assert self._process is not None, "it was started"
+        if self._process.poll() is not None:
+            return f"the process ended with {self._process.returncode}"
+        if self._clock.monotonic() >= ends_at:
+            return f"the function took longer than {self._timeout_seconds:g} s"
+        if (used_mb := self._used_mb()) > self._memory_mb:
+            return f"the process has {used_mb} MB of memory, allowed are {self._memory_mb}"
+        return None
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+        self._process = self._api = None
+        self._cleanup.close()
+
+    def _start(self) -> RuntimeApi:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._api is not None:
+            return self._api
+        self._api = api = self._cleanup.enter_context(RuntimeApi())
+        variables = {**self._variables, "AWS_LAMBDA_RUNTIME_API": api.address, "_HANDLER": self._entry_point}
+        command = [sys.executable, "-m", "awslambdaric", self._entry_point]
+        self._process = subprocess.Popen(command, env=variables, start_new_session=True)
+        self.starts += 1
+        _log.info("cold start", process=self._process.pid)
+        return api
+
+    def _await_start(self, api: RuntimeApi) -> bool:
+        ends_at = self._clock.monotonic() + START_SECONDS + self._timeout_seconds
+        while not api.is_ready and self._clock.monotonic() < ends_at:
+            failed = api.take(_LOOK_SECONDS)
+            if failed is not None:
+                _log.error("the function did not start", error=failed.error)
+                return False
+            if self._process is None or self._process.poll() is not None:
+                return False
+        return api.is_ready
+
+    def _freeze(self) -> None:
+        if self._freezes and self._process is not None:
+            os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def _read(self, answer: FunctionAnswer) -> object:
+        if answer.body is None:
+            _log.error("the function raised", error=answer.error)
+            return NoAnswer.ERROR
+        try:
+            return json.loads(answer.body)
+        except ValueError:
+            _log.error("the answer is no JSON", answer=answer.body.decode(errors="replace"))
+            return NoAnswer.ERROR
+
+    def _end(self, reason: str) -> NoAnswer:
+        """End the process, and return that there is no answer."""
+        _log.error("the invocation failed", reason=reason)
+        self.close()
+        return NoAnswer.ERROR
+
+    def _used_mb(self) -> int:
+        """Return the memory of the process; 0 where this system does not tell."""
+        if self._process is None:
+            return 0
+        with suppress(OSError):
+            for line in Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii").splitlines():
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) // 1_024
+        return 0
+
+
+def require_runtime() -> None:
+    """Refuse to begin without `awslambdaric`.
+
+    Raises:
+        ConfigError: it is not installed.
+    """
+    import importlib.util  # noqa: PLC0415
+
+    if importlib.util.find_spec("awslambdaric") is None:
+        raise ConfigError("there is no module awslambdaric; pip install 'sluice-fifo[lambda]'")

@@ -1,0 +1,102 @@
+"""Lambda's Runtime API on the loopback, for one process: it is given one event after the other, and answers each.
+
+https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html (read 2026-11-27)
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, Self
+
+from sluice.simulator.wire import LoopbackServer, RefusedError, Request, WireAnswer, require_loopback
+
+_PREFIX = "/2018-06-01/runtime/"
+_ENDED = re.compile(r"invocation/([^/]+)/(response|error)")
+_ACCEPTED = 202
+_JSON = {"Content-Type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionAnswer:
+    """The answer of a process.
+
+    Args:
+        request_id: of the invocation it is to; None where the process could not start.
+        body: what the function returned, as bytes of JSON; None where it raised.
+        error: what the runtime says that it raised.
+    """
+
+    request_id: str | None
+    body: bytes | None = None
+    error: str | None = None
+
+
+class RuntimeApi:
+    """Holds a port from its creation; as a context manager it answers.
+
+    Attributes:
+        is_ready: whether the process has asked for an event so far: its start is over.
+    """
+
+    def __init__(self) -> None:
+        self._server = LoopbackServer(self._answer, port=0)
+        self._given: SimpleQueue[tuple[Mapping[str, str], bytes] | None] = SimpleQueue()
+        self._answers: SimpleQueue[FunctionAnswer] = SimpleQueue()
+        self.is_ready = False
+
+    @property
+    def address(self) -> str:
+        """Return what AWS_LAMBDA_RUNTIME_API is to be."""
+        return self._server.url.removeprefix("http://")
+
+    def __enter__(self) -> Self:
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._given.put(None)  # who waits for an event waits no longer
+        self._server.stop()
+
+    def give(self, request_id: str, event: Mapping[str, Any], *, deadline_ms: int, function_arn: str) -> None:
+        """Let the process have an event when it next asks.
+
+        Args:
+            request_id: of this invocation.
+            event: what the function is called with.
+            deadline_ms: when its time is over, milliseconds since 1970.
+            function_arn: the ARN it is invoked by.
+        """
+        headers = {
+            "Lambda-Runtime-Aws-Request-Id": request_id,
+            "Lambda-Runtime-Deadline-Ms": str(deadline_ms),
+            "Lambda-Runtime-Invoked-Function-Arn": function_arn,
+        }
+        self._given.put(({**_JSON, **headers}, json.dumps(event).encode()))
+
+    def take(self, seconds: float) -> FunctionAnswer | None:
+        """Return the next answer; None where there is none for so long."""
+        try:
+            return self._answers.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def _answer(self, request: Request) -> WireAnswer:
+        require_loopback(request.headers)
+        path = request.path.removeprefix(_PREFIX)
+        if path == "invocation/next":
+            self.is_ready = True
+            given = self._given.get()
+            if given is None:
+                raise ConnectionAbortedError("the execution environment ends")
+            return WireAnswer(200, *given)
+        ended = _ENDED.fullmatch(path)
+        if ended is not None and ended[2] == "response":
+            self._answers.put(FunctionAnswer(request_id=ended[1], body=request.body))
+        elif ended is not None or path == "init/error":
+            error = request.body.decode(errors="replace")
+            self._answers.put(FunctionAnswer(request_id=None if ended is None else ended[1], error=error))
+        else:
+            raise RefusedError(404, "NotFound", f"the Runtime API has no {request.path}")
+        return WireAnswer(_ACCEPTED, _JSON, b'{"status":"OK"}')

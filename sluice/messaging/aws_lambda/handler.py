@@ -1,0 +1,309 @@
+"""The handler of a Lambda function: it works on the messages of a batch as a worker does, and answers what failed.
+
+    from sluice.messaging import lambda_handler
+
+    handler = lambda_handler(Consumer(name="billing", handlers="orders.billing", runtime=Lambda()))
+
+Each message has the inbox, the sequence of its group and its handler in one transaction, by the worker's own
+`MessageProcessor`. What differs from a worker:
+
+- The mapping receives and deletes. Each group is worked on in order; from its first failure on, all its messages are
+  reported and come again. Another group's messages go on.
+- A receive is no attempt, because pollers receive what no handler gets: the inbox counts the attempts that failed.
+- A dead message is recorded in the inbox, sent to the DLQ under its SQS message id as deduplication id, and deleted.
+  Whoever dies in between leaves a message that comes again, is known to be dead, and is sent again: within five minutes
+  SQS takes both for one; afterwards the DLQ has two, of which a redrive handles one.
+- No lease is extended: the visibility timeout is at least six times the function's timeout. Nothing is committed in
+  the last second of an invocation, or in the last tenth of a short one.
+
+What fails of the database is waited for until then, and counts as no attempt. A connection that a freeze has made stale
+is found before its first statement, and replaced.
+"""
+
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Protocol, Unpack
+
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+
+from sluice import limits
+from sluice.clock import Clock, SystemClock
+from sluice.declaration import Consumer, Lambda
+from sluice.declaration.arguments import check_argument_types
+from sluice.declaration.fields.functions import SCHEDULED_EVENT
+from sluice.errors import ConfigError, EndpointError
+from sluice.messaging.aws_lambda.batch import Batch, BatchMessage, read_batch
+from sluice.messaging.database import connections, engines
+from sluice.messaging.database.rotation import runtime_engine
+from sluice.messaging.errors import HoldLostError, TransientError
+from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox.admission import Inbox
+from sluice.messaging.inbox.attempts import FORGOTTEN_MAX
+from sluice.messaging.inbox.groups import InboxPolicy
+from sluice.messaging.liveness import Liveness
+from sluice.messaging.sqs import queue as queues
+from sluice.messaging.sqs.dead_letter_queue import Destination
+from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.worker.build import Options, assemble_worker
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.preflight import dead_letter_queue_name, faults
+from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, MessageLease
+from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement, Delete, MoveToDlq, Release
+from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
+from sluice.messaging.worker.signs import Signs
+from sluice.messaging.worker.worker import Worker
+from sluice.terminal.logger import Logger
+
+_log = Logger()
+_CALL_SECONDS = 5.0
+"""A call of SQS that takes longer has failed: an invocation waits for it."""
+
+
+class InvocationContext(Protocol):
+    """The part of Lambda's context that is used.
+
+    https://docs.aws.amazon.com/lambda/latest/dg/python-context.html (read 2026-11-27)
+    """
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Return the milliseconds that are left until Lambda ends the process."""
+
+
+@check_argument_types
+def lambda_handler(
+    consumer: Consumer,
+    *,
+    handlers: Handlers | None = None,
+    database: Engine | str | None = None,
+    sqs: Any = None,
+    **options: Unpack[Options],
+) -> "LambdaHandler":
+    """Return the handler of a Lambda function for a consumer whose `runtime` is one.
+
+    Args:
+        consumer: its declaration.
+        handlers: what is done with its events; None are those of the module it declares.
+        database: URL of the one with the inbox's tables; an engine, which is used as it is; None is what the variables
+            of `database_engine` name.
+        sqs: a client that does not retry by itself; None makes one.
+        options: of `assemble_worker`.
+
+    Raises:
+        ConfigError: a value cannot be right, or there are no such handlers.
+    """
+    if consumer.runtime is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…) where a function runs its handlers;"
+            " declare it, or run `sluice worker`"
+        )
+    if handlers is None:
+        assert consumer.handlers is not None, "with a runtime they are declared"
+        handlers = Handlers.load(consumer.handlers)
+    settings = ProcessorSettings.of_function(consumer, consumer.runtime)
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
+    if not isinstance(database, Engine):
+        database = runtime_engine(region, database)
+        connections.end_waits(database, settings.hold_seconds_max)
+    if sqs is None:
+        sqs = queues.client(None, region, connections=1, answer_seconds=_CALL_SECONDS)
+    clock = options.get("clock") or SystemClock()
+    worker = assemble_worker(
+        queue=Queue(sqs, consumer.name),  # which no part that is used here calls: the mapping receives and deletes
+        engine=database,
+        handlers=handlers if consumer.types is None else handlers.of_consumer(consumer),
+        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock")),
+        settings=WorkerSettings.of_consumer(consumer, lanes=1),
+        processor_settings=settings,
+        signs=Signs(Liveness(clock)),  # without deadlines: a freeze may take as long as it wants
+        **options,
+    )
+    return LambdaHandler(worker, consumer, consumer.runtime, sqs=sqs, clock=clock)
+
+
+class LambdaHandler:
+    """Works on the events of a Lambda function, one invocation at a time.
+
+    Args:
+        worker: whose parts work on each message; it is not run.
+        sqs: a client that does not retry by itself.
+    """
+
+    def __init__(self, worker: Worker, consumer: Consumer, function: Lambda, *, sqs: Any, clock: Clock) -> None:
+        self.worker, self._consumer = worker, consumer
+        self._sqs, self._clock = sqs, clock
+        self._margin_seconds = min(MARGIN_SECONDS, function.timeout_seconds / 10)
+        self._queues: dict[str, FunctionQueues] = {}
+
+    def __call__(self, event: object, context: InvocationContext) -> dict[str, Any]:
+        """Work on an event; return which of its messages have to come again.
+
+        Raises:
+            ConfigError: the event is neither a batch of SQS messages nor the schedule's.
+        """
+        ends_at = self._clock.monotonic() + context.get_remaining_time_in_millis() / 1_000
+        is_scheduled = event == SCHEDULED_EVENT
+        try:
+            return self._maintain(ends_at) if is_scheduled else self._work(read_batch(event), ends_at)
+        finally:
+            gauges = self.worker if is_scheduled else None
+            self.worker.parts.hooks.call(WorkerHooks.after_invocation, gauges)
+
+    def _work(self, batch: Batch, ends_at: float) -> dict[str, Any]:
+        found = self.queues_of(batch.queue_name)
+        failed_ids: set[str] = set()
+        for group in batch.groups(self._suspects(batch)):
+            failed_ids |= self._work_on_group(group, found, ends_at)
+        return batch.answer(failed_ids)
+
+    def queues_of(self, queue_name: str) -> "FunctionQueues":
+        """Return the queue of that name and its DLQ; they are asked for once.
+
+        Raises:
+            EndpointError: there is no such queue.
+            TransientError: the queue could not be asked.
+        """
+        if queue_name not in self._queues:
+            self._queues[queue_name] = FunctionQueues(self._sqs, queue_name, self._consumer)
+        return self._queues[queue_name]
+
+    def _suspects(self, batch: Batch) -> frozenset[str]:
+        """Return the messages whose handler may end the process; none where the database does not answer."""
+        repeated_ids = batch.repeated_ids()
+        if not repeated_ids:
+            return frozenset()
+        parts = self.worker.parts
+        try:
+            with engines.reading(parts.engine) as connection:
+                return parts.inbox.attempts.suspects(connection, repeated_ids)
+        except DBAPIError:
+            return frozenset()
+
+    def _work_on_group(self, group: Sequence[BatchMessage], found: "FunctionQueues", ends_at: float) -> set[str]:
+        """Work on a group's messages in order, and return the ids of its first failure and of all behind it."""
+        for position, message in enumerate(group):
+            left = group[position:]
+            match self._settle(message, ends_at):
+                case Delete():
+                    continue
+                case MoveToDlq() if found.bury(message):
+                    continue
+                case Release(delay_seconds):
+                    found.hide(left, math.ceil(delay_seconds))
+            return {message.received.sqs_message_id for message in left}
+        return set()
+
+    def _settle(self, message: BatchMessage, ends_at: float) -> Acknowledgement:
+        """Return how a message ends; it is left alone where the time is over before its handler begins."""
+        left_seconds = ends_at - self._clock.monotonic()
+        if left_seconds <= self._margin_seconds:
+            return Abandon()
+        lease = MessageLease(
+            message.received,
+            clock=self._clock,
+            timeout_seconds=left_seconds,
+            seconds_max=left_seconds,
+            why_over="the invocation has no time left",
+        )
+        try:
+            return self.worker.parts.processor.decide(lease)
+        except Exception:  # whatever it is, other groups of the batch need this invocation
+            _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
+            return Abandon()
+
+    def _maintain(self, ends_at: float) -> dict[str, Any]:
+        """Handle parked messages whose turn has come, as long as there is time, and forget what is old."""
+        parts = self.worker.parts
+        with self._ending_in_time(ends_at) as is_over:
+            while not is_over() and parts.drainer.step():
+                pass
+            try:
+                if not is_over():
+                    self.worker.forget()
+                while not is_over() and self._forget_attempts():
+                    pass
+            except DBAPIError as error:
+                _log.warning("nothing was forgotten", error=str(error.orig).strip())
+        return {}
+
+    def _forget_attempts(self) -> bool:
+        """Forget attempts that are old; return whether there may be more of them."""
+        parts = self.worker.parts
+        with parts.engine.begin() as connection:
+            count = parts.inbox.attempts.forget(connection, self._consumer.inbox_retention_seconds)
+        return count == FORGOTTEN_MAX
+
+    @contextmanager
+    def _ending_in_time(self, ends_at: float) -> Iterator[Callable[[], bool]]:
+        """Yield what tells that the time is over: then no parked message is begun, and nothing of one is committed."""
+        shutdown = self.worker.parts.shutdown
+        shutdown.clear()
+        seconds = ends_at - self._clock.monotonic() - self._margin_seconds
+        timer = threading.Timer(max(0.0, seconds), shutdown.set)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield shutdown.is_set
+        finally:
+            timer.cancel()
+
+
+class FunctionQueues:
+    """The queue that a function's messages are from, and its DLQ.
+
+    Raises:
+        EndpointError: there is no such queue.
+        TransientError: it could not be asked.
+    """
+
+    def __init__(self, sqs: Any, name: str, consumer: Consumer) -> None:
+        self._sqs, self._queue = sqs, Queue(sqs, queues.url_of(sqs, name))
+        attributes = self._queue.attributes()
+        self._dead_letter_queue = dead_letter_queue_name(attributes)
+        self._hidden_seconds_max = limits.VISIBILITY_TIMEOUT_SECONDS_MAX - consumer.visibility_timeout_seconds
+        for fault in faults(consumer, attributes, None):
+            # An invocation that fails is a receive of messages that nobody has tried: to go on costs less.
+            _log.error("the queue is not as its consumer declares it", queue=name, fault=fault)
+
+    @cached_property
+    def _destination(self) -> Destination:
+        if self._dead_letter_queue is None:
+            raise TransientError("the queue has no RedrivePolicy, and so no DLQ; deploy the environment's stacks")
+        return Destination(self._sqs, self._dead_letter_queue)
+
+    def bury(self, message: BatchMessage) -> bool:
+        """Send a dead message to the DLQ and delete it; return False where it has to come again for that."""
+        received = message.received
+        try:
+            self._destination.send_body(
+                received.body,
+                message_group_id=received.message_group_id or "",
+                attributes=message.attributes,
+                trace_header=received.trace_header,
+                deduplication_id=received.sqs_message_id,
+            )
+        except (TransientError, EndpointError) as error:
+            _log.error("not in the DLQ: it comes again", sqs_message_id=received.sqs_message_id, error=str(error))
+            return False
+        try:
+            self._queue.delete(received.receipt_handle)
+        except (HoldLostError, TransientError) as error:
+            _log.warning("in the DLQ, and not deleted yet", sqs_message_id=received.sqs_message_id, error=str(error))
+        return True
+
+    def hide(self, messages: Sequence[BatchMessage], seconds: int) -> None:
+        """Let messages of a group be received again after so long.
+
+        All of them, not only the first: while one of a group is hidden, SQS gives out no other.
+        """
+        hidden_seconds = min(seconds, self._hidden_seconds_max)
+        try:
+            met = self._queue.extend([(message.received.receipt_handle, hidden_seconds) for message in messages])
+        except (HoldLostError, TransientError) as error:
+            met = [error]
+        for failure in filter(None, met):
+            _log.warning("not given back: it comes again when its visibility timeout ends", error=str(failure))

@@ -1,0 +1,116 @@
+"""Real processes of `awslambdaric` behind the Runtime API: start, freeze, timeout, crash, memory, half an answer."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.clock import SystemClock
+from sluice.lambda_local.process import FunctionProcess
+from sluice.simulator.model.mapping import NoAnswer
+
+_FUNCTION = """
+import http.client, os, signal, threading, time
+
+ticks = 0
+
+def tick():
+    global ticks
+    while True:
+        time.sleep(0.01)
+        ticks += 1
+
+threading.Thread(target=tick, daemon=True).start()
+kept = []
+
+def handle(event, context):
+    what = event["what"]
+    if what == "sleep":
+        time.sleep(60)
+    if what == "exit":
+        os._exit(3)
+    if what == "raise":
+        raise ValueError("no")
+    if what == "memory":
+        kept.append(bytearray(400 << 20))
+        kept.append(b"x" * (1 << 20))
+        time.sleep(60)
+    if what == "cut":
+        address = os.environ["AWS_LAMBDA_RUNTIME_API"]
+        connection = http.client.HTTPConnection(address)
+        connection.putrequest("POST", f"/2018-06-01/runtime/invocation/{context.aws_request_id}/response")
+        connection.putheader("Content-Length", "100")
+        connection.endheaders()
+        connection.send(b'{"batchItem')
+        os._exit(4)
+    return {"pid": os.getpid(), "ticks": ticks, "left": context.get_remaining_time_in_millis()}
+"""
+
+
+@pytest.fixture
+def function(tmp_path: Path) -> Iterator[FunctionProcess]:
+    """Yield an execution environment of a function that does what its event says."""
+    (tmp_path / "plain.py").write_text(_FUNCTION, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "AWS_REGION": "us-east-1"}
+    process = FunctionProcess("plain.handle", variables, timeout_seconds=2.0, memory_mb=256)
+    yield process
+    process.close()
+
+
+def invoke(function: FunctionProcess, what: str = "answer") -> Any:
+    """Return what the function answers."""
+    return function.invoke({"what": what})
+
+
+def test_a_warm_process_is_reused_and_frozen_between_invocations(function: FunctionProcess) -> None:
+    """Its threads do not run in between, whatever time passes; the deadline is that of each invocation."""
+    first = invoke(function)
+    SystemClock().sleep(0.5)  # fifty ticks of a thread that runs
+    second = invoke(function)
+
+    assert (first["pid"], function.starts) == (second["pid"], 1)
+    assert second["ticks"] - first["ticks"] < 25
+    assert 0 < second["left"] <= 2_000
+
+
+@pytest.mark.parametrize("end", ["exit", "cut", "sleep", "memory"])
+def test_an_invocation_without_an_answer_ends_its_process(function: FunctionProcess, end: str) -> None:
+    """A crash, half an answer, a timeout, too much memory: the next invocation is answered by another process."""
+    before = invoke(function)["pid"]
+
+    assert invoke(function, end) is NoAnswer.ERROR
+    assert invoke(function)["pid"] != before
+    assert function.starts == 2
+
+
+def test_an_exception_is_no_answer_and_keeps_the_process(function: FunctionProcess) -> None:
+    """As in Lambda: the process is warm for the next invocation."""
+    assert invoke(function, "raise") is NoAnswer.ERROR
+    invoke(function)
+    assert function.starts == 1
+
+
+def test_a_process_that_cannot_start_is_an_invocation_that_fails(tmp_path: Path) -> None:
+    """The module is missing; each invocation tries again."""
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    process = FunctionProcess("missing.handle", variables, timeout_seconds=2.0, memory_mb=256)
+
+    assert process.invoke({}) is NoAnswer.ERROR
+    assert process.invoke({}) is NoAnswer.ERROR
+    process.close()
+    assert process.starts == 2
+
+
+def test_a_killed_process_is_replaced(function: FunctionProcess) -> None:
+    """It was killed while it was frozen, as an execution environment that Lambda takes away."""
+    invoke(function)
+    process_id = function.process_id
+    assert process_id is not None, "the process is kept"
+    os.kill(process_id, signal.SIGKILL)
+    os.waitid(os.P_PID, process_id, os.WEXITED | os.WNOWAIT)
+
+    invoke(function)
+    assert function.starts == 2

@@ -1,0 +1,269 @@
+"""The Lambda function of a consumer: batches of mixed groups, with every way in which an invocation can end.
+
+The same test judges the product's function and each classic mistake: what the right one passes, every wrong one fails.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy.orm import Session
+
+from sluice.declaration import Consumer, Lambda
+from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
+from sluice.messaging.aws_lambda.batch import read_batch
+from sluice.messaging.aws_lambda.handler import LambdaHandler
+from sluice.testing import LambdaHarness
+from sluice.testing.lambda_harness import Function, FunctionContext
+
+type Harness = Callable[..., LambdaHarness]
+RUNTIME = Lambda(batch_size=10, timeout_seconds=1)
+BATCHES = Consumer(
+    name="billing",
+    handlers="their.handlers",
+    max_attempts=3,
+    processing_seconds=0.1,
+    visibility_timeout_seconds=6,
+    stop_timeout_seconds=1,
+    runtime=RUNTIME,
+)
+"""A throttled batch is given up after six seconds, so that a test has many receives in few steps."""
+
+
+class Handling:
+    """A handler that writes down whom it was called for, and ends as a test says."""
+
+    def __init__(self, **outcomes: list[Outcome]) -> None:
+        self._outcomes, self.called = outcomes, list[str]()
+
+    def __call__(self, _: Session, event: Event, __: Context) -> Outcome:
+        """Return the next outcome for the event's data; without one it was handled."""
+        self.called.append(event.data)
+        left = self._outcomes.get(event.data, [])
+        return left.pop(0) if left else Ack()
+
+
+def handled_by(harness: LambdaHarness) -> list[str]:
+    """Return the data of the events whose effect was committed, in that order."""
+    return [attempt.event.data for attempt in harness.attempts if isinstance(attempt.outcome, Ack)]
+
+
+def publish_groups(harness: LambdaHarness, *names: str) -> None:
+    """Publish events in this order: `a1` is the first of group `a`."""
+    for name in names:
+        harness.publish("order.placed", name[0], name)
+
+
+# --- one test for the right function and for each mistake
+
+
+def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str]) -> set[str]:
+    """Return in which ways a function broke its promise: the names of the mistakes."""
+    handled = handled_by(harness)
+    faults = set()
+    if any(count > 1 for count in Counter(handled).values()):
+        faults.add("an effect twice")
+    dead = {letter.event.data for letter in harness.dead_letters if letter.event is not None}
+    tried = {attempt.event.data for attempt in harness.attempts}
+    if dead - tried:
+        faults.add("dead and never tried")
+    if dead & tried - rejected:
+        faults.add("dead before its attempts were used up")
+    if set(published) - set(handled) - dead:
+        faults.add("lost")
+    for group in {name[0] for name in handled}:
+        of_group = [name for name in handled if name[0] == group]
+        if of_group != sorted(of_group):
+            faults.add("out of order")
+    return faults
+
+
+def report_only_the_failed(handler: LambdaHandler) -> Function:
+    """Handle each message of a batch as if it were alone."""
+
+    def function(event: dict[str, Any], context: FunctionContext) -> object:
+        answers = [handler({"Records": [record]}, context) for record in event["Records"]]
+        return {"batchItemFailures": [failure for answer in answers for failure in answer["batchItemFailures"]]}
+
+    return function
+
+
+def stop_the_whole_batch(handler: LambdaHandler) -> Function:
+    """Report everything behind the first failure, of whatever group."""
+
+    def function(event: dict[str, Any], context: FunctionContext) -> object:
+        for position, record in enumerate(event["Records"]):
+            if handler({"Records": [record]}, context)["batchItemFailures"]:
+                left = event["Records"][position:]
+                return {"batchItemFailures": [{"itemIdentifier": each["messageId"]} for each in left]}
+        return {"batchItemFailures": []}
+
+    return function
+
+
+def delete_before_commit(handler: LambdaHandler) -> Function:
+    """Answer that everything was handled, whatever fails."""
+
+    def function(event: dict[str, Any], context: FunctionContext) -> object:
+        handler(event, context)
+        return {"batchItemFailures": []}
+
+    return function
+
+
+def count_receives_as_attempts(handler: LambdaHandler) -> Function:
+    """Take what was received more often than `max_attempts` for dead, and send it to the DLQ."""
+
+    def function(event: dict[str, Any], context: FunctionContext) -> object:
+        batch, left = read_batch(event), []
+        for record, message in zip(event["Records"], batch.messages, strict=True):
+            if message.received.receive_count > BATCHES.max_attempts:
+                handler.queues_of(batch.queue_name).bury(message)
+            else:
+                left.append(record)
+        return handler({"Records": left}, context) if left else {"batchItemFailures": []}
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("broken", "faults"),
+    [
+        pytest.param(None, set(), id="the-product"),
+        pytest.param(report_only_the_failed, {"out of order"}, id="report-only-the-failed"),
+        pytest.param(stop_the_whole_batch, {"a failure held up another group"}, id="stop-the-whole-batch"),
+        pytest.param(delete_before_commit, {"lost"}, id="delete-before-commit"),
+        pytest.param(
+            count_receives_as_attempts,
+            {"dead and never tried", "dead before its attempts were used up"},
+            id="count-receives-as-attempts",
+        ),
+    ],
+)
+def test_a_batch_keeps_order_and_effects_whatever_fails(
+    lambda_harness: Harness, broken: Callable[[LambdaHandler], Function] | None, faults: set[str]
+) -> None:
+    """Retries, a refusal, throttles and a crash, in batches of three mixed groups."""
+    handling = Handling(a1=[Retry(), Retry()], c2=[Reject("not ours")])
+    harness = lambda_harness(handling, consumer=BATCHES, broken=broken)
+    published = ["a1", "b1", "c1", "a2", "b2", "c2", "a3", "b3", "c3"]
+    publish_groups(harness, *published)
+
+    harness.run(for_seconds=0)
+    held_up = {"b1", "b2", "b3", "c1"} - set(handled_by(harness))
+    harness.throttle(30)
+    harness.run()
+
+    found = faults_of(harness, rejected={"c2"}, published=published)
+    if held_up:
+        found.add("a failure held up another group")
+    assert found == faults if broken is None else found & faults
+
+
+# --- attempts
+
+
+def test_throttled_receives_are_no_attempts(lambda_harness: Harness) -> None:
+    """After nine receives without an invocation a message has its first attempt, and all of its attempts."""
+    handling = Handling(a1=[Retry(), Retry()])
+    harness = lambda_harness(handling, consumer=BATCHES)
+    publish_groups(harness, "a1")
+    harness.throttle(54)
+
+    harness.run()
+
+    assert [(attempt.number, type(attempt.outcome)) for attempt in harness.attempts] == [
+        (1, Retry),
+        (2, Retry),
+        (3, Ack),
+    ]
+    assert harness.dead_letters == []
+
+
+def test_failed_attempts_end_in_the_dlq_with_the_last_reason(lambda_harness: Harness) -> None:
+    """The third of three attempts is the last; the message behind it in its group is handled afterwards."""
+    harness = lambda_harness(Handling(a1=[Retry(reason=f"no {number}") for number in (1, 2, 3)]), consumer=BATCHES)
+    publish_groups(harness, "a1", "a2")
+
+    harness.run()
+
+    assert [(letter.event and letter.event.data, letter.reason) for letter in harness.dead_letters] == [
+        ("a1", "attempt 3: no 3")
+    ]
+    assert handled_by(harness) == ["a2"]
+
+
+def test_an_attempt_that_crashed_does_not_count(lambda_harness: Harness) -> None:
+    """More crashes before the commit than attempts are allowed, and the message is handled by its first attempt."""
+    harness = lambda_harness(Handling(), consumer=BATCHES)
+    publish_groups(harness, "a1", "b1")
+
+    for _ in range(BATCHES.max_attempts + 2):
+        harness.crash_before_commit()
+    harness.run()
+
+    assert sorted(handled_by(harness)) == ["a1", "b1"]
+    assert harness.dead_letters == []
+    assert {attempt.number for attempt in harness.attempts} == {1}
+
+
+def test_a_message_whose_handler_always_ends_the_process_dies_alone(lambda_harness: Harness) -> None:
+    """It is dead after so many attempts without an end; what is behind it in its batch has receives left."""
+    declared = replace(BATCHES, max_attempts=1, runtime=replace(RUNTIME, receives_max=120))
+    handling = Handling()
+    harness = lambda_harness(handling, consumer=declared)
+    publish_groups(harness, "a1", "a2", "b1")
+
+    for _ in range(7):  # 120 / (2 x 10 x 1) - 1 = 5 in a row, and the first receive, which writes nothing
+        with suppress(AssertionError):
+            harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
+    harness.run()
+
+    assert [letter.reason for letter in harness.dead_letters] == [
+        "5 attempts in a row came to no end; see the function's log"
+    ]
+    assert handled_by(harness) == ["b1", "a2"]
+
+
+def test_a_group_that_may_end_the_process_is_worked_on_last(lambda_harness: Harness) -> None:
+    """Its batch was killed twice; the other group's message is handled before the third invocation is killed, too."""
+    handling = Handling()
+    harness = lambda_harness(handling, consumer=BATCHES)
+    publish_groups(harness, "a1", "b1")
+
+    for _ in range(3):
+        harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
+
+    assert handled_by(harness) == ["b1"]
+
+
+# --- death, and what may happen before the message is gone
+
+
+def test_a_death_is_finished_by_the_next_invocation(lambda_harness: Harness) -> None:
+    """The process ends between the record in the inbox and the DLQ: the message is in the DLQ once, with its reason."""
+    harness = lambda_harness(Handling(a1=[Reject("not ours")]), consumer=BATCHES)
+    publish_groups(harness, "a1")
+
+    harness.crash_at("after_death")
+    assert harness.dead_letters == []
+    harness.run()
+
+    assert [letter.reason for letter in harness.dead_letters] == ["not ours"]
+    assert len(harness.attempts) == 1
+
+
+def test_a_body_that_cannot_be_read_is_dead_at_its_first_receive(lambda_harness: Harness) -> None:
+    """It goes to the DLQ as it is, and holds up nothing behind it."""
+    harness = lambda_harness(Handling(), consumer=BATCHES)
+    harness.send_body("no envelope", "a")
+    publish_groups(harness, "a1")
+
+    harness.run()
+
+    assert [letter.body for letter in harness.dead_letters] == ["no envelope"]
+    assert len(harness.events) == 1, "one invocation was enough"
+    assert handled_by(harness) == ["a1"]
