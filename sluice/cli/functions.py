@@ -49,7 +49,7 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     from sluice.declaration import naming, task_settings
     from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
     from sluice.errors import ConfigError
-    from sluice.lambda_local.local import LocalFunction, Schedule, sqs_call
+    from sluice.lambda_local.local import FunctionSchedule, LocalFunction, sqs_call
     from sluice.lambda_local.process import FunctionProcess, require_runtime
     from sluice.messaging.sqs.queue import Queue, url_of
     from sluice.messaging.waiting import Stop
@@ -100,7 +100,7 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
         memory_mb=consumer.runtime.memory_mb,
         freezes=freeze,
     )
-    schedule = Schedule(event=SCHEDULED_EVENT, seconds=consumer.maintenance_minutes * 60)
+    schedule = FunctionSchedule(event=SCHEDULED_EVENT, seconds=consumer.maintenance_minutes * 60)
     LocalFunction(make_mapping, make_process, concurrency=concurrency, schedule=schedule).run(
         is_stopped=stop.is_stopped, idle_seconds=idle_seconds
     )

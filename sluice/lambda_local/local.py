@@ -27,7 +27,7 @@ def sqs_call(client: Any) -> SqsCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
+class FunctionSchedule:
     """An event that invokes the function now and then."""
 
     event: Mapping[str, Any]
@@ -50,7 +50,7 @@ class LocalFunction:
         make_process: Callable[[], FunctionProcess],
         *,
         concurrency: int,
-        schedule: Schedule,
+        schedule: FunctionSchedule,
     ) -> None:
         self._make_mapping, self._make_process = make_mapping, make_process
         self._concurrency, self._schedule = concurrency, schedule

@@ -208,9 +208,11 @@ class WorkerHarness:
 
     def redrive(self) -> None:
         """Let SQS move everything in the DLQ back to the queue."""
-        attributes = self._sqs.get_queue_attributes(QueueUrl=self.dead_letter_queue_url, AttributeNames=["QueueArn"])
-        source = attributes["Attributes"]["QueueArn"]
-        self._sqs.start_message_move_task(SourceArn=source)
+        source, destination = (
+            self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+            for url in (self.dead_letter_queue_url, self.queue_url)
+        )
+        self._sqs.start_message_move_task(SourceArn=source, DestinationArn=destination)
         (task,) = self._sqs.list_message_move_tasks(SourceArn=source, MaxResults=1)["Results"]  # which carries it on
         assert task["Status"] == "COMPLETED", f"the simulator did not move everything: {task}"
 

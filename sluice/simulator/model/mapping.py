@@ -113,7 +113,7 @@ class EventSourceMapping:
             invocation.retry_at = now + THROTTLE_PAUSE_SECONDS
             return
         self.invocations.remove(invocation)
-        done = [] if isinstance(answer, NoAnswer) else self._done(invocation, answer)
+        done = [] if isinstance(answer, NoAnswer) else self._messages_to_delete(invocation, answer)
         if done:
             entries = [
                 {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]} for number, message in enumerate(done)
@@ -124,7 +124,7 @@ class EventSourceMapping:
         """Return when a throttled invocation is tried again; None where none waits."""
         return min((each.retry_at for each in self.invocations if each.retry_at is not None), default=None)
 
-    def _done(self, invocation: Invocation, answer: object) -> list[Mapping[str, Any]]:
+    def _messages_to_delete(self, invocation: Invocation, answer: object) -> list[Mapping[str, Any]]:
         failed_ids = failed_message_ids(answer) if self.reports_failures else frozenset()
         ids = {message["MessageId"] for message in invocation.messages}
         if failed_ids is None or not failed_ids <= ids:  # an answer that cannot be read is a failure of the batch

@@ -46,7 +46,7 @@ class Handling:
         return left.pop(0) if left else Ack()
 
 
-def handled_by(harness: LambdaHarness) -> list[str]:
+def effects_of(harness: LambdaHarness) -> list[str]:
     """Return the data of the events whose effect was committed, in that order."""
     return [attempt.event.data for attempt in harness.attempts if isinstance(attempt.outcome, Ack)]
 
@@ -62,7 +62,7 @@ def publish_groups(harness: LambdaHarness, *names: str) -> None:
 
 def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str]) -> set[str]:
     """Return in which ways a function broke its promise: the names of the mistakes."""
-    handled = handled_by(harness)
+    handled = effects_of(harness)
     faults = set()
     if any(count > 1 for count in Counter(handled).values()):
         faults.add("an effect twice")
@@ -153,7 +153,7 @@ def test_a_batch_keeps_order_and_effects_whatever_fails(
     publish_groups(harness, *published)
 
     harness.run(for_seconds=0)
-    held_up = {"b1", "b2", "b3", "c1"} - set(handled_by(harness))
+    held_up = {"b1", "b2", "b3", "c1"} - set(effects_of(harness))
     harness.throttle(30)
     harness.run()
 
@@ -193,7 +193,7 @@ def test_failed_attempts_end_in_the_dlq_with_the_last_reason(lambda_harness: Har
     assert [(letter.event and letter.event.data, letter.reason) for letter in harness.dead_letters] == [
         ("a1", "attempt 3: no 3")
     ]
-    assert handled_by(harness) == ["a2"]
+    assert effects_of(harness) == ["a2"]
 
 
 def test_an_attempt_that_crashed_does_not_count(lambda_harness: Harness) -> None:
@@ -205,7 +205,7 @@ def test_an_attempt_that_crashed_does_not_count(lambda_harness: Harness) -> None
         harness.crash_before_commit()
     harness.run()
 
-    assert sorted(handled_by(harness)) == ["a1", "b1"]
+    assert sorted(effects_of(harness)) == ["a1", "b1"]
     assert harness.dead_letters == []
     assert {attempt.number for attempt in harness.attempts} == {1}
 
@@ -225,7 +225,7 @@ def test_a_message_whose_handler_always_ends_the_process_dies_alone(lambda_harne
     assert [letter.reason for letter in harness.dead_letters] == [
         "5 attempts in a row came to no end; see the function's log"
     ]
-    assert handled_by(harness) == ["b1", "a2"]
+    assert effects_of(harness) == ["b1", "a2"]
 
 
 def test_a_group_that_may_end_the_process_is_worked_on_last(lambda_harness: Harness) -> None:
@@ -237,7 +237,7 @@ def test_a_group_that_may_end_the_process_is_worked_on_last(lambda_harness: Harn
     for _ in range(3):
         harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
 
-    assert handled_by(harness) == ["b1"]
+    assert effects_of(harness) == ["b1"]
 
 
 # --- death, and what may happen before the message is gone
@@ -266,4 +266,4 @@ def test_a_body_that_cannot_be_read_is_dead_at_its_first_receive(lambda_harness:
 
     assert [letter.body for letter in harness.dead_letters] == ["no envelope"]
     assert len(harness.events) == 1, "one invocation was enough"
-    assert handled_by(harness) == ["a1"]
+    assert effects_of(harness) == ["a1"]
