@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, create_engine, text
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Gaps, Lambda, Poison
@@ -33,10 +33,12 @@ def test_a_connection_that_ended_during_a_freeze_costs_no_attempt(lambda_harness
     assert effects_of(harness) == [("a1", 1)]
 
     harness.publish("order.placed", "a", "a2")
-    with postgres.connect() as connection:
+    others = create_engine(postgres.url)
+    with others.connect() as connection:
         ours = "application_name = current_setting('application_name') AND pid <> pg_backend_pid()"
         ended = text(f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {ours}")  # noqa: S608
         assert connection.execute(ended).scalar_one() >= 1, "the function has a connection"
+    others.dispose()
     harness.run()
 
     assert effects_of(harness) == [("a1", 1), ("a2", 1)]
