@@ -55,7 +55,8 @@ def _redrive(declared: Consumer, attributes: Mapping[str, str]) -> Iterator[str]
             else "or SQS dead-letters messages by receives that are no attempts"
         )
         yield (
-            f"the queue's maxReceiveCount is {count}, allowed is {name} ({declared.max_receive_count}), {reason}; {_NEXT}"
+            f"the queue's maxReceiveCount is {count}, allowed is {name} ({declared.max_receive_count}), {reason};"
+            f" {_NEXT}"
         )
 
 
