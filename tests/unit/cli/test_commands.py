@@ -127,6 +127,7 @@ def test_the_test_of_number_options_finds_number_options() -> None:
         ("relay", "lease"),
         ("relay", "keep_days"),
         ("worker", "idle_seconds"),
+        ("lambda", "local", "idle_seconds"),
         ("alive", "within_seconds"),
         ("dlq", "redrive", "rate"),
         ("schema", "apply", "wait_seconds"),

@@ -1,10 +1,10 @@
-"""A Lambda function on Postgres: connections that a freeze has made stale, parked messages, asyncio, a deadline."""
+"""A Lambda function on Postgres: parked messages, asyncio, a deadline, a batch that comes again."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from sqlalchemy import Engine, create_engine, text
+from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Gaps, Lambda, Poison
@@ -24,25 +24,6 @@ _OPTIONS: dict[str, Any] = {
 def effects_of(harness: LambdaHarness) -> list[tuple[str, int]]:
     """Return data and number of the attempts that handled an event, in their order."""
     return [(attempt.event.data, attempt.number) for attempt in harness.attempts if isinstance(attempt.outcome, Ack)]
-
-
-def test_a_connection_that_ended_during_a_freeze_costs_no_attempt(lambda_harness: Harness, postgres: Engine) -> None:
-    harness = lambda_harness(lambda _, __, ___: None, consumer=Consumer(**_OPTIONS), database=postgres)
-    harness.publish("order.placed", "a", "a1")
-    harness.run()
-    assert effects_of(harness) == [("a1", 1)]
-
-    harness.publish("order.placed", "a", "a2")
-    others = create_engine(postgres.url)
-    with others.connect() as connection:
-        ours = "application_name = current_setting('application_name') AND pid <> pg_backend_pid()"
-        ended = text(f"SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE {ours}")  # noqa: S608
-        assert connection.execute(ended).scalar_one() >= 1, "the function has a connection"
-    others.dispose()
-    harness.run()
-
-    assert effects_of(harness) == [("a1", 1), ("a2", 1)]
-    assert len(harness.events) == 2, "each batch was invoked with once"
 
 
 def test_parked_messages_are_effects_of_the_schedule(lambda_harness: Harness, postgres: Engine) -> None:
