@@ -1,4 +1,4 @@
-"""Each file of the unit run is one worker's, as each group is: what a file makes once is made once."""
+"""Each file of the unit tests runs on one xdist worker, as each group does, so shared things are made once."""
 
 import gc
 from collections.abc import Generator
@@ -33,7 +33,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadGroupSch
 
 @pytest.fixture(scope="session")
 def templates_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of all templates; who asks for it is in the group `cdk`."""
+    """Return the folder of all templates; tests that use it are in the group `cdk`."""
     from tests.support.templates.synthesis import synthesize_all  # noqa: PLC0415 (starts CDK, which few folders need)
 
     folder = tmp_path_factory.mktemp("templates")

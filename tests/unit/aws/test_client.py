@@ -1,4 +1,4 @@
-"""The light client: on the wire as boto3's, with the same answers and errors, and botocore's own where it must be."""
+"""The light client sends the same bytes as boto3, with the same answers and errors, or leaves it to botocore."""
 
 import json
 import logging
@@ -133,7 +133,7 @@ PARAMS: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 def plain_clients() -> dict[str, Any]:
-    """Return boto3's clients whose requests never leave: what they would send is in `kept`."""
+    """Return boto3's clients whose requests are never sent; `kept` has the requests."""
     found = {service: _client(service, _URL) for service in ("sns", "sqs")}
     for plain in found.values():
         plain.kept, plain.address = [], address_of(plain, botocore.session.Session())
@@ -341,7 +341,7 @@ _ANOTHER_FORM = ("json, no list", "json, bad base64")
 
 
 def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
-    """Return what the light client has to do where boto3 does that: it is stricter with half an answer."""
+    """Return the expected result of the light client; it is stricter than boto3 with incomplete answers."""
     if case in _CUT:
         return "ConnectionClosedError"
     return "ResponseParserError" if service == "sqs" and case in (*_NO_JSON, *_ANOTHER_FORM) else of_boto3
@@ -379,7 +379,7 @@ def test_an_answer_is_parsed_as_botocore_does(
 
 @pytest.mark.parametrize("length", [10, None], ids=["of known length", "without a length"])
 def test_a_slow_answer_is_given_up_when_its_time_is_over(length: int | None) -> None:
-    """Botocore waits as long as it takes. The relay's lease goes by how long a call may take."""
+    """Botocore waits without a limit, but the relay's lease relies on the longest time of a call."""
     head = b"HTTP/1.1 200 OK\r\n" + (b"" if length is None else b"Content-Length: 10\r\n") + b"\r\n"
     with raw_server.serving() as server:
         server.answer, server.end = head + b"{" + b" " * 200 + b"}", End.SLOW
@@ -391,7 +391,7 @@ def test_a_slow_answer_is_given_up_when_its_time_is_over(length: int | None) -> 
 
 
 def test_a_request_that_is_overdue_before_it_connects_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that is resolved too late, for one."""
+    """For example because its host name was resolved too late."""
     monkeypatch.setattr(Connections, "_end", lambda _: 0.0)
     with raw_server.serving() as server:
         connections = Connections(Address.of(server.url, connect_seconds=1, answer_seconds=1), idle_max=1)
@@ -504,7 +504,7 @@ def test_a_certificate_is_taken_where_botocore_takes_it(
 
 
 def test_the_bundle_is_that_of_the_sessions_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a program names the profile `default` and the environment another one."""
+    """Also if a program names the profile `default` and the environment another one."""
     certificate = _make_certificate(tmp_path, "IP:127.0.0.1")
     keys = "aws_access_key_id=a\naws_secret_access_key=b\n"
     config = tmp_path / "config"
@@ -743,7 +743,7 @@ def test_credentials_are_read_for_each_call() -> None:
 
 
 def test_an_empty_session_token_counts_as_no_token() -> None:
-    """As a file of credentials may have it; botocore sends none, and AWS refuses an empty one."""
+    """A file of credentials may contain an empty token; botocore sends none, and AWS refuses an empty one."""
     session = boto3.Session(**_KEYS | {"aws_session_token": ""})
     with capturing(lambda _: Reply()) as server:
         client = LightSqs(_client("sqs", server.url), session)
@@ -754,7 +754,7 @@ def test_an_empty_session_token_counts_as_no_token() -> None:
 
 
 def test_threads_have_a_connection_each() -> None:
-    """The server answers nobody until all have asked."""
+    """The server answers no request before it has all of them."""
     everybody = threading.Barrier(12)
 
     def reply(_: CapturedRequest) -> Reply:
@@ -771,7 +771,7 @@ def test_threads_have_a_connection_each() -> None:
 
 
 def test_a_forked_child_has_connections_of_its_own() -> None:
-    """Over its parent's each would get the other's answers."""
+    """Over a shared connection, parent and child would get each other's answers."""
     request = b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
     with raw_server.serving() as server:
         server.answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

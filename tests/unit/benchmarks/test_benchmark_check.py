@@ -1,4 +1,4 @@
-"""The large histories are what they are said to be: sane, but for the groups that are broken on purpose."""
+"""The large histories of the benchmarks are sane, except for the groups that are broken on purpose."""
 
 from collections import defaultdict
 from pathlib import Path

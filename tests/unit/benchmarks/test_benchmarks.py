@@ -1,4 +1,4 @@
-"""The benchmarks measure what they say: their topic answers as SNS does, their queue as SQS does."""
+"""The topic of the benchmarks answers as SNS does, their queue as SQS does."""
 
 import io
 from typing import Any

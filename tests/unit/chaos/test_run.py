@@ -1,4 +1,4 @@
-"""A chaos run whose faults are not all done is no proof."""
+"""A chaos run proves nothing unless all of its faults were done."""
 
 from pathlib import Path
 from typing import Any, cast

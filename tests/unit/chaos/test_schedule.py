@@ -1,4 +1,4 @@
-"""The schedule of a chaos run follows from its seed, and so does what its producers commit."""
+"""The schedule of a chaos run and the commits of its producers follow from its seed."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,7 @@ _SETTINGS = Settings(seed=11, seconds=14, producers=2)
 
 @pytest.mark.parametrize("seed", range(20))
 def test_every_kind_of_fault_comes_and_the_schedule_follows_from_the_seed(seed: int) -> None:
-    """A short schedule has no room for luck: what has a place in time comes at least once, where something is free."""
+    """Even a short schedule has each kind of fault at least once, if a target is free."""
     settings = replace(_SETTINGS, seed=seed, seconds=60)
 
     assert {fault.kind for fault in settings.faults} == set(settings.kinds)
@@ -25,7 +25,7 @@ def test_every_kind_of_fault_comes_and_the_schedule_follows_from_the_seed(seed: 
 
 
 def test_an_impossible_schedule_is_refused_in_one_line() -> None:
-    """A kind nobody knows, and a schedule without time."""
+    """An unknown kind, and a schedule without time."""
     with pytest.raises(ConfigError, match="--faults is nonsense, allowed are kill, terminate"):
         choose_kinds(["kill", "nonsense"])
     with pytest.raises(ConfigError, match=r"--seconds is 1 with a fault every 1\.5 s, allowed is more than 1 s"):
@@ -33,7 +33,7 @@ def test_an_impossible_schedule_is_refused_in_one_line() -> None:
 
 
 def test_a_commits_events_follow_from_seed_producer_and_number(tmp_path: Path) -> None:
-    """A commit has the same events, whatever was done to the producer before."""
+    """A commit has the same events whatever faults its producer had before."""
     task = Task(
         name="producer-0",
         seed=1,

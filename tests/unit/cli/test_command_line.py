@@ -1,4 +1,4 @@
-"""`sluice`: what it loads to say how it is used, and what it answers to values that cannot be right."""
+"""`sluice` imports little to print its help, and refuses invalid values in one line."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def dsn(tmp_path: Path) -> str:
     ],
 )
 def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], code: int) -> None:
-    """Nobody waits for a database's driver to read how a command is used."""
+    """Help must not wait for the import of a database's driver."""
     ended = subprocess.run(
         [sys.executable, "-c", _LOADED, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
@@ -191,7 +191,7 @@ def test_an_invalid_database_is_refused(run: Run, url: str, message: str) -> Non
     ],
 )
 def test_an_invalid_endpoint_is_refused(run: Run, dsn: str, url: str) -> None:
-    """Also where only botocore minds, with a ValueError."""
+    """Also an endpoint that only botocore refuses, with a ValueError."""
     code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
 
     assert code == 3
@@ -245,7 +245,7 @@ def test_a_thread_that_a_handler_has_left_at_work_keeps_no_process() -> None:
 
 
 def test_ctrl_c_while_modules_are_imported_ends_it(tmp_path: Path) -> None:
-    """The import of click is where it comes, here: nothing has begun, so nothing is printed."""
+    """The signal arrives during the import of click: nothing has begun, so nothing is printed."""
     (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n", encoding="utf-8")
 
     ended = subprocess.run(

@@ -1,4 +1,4 @@
-"""One module of the command line prints, every number has bounds, options fit what they are given to."""
+"""Only one module of the command line prints, every number has bounds, and commands accept their options."""
 
 import ast
 import inspect
@@ -113,7 +113,7 @@ def test_every_number_is_finite_and_bounded() -> None:
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_no_command_takes_an_invalid_number(path: tuple[str, ...]) -> None:
-    """Also those of other packages: `--max-clock-offset nan` ended in a traceback."""
+    """Also commands of other packages: `--max-clock-offset nan` ended in a traceback."""
     assert not [
         parameter.name for parameter in COMMANDS[path].params if isinstance(parameter.type, click.types.FloatParamType)
     ]
@@ -136,7 +136,7 @@ def test_the_test_of_number_options_finds_number_options() -> None:
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_a_command_takes_its_options(path: tuple[str, ...]) -> None:
-    """Click hands them over by name: nobody else compares the two."""
+    """Click passes options by name, and mypy does not compare the names."""
     callback = COMMANDS[path].callback
     assert callback is not None
     parameters = inspect.signature(callback).parameters  # of the function itself, whatever wraps it
@@ -161,7 +161,7 @@ def test_a_lazy_command_is_where_it_is_said_to_be(name: str, lazy: Lazy) -> None
 
 
 def test_choices_are_what_the_modules_know() -> None:
-    """They stand there again, because `--help` does not load those modules."""
+    """The choices are repeated in the options, because `--help` does not import those modules."""
     assert set(outbox_commands._STATUSES) == {tables.PENDING, tables.SENT, tables.QUARANTINED}
     assert tuple(sorted(schema_commands._KINDS)) == tuple(sorted(schema.names()))
     assert {dead_letter_limits.CLIENT, dead_letter_limits.NATIVE} == {"client", "native"}

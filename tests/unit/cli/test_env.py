@@ -1,4 +1,4 @@
-"""`sluice env`: what is declared, and the names that follow from it."""
+"""`sluice env` shows the declared environments, and the names that follow from them."""
 
 import json
 from pathlib import Path
@@ -31,7 +31,7 @@ def test_every_environment_is_listed_with_its_consumers() -> None:
 
 
 def test_an_environments_names_are_those_of_its_stacks() -> None:
-    """Written by hand here, because operators type them."""
+    """The expected names are written by hand, because operators type them."""
     shown = json.loads(_output_of("local", "--json"))
 
     assert shown["topics"] == ["sluice-local-events.fifo"]
@@ -83,7 +83,10 @@ def test_policies_take_a_declared_account() -> None:
 
 
 def test_the_cost_of_a_volume_is_printed_with_the_largest_line_first() -> None:
-    """Worked out by hand in `tests/unit/cost`: here that what is given arrives there, and all of it is printed."""
+    """`tests/unit/cost` computes the costs by hand.
+
+    This test checks that the options reach them and all lines are printed.
+    """
     printed = _output_of("cost", "prod", "--messages-per-month", "50M", "--size", "2k")
     made = bill(ENVIRONMENTS["prod"], MonthlyMessages(messages=50_000_000, message_bytes=2_000))
 

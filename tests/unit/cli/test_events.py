@@ -119,7 +119,7 @@ Even = Annotated[int, AfterValidator(is_even)]
 
 
 def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
-    """Return what is found where a field of one class is sent and one of another is read."""
+    """Return the findings for a field of one class that is sent and one of another class that is read."""
     sends: type = event_type("a")(dataclass(type("Sends", (), {"__annotations__": {"x": sent}})))
     reads: type = event_type("a")(dataclass(type("Reads", (), {"__annotations__": {"x": read}})))
     (given, given_names), (wanted, wanted_names) = (
@@ -323,7 +323,7 @@ class Project:
             (self.folder / name).write_text(text, encoding="utf-8")
 
     def check(self, *arguments: str) -> tuple[int, list[tuple[Any, ...]]]:
-        """Return the exit code, and what was found as consumer, type, version, answer and the findings' reasons."""
+        """Return the exit code, and the findings as consumer, type, version, answer and reasons."""
         code, printed, _ = self.run("events", "check", "--env", "dev", "--sends", *arguments, "--json")
         compared = json.loads(printed)["compared"]
         names = ("consumer", "type", "version", "answer")
@@ -445,7 +445,7 @@ def test_an_event_that_a_filter_policy_holds_back_is_not_compared(project: Proje
 
 
 def test_a_producer_elsewhere_is_compared_by_its_document(project: Project) -> None:
-    """It says the same as the module; and a row of the table is what a person reads."""
+    """The document gives the same findings as the module; the table shows them to people."""
     project.write(reads=_READS.replace("cents: int", "cents: str"))
     code, document, _ = project.run("events", "asyncapi", "--env", "dev", "orders_sent")
     (project.folder / "sent.json").write_text(document, encoding="utf-8")

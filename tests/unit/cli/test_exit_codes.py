@@ -73,7 +73,7 @@ FAILURES = [
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_a_mistake_has_one_code_in_every_command(run: Run, arguments: tuple[str, ...], code: int) -> None:
-    """3: what was given has to be corrected, and nothing was begun. 2: what was begun could not be done."""
+    """3: the arguments have to be corrected, and nothing was begun. 2: the work could not be done."""
     ended, _, printed = run(*arguments)
 
     assert ended == code, printed
@@ -91,7 +91,7 @@ def test_a_mistake_has_one_code_in_every_command(run: Run, arguments: tuple[str,
     ids=lambda arguments: arguments[0],
 )
 def test_a_place_that_cannot_be_written_is_refused(run: Run, arguments: tuple[str, ...]) -> None:
-    """Another one has to be given, and nothing was begun."""
+    """The operator has to give another place, and nothing was begun."""
     ended, _, printed = run(*arguments)
 
     assert ended == REFUSED, printed

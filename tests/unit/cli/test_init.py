@@ -1,4 +1,4 @@
-"""`sluice init`: what it writes, what it refuses, and that a project is written whole or not at all."""
+"""`sluice init` writes a project as a whole or not at all, and refuses names and folders that cannot be used."""
 
 import ast
 import base64
@@ -92,7 +92,7 @@ def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
 def test_compiled_files_beside_the_templates_are_not_copied(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It compiles every Python file of a wheel where it installs it."""
+    """Installing a wheel with pip compiles every Python file in it."""
     templates = tmp_path / "templates" / "project"
     (templates / "__pycache__").mkdir(parents=True)
     (templates / "app.py").write_text("", encoding="utf-8")
@@ -118,7 +118,7 @@ def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path
 
 
 def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
-    """Each file in it has the hash that its record says; the same files make the same wheel."""
+    """Each file of the wheel has the hash in its record; the same files make the same wheel."""
     run("shop")
     run("store")
 
@@ -265,7 +265,7 @@ def test_a_file_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_filled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also though Python would take it for a package, where `python -m sluice` looks for modules here."""
+    """Also if Python would take the folder for a package, because `python -m sluice` looks for modules in it."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop").mkdir()
 

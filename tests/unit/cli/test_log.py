@@ -1,4 +1,4 @@
-"""The log of relay and worker: bounded lines, printable where people look on, from the level asked for."""
+"""The log of relay and worker has bounded lines, printable on terminals, from the chosen level on."""
 
 import io
 import json
@@ -139,7 +139,7 @@ def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
 
 
 def test_a_program_whose_signal_comes_while_a_line_is_logged_ends() -> None:
-    """Its own handler raises SystemExit wherever the main thread is."""
+    """The program's own signal handler raises SystemExit at any point of the main thread."""
 
     def stop(*_: object) -> NoReturn:
         sys.exit(0)

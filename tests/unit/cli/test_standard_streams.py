@@ -1,4 +1,4 @@
-"""A standard stream waits for its reader, or leaves out what nobody reads and says so."""
+"""A standard stream waits for a slow reader, and drops bytes that nobody reads, with a count."""
 
 import io
 import os
@@ -13,7 +13,7 @@ from sluice.terminal import streams
 
 @pytest.fixture
 def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
-    """Yield the end of a pipe to read, and a standard stream that writes to the other."""
+    """Yield the reading end of a pipe, and a standard stream that writes to the other end."""
     reader, writer = os.pipe()
     yield reader, streams.stream(writer, None)
     os.close(reader)
@@ -43,7 +43,7 @@ def test_bytes_that_nobody_reads_are_dropped_and_counted_for_later_readers(
 
 
 def test_all_arrives_at_a_reader_that_takes_its_time(pipe: tuple[int, io.TextIOWrapper]) -> None:
-    """A pager may stand still for minutes: no command leaves out any of its result."""
+    """A pager may pause for minutes: no part of the output is dropped."""
     reader, stream = pipe
     writing = threading.Thread(target=lambda: print("x" * 1_000_000, file=stream, flush=True))
     writing.start()

@@ -12,7 +12,7 @@ from tests.support.templates.resources import Resource, StackTemplates, read, re
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put them all on one worker of pytest-xdist: there CDK starts once, and every template is synthesized once."""
+    """Put these tests on one worker of pytest-xdist: CDK starts once there, and each template is made once."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(pytest.mark.xdist_group("cdk"))
@@ -44,7 +44,7 @@ def environment(request: pytest.FixtureRequest) -> Environment:
 
 @pytest.fixture
 def declared_resources(by_environment: Mapping[str, list[Resource]], environment: Environment) -> list[Resource]:
-    """Return the resources of the declared environment whose turn it is."""
+    """Return the resources of the declared environment of the current parameter."""
     return by_environment[environment.name]
 
 
@@ -56,11 +56,11 @@ def full(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
 
 @pytest.fixture(scope="session")
 def hosted_resources(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
-    """Return the resources of the environment in somebody else's network."""
+    """Return the resources of the environment in an existing network."""
     return by_environment["hosted"]
 
 
 @pytest.fixture(scope="session")
 def plain(by_environment: Mapping[str, list[Resource]]) -> list[Resource]:
-    """Return the resources of the environment in somebody else's network that declares nothing more."""
+    """Return the resources of the environment that declares only an existing network."""
     return by_environment["plain"]

@@ -24,7 +24,7 @@ def account(environment: Environment) -> str:
 
 
 def log_encryption(environment: Environment) -> ResourceProperties:
-    """Return what log groups have more where the environment has keys of its own."""
+    """Return the further properties of log groups if the environment has its own keys."""
     return {"KmsKeyId": "Arn(NetworkLogKey)"} if environment.encryption is Encryption.CMK else {}
 
 
@@ -34,7 +34,7 @@ def allow(actions: str | list[str], resources: str | list[str]) -> dict[str, Any
 
 
 def log_in(environment: Environment, role: DatabaseRole) -> list[dict[str, Any]]:
-    """Return what a role of IAM needs to get into the environment's own database as that user."""
+    """Return the IAM statements with which a role gets into the environment's own database as a user."""
     return [allow(action, arn) for action, arn in database_access(environment, role).items()]
 
 

@@ -1,4 +1,4 @@
-"""The constructs in a stack of somebody's own, in an app without our feature flags: what they make is the same."""
+"""The constructs in a stack of a user's app without our feature flags make the same resources."""
 
 import json
 from collections import Counter
@@ -25,7 +25,7 @@ def alone(templates_folder: Path) -> list[Resource]:
 
 
 def _count_resources(found: list[Resource]) -> Counter[tuple[str, str]]:
-    """Return how often each resource is there, whatever its logical id and the order of its lists."""
+    """Return how often each resource exists, independent of logical ids and the order of lists."""
     return Counter(
         (resource.kind, json.dumps(_sort_lists(resource.properties), sort_keys=True))
         for resource in found

@@ -1,4 +1,4 @@
-"""A change of the declaration changes the resources that it is about, and leaves the others alone."""
+"""A change of the declaration changes the resources it concerns, and no others."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def _exports(stacks: StackTemplates) -> set[str]:
 def test_one_more_consumer_changes_nothing_but_adds_its_own(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """Three queues and what belongs to them, a service, nine alarms."""
+    """It adds three queues with their policies and subscription, a service, and nine alarms."""
     before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with search"])
 
     added = Counter(resource["Type"] for id_, resource in after.items() if id_ not in before)
@@ -83,7 +83,7 @@ def test_consumers_in_stacks_beside_change_nothing_in_those_that_are_there(
 def test_a_consumer_removed_leaves_the_others_as_they_are(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """Nothing is numbered: the first goes, and only what has its name."""
+    """Resources are not numbered: the first consumer is removed, and only resources with its name go."""
     before, after = _resources(stacks["staging"]), _resources(edited_stacks["staging, without billing"])
 
     assert {id_: before.get(id_) for id_ in after} == after

@@ -18,7 +18,7 @@ PARAMETERS, SUBNETS = "AWS::RDS::DBClusterParameterGroup", "AWS::RDS::DBSubnetGr
 
 
 def _cluster(name: str, *, capacity: dict[str, float], backup_days: int, is_retained: bool) -> dict[str, Any]:
-    """Return a cluster whole; the retained ones here have a key of their own."""
+    """Return all properties of a cluster; the retained ones here have their own key."""
     key: dict[str, Any] = {"KmsKeyId": "Arn(DatabaseKey)", "MasterUserSecret": {"KmsKeyId": "Arn(DatabaseKey)"}}
     return {
         "DBClusterIdentifier": name,
@@ -46,7 +46,7 @@ def _cluster(name: str, *, capacity: dict[str, float], backup_days: int, is_reta
 def test_a_database_is_encrypted_backed_up_and_has_the_declared_capacity(
     by_environment: Mapping[str, list[Resource]],
 ) -> None:
-    """Whole; its password is RDS's to make and rotate, so no template and no task definition has one."""
+    """All properties are compared; RDS makes and rotates the password, so no template contains one."""
     clusters = {name: of_kind(by_environment[name], CLUSTER) for name in ("dev", "prod", "full")}
 
     assert clusters == {
@@ -99,7 +99,7 @@ def test_a_retained_database_ends_as_a_snapshot_and_any_other_is_deleted(
 
 
 def test_no_connection_is_without_tls(declared_resources: list[Resource]) -> None:
-    """The server itself refuses it."""
+    """The database server itself refuses connections without TLS."""
     groups = of_kind(declared_resources, PARAMETERS)
 
     (group,) = groups.values()

@@ -28,7 +28,7 @@ def _each(value: str | list[str]) -> list[str]:
 
 
 def _arn_of(resource: str, environment: Environment) -> str:
-    """Return the ARN of what a template refers to."""
+    """Return the ARN of a resource that a template refers to."""
     place = f"{environment.region}:{environment.account or '<AWS::AccountId>'}"
     if found := re.fullmatch(r"Arn\((/ecs/.+)\)", resource):
         return f"arn:aws:logs:{place}:log-group:{found[1]}"
@@ -40,7 +40,7 @@ def _arn_of(resource: str, environment: Environment) -> str:
 
 
 def _calls(found: list[Resource], environment: Environment) -> set[tuple[str, str]]:
-    """Return what tasks, ECS for them, and producers may: action and ARN."""
+    """Return the calls that tasks, ECS on their behalf, and producers may make: action and ARN."""
     policies = [
         *(
             policy
@@ -77,7 +77,7 @@ def case(
     by_environment: Mapping[str, list[Resource]],
     edited_stacks: Mapping[str, StackTemplates],
 ) -> tuple[list[Resource], Environment]:
-    """Return the resources of environments in a new network, and what is declared."""
+    """Return the resources of an environment in a new network, and its declaration."""
     if request.param == REDRIVEN:
         return resources(edited_stacks[REDRIVEN]), EDITED[REDRIVEN]
     return by_environment[request.param], {**ENVIRONMENTS, "full": FULL}[request.param]

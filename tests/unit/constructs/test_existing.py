@@ -1,4 +1,4 @@
-"""Topics, queues, keys and a cluster that are somebody else's, other accounts, a standard queue, and several topics."""
+"""Existing topics, queues, keys and a cluster of other owners, other accounts, a standard queue, and several topics."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -48,9 +48,9 @@ THROUGH_SNS, THROUGH_SQS = (
 
 
 def test_nothing_is_made_or_attached_that_is_somebody_elses(shared_resources: list[Resource]) -> None:
-    """No key, cluster, topic or queue pair of theirs, and no policy on one; the subscription's DLQ is ours.
+    """No existing key, cluster, topic or queue pair is made, and no policy is attached to one.
 
-    So is the key of the log groups: theirs are for topics and queues.
+    The subscription's DLQ is ours.
     """
     assert list(of_kind(shared_resources, "AWS::KMS::Key")) == ["NetworkLogKey"]
     assert not of_kind(shared_resources, "AWS::ECS::Cluster")

@@ -20,7 +20,7 @@ RETENTION_SECONDS = {"local": 345_600, "dev": 345_600, "staging": 345_600, "prod
 
 
 def _fifo(name: str, *, retention_seconds: int, **more: Any) -> dict[str, Any]:
-    """Return a FIFO queue for high throughput; a DLQ takes whatever its queue ever took."""
+    """Return a FIFO queue for high throughput; a DLQ accepts every message that its queue accepted."""
     return {
         "QueueName": name,
         "FifoQueue": True,
@@ -144,7 +144,7 @@ def test_a_consumers_own_numbers_reach_its_queues(full: list[Resource]) -> None:
 def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """Once each, without a filter, and what cannot be delivered goes to that consumer's own undelivered DLQ."""
+    """Each once, without a filter; undeliverable messages go to the consumer's own undelivered DLQ."""
     subscriptions = of_kind(declared_resources, SUBSCRIPTION).values()
 
     prefix = f"sluice-{environment.name}"

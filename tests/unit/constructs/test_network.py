@@ -228,7 +228,7 @@ def test_the_database_lets_tasks_and_producers_in_and_nobody_else(
 
 
 def test_somebody_elses_network_is_left_as_it_is(hosted_resources: list[Resource], plain: list[Resource]) -> None:
-    """Only groups are made in it, the producers' where there is a database, and rules."""
+    """Only security groups and rules are made in it."""
     parts = [
         Counter(resource.kind for resource in found if resource.kind.startswith(("AWS::EC2::", "Custom::")))
         for found in (hosted_resources, plain)

@@ -69,7 +69,7 @@ def _tests() -> dict[str, str]:
 
 
 def _grade_problem(evidence: Evidence) -> str | None:
-    """Return what LocalStack's own files say against a grade or a date; None when they bear it out."""
+    """Return the contradiction of LocalStack's own files to a grade or a date; None if there is none."""
     runs = _CITED.get(evidence.source.removeprefix(LOCALSTACK_TESTS))
     if runs is None:
         return "is not among the cited tests: python -m tools.cited_tests CLONE"
@@ -111,7 +111,7 @@ def test_a_wrong_grade_or_date_is_noticed(grade: Grade, date: str) -> None:
 
 
 def test_no_verdict_rests_on_an_error_code_that_nobody_saw() -> None:
-    """A test may ask for a refusal, not for its code or text, where AWS's answer is only documented or inferred."""
+    """If AWS's answer is only documented or inferred, a test may require a refusal, but not its code or text."""
     tests = _tests()
     assert set(tests) == set(PROMISES)
 

@@ -1,4 +1,4 @@
-"""A test tells of its promise only when its end rests on the service's answers."""
+"""A test decides about its promise only if its result rests on the service's answers."""
 
 import json
 from pathlib import Path

@@ -22,7 +22,7 @@ _ESTIMATE = account.SuiteEstimate(tests=260, workers=8)
 
 @pytest.fixture(autouse=True)
 def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Take away whatever the caller's own machine has: no region, no credentials, and nobody to ask for them."""
+    """Remove the machine's region and credentials, and the terminal."""
     for name in ("AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -32,7 +32,7 @@ def no_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set keys, which nobody checks here."""
+    """Set keys, which are not checked here."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "key")
 
@@ -79,7 +79,7 @@ def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
 
 
 def test_every_change_that_is_waited_for_is_an_operation_there_is(credentials: None) -> None:
-    """A misspelt one would be waited for never."""
+    """A misspelt operation would never be waited for."""
     for operation in account.SETTLES_SECONDS:
         service, name = operation.split(".")
         client = boto3.client(service, region_name="us-east-1")
@@ -137,7 +137,7 @@ def test_resources_of_a_test_are_deleted_from_the_outside_in() -> None:
 
 
 def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
-    """The queue has no DLQ: whatever the test is about, it has not begun."""
+    """The queue has no DLQ, so the part that the test is about has not begun."""
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     queue = Resources(target, sqs, sns, prefix="ct-0123456789").fifo_queue()

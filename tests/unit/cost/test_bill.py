@@ -1,4 +1,4 @@
-"""The bill of a month, by figures worked out by hand from AWS's price list, and what holds for every bill."""
+"""The bill of a month, compared with figures computed by hand from AWS's price list, and rules for every bill."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -183,7 +183,7 @@ def test_tasks_follow_from_the_messages_and_the_handlers_time(
 
 
 def test_sqs_counts_a_request_for_each_64_kib_begun() -> None:
-    """Of the send and of the receive; a delete is one."""
+    """This holds for the send and the receive; a delete is one request."""
     assert [requests(size) for size in (1, 65_536, 65_537, 131_072, 1_048_576)] == [1, 1, 2, 2, 16]
     million = [
         queue_deliveries(delivered=1_000_000, message_bytes=size, is_fifo=True) for size in (65_536, 65_537, 1_048_576)
@@ -200,7 +200,7 @@ def test_a_million_messages_to_three_consumers() -> None:
 
 
 def _differences(environment: Environment, before: Environment) -> dict[str, float]:
-    """Return what other lines of the bill for a million messages of 1,000 bytes cost more or less."""
+    """Return the lines of the bill for a million messages of 1,000 bytes that differ, with the difference."""
     volume = MonthlyMessages(messages=1_000_000, message_bytes=1_000)
     lines, others = bill(environment, volume).lines, bill(before, volume).lines
     return {name: round(usd - others[name], 3) for name, usd in lines.items() if abs(usd - others[name]) > 1e-9}

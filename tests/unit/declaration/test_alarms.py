@@ -1,4 +1,4 @@
-"""Which alarms an environment has, by what it declares. What each is: tests/unit/constructs/monitoring."""
+"""The alarms of an environment, by its declaration. Their properties: tests/unit/constructs/monitoring."""
 
 from dataclasses import replace
 from typing import Any
@@ -48,7 +48,7 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
     ],
 )
 def test_a_topic_and_a_relay_have_their_own(changes: dict[str, Any], more: set[str]) -> None:
-    """Of an existing topic the metrics also count what others subscribed, so it has none."""
+    """An existing topic has no alarms, because its metrics also count subscriptions of other owners."""
     assert _alarm_names(replace(ENVIRONMENT, **changes)) == ALWAYS | more
 
 

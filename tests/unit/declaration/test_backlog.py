@@ -1,7 +1,4 @@
-"""The scaling expressions: what they render, and what they say of time series.
-
-What a service does with them: `tests/integration/rehearse/test_decisions.py`.
-"""
+"""The scaling expressions: their text, and their values for time series."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -96,7 +93,7 @@ def test_an_expression_renders_to_metric_math(term: Term, text: str) -> None:
 
 @pytest.mark.parametrize("term", TERMS.values(), ids=TERMS)
 def test_no_late_metric_is_filled_with_zero(term: Term) -> None:
-    """FILL(x, 0) on a metric that comes late pins what is computed from it, and all of them do: first they repeat."""
+    """FILL(x, 0) on a late metric makes its newest value 0, and all are late: the last value is repeated first."""
     assert set(re.findall(r"FILL\(\w+, (\w+)\)", term.text())) == {"REPEAT"}
 
 
@@ -302,7 +299,7 @@ def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
 
 
 def _known_series(series: Mapping[str, Series], minute: int, lags: Mapping[str, int]) -> dict[str, Series]:
-    """Return what is known in that minute of series of which some come late."""
+    """Return the known values of each series in that minute, if some of the series are late."""
     return {
         id_: [*values[: max(0, minute + 1 - lags.get(id_, 0))], *[None] * min(lags.get(id_, 0), minute + 1)]
         for id_, values in series.items()
@@ -369,7 +366,7 @@ def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[floa
 def test_whatever_comes_late_no_expression_says_anything_absurd(
     series: dict[str, Series], lags: dict[str, int]
 ) -> None:
-    """Signals are 0 or 1; the clamp is finite, and no more than the backlog known; gaps give None or 0."""
+    """Signals are 0 or 1; the clamp is finite, and at most the known backlog; gaps give None or 0."""
     for minute in range(6):
         known = _known_series(series, minute, lags)
         whole = Operation(fill_with_repeat(VISIBLE), "+", fill_with_repeat(IN_FLIGHT)).value_at(known, minute)

@@ -120,7 +120,7 @@ def row(kind: type[Any], field: str, allowed: str, *values: Any, **others: Any) 
 
 
 def refusal_showing(kind: type[Any], seen: str, allowed: str, **changes: Any) -> list[FieldRefusal]:
-    """Return a refusal that shows something else than the field's value."""
+    """Return a refusal that shows another value than that of the field."""
     return [FieldRefusal(kind, changes, f"{seen}, allowed is {allowed}")]
 
 
@@ -136,7 +136,7 @@ def condition(allowed: str, *conditions: Any) -> list[FieldRefusal]:
 
 
 def mismatch(allowed: str, name: str, *conditions: Any) -> list[FieldRefusal]:
-    """Return an environment's refusals of what no event of an outbox can meet."""
+    """Return an environment's refusals of conditions that no event of an outbox can meet."""
     return [
         FieldRefusal(
             Environment,
@@ -559,7 +559,7 @@ def test_numbers_are_filtered_where_others_publish() -> None:
 def test_a_field_that_is_misspelt_missing_or_not_named_is_refused(
     kind: type[Any], unnamed: tuple[object, ...], given_values: dict[str, Any], message: str
 ) -> None:
-    """Like a wrong value, and with the name it was probably to be; `replace` refuses the same."""
+    """The refusal suggests the probable name; `replace` refuses the same."""
     with pytest.raises(ConfigError) as refused:
         kind(*unnamed, **given_values)
 
@@ -822,7 +822,7 @@ def test_logs_are_kept_for_the_periods_cloudwatch_knows() -> None:
 
 
 def test_a_task_has_as_many_connections_as_are_declared() -> None:
-    """Lanes whose handlers wait for something else need none meanwhile; what drains has as many once more."""
+    """Lanes whose handlers wait for other services need none meanwhile; the drainers have as many again."""
     lanes = Consumer(name="billing", lanes=300, max_tasks=1, acceptable_latency_seconds=30, expected_groups=1_000)
     few = replace(lanes, database_connections=20)
     parking = replace(few, gaps=Gaps.HALT)

@@ -1,4 +1,7 @@
-"""The declaration's file is found, imported once and checked; whatever is wrong with it is one line with its place."""
+"""The declaration's file is found, imported once and checked.
+
+Every fault in it is refused in one line with its place.
+"""
 
 import ast
 import sys
@@ -53,7 +56,7 @@ FIELDS = (
 
 @pytest.fixture(autouse=True)
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Be in a project's folder; what is imported there is forgotten afterwards."""
+    """Change into a project's folder; modules imported from it are forgotten afterwards."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(loading.VARIABLE)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -243,7 +246,7 @@ def test_the_declaration_comes_from_option_variable_or_working_directory(
 
 
 def test_a_declaration_is_read_once(project: Path) -> None:
-    """By whatever name: the same values come back, as module `environments`, with its folder on the path."""
+    """Any name of the file returns the same values, as module `environments`, with its folder on the path."""
     (project / "environments.py").write_text(SOUND, encoding="utf-8")
 
     first = load_declaration()
@@ -279,7 +282,7 @@ def test_a_task_has_its_settings_and_no_file(monkeypatch: pytest.MonkeyPatch, pr
 
 
 def test_the_projects_own_declaration_is_right() -> None:
-    """The one test that reads it: it has an environment `local`, which `make demo` deploys."""
+    """The only test that reads it: it has an environment `local`, which `make demo` deploys."""
     declaration = load_declaration(PROJECT / "environments.py")
 
     assert isinstance(declaration, Declaration)
@@ -287,7 +290,7 @@ def test_the_projects_own_declaration_is_right() -> None:
 
 
 def test_nothing_imports_a_projects_declaration_by_name() -> None:
-    """It is a user's file: it is found and loaded, and all else is given its values."""
+    """The declaration is a user's file: it is found and loaded, and other code gets its values."""
     folders = [path for path in PROJECT.iterdir() if path.name[0] != "." and path.name != "node_modules"]
     files = [*PROJECT.glob("*.py"), *(file for folder in folders for file in folder.rglob("*.py"))]
     suspects = [text for file in files if "environments" in (text := file.read_text(encoding="utf-8"))]

@@ -1,4 +1,4 @@
-"""Every physical name: what it is, that it is legal, and that no two things share one."""
+"""Every physical name is the expected one, is legal, and is unique."""
 
 import re
 from collections import Counter
@@ -47,7 +47,7 @@ LEGAL = {
 
 
 def _names(environments: Iterable[Environment]) -> dict[str, list[str]]:
-    """Return every name the stacks of these environments give, by the kind of thing among which it has to be unique."""
+    """Return every name in the stacks of these environments, by the kind of thing within which it has to be unique."""
     names: dict[str, list[str]] = {kind: [] for kind in LEGAL}
     for environment in environments:
         services = [

@@ -1,4 +1,4 @@
-"""A refusal is a line that can be read, whatever was declared."""
+"""A refusal is one readable line for any declared value."""
 
 from collections.abc import Callable
 from pathlib import Path

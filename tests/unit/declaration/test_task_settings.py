@@ -59,7 +59,7 @@ def test_a_field_unknown_to_older_images_is_written_only_where_declared() -> Non
 
 
 def test_a_task_is_given_nothing_it_does_not_read() -> None:
-    """Tags, addresses and other consumers: changing them starts no task again."""
+    """Tags, addresses and other consumers are left out, so changing them restarts no task."""
     busy = replace(DEV, tags={"team": "a"}, alarm_emails=("ops@example.com",), log_retention_days=7, image="worker:2")
     more = replace(busy, consumers=(BILLING, Consumer(name="audit")))
 

@@ -24,7 +24,7 @@ def with_properties(resource: dict[str, Any], **properties: Any) -> dict[str, An
 
 
 def harms_of(before: dict[str, Any], after: dict[str, Any], **sections: Any) -> list[tuple[str, HarmKind]]:
-    """Return what is harmed when the resources of one stack change; `sections` are of the template afterwards."""
+    """Return the harms of a change of one stack's resources; `sections` are further sections of the new template."""
     was = {"Resources": before, **{name: {} for name in sections}}
     findings = judge({"prod": was}, {"prod": {"Resources": after, **sections}}, bundled_schemas())
     return [(finding.logical_id, finding.harm) for finding in findings]
@@ -148,7 +148,7 @@ def test_an_export_that_nobody_imports_any_more_may_go(before: dict[str, Any], a
 
 
 def test_an_account_knows_who_else_imports() -> None:
-    """Stacks of other apps, whose templates are not read."""
+    """Stacks of other apps may import, and their templates are not read."""
     before, after = ({"net": _exporting(a="Arn")}, {"net": _exporting()})
 
     (finding,) = judge(before, after, bundled_schemas(), importers=lambda stack, name: {f"shop-{stack}-{name}", "net"})

@@ -46,7 +46,7 @@ def _named_targets(lines: list[str]) -> set[str]:
 
 
 def _reached_targets(targets: set[str]) -> set[str]:
-    """Return targets with all that they need and make, and those that do nothing but make some of these."""
+    """Return targets with all that they need and make, and targets that do nothing but make some of these."""
     rules = dict(re.findall(r"^([a-z-]+):((?:.*\n)(?:\t.*\n)*)", _MAKEFILE, flags=re.MULTILINE))
     recipes = {target: rule.splitlines()[1:] for target, rule in rules.items()}
     makes = {
@@ -88,7 +88,7 @@ def _is_left_out(reason: str, commands: str) -> bool:
 
 
 def _paths(reason: str) -> list[str]:
-    """Return the tests and scripts that a reason names; where it names none, a path that does not exist."""
+    """Return the tests and scripts that a reason names; if it names none, a path that does not exist."""
     return re.findall(r"\b(?:tests|scripts)/[\w/]+\.(?:py|sh)\b", reason) or ["no such test"]
 
 

@@ -1,4 +1,4 @@
-"""The pages of docs/ against code, declaration and tests. What the stacks are: tests/unit/constructs."""
+"""The pages of docs/ agree with code, declaration and tests."""
 
 import ast
 import re
@@ -45,7 +45,7 @@ def _rows(section: str) -> dict[str, list[str]]:
 
 @pytest.mark.xdist_group("cdk")
 def test_the_generated_pages_are_up_to_date() -> None:
-    """Each is what `make docs` would write now, whole."""
+    """Each page equals the output of `make docs`."""
     pages = generate.pages()
 
     assert {str(path.relative_to(PROJECT)) for path in pages} == {
@@ -195,7 +195,7 @@ def test_every_pitfall_names_its_tests_or_a_reason() -> None:
 
 
 def test_a_test_covers_the_pitfalls_in_its_name_and_ids() -> None:
-    """In the order of the name; a pitfall further back is only mentioned."""
+    """A test covers the pitfall ids at the beginning of its name, in order; an id further back is only mentioned."""
     (test,) = ast.parse(
         '@pytest.mark.parametrize("by", [pytest.param(1, id="W8-by-id"), pytest.param(2, id="W80s")])\n'
         "def test_p1_w12_a_thing_that_p3_is_not() -> None: ..."

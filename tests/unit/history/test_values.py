@@ -1,4 +1,4 @@
-"""The small values everything else is made of: clock, history, verdict, saboteurs by name."""
+"""The small values that other code is made of: clock, history, verdict, saboteurs by name."""
 
 import time
 
@@ -39,7 +39,7 @@ def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
 
 
 def test_eventually_says_what_it_saw_last() -> None:
-    """A condition that only says no has seen nothing: that its last answer was False tells nobody anything."""
+    """A condition that only returns False has seen nothing, and the message leaves it out."""
     clock, received = VirtualClock(), ["m1"]
 
     with pytest.raises(NotReachedError) as of_what_was_seen:

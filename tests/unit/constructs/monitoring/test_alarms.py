@@ -242,7 +242,7 @@ def _math(label: str, expression: str, *metrics: str) -> dict[str, Any]:
     ids=lambda alarm: alarm["AlarmName"],
 )
 def test_an_alarm_rings_when_it_is_to_and_says_what_to_do(full: list[Resource], alarm: dict[str, Any]) -> None:
-    """Whole, in the environment whose every number differs from its default."""
+    """All properties of an alarm, in the environment whose every number differs from its default."""
     assert of_kind(_watching(full), ALARM)[alarm["AlarmName"]] == alarm
 
 
@@ -312,7 +312,7 @@ def test_only_this_accounts_alarms_publish_to_the_standard_topic_of_alarms(
 def test_the_operator_topic_tells_each_declared_address(
     by_environment: Mapping[str, list[Resource]], full: list[Resource]
 ) -> None:
-    """And nobody where none is declared."""
+    """Without declared addresses it has no subscription."""
     topic = "Ref(sluice-full-operators)"
     subscriptions = of_kind(_watching(full), SUBSCRIPTION).values()
     elsewhere = [of_kind(_watching(found), SUBSCRIPTION) for name, found in by_environment.items() if name != "full"]
@@ -341,7 +341,7 @@ def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted_resources: lis
 
 
 def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, StackTemplates]) -> None:
-    """For those who subscribe something else than e-mail to it."""
+    """For operators who subscribe other endpoints than e-mail."""
     found = outputs(stacks["prod"][OBSERVABILITY].template)
 
     assert found == {"OperatorTopicArn": "Ref(sluice-prod-operators)"}

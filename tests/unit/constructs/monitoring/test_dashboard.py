@@ -19,7 +19,7 @@ def _widgets(found: list[Resource], name: str) -> list[Any]:
 
 
 def test_without_a_relay_there_is_no_graph_of_an_outbox(plain: list[Resource]) -> None:
-    """Nobody would report what it shows."""
+    """Its metrics would have no reporter."""
     (dashboard,) = of_kind(plain, DASHBOARD).values()
 
     assert "Outbox" not in dashboard["DashboardBody"]
@@ -92,7 +92,7 @@ def test_the_dashboard_marks_what_alarms_and_scaling_aim_at(full: list[Resource]
 
 
 def _visible_metrics(widget: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return name and statistic of the metrics a graph draws; those an expression only names are hidden."""
+    """Return name and statistic of the metrics that a graph draws; metrics used only in expressions are hidden."""
     return [
         (str(metric[1]), str(metric[-1].get("stat", "Average")))
         for metric in widget["properties"]["metrics"]

@@ -43,7 +43,7 @@ def test_every_metric_of_the_dashboard_is_reported_by_somebody(
 def test_every_metric_of_an_alarm_or_scaling_policy_has_a_reporter(
     by_environment: Mapping[str, list[Resource]], name: str
 ) -> None:
-    """Every alarm, also those that wake a service; and what a service is scaled on."""
+    """For every alarm, those that wake a service included, and every scaling policy."""
     found = by_environment[name]
     watched = of_kind(found, "AWS::CloudWatch::Alarm") | {
         policy: properties["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]

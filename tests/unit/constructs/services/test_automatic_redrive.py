@@ -26,13 +26,13 @@ def redriven(edited_stacks: Mapping[str, StackTemplates]) -> list[Resource]:
 
 
 def _rules(found: list[Resource]) -> list[dict[str, Any]]:
-    """Return the rule on the alarm, and the one by a schedule."""
+    """Return the rule on the alarm, and the scheduled rule."""
     rules = [properties for name, properties in of_kind(found, RULE).items() if "ledger" in name]
     return sorted(rules, key=lambda rule: "ScheduleExpression" in rule)
 
 
 def test_the_task_begins_when_dead_letters_stay_for_the_quiet_time(redriven: list[Resource]) -> None:
-    """Ten minutes of ten, at one message. Operators were told by the alarm at the first one."""
+    """After ten of ten minutes with at least one message. The other alarm has told operators at the first minute."""
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive"]
 
     names = ("Threshold", "ComparisonOperator", "DatapointsToAlarm", "EvaluationPeriods", "Period", "TreatMissingData")
@@ -120,7 +120,7 @@ def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Res
 
 
 def test_the_rules_may_run_only_that_task_and_pass_its_roles(redriven: list[Resource]) -> None:
-    """No other task, and no other role."""
+    """They may run no other task, and pass no other role."""
     target, same = (rule["Targets"][0] for rule in _rules(redriven))
     assert target["RoleArn"] == same["RoleArn"]
     found = statements(redriven, target["RoleArn"].removeprefix("Arn(").removesuffix(")"))
@@ -133,7 +133,7 @@ def test_the_rules_may_run_only_that_task_and_pass_its_roles(redriven: list[Reso
 
 
 def test_operators_hear_that_it_is_off(redriven: list[Resource]) -> None:
-    """At the first minute in which a worker reports it, and until one reports that it is on."""
+    """From the first minute in which a worker reports it, until a worker reports that it is on."""
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive-off"]
 
     ((metric,), _) = of_alarm(alarm)

@@ -1,4 +1,4 @@
-"""The image that is built: of which files, for which processors, and refused where there is nothing to build it of."""
+"""The built image: its files, its processors, and the refusal of projects that cannot be built."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def files(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
 
 @pytest.fixture
 def image_name(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
-    """Return what gives the name of a project's image, which is the hash of all that it is built of, and its source."""
+    """Return a function that returns the name of a project's image, a hash of all its files, and its source."""
 
     def build(project: Path, architecture: Architecture = Architecture.X86_64) -> tuple[str, Any]:
         cdk.AssetStaging.clear_asset_hash_cache()  # as for a process of its own
@@ -62,7 +62,7 @@ def image_name(tmp_path: Path) -> Callable[..., tuple[str, Any]]:
 def test_a_file_that_is_not_in_the_image_makes_no_new_one(
     files: tuple[Path, str], image_name: Callable[..., tuple[str, Any]]
 ) -> None:
-    """Neither a changed test, document or declaration, nor what Python compiles beside the sources; a source does."""
+    """A changed test, document, declaration or compiled file does not change the name; a changed source does."""
     project, within = files
     before, _ = image_name(project)
 
@@ -85,7 +85,7 @@ def test_a_file_that_is_not_in_the_image_makes_no_new_one(
 def test_an_image_is_built_for_the_declared_processors(
     files: tuple[Path, str], image_name: Callable[..., tuple[str, Any]]
 ) -> None:
-    """Each has an image of its own: of one name they would take each other's place."""
+    """Each processor has its own image: images with one name would replace each other."""
     x86, of_x86 = image_name(files[0])
     arm, of_arm = image_name(files[0], Architecture.ARM64)
 
@@ -95,7 +95,7 @@ def test_an_image_is_built_for_the_declared_processors(
 
 
 def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
-    """In one line, which names the file that is not there; what is declared needs none."""
+    """In one line that names the missing file; a declared image needs no Dockerfile."""
     stack = cdk.Stack(cdk.App(), "Stack")
     images = Images(stack, "Images", environment=DEV, project=tmp_path)
 
@@ -110,7 +110,7 @@ def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
 
 
 def _of(project: Path, handlers: str) -> object:
-    """Return the image of a consumer with those handlers, built of a project."""
+    """Return the image of a consumer with those handlers, built from a project."""
     stack = cdk.Stack(cdk.App(), "Stack")
     consumer = replace(DEV.consumers[0], handlers=handlers)
     return Images(stack, "Images", environment=replace(DEV, consumers=(consumer,)), project=project).of(consumer)

@@ -1,4 +1,4 @@
-"""The services: what each task runs, where, as whom, and what it may do."""
+"""The services: the command of each task, its network, its user and its permissions."""
 
 import re
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ DIGEST = "sha256:abababababababababababababababababababababababababababababababa
 
 
 def _settings(environment: Environment, name: str | None) -> dict[str, str]:
-    """Return the variable with what is declared; tests/unit/declaration/test_task_settings.py reads it back."""
+    """Return the variable with the declaration; tests/unit/declaration/test_task_settings.py reads it back."""
     consumer = next((consumer for consumer in environment.consumers if consumer.name == name), None)
     part = task_settings.task_environment(environment, consumer)
     return _variable("SLUICE_TASK_SETTINGS", task_settings.render(part))
@@ -46,7 +46,7 @@ def _container(
     stop_seconds: int,
     depends_on: str | None = None,
 ) -> dict[str, Any]:
-    """Return a container whole: command, who it is, read-only, not root, time to stop, logs."""
+    """Return all properties of a container: command, variables, image, read-only, not root, time to stop, logs."""
     after = {} if depends_on is None else {"DependsOn": [{"Condition": "SUCCESS", "ContainerName": depends_on}]}
     return {
         **after,
@@ -211,7 +211,7 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
 
 
 def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted_resources: list[Resource]) -> None:
-    """All of them, and only the tasks' own security group."""
+    """In all declared subnets, with only the tasks' own security group."""
     services = of_kind(hosted_resources, SERVICE)
 
     assert services["sluice-hosted-billing"]["NetworkConfiguration"] == {
@@ -224,7 +224,7 @@ def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted
 
 
 def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[Resource]]) -> None:
-    """Told who it is, and what is declared."""
+    """Its variables have the name of the consumer and the declaration."""
     definitions = of_kind(by_environment["local"], TASK_DEFINITION)
     del definitions["sluice-local-relay"]
 
@@ -316,7 +316,7 @@ def test_every_task_with_a_database_makes_its_tables_first(
 def test_a_project_migrates_in_every_task_of_its_own_image(
     full: list[Resource], hosted_resources: list[Resource]
 ) -> None:
-    """The image of one consumer may not have it."""
+    """A consumer's own image may not contain the migration."""
     commands = {
         family: definition["ContainerDefinitions"][1]["Command"][7:]
         for found in (full, hosted_resources)
@@ -463,7 +463,7 @@ def test_tasks_log_in_to_somebody_elses_database_as_users_of_its_own(
 def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """The permissions of a role stand in its own policy; nothing managed by AWS is attached."""
+    """The permissions of a role are in a policy of its own; no policy managed by AWS is attached."""
     roles = {
         name: role for name, role in of_kind(declared_resources, ROLE).items() if name.startswith("ConsumersConsumer")
     }
@@ -570,7 +570,7 @@ def test_the_built_image_may_be_pulled_from_the_repository_of_assets(
 
 
 def _hand_over(environment: Environment) -> list[dict[str, Any]]:
-    """Return what ECS may so that it hands the owner's secret to the step that makes tables."""
+    """Return the statements with which ECS passes the owner's secret to the step that makes tables."""
     if not isinstance(environment.database, NewDatabase):
         return []
     secret, key = secret_of(environment)

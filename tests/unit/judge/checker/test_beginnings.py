@@ -1,4 +1,4 @@
-"""A recording that begins in the middle: what it leaves open, and what it still proves."""
+"""A recording that begins in the middle: the questions that it leaves open, and the violations that it still proves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,14 +20,14 @@ _NOTHING_AROUND = QueueContext()
 
 
 def _expect_late_start(expectation: Expectation) -> Expectation:
-    """Return what is expected of a recording that began while the service ran."""
+    """Return the expectation of a recording that began while the service ran."""
     began_us = _BEGAN_MS * 1_000
     return replace(expectation, publishing_began_us=began_us, receiving_began_us={"billing": began_us})
 
 
 @dataclass(frozen=True, kw_only=True)
 class _BeginningCase:
-    """A history that shows an anomaly if nothing happened before it began, and one that shows it all the same."""
+    """A history that shows an anomaly if nothing happened before its begin, and one that shows it in any case."""
 
     anomaly: str
     lawful: Sequence[HistoryEvent]
@@ -308,7 +308,7 @@ def test_a_lost_message_under_a_shared_id_is_unknown_unless_a_repeat(place: str)
 
 
 def test_an_id_is_of_one_queue_alone() -> None:
-    """A message sent to another queue under the same id is another one; a topic's message may be in both."""
+    """A message sent to another queue under the same id is a different one; a topic's message may be in both."""
     number: dict[str, Any] = {"sns_sequence_number": None, "queue": "billing"}
     mine = [
         publish_event(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),

@@ -233,7 +233,7 @@ def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
 
 
 def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
-    """Message 1 is found in billing's DLQ: billing owes it to nobody."""
+    """Message 1 is in billing's DLQ, so billing need not deliver it."""
     history = without(without(sane(), queue="billing", idx=1), idx=END, queue="billing")
     history = [*history, *work_off_events("billing", [END], 300), receive_event("billing-dlq", 1, 400)]
 

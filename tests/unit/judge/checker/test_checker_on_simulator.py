@@ -1,4 +1,4 @@
-"""The checker on histories nobody wrote: what the simulator did under random scripts shows nothing."""
+"""The checker on generated histories: random scripts on the simulator show no violation."""
 
 import json
 import tempfile
@@ -44,7 +44,7 @@ type ConsumerStep = Callable[["_Life"], None]
 
 
 class _Life:
-    """One topic, two queues with DLQs, and everything that is asked of them written down."""
+    """One topic, two queues with DLQs, and the record of all calls."""
 
     def __init__(self, folder: Path, *, is_raw: bool = True) -> None:
         self.simulator = Simulator()
@@ -102,7 +102,7 @@ class _Life:
             return
 
     def work_until_idle(self, queue: str) -> None:
-        """Receive and delete until nothing comes for longer than any lease."""
+        """Receive and delete until no message arrives for longer than any lease."""
         quiet = 0
         for _ in range(_ROUNDS_MAX):
             handles = self.receive(queue, wait_seconds=20)

@@ -1,8 +1,4 @@
-"""A circumstance mutes only the rules that it has to: each anomaly is found whatever else happened elsewhere.
-
-A circumstance that mutes has to concern the message, its queue and its time. Of each there is one that does, with
-all the rules it may mute, and one that does not, under which each of these rules still has to speak.
-"""
+"""A circumstance mutes only its own rules: each anomaly is found whatever other events happened elsewhere."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -41,7 +37,7 @@ def _with_lost_receive(queue: str, count: int = 1) -> Around:
 
 
 def _with_late_start(at_us: int) -> Around:
-    """Return what is expected of a recording that began at an instant."""
+    """Return the expectation of a recording that began at a given time."""
 
     def attach(expectation: Expectation, around: QueueContext) -> tuple[Expectation, QueueContext]:
         began_us = dict.fromkeys(expectation.queues, at_us)
@@ -62,7 +58,7 @@ def _with_other_producers(expectation: Expectation, around: QueueContext) -> tup
 
 
 def _with_shared_ids(*of: tuple[str, int]) -> Around:
-    """Return that messages share their deduplication ids with others."""
+    """Return a context in which messages share their deduplication ids with others."""
     use = IdUse(-1, 0, "events", ("g3", 0), None)
     return lambda expectation, around: (expectation, replace(around, shared_ids={message: [use] for message in of}))
 

@@ -1,4 +1,4 @@
-"""The checker against the oracle: what no run of the queues can produce is a violation, what some run can is none."""
+"""The checker compared with the oracle: a history that no run of the queues produces is a violation, others not."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ _KINDS = pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"]
 
 
 def _violations(history: TinyHistory) -> set[str]:
-    """Return what the checker calls a violation of the queues' promises."""
+    """Return the checker's violations of the queues' promises."""
     finding = check_group(history.events, history.expectation, history.around)
     return {
         violation.anomaly
@@ -35,7 +35,7 @@ def _is_possible(history: TinyHistory) -> bool:
 
 
 def _is_left_open(history: TinyHistory) -> bool:
-    """Return whether the checker leaves open what a move task brought."""
+    """Return whether the checker leaves a question about a move task open."""
     unknowns = check_group(history.events, history.expectation, history.around).unknowns
     return any("with a move task" in why for why in unknowns)
 
@@ -132,7 +132,7 @@ def _checker_verdict(history: TinyHistory) -> str:
 
 
 def _oracle_verdict(history: TinyHistory) -> str:
-    """Return what the oracle says of everything the clocks may be."""
+    """Return the oracle's judgement over all possible clock offsets."""
     possible, tried = possible_offsets(history.events, history.expectation)
     return "invalid" if not possible else "valid" if possible == tried else "unknown"
 

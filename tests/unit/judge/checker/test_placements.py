@@ -28,7 +28,7 @@ _PUBLISHED = (publish_event(0, 0), publish_event(1, 10), publish_event(END, 20))
 
 @dataclass(frozen=True, kw_only=True)
 class _PlacementCase:
-    """A history and what it shows; nothing, where `anomalies` is empty."""
+    """A history and its anomalies; empty if it shows none."""
 
     name: str
     events: Sequence[HistoryEvent]
@@ -38,7 +38,7 @@ class _PlacementCase:
 
 
 def _visibility_change(receive: HistoryEvent, at_ms: int, seconds: int, *, took_ms: int | None = 5) -> HistoryEvent:
-    """Return a visibility change of what was received."""
+    """Return a visibility change of a received message."""
     changed = delete_event(receive, at_ms, took_ms=took_ms, call_id=f"hide/{at_ms}")
     return replace(changed, kind=Kind.VISIBILITY_CHANGED.value, visibility_timeout_seconds=seconds)
 

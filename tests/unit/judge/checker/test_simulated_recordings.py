@@ -1,4 +1,4 @@
-"""The checker on recordings of random services: what is lawful is never INVALID, what is sabotaged never VALID."""
+"""The checker on recordings of random services: a lawful one is never INVALID, a sabotaged one never VALID."""
 
 import shutil
 from dataclasses import replace
