@@ -163,15 +163,16 @@ class Fanout(Construct):
     """The topics, and every consumer's queue subscribed to its topic with raw delivery.
 
     Args:
-        environment: its topics, consumers and encryption are made; what is declared of tasks and database is not.
+        environment: the environment with topics, consumers and encryption; its tasks and its database are not made
+            here.
 
     Attributes:
-        environment: whose it is.
+        environment: the environment of the topics and queues.
         topics: the topics by their declared names; `topic` is the only one.
         consumers: the queues by their consumer's name; `queue` and `dead_letter_queue` name one.
-        keys: of topics and queues; None if SQS holds them.
+        keys: the keys of topics and queues; None if SQS holds them.
 
-    Raw delivery hands the consumer the published body as it is; the SNS envelope, and with it the topic's sequence
+    Raw delivery passes the published body to the consumer unchanged; the SNS envelope, and with it the topic's sequence
     number, is not in the queue (promise SNS-14). Policies of existing topics, queues and keys are left to their owners.
     """
 

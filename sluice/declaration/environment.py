@@ -509,7 +509,7 @@ def _check_database(environment: Environment, database: ExistingDatabase) -> Non
 
 
 def _check_operators(environment: Environment) -> None:
-    """Refuse whom no alarm would reach."""
+    """Refuse an environment whose alarms would reach nobody."""
     addresses = (
         ("alarm_emails", EMAIL, "e-mail addresses"),
         ("alarm_urls", HTTPS, "addresses that begin with https://"),

@@ -284,7 +284,8 @@ def _identity_fields(body: str, deduplication_id: str | None) -> JournalRow:
 
 
 def _is_cut(http_response: Any) -> bool:
-    """Return whether the connection ended before the answer did: botocore then reads of SQS an answer without entries.
+    """Return whether the connection ended before the response did: botocore reads a cut response of SQS as an empty
+    one.
 
     Seen with botocore 1.44.5 and urllib3 2.8.0: a receive whose answer was cut said that the queue was empty.
     """

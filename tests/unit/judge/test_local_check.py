@@ -144,7 +144,7 @@ def test_unrequested_messages_and_other_producers_are_left_open(tmp_path: Path) 
 
 
 def test_receives_without_their_group_are_no_loss(tmp_path: Path) -> None:
-    """Message 1 came, only nobody asked for its group: that 2 came behind it proves no loss."""
+    """Message 1 was received without its group id, so the later receive of message 2 proves no loss."""
     events = [
         replace(event, message_group_id=None) if event.kind == Kind.RECEIVED and event.idx == 1 else event
         for event in sane()

@@ -201,7 +201,7 @@ def test_a_witness_has_the_change_that_held_the_group(overlap_ms: int, shown: li
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_witness_has_the_change_that_made_a_late_delete_count(*, is_late: bool) -> None:
-    """By itself it was held for 30 s; a delete within those needs no other proof, however long it was held."""
+    """A hold lasts 30 s by itself; only a delete after these 30 s needs the visibility change as proof."""
     history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
     first = receive_of(history, 2)
     extended, delete = _visibility_change(first, 10_000, 60), delete_event(first, 40_000 if is_late else 20_000)

@@ -308,7 +308,7 @@ def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres:
 
 
 def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
-    """Return what SQLite says to statements of a handler, before which another message's handler did something."""
+    """Return SQLite's answers to statements of a handler that runs after another message's handler did something."""
     world, refusals = World(engine), list[str]()
 
     def handle(session: Session, _: Event, __: Context) -> None:
