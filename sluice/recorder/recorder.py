@@ -284,8 +284,7 @@ def _identity_fields(body: str, deduplication_id: str | None) -> JournalRow:
 
 
 def _is_cut(http_response: Any) -> bool:
-    """Return whether the connection ended before the response did: botocore reads a cut response of SQS as an empty
-    one.
+    """Return whether the connection ended before the response did: botocore reads a cut response of SQS as empty.
 
     Seen with botocore 1.44.5 and urllib3 2.8.0: a receive whose answer was cut said that the queue was empty.
     """
