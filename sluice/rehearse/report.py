@@ -25,7 +25,7 @@ COLUMNS = (
 )  # fmt: skip
 """Columns of the table: the simulation and its results; the verdict follows."""
 _FEW = (*NAMES, "p95", "dollars a month")
-_NARROW = 120
+_NARROW = 200
 """In a terminal with fewer columns the table has only those."""
 _MONTH_HOURS = 730
 READING = (

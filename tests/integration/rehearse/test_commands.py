@@ -218,7 +218,7 @@ def test_a_narrow_terminal_shows_the_verdict_the_latency_and_the_cost(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("COLUMNS", "120")
 
     _, out, _ = run("rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse")
 
