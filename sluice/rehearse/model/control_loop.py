@@ -183,7 +183,8 @@ class PeriodSeries(Sequence[float | None]):
         return math.ceil(len(self.series) / self.minutes)
 
     def __getitem__(self, idx: Any) -> Any:
-        minutes = range(len(self.series))[idx * self.minutes : (idx + 1) * self.minutes]
+        begins = range(0, len(self.series), self.minutes)[idx]
+        minutes = range(begins, min(begins + self.minutes, len(self.series)))
         values = [value for minute in minutes if (value := self.series[minute]) is not None]
         return _of_period(values, self.statistic)
 

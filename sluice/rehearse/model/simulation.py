@@ -157,7 +157,8 @@ class LateSeries(Sequence[float | None]):
         return len(self.values)
 
     def __getitem__(self, idx: Any) -> Any:
-        return self.values[idx] if idx < len(self.values) - self.lag_minutes else None
+        value = self.values[idx]
+        return value if idx < len(self.values) - self.lag_minutes else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from sluice.rehearse.model.policies import (
     StepScaling,
     TargetTracking,
 )
+from sluice.rehearse.model.simulation import LateSeries
 from sluice.rehearse.reading.expressions import parse
 
 ALARM, OK, NO_DATA = AlarmState.ALARM, AlarmState.OK, AlarmState.INSUFFICIENT_DATA
@@ -150,6 +151,13 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
 def test_a_longer_period_has_its_statistic_of_the_minutes(statistic: str, value: float) -> None:
     """A percentile is the least of the minutes' values that so many of them do not exceed."""
     assert PeriodSeries([5.0, 1.0, None, 4.0, 2.0, 3.0], statistic, 6)[0] == value
+
+
+def test_a_late_series_and_one_of_periods_end() -> None:
+    late = LateSeries([1.0, 2.0, 3.0], lag_minutes=1)
+
+    assert list(late) == [1.0, 2.0, None]
+    assert list(PeriodSeries(late, "Sum", minutes=2)) == [3.0, None]
 
 
 def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:

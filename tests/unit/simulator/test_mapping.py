@@ -148,4 +148,4 @@ def test_a_throttled_batch_is_tried_again_and_then_dropped() -> None:
 
 
 def test_failures_of_an_answer_are_its_ids() -> None:
-    assert failed_message_ids({"batchItemFailures": [{"itemIdentifier": "m1"}]}) == {"m1"}
+    assert failed_message_ids({"batchItemFailures": [{"itemIdentifier": "m1"}]}) == frozenset({"m1"})
