@@ -350,7 +350,8 @@ def test_a_task_with_unknown_rights_is_not_said_to_lack_protection(role: object,
 
     (service,) = read_services(template)
 
-    assert (service.is_protected, service.may_be_protected) == (False, is_unknown)
+    assert not service.is_protected
+    assert service.may_be_protected == is_unknown
     assert (_TAKEN_FOR_NOT in service.assumed) == is_unknown
 
 
