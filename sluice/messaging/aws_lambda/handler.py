@@ -190,7 +190,7 @@ class LambdaHandler:
             match self._settle(message, ends_at):
                 case Delete():
                     continue
-                case MoveToDlq() if found.bury(message):
+                case MoveToDlq() if found.move_to_dlq(message):
                     continue
                 case Release(delay_seconds):
                     found.hide(left, math.ceil(delay_seconds))
@@ -275,7 +275,7 @@ class FunctionQueues:
             raise TransientError("the queue has no RedrivePolicy, and so no DLQ; deploy the environment's stacks")
         return Destination(self._sqs, self._dead_letter_queue)
 
-    def bury(self, message: BatchMessage) -> bool:
+    def move_to_dlq(self, message: BatchMessage) -> bool:
         """Send a dead message to the DLQ and delete it; return False where it has to come again for that."""
         received = message.received
         try:

@@ -66,7 +66,7 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
     faults = set()
     if any(count > 1 for count in Counter(handled).values()):
         faults.add("an effect twice")
-    dead = {letter.event.data for letter in harness.dead_letters if letter.event is not None}
+    dead = {dead_letter.event.data for dead_letter in harness.dead_letters if dead_letter.event is not None}
     tried = {attempt.event.data for attempt in harness.attempts}
     if dead - tried:
         faults.add("dead and never tried")
@@ -190,9 +190,9 @@ def test_failed_attempts_end_in_the_dlq_with_the_last_reason(lambda_harness: Har
 
     harness.run()
 
-    assert [(letter.event and letter.event.data, letter.reason) for letter in harness.dead_letters] == [
-        ("a1", "attempt 3: no 3")
-    ]
+    assert [
+        (dead_letter.event and dead_letter.event.data, dead_letter.reason) for dead_letter in harness.dead_letters
+    ] == [("a1", "attempt 3: no 3")]
     assert effects_of(harness) == ["a2"]
 
 
@@ -222,7 +222,7 @@ def test_a_message_whose_handler_always_ends_the_process_dies_alone(lambda_harne
             harness.crash_at("before_commit", when=lambda: handling.called[-1] == "a1")
     harness.run()
 
-    assert [letter.reason for letter in harness.dead_letters] == [
+    assert [dead_letter.reason for dead_letter in harness.dead_letters] == [
         "5 attempts in a row came to no end; see the function's log"
     ]
     assert effects_of(harness) == ["b1", "a2"]
@@ -252,7 +252,7 @@ def test_a_death_is_finished_by_the_next_invocation(lambda_harness: Harness) -> 
     assert harness.dead_letters == []
     harness.run()
 
-    assert [letter.reason for letter in harness.dead_letters] == ["not ours"]
+    assert [dead_letter.reason for dead_letter in harness.dead_letters] == ["not ours"]
     assert len(harness.attempts) == 1
 
 
@@ -264,6 +264,6 @@ def test_a_body_that_cannot_be_read_is_dead_at_its_first_receive(lambda_harness:
 
     harness.run()
 
-    assert [letter.body for letter in harness.dead_letters] == ["no envelope"]
+    assert [dead_letter.body for dead_letter in harness.dead_letters] == ["no envelope"]
     assert len(harness.events) == 1, "one invocation was enough"
     assert effects_of(harness) == ["a1"]
