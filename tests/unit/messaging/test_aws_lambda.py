@@ -121,7 +121,7 @@ def count_receives_as_attempts(handler: LambdaHandler) -> Function:
         batch, left = read_batch(event), []
         for record, message in zip(event["Records"], batch.messages, strict=True):
             if message.received.receive_count > BATCHES.max_attempts:
-                handler.queues_of(batch.queue_name).bury(message)
+                handler.queues_of(batch.queue_name).move_to_dlq(message)
             else:
                 left.append(record)
         return handler({"Records": left}, context) if left else {"batchItemFailures": []}
