@@ -120,6 +120,7 @@ def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
     caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     caring.care()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)
+    worker.parts.hooks.call(WorkerHooks.after_invocation, None)  # as a Lambda function does
     caring._end([], [], [])
     return worker
 
@@ -143,7 +144,7 @@ def test_hooks_are_called_in_order(parking: World) -> None:
         *("before_acknowledge a1", "not_deleted", "before_acknowledge a1"),
         *("handling a3", "after_loss", "handling a3", "Ack", "before_acknowledge a3"),
         *("handling a4", "after_passing_over a4", "Ack", "before_acknowledge a4"),
-        *("tick", "overdue", "after_end"),
+        *("tick", "overdue", "after_invocation", "after_end"),
     ]
 
 
