@@ -256,7 +256,8 @@ def _misbehave(alias: str, misdeed: str, ending: str) -> None:
     effects = invoices(alias)
     assert effects.count("order-7 1") + dead == 1, effects
     assert effects.count("order-7 2") == 1, effects
-    assert dead == (ending in ("Reject", "ValueError") or misdeed not in _HARMLESS)
+    is_harmless = misdeed in _HARMLESS or (misdeed == "swallows an error" and connections[alias].vendor == "sqlite")
+    assert dead == (ending in ("Reject", "ValueError") or not is_harmless)  # an error ends no transaction of SQLite
     assert InboxException.objects.using(alias).filter(state="dead").exclude(reason="").count() == dead
 
 
