@@ -100,13 +100,17 @@ def describe_failure(operation: str, response: Any, parsed: Mapping[str, Any]) -
 
 
 class ResultWatch:
-    """Collects the failures of a test's calls, of all its clients."""
+    """Collects the answers to a test's calls that prove nothing about a promise, and the calls without an answer.
+
+    It sees the calls of every client that the target of `on` makes. `failures` holds those since it was last cleared,
+    which is done before each test.
+    """
 
     def __init__(self) -> None:
         self.failures: list[ContractFailure] = []
 
     def on(self, target: binding.Target) -> binding.Target:
-        """Return the target with clients that are watched."""
+        """Return the target, changed so that this sees the answers to all clients it makes from now on."""
 
         def make_client(service: str) -> Any:
             client = target.make_client(service)
@@ -135,8 +139,8 @@ def judge(
 
     Args:
         error: what ended the test; None when nothing did.
-        line: where.
-        failures: answers the test got that prove nothing.
+        line: the file and line at which the test ended, or the name of a test that passed.
+        failures: the answers to the test that prove nothing.
         known: why the target is known not to keep the promise.
     """
     if error is None:

@@ -31,10 +31,11 @@ from sluice.errors import ConfigError
 
 
 class EncryptionKeys(Construct):
-    """The two KMS keys of an environment that holds its own: one for the topics, one for the queues; new or existing.
+    """The two KMS keys of an environment with keys of its own: one for the topics, one for the queues; new or existing.
 
-    Two, because the queues' key lets SNS in on behalf of the topic, and the topic names its key: one key would close a
-    circle in the template. An existing key's policy is its owner's: what is added to it here changes nothing.
+    There are two, because one key would be a circular dependency in the template: the policy of the queues' key names
+    the topic, on whose behalf SNS may use the key, and the topic names the key that encrypts it. The policy of an
+    existing key belongs to the key's owner: statements that are added to it here change nothing.
 
     AWS: https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html (read 2026-11-21).
     """

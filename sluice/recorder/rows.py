@@ -69,9 +69,10 @@ class RowFactory:
     """Makes the rows of one process, and remembers what was behind the receipt handles it saw.
 
     Args:
-        names: queue URL or topic ARN to the name used in the history; what is not there has the name at its own end.
+        names: queue URL or topic ARN to the name used in the history; a queue or topic that is not there keeps the name
+            at the end of its URL or ARN.
         identify: which message a body is.
-        keeps_sizes: whether what was published says how large it was: of a load test the plan does.
+        keeps_sizes: whether the event of a publish records the size of the body; a load test knows it from its plan.
     """
 
     def __init__(self, *, names: Mapping[str, str], identify: Identify, keeps_sizes: bool = False) -> None:
@@ -92,7 +93,10 @@ class RowFactory:
         return self._names.get(address) or short_name(address)
 
     def name_of_queue(self, arn: str) -> str:
-        """Return the history's name for a queue's ARN; `names` may have its URL only."""
+        """Return the history's name for a queue, given its ARN.
+
+        `names` may have only the queue's URL. URL and ARN end with the same name, so the queue is then found by it.
+        """
         return self._names.get(arn) or self._queues.get(short_name(arn), short_name(arn))
 
     def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> JournalRow:

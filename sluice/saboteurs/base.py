@@ -52,8 +52,8 @@ class Hook:
     """Does nothing yet; subclasses name the operations they listen to and override what they need.
 
     Args:
-        every: it strikes at each n-th opportunity only.
-        operations: what it listens to; empty means what the class says.
+        every: n, if the hook strikes at each n-th opportunity only.
+        operations: the operations it listens to; empty means those that the class names.
     """
 
     operations: tuple[str, ...] = ()
@@ -65,7 +65,11 @@ class Hook:
         self.begin()
 
     def begin(self) -> None:
-        """Make what it remembers from call to call."""
+        """Set the attributes that hold what earlier calls showed; here there are none.
+
+        `__init__` calls it once, before the hook is attached to a client. So a subclass that remembers something
+        overrides this, and needs no `__init__` that repeats the parameters of this class.
+        """
 
     def strikes(self) -> bool:
         """Count one opportunity and return whether it is to be used."""

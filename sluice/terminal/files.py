@@ -1,4 +1,4 @@
-"""Files that a command writes: refused before what they are to hold is computed, and written as a whole."""
+"""Files that a command writes: refused before their content is computed, and written as a whole."""
 
 import tempfile
 from pathlib import Path
@@ -7,10 +7,10 @@ from sluice.errors import HistoryError, unwritable
 
 
 def require_writable(file: Path, option: str) -> None:
-    """Refuse a file to write to in a folder that cannot be written, before what it is to hold is computed.
+    """Refuse a file whose folder cannot be written to. A command calls it before it computes the file's content.
 
     Raises:
-        ConfigError: that is so; the message names the option.
+        ConfigError: the folder cannot be written to; the message names the option that gives the file.
         HistoryError: the disk is full or broken.
     """
     try:
@@ -23,7 +23,7 @@ def write_whole(path: Path, text: str, *, instead: str) -> None:
     """Write a file as a whole: a reader sees all of it, or what was there before.
 
     Raises:
-        HistoryError: it cannot be written there; `instead` is the next step.
+        HistoryError: the file cannot be written; `instead` is the next step, which ends the message.
     """
     draft = path.with_name(f".{path.name}")
     try:

@@ -50,13 +50,19 @@ class ProgressRow:
 
 
 class ProgressTable:
-    """Turns the tasks' reports into a row for all publishers and one for each queue, with the latest rates."""
+    """Turns the tasks' reports into a row for all publishers and one for each queue, with the latest rates.
+
+    How many messages are expected is computed from the profile once, because the reports count only what is done.
+    """
 
     def __init__(self, load: Profile, queues: Sequence[str], clock: Clock) -> None:
         self._queues, self._clock = units.short_names(list(queues)), clock
         self._is_topic, self._has_progress = load.has_topic, load.consumer == "raw"
+        # Late duplicates come after the deduplication window, so they arrive, too. Each group ends with an end marker,
+        # which is one more message. Duplicates inside the window are published and never arrive.
         arriving = load.message_count * (1 + load.late_duplicate_share) + load.group_count
         self._published = round(arriving + load.message_count * load.duplicate_share)
+        # A topic copies every message to every queue. Without a topic each group is sent to one of the queues.
         self._arriving = round(arriving if self._is_topic else arriving / max(1, len(queues)))
         self._arriving_share = arriving / self._published
         self._past: deque[tuple[float, dict[str, int]]] = deque()

@@ -162,7 +162,10 @@ class RunHarm:
         return self._relays if self._is_relay(name) else self._workers
 
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
-        """See `Publishers` and `Places`; before there are workers there is nobody."""
+        """Do a fault to whoever has the name, and return whether it hit somebody: see `Publishers` and `Places`.
+
+        Before the workers are started, a fault for them hits nobody.
+        """
         if self._is_publisher(name):
             return self._publishers.harm(kind, name)
         if kind is FaultKind.POISON:
@@ -188,7 +191,11 @@ class RunHarm:
         return places is not None and places.is_rolling(name)
 
     def _redrive(self, consumer: str) -> bool:
-        """Have the dead letters of a consumer moved back; return whether there were any, and all came back."""
+        """Have a consumer's dead letters moved back to its queues; return whether messages were moved.
+
+        False also if the DLQs held no message of this run, or if reading or moving failed. The DLQs are read first, so
+        that the history has the messages that the move task does not name.
+        """
         dead_letter_queues = self.run.deployment.dead_letter_queues
         dead = [dead_letter_queues[queue] for queue in self._queues(consumer) if queue in dead_letter_queues]
         if self._letters is None:

@@ -15,16 +15,17 @@ _CONTRAST = (Path(__file__).parent / "report_contrast.js").read_text(encoding="u
 
 @pytest.fixture(scope="module")
 def trend_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the page of a run in which two times are longer."""
+    """Return the page of a run in which two times are longer than in the runs before it."""
     found = runs(np.random.default_rng(1), 24)
     path = tmp_path_factory.mktemp("trends") / "page.html"
     drawn.write(trend(slow_down(found[-1], 2, NAMES[:2]), found, last=20), path)
     return path
 
 
-def test_a_trend_opens_with_its_verdict_and_links_to_its_sections(
+def test_a_trend_has_its_verdict_links_to_all_sections_and_every_chart(
     page: Any, console_messages: list[str], trend_page: Path
 ) -> None:
+    """The verdict lists the two times that are longer. The browser requests the page itself and nothing else."""
     page.goto(trend_page.as_uri())
 
     assert console_messages == [f"request: {trend_page.as_uri()}"]

@@ -122,6 +122,7 @@ def _database_row(environment: Environment, database: NewDatabase) -> list[cloud
 
 
 def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    """Return the graphs of a consumer's queue and of its two DLQs."""
     inputs = watched_metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
     counts = [
@@ -152,9 +153,15 @@ def _queue_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.
 
 
 def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    """Return the graphs of a consumer that runs on ECS: backlog per task, tasks, and how fast the queue empties.
+
+    The first graph has the backlog per task and the expression that the service is scaled on, because the two differ
+    while lanes are busy and while nothing progresses (`backlog.demand_per_task`). The minutes to drain are shown only
+    while more messages are deleted than sent.
+    """
     inputs = watched_metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)
-    groups = watched_metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
+    groups_in_flight = watched_metrics.queue_metric(name, "ApproximateNumberOfGroupsWithInflightMessages", "Average")
     per_task = watched_metrics.consumer_expression(
         backlog.backlog_per_task(), environment, consumer, label="backlog per task"
     )
@@ -178,11 +185,12 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
             right=[inputs[backlog.EMPTY_RECEIVES]],
             line=("max_tasks", consumer.max_tasks),
         ),
-        _graph("Groups in flight, minutes to drain", [groups] if consumer.fifo else [], right=[drain]),
+        _graph("Groups in flight, minutes to drain", [groups_in_flight] if consumer.fifo else [], right=[drain]),
     ]
 
 
 def _function_row(environment: Environment, consumer: Consumer) -> list[cloudwatch.IWidget]:
+    """Return the graphs of a consumer that runs on Lambda."""
     function = consumer.runtime
     assert function is not None, "the consumer runs on Lambda"
     inputs = watched_metrics.inputs(environment, consumer)

@@ -34,12 +34,18 @@ def clock_of(event: HistoryEvent) -> str:
 def ahead_us(
     clocks: Collection[str], *, bound_us: int = NEVER_US, proven: AheadUs | None = None
 ) -> dict[str, dict[str, int]]:
-    """Return the most by which each clock may be ahead of each other one, by bounds of two clocks or of a chain.
+    """Return clock to another clock to the most by which the other may be ahead of the first, microseconds.
+
+    The result has every pair of the clocks. A bound that is not known is `NEVER_US`; a clock is ahead of itself by 0.
+    The bound of a pair is the least of: `bound_us`, the proven bound of the pair, and the sum of the bounds along a
+    chain of other clocks: if B is at most 3 ahead of A, and C at most 4 ahead of B, then C is at most 7 ahead of A.
+    Chains are left out if nothing is proven, because then no chain is shorter than the pair, and if the clocks are
+    more than `_CLOSED_MAX`.
 
     Args:
         clocks: all clocks.
-        bound_us: the largest difference between any two clocks.
-        proven: the bounds that the history proves.
+        bound_us: the largest difference between any two clocks, as declared.
+        proven: the bounds that the history proves, in the same form; pairs may be missing.
     """
     known = proven or {}
     ahead = {
@@ -132,7 +138,7 @@ class Clocks:
         return max(map(abs, self.later_us.values()), default=0)
 
     def correct(self, event: HistoryEvent) -> HistoryEvent:
-        """Return the event as a clock that was put right timed it."""
+        """Return the event with the correction of its clock added to its times."""
         return _shift(event, self.later_us.get(clock_of(event), 0))
 
     def restore(self, event: HistoryEvent) -> HistoryEvent:
@@ -140,7 +146,7 @@ class Clocks:
         return _shift(event, -self.later_us.get(clock_of(event), 0))
 
     def bound_us(self, first: HistoryEvent, second: HistoryEvent, *, is_least: bool = False) -> int:
-        """Return how far the clock of the second event may be ahead of that of the first: at most, or at least."""
+        """Return the most by which the second event's clock may be ahead of the first's; with `is_least`, the least."""
         if first.clock_id == second.clock_id or not self.ahead:
             return 0
         if is_least:

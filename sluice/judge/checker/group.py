@@ -495,7 +495,10 @@ class Group:
 
     @cached_property
     def instances(self) -> Mapping[tuple[str, str], list[HistoryEvent]]:
-        """Return (queue, SQS message id) -> its received events by time of answer."""
+        """Return the received events of each instance, by time of answer.
+
+        An instance is one message in one queue (see the terms at the top); its key is (queue, SQS message id).
+        """
         instances: dict[tuple[str, str], list[HistoryEvent]] = defaultdict(list)
         for queue, events in self.received.items():
             for event in events:
@@ -641,11 +644,15 @@ class Group:
         return self.is_proven(queue) and self.end_marker(queue) is not None
 
     def lease_end_us(self, event: HistoryEvent) -> int:
-        """Return the end of the definite lease of a received event."""
+        """Return the end of the definite lease of a received event: until then its receiver surely held the message."""
         return self._hold_end_us(event, self._effective_tries(event))
 
     def possible_lease_end_us(self, event: HistoryEvent) -> int:
-        """Return the end of the possible lease of a received event."""
+        """Return the end of the possible lease of a received event: its receiver surely held it no longer.
+
+        It is the latest instant at which the visibility timeout may have expired (`possible_expiry_us`), or the answer
+        of a delete that was ok, if that came earlier. All times are by the clock of the received event.
+        """
         deleted = [
             self._latest_us(attempt, event)
             for attempt in self._effective_tries(event)
@@ -654,7 +661,10 @@ class Group:
         return min([self.possible_expiry_us(event), *deleted])
 
     def possible_expiry_us(self, event: HistoryEvent) -> int:
-        """Return the latest instant at which a receive's hold ended by itself, deletes left aside."""
+        """Return the latest instant at which the hold of a receive may have ended without a delete.
+
+        It is `NEVER_US` if the visibility timeout is not known.
+        """
         put_off = [
             self._latest_us(attempt, event) + self._held_us(attempt)
             for attempt in self._effective_tries(event)
@@ -704,7 +714,7 @@ class Group:
         return invoked_us(event) + self._held_us(event)
 
     def expiry_us(self, event: HistoryEvent) -> int:
-        """Return the earliest instant at which a receive's hold may have ended by itself, deletes left aside."""
+        """Return the earliest instant at which the hold of a receive may have ended without a delete."""
         changes = [
             attempt
             for attempt in effective(self._tries_with(event, event.receipt_handle_hash))

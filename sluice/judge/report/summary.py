@@ -258,7 +258,10 @@ def _faults(done: Sequence[Mapping[str, Any]]) -> str:
 
 
 def recovery(fault: Mapping[str, Any]) -> float | None:
-    """Return the seconds from a fault's end to the first success in the last of its queues; None if one has none."""
+    """Return the seconds from a fault's end until all its queues and topics had a successful call again.
+
+    A fault recovers when the slowest of them does. None if one of them had no successful call after the fault.
+    """
     seconds = fault["recovered_in_seconds"].values()
     return None if None in seconds else max(seconds, default=None)
 

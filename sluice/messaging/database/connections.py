@@ -455,7 +455,12 @@ class _SqliteWatch:
         self.has_seen_change = self.has_seen_any = False
 
     def __call__(self, action: int, first: str | None, second: str | None, database: str | None, *more: Any) -> int:
-        """Return the decision of the authorizer, and note an action that changes more than rows."""
+        """Return the authorizer's decision about an action, and note whether the action may change more than rows.
+
+        SQLite calls it for each action while it prepares the statement. What `first` and `second` are depends on the
+        action: for a function, `second` is its name. An action changes rows only if it is in `_OF_ROWS`, is done in the
+        main database, and calls none of the functions that change the connection.
+        """
         self.has_seen_any = True
         is_of_rows = action in _OF_ROWS and database in (None, "main") and second not in _CHANGING_FUNCTIONS
         self.has_seen_change = self.has_seen_change or not is_of_rows

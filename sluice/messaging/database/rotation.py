@@ -188,10 +188,11 @@ class _Source:
         return self.url
 
     def connect(self, dialect: Dialect, _: object, __: object, named: Mapping[str, Any]) -> Any:
-        """Connect; if the credentials are refused, try once more with the secret's current ones if they differ.
+        """Connect; if the database refuses the credentials and the secret now has others, try once more with those.
 
         Raises:
-            RefusedForNow: they are refused too, or do not differ, and a rotation may be under way.
+            RefusedForNow: a rotation may be under way, and the secret's current credentials are refused as well, or are
+                the ones that were refused.
         """
         self._clock.sleep(self._turn_seconds())
         url = self.current()
@@ -261,15 +262,16 @@ class _Source:
             return self.url
 
     def _renew(self) -> None:
-        """Read the secret, or have a token made; if that fails, keep the last one."""
+        """Read the secret, or have a token made; if that fails, keep the URL that was read last."""
         try:
             url = make_url(self._read())
         except (*sdk.UNANSWERED, ClientError, ConfigError) as error:
             _log.warning("the database's credentials were not read, the last ones are kept", error=str(error))
         else:
-            if url != self.url and self._fresh_seconds:
+            if url != self.url and self._fresh_seconds:  # 0 means tokens, which differ for each connection
                 _log.info("the database's credentials have changed")
             self.url = url
+        # Set after a failure as well: otherwise every connection would repeat a read that fails, and wait for it.
         self._read_at = self._clock.monotonic()
 
     def _age_seconds(self) -> float:

@@ -129,7 +129,7 @@ class PublishSuccess:
 
 @dataclass(frozen=True, slots=True)
 class PublishRetry:
-    """It may or may not be in the topic, or could not be now: the same again, later."""
+    """The message may or may not be in the topic, or the topic could not take it now: publish it again later."""
 
     error: str
 
@@ -167,6 +167,7 @@ class Store:
 
     def __init__(self, engine: Engine, topic: str, *, clock: Clock | None = None) -> None:
         self._engine, self._topic, self._clock = engine, topic, clock
+        # After a failover the pool may hold connections to the former primary, which is read-only.
         connections.leave_standbys(engine)
         now_us = engines.now_us_text(engine.dialect.name, clock)
         self._heads, self._sent, self._lag = (text(sql.format(now_us=now_us)) for sql in (_HEADS, _MARK_SENT, _LAG))

@@ -258,7 +258,10 @@ def _service(stacks: Stacks, target: TemplateResource, queue: str | None) -> Sca
 def _other_queues(
     definition: TaskDefinition, metrics: Sequence[MetricSource], queue: QueueSettings | None
 ) -> Iterator[str]:
-    """Yield a sentence if the tasks may also receive from other queues, or custom metrics name other queues."""
+    """Yield the end of the sentence "not simulated: …" if there are queues besides the simulated one.
+
+    These are queues from which the task role may receive, and queues that custom metrics of the policies name.
+    """
     own = [metric.dimensions.get("QueueName") for metric in metrics if metric.namespace != "AWS/SQS"]
     names = [*definition.allowed_queues, *(name for name in own if name in definition.known_queues)]
     others = dict.fromkeys(str(name) for name in names if queue is not None and name != queue.name)
@@ -267,13 +270,13 @@ def _other_queues(
 
 
 def _launch_unset(service: TemplateResource | None) -> Iterator[str]:
-    """Yield a sentence about a service that does not say what its tasks run on."""
+    """Yield the end of the sentence "not simulated: …" for a service without launch type and capacity providers."""
     if service is not None and not {"LaunchType", "CapacityProviderStrategy"} & service.properties.values.keys():
         yield f"LaunchType of {SERVICE} {service.id}, which is EC2 or what its cluster says ({ROOM})"
 
 
 def _effects_of_metrics(metrics: Sequence[MetricSource], min_tasks: int) -> Iterator[str]:
-    """Yield a sentence for each effect that AWS documents of SQS's metrics, and that is not simulated.
+    """Yield the end of the sentence "not simulated: …" for each effect that AWS documents of SQS's metrics.
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-monitoring-using-cloudwatch.html and
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
@@ -289,7 +292,10 @@ def _effects_of_metrics(metrics: Sequence[MetricSource], min_tasks: int) -> Iter
 def _assumptions(
     metrics: Sequence[MetricSource], name: str, cluster: TemplateResource | None, tasks: TaskDefinition
 ) -> Iterator[str]:
-    """Yield a sentence for each assumption that the metrics depend on and no template settles."""
+    """Yield the end of the sentence "not known: …" for each assumption that the metrics depend on.
+
+    An assumption is needed where no template says what is the case.
+    """
     is_needed = any(metric.namespace == "ECS/ContainerInsights" for metric in metrics)
     if is_needed and _insights(cluster) is None:
         yield f"whether cluster {name} has Container Insights, which is taken for on"

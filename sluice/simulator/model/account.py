@@ -50,4 +50,4 @@ class Account:
 
     def next_change_at(self, now: float) -> float | None:
         """Return the next instant at which time alone changes something, None when nothing will."""
-        return min(self.sqs.changes_at(now), default=None)
+        return min(self.sqs.changes_after(now), default=None)

@@ -63,7 +63,7 @@ def test_the_tasks_run_in_the_vpc_and_the_cluster_that_were_there(shop: dict[str
 
 
 def test_every_role_has_the_permissions_boundary(assembly: Path, shop: dict[str, Any]) -> None:
-    """The pipeline's, too."""
+    """The roles of the pipeline have it as well as those of the stack."""
     pipeline = json.loads((assembly / "Pipeline.template.json").read_text(encoding="utf-8"))["Resources"]
     roles = [*_of(shop, "AWS::IAM::Role").values(), *_of(pipeline, "AWS::IAM::Role").values()]
 
@@ -79,7 +79,7 @@ def test_the_bootstrap_qualifier_is_everywhere(assembly: Path) -> None:
 
 
 def test_every_container_has_the_proxy(shop: dict[str, Any]) -> None:
-    """Of workers, of the relay, and those that make tables before them."""
+    """The four are those of the worker, of the relay, and of the steps before them that create tables."""
     containers = [
         container
         for task in _of(shop, "AWS::ECS::TaskDefinition").values()
@@ -101,7 +101,7 @@ def test_a_grantee_may_do_what_was_granted_and_no_more(shop: dict[str, Any]) -> 
 
 
 def test_the_only_alarm_is_the_apps_own(shop: dict[str, Any]) -> None:
-    """And it watches the DLQ."""
+    """The app declares it for the DLQ; Sluice adds no alarm."""
     (alarm,) = _of(shop, "AWS::CloudWatch::Alarm").values()
 
     (dimension,) = alarm["Dimensions"]
@@ -109,7 +109,8 @@ def test_the_only_alarm_is_the_apps_own(shop: dict[str, Any]) -> None:
     assert shop[watched]["Properties"]["QueueName"] == "shop-prod-refunds-dlq.fifo"
 
 
-def test_the_pipeline_deploys_the_stack_after_an_approval(assembly: Path) -> None:
+def test_the_pipelines_last_stage_approves_prepares_and_deploys(assembly: Path) -> None:
+    """This is the order in which the template lists the actions; their RunOrder is not looked at."""
     pipeline = json.loads((assembly / "Pipeline.template.json").read_text(encoding="utf-8"))["Resources"]
     (found,) = _of(pipeline, "AWS::CodePipeline::Pipeline").values()
 

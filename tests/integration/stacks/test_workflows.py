@@ -49,7 +49,7 @@ def _steps(workflow: Workflow) -> Iterator[dict[str, Any]]:
 
 
 def _words(run: str) -> Iterator[tuple[str, ...]]:
-    """Yield the words of each command of a script that is this project's or a tool's of it."""
+    """Yield the words of each command in a step's script that calls make, cdk, pytest or sluice."""
     for found in re.findall(r"(?:^|[\s;])((?:make|cdk|pytest|sluice) [^\n;|>]*)", run.replace("\\\n", " ")):
         yield tuple(shlex.split(found))
 
@@ -79,7 +79,10 @@ def _options(command: str) -> frozenset[str]:
 
 
 def _makes(command: WorkflowCommand) -> list[str]:
-    """Return what is wrong with a make: make itself takes any variable, and any target that is a file."""
+    """Return the targets and variables of a `make` command that its Makefile does not define.
+
+    `make --dry-run` refuses other mistakes. It accepts any variable, and any target that is the name of a file.
+    """
     targets = [word for word in command.words[1:] if "=" not in word]
     makefile = (command.project / "Makefile").read_text(encoding="utf-8")
     _run("make", "--dry-run", *command.words[1:], cwd=command.project)
@@ -100,7 +103,7 @@ def test_every_command_of_a_workflow_takes_what_it_is_given(command: WorkflowCom
 
 
 def test_the_commands_are_found() -> None:
-    """Or the test above would hold nothing."""
+    """Without commands, the test above has no cases and proves nothing."""
     seen = {command.words[:2] for command in COMMANDS}
 
     assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "synth")} <= seen

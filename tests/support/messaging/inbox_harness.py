@@ -146,7 +146,8 @@ class InboxHarness:
             rows = connection.execute(found.order_by(exceptions.c.epoch, exceptions.c.seq)).all()
         return [(row.seq, row.through, row.state, row.closed_at_us is None) for row in rows]
 
-    def set_aside(self) -> list[int]:
+    def set_aside_numbers(self) -> list[int]:
+        """Return the numbers of the messages that are parked now, of all groups, in order of epoch and number."""
         found = select(parked.c.seq).where(parked.c.consumer == self.policy.consumer)
         with self.engine.connect() as connection:
             return list(connection.execute(found.order_by(parked.c.epoch, parked.c.seq)).scalars())

@@ -13,6 +13,7 @@ _SIZE = (560, 230)
 
 
 def _dots(values: list[float | None]) -> int:
+    """Return how many dots a chart of one line draws; None is a minute without a value."""
     line = ChartLine("p95", list(enumerate(values)), "var(--p95)")
     drawn = charts.svg(
         charts.lines([line], x=Axis(title="minutes"), y=Axis(title="s")), name="n", title="t", description="d"
@@ -20,9 +21,10 @@ def _dots(values: list[float | None]) -> int:
     return len(re.findall(r'<path [^>]* d="[^"]*A[^"]*" fill="var\(--p95\)"', drawn))
 
 
-def test_a_value_that_no_line_reaches_is_a_dot() -> None:
+def test_lone_values_and_all_values_of_a_short_line_are_dots() -> None:
+    """A value is lone if there is none before and none after it. The line does not reach it, so it needs a dot."""
     whole: list[float | None] = [1.0] * 60
-    gaps = [*whole[:20], None, 2.0, None, *whole[:20], None, None, 3.0]
+    gaps = [*whole[:20], None, 2.0, None, *whole[:20], None, None, 3.0]  # 2.0 and 3.0 are lone
 
     assert _dots(whole) == 0
     assert _dots(gaps) == 2

@@ -67,8 +67,8 @@ class SimulatedMoveTasks:
         self._queues, self._new_id = queues, new_id
         self._tasks: list[MoveTaskState] = []
 
-    def changes_at(self, now: float) -> Iterator[float]:
-        """Yield when a task takes its next step."""
+    def changes_after(self, now: float) -> Iterator[float]:
+        """Yield the instants after `now` at which a task takes its next step."""
         yield from (
             task.next_at for task in self._tasks if task.status in ("RUNNING", "CANCELLING") and task.next_at > now
         )

@@ -69,7 +69,7 @@ class SimulatedQueue:
             if message.retained_from + self.seconds("MessageRetentionPeriod") <= now:
                 del self.messages[message.id]
 
-    def changes_at(self, now: float) -> Iterator[float]:
+    def changes_after(self, now: float) -> Iterator[float]:
         """Yield the instants after `now` at which time alone changes what can be received."""
         for message in self.messages.values():
             yield from (

@@ -67,16 +67,16 @@ class Sqs:
         }
 
     def settle(self, now: float) -> None:
-        """Let time have its effect."""
+        """Do all that is due by `now` without a call: steps of move tasks, and what time changes in the queues."""
         self._moves.settle(now)
         for queue in self.queues.values():
             queue.settle(now)
 
-    def changes_at(self, now: float) -> Iterable[float]:
-        """Yield the instants after `now` at which something changes by itself."""
-        yield from self._moves.changes_at(now)
+    def changes_after(self, now: float) -> Iterable[float]:
+        """Yield the instants after `now` at which time alone changes a queue or lets a move task go on."""
+        yield from self._moves.changes_after(now)
         for queue in self.queues.values():
-            yield from queue.changes_at(now)
+            yield from queue.changes_after(now)
 
     def wait_seconds(self, params: Params) -> int:
         """Return how long a receive waits for a message."""

@@ -106,7 +106,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 
     assert parking.drain() == []
     assert parking.numbers() == (1, 1, 2)
-    assert parking.set_aside() == []
+    assert parking.set_aside_numbers() == []
     assert parking.is_parked() is False
 
 

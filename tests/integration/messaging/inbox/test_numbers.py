@@ -139,7 +139,7 @@ def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engin
         working.commit()
         assert forgetting.result(10) == 0
 
-    assert harness.set_aside() == [4]
+    assert harness.set_aside_numbers() == [4]
     assert harness.bring(3) == [HANDLE]
     assert harness.drain() == [4]
 

@@ -32,14 +32,14 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
     assert parking.bring(3, 5, 4) == [PARK, PARK, PARK]
     assert parking.waits_for() == 2
     assert parking.drain() == []
-    assert parking.set_aside() == [3, 4, 5]
+    assert parking.set_aside_numbers() == [3, 4, 5]
 
     assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
     assert parking.drain() == [3, 4, 5]
 
     assert parking.numbers() == (1, 1, 5)
     assert parking.is_parked() is False
-    assert parking.set_aside() == []
+    assert parking.set_aside_numbers() == []
     assert parking.number_records() == [(2, 2, "redriven", False)]
     assert parking.bring(6) == [HANDLE]
 
@@ -100,7 +100,7 @@ def test_a_group_stays_parked_until_its_last_message_is_committed(parking: Inbox
     assert parking.peek() is not None
 
     assert parking.is_parked() is True
-    assert parking.set_aside() == [2]
+    assert parking.set_aside_numbers() == [2]
     assert parking.numbers() == (1, 1, 1)
     assert parking.drain() == [2]
     assert not parking.is_parked()
@@ -129,7 +129,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
     assert not parking.record_dead(3)
 
     assert parking.waits_for() == 2
-    assert parking.set_aside() == [3]
+    assert parking.set_aside_numbers() == [3]
     assert parking.number_records() == [(2, 2, "dead", True)]
 
 
@@ -254,7 +254,7 @@ def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Inbo
     parking.record_dead(1)
 
     assert parking.bring(2, 2, 2) == [PARK, PARK, PARK]
-    assert parking.set_aside() == [2]
+    assert parking.set_aside_numbers() == [2]
 
 
 def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
@@ -505,7 +505,7 @@ def test_no_group_is_parked_for_ever(
         harness.drain()
 
     assert harness.is_parked() is False
-    assert harness.set_aside() == []
+    assert harness.set_aside_numbers() == []
 
 
 def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:

@@ -233,7 +233,7 @@ def _error(write: Callable[[], object]) -> str:
 
 
 def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> None:
-    """SQLAlchemy leaves FOR UPDATE out on SQLite without a word, so it is used nowhere."""
+    """SQLAlchemy leaves FOR UPDATE out on SQLite and reports nothing, so no statement uses it."""
     world, statements = World(postgres), list[str]()
 
     @hooks.listens_for(postgres, "before_cursor_execute")
@@ -264,16 +264,20 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
             committed = list(_run(session, outbox, operations, prefix=f"{program}-"))
             session.rollback()
 
-        expected = by_group([(f"{program}-{group}", added) for group, added in committed])
+        expected = by_group([(f"{program}-{group}", data) for group, data in committed])
         assert _stored_numbers(engine, f"{program}-") == {
-            group: [(seq, added) for seq, added in enumerate(numbers, start=1)] for group, numbers in expected.items()
+            group: list(enumerate(events, start=1)) for group, events in expected.items()
         }
 
     holds()
 
 
 def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[WrittenEvent]:
-    """Run a program; yield the events that get committed, as a model of what SQL promises has it."""
+    """Run the operations in a session; yield (group, data) of the events that SQL promises to commit.
+
+    `levels` is the model: the events of the open transaction, and of each savepoint in it. The data of an event is the
+    position of its operation.
+    """
     levels: list[list[WrittenEvent]] = [[]]
     for number, operation in enumerate(operations):
         savepoint = session.get_nested_transaction()
@@ -301,7 +305,7 @@ def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix:
 
 
 def _stored_numbers(engine: Engine, prefix: str) -> dict[str, list[tuple[int, int]]]:
-    """Return group -> (number, data) of the outbox's rows with these group names."""
+    """Return group -> (number, data) of its events in the outbox, for groups whose name begins with the prefix."""
     rows = (
         select(tables.messages.c.body)
         .where(tables.messages.c.group_id.startswith(prefix))

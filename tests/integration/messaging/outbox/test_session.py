@@ -272,9 +272,13 @@ def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, sessi
 
 
 def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
-    outbox = Outbox(TOPIC, clock=VirtualClock(1_767_225_600_250_000))
+    """The first two are by a clock that moves between add and commit; the third is by the database's own clock."""
+    added_at_us, committed_at_us = 1_767_225_600_000_000, 1_767_225_600_250_000
+    clock = VirtualClock(added_at_us)
+    outbox = Outbox(TOPIC, clock=clock)
     outbox.add(session, logged_messages(1))
     outbox.add(session, logged_messages(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    clock.sleep((committed_at_us - added_at_us) / 1_000_000)
     session.commit()
     before = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
     OUTBOX.add(session, logged_messages(3))
@@ -284,7 +288,7 @@ def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engi
     rows = session.execute(select(m.body, m.created_at_us).order_by(m.id)).all()
     instants = [json.loads(body)["at"] for body, _ in rows]
     assert instants[:2] == ["2026-01-01T00:00:00.250000+00:00", "2025-12-24T00:00:00+00:00"]
-    assert [created for _, created in rows][:2] == [1_767_225_600_250_000] * 2
+    assert [created for _, created in rows][:2] == [committed_at_us] * 2
     assert datetime.fromisoformat(instants[2]) > before
     assert datetime.fromisoformat(instants[2]).timestamp() == pytest.approx(rows[2].created_at_us / 1_000_000)
 

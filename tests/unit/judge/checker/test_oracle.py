@@ -41,7 +41,7 @@ def _is_left_open(history: TinyHistory) -> bool:
 
 
 def _traits(history: TinyHistory) -> set[str]:
-    """Return what happens in a history, as far as the rules go by it."""
+    """Return what happens in a history, of all that decides what the checker's rules say."""
     traits = {f"{event.kind} {event.outcome}" for event in history.events}
     answers = Counter(event.receipt_handle_hash for event in history.events if event.kind == Kind.RECEIVED)
     traits |= {"repeated"} if max(answers.values(), default=0) > 1 else set()
@@ -53,7 +53,7 @@ def _traits(history: TinyHistory) -> set[str]:
 
 @_KINDS
 def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
-    """The comparison below says nothing of events that a random life never has."""
+    """The tests below prove nothing about events that no random history has."""
     found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
 
     outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in CallOutcome}
@@ -72,7 +72,10 @@ def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) 
 
 @_KINDS
 def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: bool) -> None:
-    """Not one possible history is called a violation; of the impossible ones, those not proven are named above."""
+    """No possible history is called a violation. Of the impossible ones, all but `_NOT_PROVEN` are.
+
+    Those about which the checker leaves a question open are not counted.
+    """
     missed, impossible = set(), 0
     for seed in range(_MUTATED):
         history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
@@ -89,15 +92,18 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
 
 
 def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
-    """A purge excuses what it explains, and nothing that came long after it."""
+    """Each random history has purges and, if it has two queues, one DLQ for both.
+
+    Neither it nor a changed copy that some run produces is a violation; every other changed copy is one.
+    """
     impossible, missed = 0, set()
     for seed in range(_PURGED):
         lawful = honest(seed, is_purged=True)
         assert _is_possible(lawful), seed
         assert _violations(lawful) == set(), seed
-        history = mutate_history(lawful, seed)
-        found = _violations(history)
-        if _is_possible(history):
+        changed = mutate_history(lawful, seed)
+        found = _violations(changed)
+        if _is_possible(changed):
             assert found == set(), seed
         else:
             impossible += 1
@@ -117,7 +123,10 @@ def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
 
 
 def _of_two_clocks(seed: int) -> TinyHistory:
-    """Return a history of which one consumer's clock is apart by as much as is known, by a third of it, or not."""
+    """Return a history in which one consumer's clock is ahead or behind by the bound, ahead by a third of it, or right.
+
+    Four of five histories are changed, so that runs may not produce them.
+    """
     bound_us = (50_000, 5_000_000)[seed % 2]
     by_us = (0, bound_us, -bound_us, bound_us // 3)[seed // 2 % 4]
     history = honest(seed) if seed % 5 == 0 else mutate_history(honest(seed), seed)

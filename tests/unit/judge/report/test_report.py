@@ -383,8 +383,8 @@ def test_the_page_has_the_recovery_of_every_fault_beside_what_is_allowed() -> No
     assert 'id="faults"' not in page.html(finished_runs.valid(), finished_runs.series_of_one())
 
 
-def test_every_word_of_a_verdict_says_what_was_done_to_the_run() -> None:
-    """Of the schedule not everything was done; what nothing followed has no recovery; a calm run says nothing."""
+def test_sentence_reasons_markdown_and_junit_say_which_faults_were_done() -> None:
+    """One fault of five was not done, and two had no successful call after them. Without faults nothing is said."""
     verdict = finished_runs.faulty()
     done = "4 of 5 faults done (2 kill, 1 slow, 1 answer)"
     sentence = f"{done}, recovered after at most 2.31 s, nothing followed 2 of them"
@@ -404,8 +404,8 @@ def test_every_word_of_a_verdict_says_what_was_done_to_the_run() -> None:
     assert harm_sentence(replace(once, measures={}, run={"faults": [{}, {}]})) == "0 of 2 faults done"
 
 
-def test_the_page_shows_promises_findings_and_allowances_and_no_outside_address() -> None:
-    """One file: no script, no link, no address but the endpoint's name as text; what comes from outside is escaped."""
+def test_the_page_has_every_judged_anomaly_and_loads_nothing_from_outside() -> None:
+    """The page is one file without scripts and outside links. Text from outside, as the endpoint's URL, is escaped."""
     verdict = finished_runs.invalid()
     hostile = replace(verdict, run={**verdict.run, "endpoint_url": "<script>alert(1)</script>"})
 

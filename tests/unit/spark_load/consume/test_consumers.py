@@ -322,7 +322,10 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
 
 
 def _poison(consumer: _SimulatedConsumer) -> DeadLetters:
-    """Return the DLQ's reader, when messages 0 and 2 of group a are dead and all others were consumed."""
+    """Consume group a until messages 0 and 2, which fail at every attempt, are in the DLQ; return its reader.
+
+    The other messages are handled. Number -1 is the group's end marker.
+    """
     consumer.take_profile(poison=(0, 2), poison_share=0.5, redrive=True)
     for idx in (0, 1, 2, 3, -1):
         consumer.send(idx)
@@ -331,7 +334,7 @@ def _poison(consumer: _SimulatedConsumer) -> DeadLetters:
 
 
 def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedConsumer) -> None:
-    """Seen in the DLQ first, so that the judge knows what a task that says only how many has moved."""
+    """The DLQ is read first: the judge needs to know which messages moved, and a move task says only how many."""
     dead_letters = _poison(consumer)
 
     found = dead_letters.read(keeps=True)
@@ -355,7 +358,7 @@ def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedC
 
 
 def test_nothing_is_brought_back_from_an_empty_dlq(consumer: _SimulatedConsumer) -> None:
-    """A move task there would be one more the judge has to reckon with."""
+    """The judge would have to consider a move task of an empty DLQ, too, so none is started."""
     dead_letters = _poison(consumer)
 
     assert dead_letters.bring_back([]) == 0

@@ -44,15 +44,15 @@ def task(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
 
 
 @pytest.mark.parametrize(("kind", "number"), [(FaultKind.KILL, signal.SIGKILL), (FaultKind.TERMINATE, signal.SIGTERM)])
-def test_a_publisher_that_a_fault_ends_may_be_run_once_more(
+def test_a_fault_ends_a_publisher_once_and_allows_one_more_run(
     tmp_path: Path, task: "subprocess.Popen[str]", kind: FaultKind, number: signal.Signals
 ) -> None:
     board = RunCoordinator(tmp_path, SystemClock())
     publishers = Publishers(board)
 
-    found = [publishers.harm(kind, name) for name in ("publish-1", "publish-0", "publish-0")]
+    has_hit = [publishers.harm(kind, name) for name in ("publish-1", "publish-0", "publish-0")]
 
-    assert found == [False, True, False]
+    assert has_hit == [False, True, False]  # nobody is publish-1, and the process of publish-0 was already ended
     assert task.wait(30) == -number
     assert [board.again_count(name) for name in ("publish-0", "publish-1")] == [1, 0]
 

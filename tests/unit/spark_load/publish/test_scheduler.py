@@ -151,7 +151,10 @@ def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
 
 
 def test_finished_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Acknowledged, at once or later, or given up; else a publisher would need more memory with every message."""
+    """A message is finished when it is acknowledged, at once or after a failure, or given up.
+
+    If the rows of finished messages were not used again, a publisher would need more memory with every message.
+    """
     monkeypatch.setattr(scheduler, "_ROWS", 4)
     tested = GroupScheduler(group_count=1_000, address_count=1)
     sizes = set[int]()
@@ -171,7 +174,8 @@ def test_finished_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatc
     assert max(sizes) <= 32
 
 
-def test_a_message_that_rests_is_still_there_after_any_number_of_others() -> None:
+def test_a_message_that_rests_is_kept_while_120_000_others_finish() -> None:
+    """Message 0 was put back until 60 s, and message 1 waits behind it; the others are of other groups."""
     tested = GroupScheduler(group_count=3, address_count=1)
     _add(tested, [(0, 0, 0), (1, 1, 0), (2, 2, 1)])
     held, other = tested.take(0, 10)
