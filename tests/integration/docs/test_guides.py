@@ -97,7 +97,11 @@ class Reader:
         assert command[0] in {"python", "sluice"}, command
         printed, is_alone = self._folder / "printed", False
         if self.on_localstack and command[:4] == ["sluice", "simulator", "run", "--"]:
-            self.save("on_localstack.py", f"import subprocess\nraise SystemExit(subprocess.call({command[4:]!r}))\n")
+            environment = "{**os.environ, 'PYTHONPATH': '.'}"  # the reader's folder has the handlers
+            self.save(
+                "on_localstack.py",
+                f"import os, subprocess\nraise SystemExit(subprocess.call({command[4:]!r}, env={environment}))\n",
+            )
             command, is_alone = ["python", "on_localstack.py"], True
         arguments = command[1:] if command[0] == "python" else ["-m", *command]
         billing, *others = LOCAL.consumers
