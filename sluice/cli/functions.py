@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from sluice.cli.options import consumer_options, log_level_option
+from sluice.cli.options import consumer_options, log_level_option, until_idle_option
 from sluice.terminal.groups import CommandGroup
-from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
+from sluice.terminal.values import Whole
 
 if TYPE_CHECKING:
     from sluice.cli.targets import ConsumerTarget
@@ -23,13 +23,7 @@ def functions() -> None:
 @functions.command()
 @click.option("--concurrency", type=Whole(1, 64), default=1, show_default=True, help="Invocations at once.")
 @click.option("--freeze/--no-freeze", default=True, help="Stop a process between two invocations.  [default: freeze]")
-@click.option(
-    "--until-idle",
-    "idle_seconds",
-    type=NumberType("seconds", 0, DAY_SECONDS),
-    metavar="SECONDS",
-    help="Stop when nothing was received for this long.",
-)
+@until_idle_option
 @log_level_option
 @consumer_options
 def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds: float | None, log_level: str) -> None:
@@ -48,18 +42,15 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     from sluice.cli.services.running import log_to
     from sluice.declaration import naming, task_settings
     from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
-    from sluice.errors import ConfigError
     from sluice.lambda_local.local import FunctionSchedule, LocalFunction, sqs_call
     from sluice.lambda_local.process import FunctionProcess, require_runtime
+    from sluice.messaging.aws_lambda.handler import function_of
     from sluice.messaging.sqs.queue import Queue, url_of
     from sluice.messaging.waiting import Stop
     from sluice.simulator.model.mapping import EventSourceMapping
 
     consumer, environment = target.consumer, target.environment
-    if consumer.runtime is None:
-        raise ConfigError(
-            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…); declare it, or run `sluice worker`"
-        )
+    function = function_of(consumer)
     require_runtime()
     log_to(sys.stderr, log_level)
     stop = Stop()
@@ -79,8 +70,8 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
         "SLUICE_CONSUMER": consumer.name,
         "AWS_REGION": region,
         "AWS_DEFAULT_REGION": region,
-        "AWS_LAMBDA_FUNCTION_NAME": naming.service_name(environment, consumer.name),
-        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(consumer.runtime.memory_mb),
+        "AWS_LAMBDA_FUNCTION_NAME": naming.function_name(environment, consumer),
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
         "SLUICE_DSN": engine.url.render_as_string(hide_password=False),
         **({} if target.endpoint_url is None else {"AWS_ENDPOINT_URL": target.endpoint_url}),
     }
@@ -89,15 +80,15 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
         call=sqs_call(sqs),
         queue_url=queue_url,
         queue_arn=queue_arn,
-        batch_size=consumer.runtime.batch_size,
+        batch_size=function.batch_size,
         visibility_seconds=consumer.visibility_timeout_seconds,
     )
     make_process = partial(
         FunctionProcess,
         ENTRY_POINT,
         variables,
-        timeout_seconds=consumer.runtime.timeout_seconds,
-        memory_mb=consumer.runtime.memory_mb,
+        timeout_seconds=function.timeout_seconds,
+        memory_mb=function.memory_mb,
         freezes=freeze,
     )
     schedule = FunctionSchedule(event=SCHEDULED_EVENT, seconds=consumer.maintenance_minutes * 60)

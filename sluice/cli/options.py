@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice.terminal.options import declaration_option
-from sluice.terminal.values import SINCE, Whole
+from sluice.terminal.values import DAY_SECONDS, SINCE, NumberType, Whole
 
 if TYPE_CHECKING:
     from sluice.messaging.liveness import AliveFile
@@ -106,6 +106,15 @@ log_level_option = click.option(
     default="info",
     show_default=True,
     help="Lowest level that is logged.  [$SLUICE_LOG_LEVEL]",
+)
+
+
+until_idle_option = click.option(
+    "--until-idle",
+    "idle_seconds",
+    type=NumberType("seconds", 0, DAY_SECONDS),
+    metavar="SECONDS",
+    help="Stop when nothing was received for this long.",
 )
 
 

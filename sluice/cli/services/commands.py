@@ -10,6 +10,7 @@ from sluice.cli.options import (
     database_options,
     endpoint_option,
     process_options,
+    until_idle_option,
 )
 from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
@@ -86,13 +87,7 @@ def relay(
 @click.option("--queue-url", envvar="SLUICE_QUEUE_URL", metavar="URL", help="Where messages are.  [default: by name]")
 @click.option("--handlers", "module", metavar="MODULE", help="With the handlers.  [default: as declared]")
 @click.option("--lanes", type=Whole(1, 256), help="Message groups worked on at once.  [default: as declared]")
-@click.option(
-    "--until-idle",
-    "idle_seconds",
-    type=NumberType("seconds", 0, DAY_SECONDS),
-    metavar="SECONDS",
-    help="Stop when nothing was received for this long.",
-)
+@until_idle_option
 @process_options("received, handled and deleted")
 @consumer_options
 def worker(

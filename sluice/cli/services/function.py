@@ -17,7 +17,7 @@ from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration, metrics, naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
-from sluice.messaging.aws_lambda.handler import LambdaHandler, lambda_handler
+from sluice.messaging.aws_lambda.handler import LambdaHandler, function_of, lambda_handler
 from sluice.messaging.database import connections
 from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.handlers import Handlers
@@ -45,11 +45,8 @@ def _handler() -> LambdaHandler:
     log_to(sys.stderr)
     environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
     consumer = consumer_of(environment, os.environ.get("SLUICE_CONSUMER"))
-    if consumer.runtime is None or consumer.handlers is None:
-        raise ConfigError(
-            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…) where a function runs its handlers;"
-            " declare it, or run `sluice worker`"
-        )
+    function = function_of(consumer)
+    assert consumer.handlers is not None, "with a runtime they are declared"
     handlers = Handlers.load(consumer.handlers).of_consumer(consumer, environment)
     if (dead := handlers.describe()) is not None:
         _log.warning("types without a handler", consumer=consumer.name, reason=dead)
@@ -64,7 +61,7 @@ def _handler() -> LambdaHandler:
     if "opentelemetry" in sys.modules:  # the handlers' module has brought it along
         hooks.append(opentelemetry(queue_name=naming.queue_name(environment, consumer)))
     engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
-    connections.end_waits(engine, consumer.runtime.timeout_seconds)
+    connections.end_waits(engine, function.timeout_seconds)
     collect_rarely()
     return lambda_handler(
         consumer,

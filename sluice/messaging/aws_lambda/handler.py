@@ -96,15 +96,11 @@ def lambda_handler(
     Raises:
         ConfigError: a value cannot be right, or there are no such handlers.
     """
-    if consumer.runtime is None:
-        raise ConfigError(
-            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…) where a function runs its handlers;"
-            " declare it, or run `sluice worker`"
-        )
+    function = function_of(consumer)
     if handlers is None:
         assert consumer.handlers is not None, "with a runtime they are declared"
         handlers = Handlers.load(consumer.handlers)
-    settings = ProcessorSettings.of_function(consumer, consumer.runtime)
+    settings = ProcessorSettings.of_function(consumer, function)
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
     if not isinstance(database, Engine):
         database = runtime_engine(region, database)
@@ -122,7 +118,21 @@ def lambda_handler(
         signs=Signs(Liveness(clock)),  # without deadlines: a freeze may take as long as it wants
         **options,
     )
-    return LambdaHandler(worker, consumer, consumer.runtime, sqs=sqs, clock=clock)
+    return LambdaHandler(worker, consumer, function, sqs=sqs, clock=clock)
+
+
+def function_of(consumer: Consumer) -> Lambda:
+    """Return the function that a consumer declares.
+
+    Raises:
+        ConfigError: it declares none.
+    """
+    if consumer.runtime is None:
+        raise ConfigError(
+            f"Consumer({consumer.name!r}).runtime is None, allowed is Lambda(…) where a function runs its handlers;"
+            " declare it, or run `sluice worker`"
+        )
+    return consumer.runtime
 
 
 class LambdaHandler:
