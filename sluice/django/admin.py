@@ -13,9 +13,11 @@ from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import path
 
+from sluice.cli import row_acts
+from sluice.cli.row_acts import on_outbox
 from sluice.clock import utc
 from sluice.django import admin_actions, models
-from sluice.django.admin_actions import admin_action, on_outbox
+from sluice.django.admin_actions import admin_action
 
 _PAGE = 50
 _GROUPS = "sluice_inboxgroup_changelist"
@@ -87,10 +89,10 @@ class OutboxMessageAdmin(_ReadOnlyAdmin):
     )
 
 
-_SKIP = admin_action("skip", "Give numbers up", admin_actions.skip)
+_SKIP = admin_action("skip", "Give numbers up", row_acts.skip)
 _GROUP_ACTIONS = {
-    "redrive": admin_action("redrive", "Bring the dead letters of groups back", admin_actions.redrive),
-    "skip": admin_action("skip", "Give up the number that each group waits for", admin_actions.skip),
+    "redrive": admin_action("redrive", "Bring the dead letters of groups back", row_acts.redrive_groups),
+    "skip": admin_action("skip", "Give up the number that each group waits for", row_acts.skip_awaited),
 }
 
 
@@ -107,15 +109,15 @@ class InboxExceptionAdmin(_InboxAdmin):
     search_fields = ("group_id", "event_id")
     ordering = ("-id",)
     actions = (
-        admin_action("redrive", "Bring dead letters back", admin_actions.redrive),
+        admin_action("redrive", "Bring dead letters back", row_acts.redrive),
         admin_action(
             "replace",
             "Bring a dead letter back with other data",
-            admin_actions.replace_dead,
-            current_data=admin_actions.data_of_dead,
+            row_acts.replace_dead,
+            current_data=row_acts.data_of_dead,
         ),
         _SKIP,
-        admin_action("purge_one", "Delete dead letters for good", admin_actions.purge),
+        admin_action("purge_one", "Delete dead letters for good", row_acts.purge),
     )
 
     def get_queryset(self, request: HttpRequest) -> Any:
@@ -228,12 +230,12 @@ class InboxParkedAdmin(_InboxAdmin):
     search_fields = ("group_id", "event_id")
     ordering = ("consumer", "group_id", "epoch", "seq")
     actions = (
-        admin_action("retry", "Try held messages again", admin_actions.retry),
+        admin_action("retry", "Try held messages again", row_acts.retry),
         admin_action(
             "replace",
             "Try a held message again with other data",
-            admin_actions.replace_parked,
-            current_data=admin_actions.data_of_parked,
+            row_acts.replace_parked,
+            current_data=row_acts.data_of_parked,
         ),
         _SKIP,
     )
