@@ -7,17 +7,21 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Lambda
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
-from sluice.messaging.aws_lambda.batch import read_batch
 from sluice.messaging.aws_lambda.handler import LambdaHandler
 from sluice.testing import LambdaHarness
-from sluice.testing.lambda_harness import Function, FunctionContext
+from sluice.testing.lambda_harness import Function
+from tests.support.messaging.broken_functions import (
+    count_receives_as_attempts,
+    delete_before_commit,
+    report_only_the_failed,
+    stop_the_whole_batch,
+)
 
 type Harness = Callable[..., LambdaHarness]
 RUNTIME = Lambda(batch_size=10, timeout_seconds=1)
@@ -79,54 +83,6 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
         if of_group != sorted(of_group):
             faults.add("out of order")
     return faults
-
-
-def report_only_the_failed(handler: LambdaHandler) -> Function:
-    """Handle each message of a batch as if it were alone."""
-
-    def function(event: dict[str, Any], context: FunctionContext) -> object:
-        answers = [handler({"Records": [record]}, context) for record in event["Records"]]
-        return {"batchItemFailures": [failure for answer in answers for failure in answer["batchItemFailures"]]}
-
-    return function
-
-
-def stop_the_whole_batch(handler: LambdaHandler) -> Function:
-    """Report everything behind the first failure, of whatever group."""
-
-    def function(event: dict[str, Any], context: FunctionContext) -> object:
-        for position, record in enumerate(event["Records"]):
-            if handler({"Records": [record]}, context)["batchItemFailures"]:
-                left = event["Records"][position:]
-                return {"batchItemFailures": [{"itemIdentifier": each["messageId"]} for each in left]}
-        return {"batchItemFailures": []}
-
-    return function
-
-
-def delete_before_commit(handler: LambdaHandler) -> Function:
-    """Answer that everything was handled, whatever fails."""
-
-    def function(event: dict[str, Any], context: FunctionContext) -> object:
-        handler(event, context)
-        return {"batchItemFailures": []}
-
-    return function
-
-
-def count_receives_as_attempts(handler: LambdaHandler) -> Function:
-    """Take what was received more often than `max_attempts` for dead, and send it to the DLQ."""
-
-    def function(event: dict[str, Any], context: FunctionContext) -> object:
-        batch, left = read_batch(event), []
-        for record, message in zip(event["Records"], batch.messages, strict=True):
-            if message.received.receive_count > BATCHES.max_attempts:
-                handler.queues_of(batch.queue_name).move_to_dlq(message)
-            else:
-                left.append(record)
-        return handler({"Records": left}, context) if left else {"batchItemFailures": []}
-
-    return function
 
 
 @pytest.mark.parametrize(
