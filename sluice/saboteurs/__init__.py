@@ -1,8 +1,8 @@
-"""Breaks one promise each, between a boto3 client and the service: the proof that a test, or the judge, can turn red.
+"""Saboteurs: each breaks one promise on purpose, to prove that the promise's test, or the judge, can fail.
 
-A saboteur hooks into the client. It rewrites parameters before they are sent, answers a call itself, or rewrites an
-answer; the service behind it stays honest. `sabotage(clients, name)` installs one on all clients of a caller, which
-then share its memory. `every=n` makes it strike at each n-th opportunity only.
+A saboteur hooks into a boto3 client. It rewrites parameters before they are sent, answers a call in the service's
+place, or rewrites an answer; the service itself stays correct. `sabotage(clients, name)` installs one saboteur on
+several clients, which then share its memory. With `every=n`, it strikes at each n-th opportunity only.
 """
 
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ def saboteur(name: str) -> Saboteur:
     """Return the saboteur of that name.
 
     Raises:
-        ConfigError: there is none.
+        ConfigError: there is no saboteur of that name.
     """
     if name not in SABOTEURS:
         raise ConfigError(f"saboteur {name!r} is unknown, allowed is one of {', '.join(SABOTEURS)}")
@@ -34,11 +34,16 @@ def saboteur(name: str) -> Saboteur:
 
 
 def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> None:
-    """Install one saboteur on all these clients, with one memory.
+    """Install one saboteur on all these clients, which share its memory.
+
+    Args:
+        clients: of SQS, SNS or CloudWatch.
+        name: a key of `SABOTEURS`.
+        every: n, to strike at each n-th opportunity only.
 
     Raises:
         ConfigError: there is no saboteur of that name.
     """
-    made = saboteur(name).make(every)
+    hook = saboteur(name).make(every)
     for client in clients:
-        made.attach(client)
+        hook.attach(client)

@@ -1,4 +1,7 @@
-"""Parts of every saboteur: the hook into a client, and hooks that serve for many."""
+"""The parts of which saboteurs are made: the hook into a client, and factories of hooks that many saboteurs use.
+
+A *factory* takes the number `every` and returns a `Hook`; each `Saboteur` has one.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,50 +13,52 @@ from botocore.client import BaseClient
 
 from sluice.simulator import hook
 
-_PARAMS = "sluice_saboteur"
+_PARAMS = "sluice_saboteur"  # the key of a call's parameters in botocore's context of the call
 SENDS = ("sqs.SendMessage", "sns.Publish")
 BATCH_SENDS = {"sqs.SendMessageBatch": "Entries", "sns.PublishBatch": "PublishBatchRequestEntries"}
 ALL_SENDS = (*SENDS, *BATCH_SENDS)
 RECEIVE = ("sqs.ReceiveMessage",)
 type Edit = Callable[[dict[str, Any]], object]
-"""Changes parameters or an answer in place."""
+"""Changes the parameters of a call, or an answer, in place."""
 QUEUE_ATTRIBUTES, TOPIC_ATTRIBUTES = "sqs.GetQueueAttributes", "sns.GetTopicAttributes"
 
 
 def entries(operation: str, params: Any) -> list[dict[str, Any]]:
-    """Return the messages of a send or publish, single or batch; changing them changes what is sent."""
-    listed: list[dict[str, Any]] = params[BATCH_SENDS[operation]] if operation in BATCH_SENDS else [params]
-    return listed
+    """Return the messages in the parameters of a send or publish; to change one of them changes the call."""
+    messages: list[dict[str, Any]] = params[BATCH_SENDS[operation]] if operation in BATCH_SENDS else [params]
+    return messages
 
 
 def address(params: Mapping[str, Any]) -> str:
-    """Return the queue or topic that is sent to."""
+    """Return the queue's URL or the topic's ARN in the parameters of a send or publish."""
     return str(params.get("QueueUrl") or params.get("TopicArn"))
 
 
 def body(entry: Mapping[str, Any]) -> str:
-    """Return the body of a message that is sent or published."""
+    """Return the body in the entry of a send or publish."""
     return str(entry.get("MessageBody") or entry.get("Message"))
 
 
 def answer_with(**parsed: Any) -> tuple[AWSResponse, dict[str, Any]]:
-    """Return what a `before-call` hook returns to answer in the service's place."""
+    """Return a successful answer for a `before-call` hook, which then answers in the service's place."""
     return AWSResponse("http://saboteur", 200, {}, None), parsed
 
 
 def refuse_with(code: str, text: str) -> tuple[AWSResponse, dict[str, Any]]:
-    """Return what a `before-call` hook returns to refuse in the service's place."""
+    """Return an error for a `before-call` hook, which then refuses in the service's place."""
     error = {"Code": code, "Message": text, "Type": "Sender"}
     metadata = {"HTTPStatusCode": 400, "HTTPHeaders": {}, "RetryAttempts": 0}
     return AWSResponse("http://saboteur", 400, {}, None), {"Error": error, "ResponseMetadata": metadata}
 
 
 class Hook:
-    """Does nothing yet; subclasses name the operations they listen to and override what they need.
+    """Listens to some operations of a client, and changes nothing.
+
+    A subclass names its operations, and overrides `rewrite`, `answer` or `edit_answer`.
 
     Args:
-        every: n, if the hook strikes at each n-th opportunity only.
-        operations: the operations it listens to; empty means those that the class names.
+        every: n, to strike at each n-th opportunity only.
+        operations: such as `sqs.SendMessage`; empty means those that the class names.
     """
 
     operations: tuple[str, ...] = ()
@@ -65,28 +70,28 @@ class Hook:
         self.begin()
 
     def begin(self) -> None:
-        """Set the attributes that hold what earlier calls showed; here there are none.
+        """Set the attributes in which a subclass remembers earlier calls; this class has none.
 
-        `__init__` calls it once, before the hook is attached to a client. So a subclass that remembers something
-        overrides this, and needs no `__init__` that repeats the parameters of this class.
+        `__init__` calls it once, before the hook is attached to a client, so a subclass needs no `__init__` of its own.
         """
 
     def strikes(self) -> bool:
-        """Count one opportunity and return whether it is to be used."""
+        """Count one opportunity, and return whether the saboteur uses it: each n-th one."""
         self._opportunities += 1
         return self._opportunities % self._every == 0
 
     def attach(self, client: BaseClient) -> None:
-        """Listen to this client."""
-        for event, heard in self._listeners(client):
-            client.meta.events.register(event, heard)
+        """Listen to the calls of this client."""
+        for event, listener in self._listeners(client):
+            client.meta.events.register(event, listener)
 
     def detach(self, client: BaseClient) -> None:
-        """Listen to this client no longer."""
-        for event, heard in self._listeners(client):
-            client.meta.events.unregister(event, heard)
+        """Stop listening to the calls of this client."""
+        for event, listener in self._listeners(client):
+            client.meta.events.unregister(event, listener)
 
     def _listeners(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
+        """Yield (name of botocore's event, listener) for each operation of this client's service."""
         service = client.meta.service_model.service_name
         for operation in self.operations:
             if operation.split(".")[0] == service:
@@ -107,50 +112,58 @@ class Hook:
         self.edit_answer(context[_PARAMS], parsed, http_response)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        """Change the parameters in place."""
+        """Change the parameters of a call in place, before botocore validates them."""
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
-        """Answer in the service's place, or return None to let the call go through."""
+        """Return an answer in the service's place, or None to send the call to the service."""
         return None
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        """Change the answer in place."""
+        """Change the service's answer in place.
+
+        Args:
+            params: of the call, after `rewrite`.
+            parsed: the answer as boto3 will return it.
+            http_response: its status decides whether boto3 raises an error: from 300 on.
+        """
 
 
 class SqsCaller(Hook):
-    """Calls SQS by itself, through a client that neither recorder nor saboteur listens to.
+    """A hook that makes calls of its own to SQS, through a client that neither recorder nor saboteur listens to.
 
-    The client goes where the attached client of SQS goes, as whoever the last call was signed for.
+    Its client has the endpoint of the attached SQS client, and the credentials of the last signed call.
     botocore: https://docs.aws.amazon.com/botocore/latest/topics/events.html (`before-sign`, read 2026-11-26).
     """
 
     def begin(self) -> None:
-        self._client: BaseClient | None = None
+        self._attached: BaseClient | None = None
         self._credentials: Any = None
-        self._own: Any = None
+        self._own_client: Any = None
 
     def attach(self, client: BaseClient) -> None:
+        """Listen to the calls of a client; one of SQS is the model for the own client, rather than one of SNS."""
         super().attach(client)
-        if self._client is None or client.meta.service_model.service_name == "sqs":
-            self._client, self._own = client, None
+        if self._attached is None or client.meta.service_model.service_name == "sqs":
+            self._attached, self._own_client = client, None
 
     def _listeners(self, client: BaseClient) -> Iterator[tuple[str, Callable[..., Any]]]:
         yield from super()._listeners(client)
         yield f"before-sign.{client.meta.service_model.service_name}", self._before_sign
 
     def _before_sign(self, request_signer: Any, signing_name: str, region_name: str, **_: Any) -> None:
+        """Take the credentials of a call; when they change, the own client is made anew."""
         credentials = request_signer.get_auth_instance(signing_name, region_name).credentials
         if credentials != self._credentials:
-            self._credentials, self._own = credentials, None
+            self._credentials, self._own_client = credentials, None
 
     @property
     def sqs(self) -> Any:
-        """Return the client."""
-        if self._own is None:
-            assert self._client is not None, "nothing is attached"
-            simulator = hook.of(self._client)
-            self._own = simulator.client("sqs") if simulator else self._make_client(self._client.meta)
-        return self._own
+        """Return the hook's own client of SQS."""
+        if self._own_client is None:
+            assert self._attached is not None, "nothing is attached"
+            simulator = hook.of(self._attached)
+            self._own_client = simulator.client("sqs") if simulator else self._make_client(self._attached.meta)
+        return self._own_client
 
     def _make_client(self, meta: Any) -> BaseClient:
         return botocore.session.get_session().create_client(
@@ -165,12 +178,12 @@ class SqsCaller(Hook):
 
 @dataclass(frozen=True, slots=True)
 class Saboteur:
-    """One saboteur. Its name, for `--sabotage` and `promises`, is its key in `SABOTEURS`.
+    """One saboteur. Its name, for `--sabotage` and for promises, is its key in `SABOTEURS`.
 
     Args:
-        does: what it does, one clause.
-        make: builds it; argument is `every`.
-        shows: the anomalies it makes a load test find; empty when it is of no use there.
+        does: its effect in a few words, without a subject: `delivers messages a second time`.
+        make: takes `every`, and returns the hook.
+        shows: the anomalies that a load test with it finds; empty if a load test cannot show its effect.
     """
 
     does: str
@@ -179,7 +192,7 @@ class Saboteur:
 
 
 class IgnoreCall(Hook):
-    """Answers that all is well, and does not pass the call on."""
+    """Confirms a call, and does not send it to the service."""
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         if not self.strikes():
@@ -190,12 +203,12 @@ class IgnoreCall(Hook):
 
 
 def ignore(*operations: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that confirm these calls and do not pass them on."""
+    """Return a factory of hooks that confirm these calls, and do not send them to the service."""
     return lambda every: IgnoreCall(every, operations)
 
 
 class _OnlyShow(Hook):
-    """Shows a changed attribute from then on, and does not pass the change on."""
+    """Does not send a change of one attribute to the service, and reports the changed value from then on."""
 
     def __init__(self, every: int, name: str, operations: tuple[str, ...]) -> None:
         super().__init__(every, operations)
@@ -218,11 +231,17 @@ class _OnlyShow(Hook):
 
 
 def _resource(params: Mapping[str, Any]) -> str:
+    """Return the queue, subscription or topic whose attributes a call gets or sets."""
     return str(params.get("QueueUrl") or params.get("SubscriptionArn") or params.get("TopicArn"))
 
 
 def only_show(name: str, of: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that show a changed attribute of `sqs.Queue`, `sns.Topic` … and do not apply it."""
+    """Return a factory of hooks that report a changed attribute, but do not change it.
+
+    Args:
+        name: of the attribute.
+        of: the kind of resource: `sqs.Queue`, `sns.Topic` or `sns.Subscription`.
+    """
     service, resource = of.split(".")
     operations = tuple(f"{service}.{verb}{resource}Attributes" for verb in ("Get", "Set"))
     return lambda every: _OnlyShow(every, name, operations)
@@ -233,7 +252,7 @@ def _keep(_: dict[str, Any]) -> None:
 
 
 class _Editor(Hook):
-    """Edits the parameters of every call, or its answer where it is no refusal."""
+    """Edits the parameters of every call, or every answer that is no refusal."""
 
     def __init__(self, every: int, operations: tuple[str, ...], *, params: Edit = _keep, answer: Edit = _keep) -> None:
         super().__init__(every, operations)
@@ -248,17 +267,17 @@ class _Editor(Hook):
 
 
 def change(edit: Edit, *operations: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that edit the parameters of these operations."""
+    """Return a factory of hooks that edit the parameters of these operations."""
     return lambda every: _Editor(every, operations, params=edit)
 
 
 def misreport(edit: Edit, *operations: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that edit the answers of these operations, refusals apart."""
+    """Return a factory of hooks that edit the answers of these operations, unless they are refusals."""
     return lambda every: _Editor(every, operations, answer=edit)
 
 
 def omit(*names: str, of: str | tuple[str, ...]) -> Callable[[int], Hook]:
-    """Return what makes hooks that leave these parameters or attributes out of these operations."""
+    """Return a factory of hooks that leave parameters, or attributes, of these names out of the calls of `of`."""
 
     def edit(params: dict[str, Any]) -> None:
         for name in names:
@@ -269,23 +288,23 @@ def omit(*names: str, of: str | tuple[str, ...]) -> Callable[[int], Hook]:
     return change(edit, *((of,) if isinstance(of, str) else of))
 
 
-def of_each(listed: str, edit: Edit) -> Edit:
-    """Return an edit of every element of a list in the answer."""
+def of_each(list_name: str, edit: Edit) -> Edit:
+    """Return an edit that applies `edit` to every element of a list in an answer, such as `Messages`."""
 
     def edit_each(parsed: dict[str, Any]) -> None:
-        for element in parsed.get(listed, []):
+        for element in parsed.get(list_name, []):
             edit(element)
 
     return edit_each
 
 
 def of_received(edit: Edit) -> Callable[[int], Hook]:
-    """Return what makes hooks that edit every message received."""
+    """Return a factory of hooks that edit every received message."""
     return misreport(of_each("Messages", edit), *RECEIVE)
 
 
 def stamp(name: str, value: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that give every received message that has the system attribute another value."""
+    """Return a factory of hooks that replace the value of a system attribute in every received message that has it."""
 
     def edit(message: dict[str, Any]) -> None:
         if name in message.get("Attributes", {}):
@@ -295,12 +314,17 @@ def stamp(name: str, value: str) -> Callable[[int], Hook]:
 
 
 def report(of: str, **values: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that report other attributes of a queue, topic or subscription than it has."""
+    """Return a factory of hooks that report these values of attributes, instead of the true ones.
+
+    Args:
+        of: the operation that reads the attributes, such as `sqs.GetQueueAttributes`.
+        values: the false values, by the attribute's name.
+    """
     return misreport(lambda parsed: parsed["Attributes"].update(values), of)
 
 
 def conceal(of: str, *names: str) -> Callable[[int], Hook]:
-    """Return what makes hooks that report a queue or topic without these attributes."""
+    """Return a factory of hooks that leave these attributes out of what `of`, such as GetQueueAttributes, returns."""
 
     def edit(parsed: dict[str, Any]) -> None:
         for name in names:

@@ -1,4 +1,4 @@
-"""Breaks dead-letter queues, and the way back from them."""
+"""Saboteurs of dead-letter queues and move tasks. They know a DLQ by its name, which contains `dlq`."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -23,6 +23,8 @@ from sluice.saboteurs.base import (
 
 
 class _WithholdDeadLetters(Hook):
+    """Removes all messages from the answers of a DLQ."""
+
     operations = RECEIVE
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
@@ -31,6 +33,8 @@ class _WithholdDeadLetters(Hook):
 
 
 class _HurryDeadLetters(Hook):
+    """Fills empty answers of a DLQ with messages that were received from other queues, and are still there."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
@@ -44,14 +48,17 @@ class _HurryDeadLetters(Hook):
 
 
 class _MoveOnce(IgnoreCall):
+    """Sends the first move task to the service, and only confirms the others."""
+
     operations = ("sqs.StartMessageMoveTask",)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
-        confirmed = super().answer(operation, params)
-        return confirmed if self._opportunities > 1 else None
+        confirmation = super().answer(operation, params)
+        return confirmation if self._opportunities > 1 else None
 
 
 def _end_chain(params: dict[str, Any]) -> None:
+    """Create a DLQ without its redrive policy, so that it has no DLQ of its own."""
     if "dlq" in params["QueueName"]:
         params["Attributes"].pop("RedrivePolicy", None)
 
@@ -63,6 +70,7 @@ def _quote_receive_count(parsed: dict[str, Any]) -> None:
 
 
 def _of_tasks(edit: Edit) -> Callable[[int], Hook]:
+    """Return a factory of hooks that edit every listed move task."""
     return misreport(of_each("Results", edit), "sqs.ListMessageMoveTasks")
 
 

@@ -1,4 +1,4 @@
-"""Breaks what a deployed environment reports of its queues, topics, policies and alarms."""
+"""Saboteurs of a deployed environment: they falsify what AWS reports of its queues, topics, policies and alarms."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -22,6 +22,8 @@ _SUBSCRIPTION = "sns.GetSubscriptionAttributes"
 
 
 class _ShareUndeliveredQueue(Hook):
+    """Reports the DLQ of the first subscription for all later ones."""
+
     operations = (_SUBSCRIPTION,)
 
     def begin(self) -> None:
@@ -34,6 +36,8 @@ class _ShareUndeliveredQueue(Hook):
 
 
 def _rewrite_policy(rewrite: Edit) -> Edit:
+    """Return an edit that applies `rewrite` to the parsed resource policy of a reported queue or topic."""
+
     def edit(parsed: dict[str, Any]) -> None:
         policy = json.loads(parsed["Attributes"]["Policy"])
         rewrite(policy)
@@ -53,6 +57,7 @@ def _allow_foreign_sources(policy: dict[str, Any]) -> None:
 
 
 def _of_alarms(edit: Edit) -> Callable[[int], Hook]:
+    """Return a factory of hooks that edit every reported alarm."""
     return misreport(of_each("MetricAlarms", edit), "cloudwatch.DescribeAlarms")
 
 

@@ -1,4 +1,4 @@
-"""Breaks the reported outcome of a call: refusals, and which entries of a batch failed."""
+"""Saboteurs of a call's reported outcome: of refusals, and of the entries of a batch that failed."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ _SEND_BATCH, _PUBLISH_BATCH = "sqs.SendMessageBatch", "sns.PublishBatch"
 _DELETE_BATCH, _CHANGE_BATCH = "sqs.DeleteMessageBatch", "sqs.ChangeMessageVisibilityBatch"
 _BATCHES = (_SEND_BATCH, _DELETE_BATCH, _CHANGE_BATCH)
 _NO_DIGEST = "0" * 32
-_CALLS = {
+_CALLS = {  # each makes two saboteurs, `accept-queues` and `blur-queues`, for the refusals of these operations
     "queues": ("sqs.CreateQueue",),
     "attributes": ("sqs.SetQueueAttributes",),
     "lookups": ("sqs.GetQueueAttributes",),
@@ -35,13 +35,17 @@ _CALLS = {
 
 
 class _HideErrors(Hook):
-    operations = ("sqs", "sns")  # a service alone is all of its operations
+    """Gives every refusal the status 200, so that boto3 raises no error."""
+
+    operations = ("sqs", "sns")  # the name of a service means all of its operations
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         http_response.status_code = 200
 
 
 class _BlurErrors(Hook):
+    """Gives every refusal the same text."""
+
     operations = ("sqs", "sns")
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
@@ -50,6 +54,8 @@ class _BlurErrors(Hook):
 
 
 class _LoseBatchEntries(Hook):
+    """Sends only the first entry of a batch, and reports the others as successful."""
+
     operations = _BATCHES
 
     def begin(self) -> None:
@@ -66,16 +72,17 @@ class _LoseBatchEntries(Hook):
 
 
 def _hide_failures(parsed: dict[str, Any]) -> None:
+    """Report the failed entries of a batch as successful."""
     hidden = [{"Id": failed["Id"], "MessageId": "hidden"} for failed in parsed.pop("Failed", [])]
     parsed["Successful"] = parsed.get("Successful", []) + hidden
 
 
-def _answering(name: str, other: Callable[[str], str]) -> Edit:
-    """Return an edit that gives every successful entry that states something another value of it."""
+def _replacing(name: str, replace: Callable[[str], str]) -> Edit:
+    """Return an edit of a batch's answer that replaces a field in every successful entry that has the field."""
 
     def edit(entry: dict[str, Any]) -> None:
         if name in entry:
-            entry[name] = other(entry[name])
+            entry[name] = replace(entry[name])
 
     return of_each("Successful", edit)
 
@@ -90,6 +97,7 @@ def _next(number: str) -> str:
 
 
 def _of_some_calls(kind: type[Hook], operations: tuple[str, ...]) -> Callable[[int], Hook]:
+    """Return a factory of hooks of a class that listen to these operations instead of the class's own."""
     return lambda every: kind(every, operations)
 
 
@@ -98,14 +106,16 @@ SABOTEURS = {
     "blur-errors": Saboteur("gives every refusal the same text", _BlurErrors),
     **{
         f"accept-{calls}": Saboteur(
-            f"turns refusals of {' and '.join(named)} into success", _of_some_calls(kind, named)
+            f"turns refusals of {' and '.join(operations)} into success", _of_some_calls(_HideErrors, operations)
         )
-        for kind, calls, named in ((_HideErrors, *entry) for entry in _CALLS.items())
+        for calls, operations in _CALLS.items()
     },
     **{
-        f"blur-{calls}": Saboteur(f"gives refusals of {' and '.join(named)} the same text", _of_some_calls(kind, named))
-        for kind, calls, named in ((_BlurErrors, *entry) for entry in _CALLS.items())
-        if calls != "lookups"  # nobody recorded how these are refused
+        f"blur-{calls}": Saboteur(
+            f"gives refusals of {' and '.join(operations)} the same text", _of_some_calls(_BlurErrors, operations)
+        )
+        for calls, operations in _CALLS.items()
+        if calls != "lookups"  # the text of their refusals is not recorded, so no promise is about it
     },
     "lose-batch-entries": Saboteur("confirms a batch and does its first entry only", _LoseBatchEntries),
     "hide-batch-failures": Saboteur("reports failed entries of a batch as done", misreport(_hide_failures, *_BATCHES)),
@@ -117,33 +127,33 @@ SABOTEURS = {
     ),
     "freeze-batch-numbers": Saboteur(
         "answers one sequence number for all entries of a batch",
-        misreport(_answering("SequenceNumber", lambda _: "1"), _SEND_BATCH),
+        misreport(_replacing("SequenceNumber", lambda _: "1"), _SEND_BATCH),
     ),
     "misnumber-batch-entries": Saboteur(
         "answers the entries of a batch with numbers their messages do not have",
-        misreport(_answering("SequenceNumber", _next), _SEND_BATCH),
+        misreport(_replacing("SequenceNumber", _next), _SEND_BATCH),
     ),
     "misname-batch-entries": Saboteur(
         "answers the entries of a batch with ids their messages do not have",
-        misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _SEND_BATCH),
+        misreport(_replacing("MessageId", lambda id_: f"misnamed-{id_}"), _SEND_BATCH),
     ),
     "misdigest-batch-bodies": Saboteur(
         "answers the entries of a batch with the MD5 of another body",
-        misreport(_answering("MD5OfMessageBody", lambda _: _NO_DIGEST), _SEND_BATCH),
+        misreport(_replacing("MD5OfMessageBody", lambda _: _NO_DIGEST), _SEND_BATCH),
     ),
     "misdigest-batch-attributes": Saboteur(
         "answers the entries of a batch with the MD5 of other attributes",
-        misreport(_answering("MD5OfMessageAttributes", lambda _: _NO_DIGEST), _SEND_BATCH),
+        misreport(_replacing("MD5OfMessageAttributes", lambda _: _NO_DIGEST), _SEND_BATCH),
     ),
     "misnumber-sends": Saboteur(
         "answers a send with a number its message does not have", misreport(_misnumber_send, "sqs.SendMessage")
     ),
     "misname-published-entries": Saboteur(
         "answers the entries of a publish with ids no copy names",
-        misreport(_answering("MessageId", lambda id_: f"misnamed-{id_}"), _PUBLISH_BATCH),
+        misreport(_replacing("MessageId", lambda id_: f"misnamed-{id_}"), _PUBLISH_BATCH),
     ),
     "misnumber-published-entries": Saboteur(
         "answers the entries of a publish with numbers no copy names",
-        misreport(_answering("SequenceNumber", _next), _PUBLISH_BATCH),
+        misreport(_replacing("SequenceNumber", _next), _PUBLISH_BATCH),
     ),
 }

@@ -1,4 +1,4 @@
-"""Breaks what a queue is made of, and what it tells of itself."""
+"""Saboteurs of a queue's attributes, tags, permissions and name, and of the lists of queues."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,18 +25,22 @@ def _shorten_delay(params: dict[str, Any]) -> None:
 
 
 class _MoveQueues(Hook):
+    """Answers another URL if a queue is created that was created before."""
+
     operations = ("sqs.CreateQueue",)
 
     def begin(self) -> None:
-        self._made: set[str] = set()
+        self._created: set[str] = set()
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if params["QueueName"] in self._made and "QueueUrl" in parsed:
+        if params["QueueName"] in self._created and "QueueUrl" in parsed:
             parsed["QueueUrl"] = parsed["QueueUrl"].removesuffix(".fifo") + "-moved.fifo"
-        self._made.add(params["QueueName"])
+        self._created.add(params["QueueName"])
 
 
 class _IgnoreAttributeChanges(IgnoreCall):
+    """Confirms changes of attributes, and does not send them, unless the policy is among them."""
+
     operations = ("sqs.SetQueueAttributes",)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -44,6 +48,8 @@ class _IgnoreAttributeChanges(IgnoreCall):
 
 
 class _IgnorePolicyRemovals(IgnoreCall):
+    """Confirms an empty policy, which removes the policy, and does not send it."""
+
     operations = ("sqs.SetQueueAttributes",)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -51,21 +57,25 @@ class _IgnorePolicyRemovals(IgnoreCall):
 
 
 class _KeepFirstPolicy(IgnoreCall):
+    """Sends the first policy of each queue to the service, and only confirms the later ones."""
+
     operations = ("sqs.SetQueueAttributes",)
 
     def begin(self) -> None:
-        self._have_one: set[str] = set()
+        self._queues_with_policy: set[str] = set()
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         if not params["Attributes"].get("Policy"):
             return None
-        if params["QueueUrl"] in self._have_one:
+        if params["QueueUrl"] in self._queues_with_policy:
             return super().answer(operation, params)
-        self._have_one.add(params["QueueUrl"])
+        self._queues_with_policy.add(params["QueueUrl"])
         return None
 
 
 class _IgnoreTags(IgnoreCall):
+    """Confirms tags, and does not send them; a queue is created without its tags."""
+
     operations = ("sqs.TagQueue", "sqs.CreateQueue", "sns.TagResource")
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -75,7 +85,7 @@ class _IgnoreTags(IgnoreCall):
         return None if operation == "sqs.CreateQueue" else super().answer(operation, params)
 
 
-def _never_changed(parsed: dict[str, Any]) -> None:
+def _freeze_modified_at(parsed: dict[str, Any]) -> None:
     if "LastModifiedTimestamp" in parsed.get("Attributes", {}):
         parsed["Attributes"]["LastModifiedTimestamp"] = "1"
 
@@ -106,8 +116,8 @@ def _shrink_messages(parsed: dict[str, Any]) -> None:
 
 SABOTEURS = {
     **{
-        f"forget-{what}": Saboteur(f"makes queues without the {name} asked for", omit(name, of="sqs.CreateQueue"))
-        for what, name in (
+        f"forget-{suffix}": Saboteur(f"makes queues without the {name} asked for", omit(name, of="sqs.CreateQueue"))
+        for suffix, name in (
             ("scope", "DeduplicationScope"),
             ("delay", "DelaySeconds"),
             ("size", "MaximumMessageSize"),
@@ -122,8 +132,8 @@ SABOTEURS = {
         "confirms a change of attributes other than the policy and does not do it", _IgnoreAttributeChanges
     ),
     **{
-        f"only-show-{what}": Saboteur(f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
-        for what, name in (
+        f"only-show-{suffix}": Saboteur(f"shows a changed {name} and does not apply it", only_show(name, "sqs.Queue"))
+        for suffix, name in (
             ("visibility", "VisibilityTimeout"),
             ("size", "MaximumMessageSize"),
             ("wait", "ReceiveMessageWaitTimeSeconds"),
@@ -135,7 +145,7 @@ SABOTEURS = {
         )
     },
     "freeze-modified-at": Saboteur(
-        "says that no attribute was ever changed", misreport(_never_changed, "sqs.GetQueueAttributes")
+        "says that no attribute was ever changed", misreport(_freeze_modified_at, "sqs.GetQueueAttributes")
     ),
     "keep-first-policy": Saboteur("confirms another policy and keeps the first", _KeepFirstPolicy),
     "ignore-policy-removals": Saboteur("confirms that a policy is taken away and keeps it", _IgnorePolicyRemovals),

@@ -1,4 +1,4 @@
-"""Breaks receives: which messages come, in which order, and what is said of them."""
+"""Saboteurs of receives: of the messages that a receive returns, of their order, bodies and attributes."""
 
 import contextlib
 import copy
@@ -29,14 +29,16 @@ from sluice.saboteurs.base import (
 
 _HOUR_MILLISECONDS = 3_600_000
 _DELAYED_MILLISECONDS = 1_000
-_LONG = 6
+_LONG_ANSWER_MESSAGES = 6
 
 
 class _LeakGroup(Hook):
+    """Remembers what is sent, and fills an empty answer with the oldest message that was not delivered yet."""
+
     operations = ("sqs.SendMessage", *RECEIVE)
 
     def begin(self) -> None:
-        self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self._waiting: dict[str, list[dict[str, Any]]] = defaultdict(list)  # sends, by the queue's URL
         self._numbers = itertools.count()
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -44,7 +46,7 @@ class _LeakGroup(Hook):
             self._waiting[params["QueueUrl"]].append(copy.deepcopy(params))
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if "MessageBody" in params:
+        if "MessageBody" in params:  # the answer to a send
             return
         waiting = self._waiting[params["QueueUrl"]]
         delivered = [message["Body"] for message in parsed.get("Messages", [])]
@@ -53,6 +55,7 @@ class _LeakGroup(Hook):
             parsed["Messages"] = [self._forge(waiting.pop(0))]
 
     def _forge(self, sent: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a received message made of the parameters of its send."""
         number = next(self._numbers)
         return {
             "MessageId": f"forged-{number}",
@@ -63,6 +66,8 @@ class _LeakGroup(Hook):
 
 
 class _WithholdLater(Hook):
+    """Lets one answer with messages of each queue pass, and empties the later ones."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
@@ -76,59 +81,69 @@ class _WithholdLater(Hook):
 
 
 class _WithholdOtherGroups(Hook):
+    """Delivers from each queue only the group that it received first."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
-        self._group: dict[str, str] = {}
+        self._first_group: dict[str, str] = {}  # by the queue's URL
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         groups = [message.get("Attributes", {}).get("MessageGroupId", "") for message in parsed.get("Messages", [])]
         if groups:
-            first = self._group.setdefault(params["QueueUrl"], groups[0])
-            kept = [message for message, group in zip(parsed.pop("Messages"), groups, strict=True) if group == first]
-            parsed |= {"Messages": kept} if kept else {}
+            first = self._first_group.setdefault(params["QueueUrl"], groups[0])
+            messages = [
+                message for message, group in zip(parsed.pop("Messages"), groups, strict=True) if group == first
+            ]
+            parsed |= {"Messages": messages} if messages else {}
 
 
 class _SplitReceives(SqsCaller):
-    """Keeps the first group of an answer, and gives the messages of the others back."""
+    """Delivers the first group of an answer, and releases the messages of the others."""
 
     operations = RECEIVE
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         messages = parsed.get("Messages", [])
-        first = [message.get("Attributes", {}).get("MessageGroupId") for message in messages[:1]]
-        kept = [each for each in messages if [each.get("Attributes", {}).get("MessageGroupId")] == first]
-        for message in messages[len(kept) :]:
+        groups = [message.get("Attributes", {}).get("MessageGroupId") for message in messages]
+        first_count = groups.count(groups[0]) if groups else 0  # an answer has one group after the other
+        for message in messages[first_count:]:
             self.sqs.change_message_visibility(
                 QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"], VisibilityTimeout=0
             )
         if messages:
-            parsed["Messages"] = kept
+            parsed["Messages"] = messages[:first_count]
 
 
 class _BlockStandardQueues(_WithholdLater):
+    """Withholds the later answers of standard queues only."""
+
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if not params["QueueUrl"].endswith(".fifo"):
             super().edit_answer(params, parsed, http_response)
 
 
 class _DropMessages(SqsCaller):
+    """Deletes received messages, and does not deliver them."""
+
     operations = RECEIVE
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        kept = []
+        delivered = []
         for message in parsed.pop("Messages", []):
             if self.strikes():
-                # Received with a visibility timeout of 0 it cannot be deleted; then it is only withheld.
+                # A message received with visibility timeout 0 cannot be deleted; it is only withheld.
                 with contextlib.suppress(ClientError):
                     self.sqs.delete_message(QueueUrl=params["QueueUrl"], ReceiptHandle=message["ReceiptHandle"])
             else:
-                kept.append(message)
-        if kept:
-            parsed["Messages"] = kept
+                delivered.append(message)
+        if delivered:
+            parsed["Messages"] = delivered
 
 
 class _DeliverTwice(Hook):
+    """Answers a later receive with a copy of a delivered message, under another message id."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
@@ -145,10 +160,12 @@ class _DeliverTwice(Hook):
 
 
 class _RepeatAttempts(Hook):
+    """Answers each receive with a known ReceiveRequestAttemptId with the messages of the first one, for ever."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
-        self._first: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        self._first: dict[tuple[str, str], list[dict[str, Any]]] = {}  # by (queue's URL, attempt id)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         first = self._first.get((params["QueueUrl"], params.get("ReceiveRequestAttemptId", "")))
@@ -160,21 +177,25 @@ class _RepeatAttempts(Hook):
 
 
 class _ShortenAttempts(Hook):
+    """Gives a receive that is repeated by its ReceiveRequestAttemptId a visibility timeout of one second."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
-        self._brought: set[str] = set()
+        self._known_ids: set[str] = set()
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        if params.get("ReceiveRequestAttemptId") in self._brought:
+        if params.get("ReceiveRequestAttemptId") in self._known_ids:
             params["VisibilityTimeout"] = 1
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         if parsed.get("Messages"):
-            self._brought.add(params.get("ReceiveRequestAttemptId", ""))
+            self._known_ids.add(params.get("ReceiveRequestAttemptId", ""))
 
 
 class _ShiftSentAt(Hook):
+    """Adds to each message's SentTimestamp the number of messages received so far, in milliseconds."""
+
     operations = RECEIVE
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
@@ -193,6 +214,8 @@ def _stamp_group(message: dict[str, Any]) -> None:
 
 
 class _ReverseBatch(Hook):
+    """Reverses the messages of an answer if `applies`, called with them, returns True."""
+
     operations: tuple[str, ...] = RECEIVE
 
     def __init__(self, every: int, applies: Callable[[list[dict[str, Any]]], bool] = bool) -> None:
@@ -206,6 +229,8 @@ class _ReverseBatch(Hook):
 
 
 class _ReverseMoves(_ReverseBatch):
+    """Reverses the messages of all answers after the first move task."""
+
     operations = ("sqs.StartMessageMoveTask", *RECEIVE)
 
     def __init__(self, every: int) -> None:
@@ -239,6 +264,8 @@ def _has_waited(messages: list[dict[str, Any]]) -> bool:
 
 
 class _InterleaveGroups(Hook):
+    """Reorders an answer: the first message of each group, then the second of each, and so on."""
+
     operations = RECEIVE
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
@@ -251,7 +278,13 @@ class _InterleaveGroups(Hook):
 
 
 class _SwapBodies(Hook):
-    """Exchanges the bodies of two messages that were sent one behind the other to one place."""
+    """Exchanges the bodies of two successive messages when they are received.
+
+    Args:
+        every: unused; the pair is exchanged at each receive.
+        first: the position of the first of the two among the messages sent to one queue, or to any topic.
+        sends: the operations whose messages are counted.
+    """
 
     def __init__(self, every: int, *, first: int, sends: tuple[str, ...]) -> None:
         super().__init__(every, (*sends, *RECEIVE))
@@ -270,7 +303,7 @@ class _SwapBodies(Hook):
 
 
 class _EachMessage(Hook):
-    """Changes messages it strikes, one by one."""
+    """Calls `edit` with each received message, or with each n-th one."""
 
     operations = RECEIVE
 
@@ -284,6 +317,8 @@ class _EachMessage(Hook):
 
 
 class _CorruptBodies(_EachMessage):
+    """Replaces the last but two character of a body."""
+
     def edit(self, message: dict[str, Any]) -> None:
         message["Body"] = message["Body"][:-3] + "\N{REPLACEMENT CHARACTER}" + message["Body"][-2:]
 
@@ -302,7 +337,8 @@ def _widen_attribute_names(params: dict[str, Any]) -> None:
     params["MessageSystemAttributeNames"] = params["MessageAttributeNames"] = ["All"]
 
 
-def _wait_anyhow(params: dict[str, Any]) -> None:
+def _wait_for_all(params: dict[str, Any]) -> None:
+    """Turn a receive that does not want to wait into one that waits as long as the queue's attribute says."""
     if params.get("WaitTimeSeconds") == 0:
         del params["WaitTimeSeconds"]
 
@@ -344,7 +380,7 @@ SABOTEURS = {
             ("redelivered", "that begins with one received before", _is_received_again),
             ("dead-letters", "of dead letters", _is_dead),
             ("delayed", "that waited for more than a second", _has_waited),
-            ("long", "of six or more", lambda messages: len(messages) >= _LONG),
+            ("long", "of six or more", lambda messages: len(messages) >= _LONG_ANSWER_MESSAGES),
         )
     },
     "swap-late-bodies": Saboteur(
@@ -362,7 +398,9 @@ SABOTEURS = {
         "returns all attributes whatever was asked for", change(_widen_attribute_names, *RECEIVE)
     ),
     "split-receives": Saboteur("delivers of an answer's groups the first only", _SplitReceives),
-    "wait-for-all": Saboteur("waits as long as the queue says where no wait is wanted", change(_wait_anyhow, *RECEIVE)),
+    "wait-for-all": Saboteur(
+        "waits as long as the queue says where no wait is wanted", change(_wait_for_all, *RECEIVE)
+    ),
     "fill-receives": Saboteur("brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
     "show-empty-lists": Saboteur(
         "answers an empty receive with an empty list",

@@ -1,4 +1,4 @@
-"""Breaks sends and publishes: their ids, their order, and what of them is kept."""
+"""Saboteurs of sends and publishes: of their ids, order, attributes and sequence numbers."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -22,6 +22,8 @@ from sluice.saboteurs.base import (
 
 
 class _ShortenIds(Hook):
+    """Cuts group and deduplication ids to 64 characters."""
+
     operations = ALL_SENDS
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -32,6 +34,8 @@ class _ShortenIds(Hook):
 
 
 class _SaltDeduplicationIds(Hook):
+    """Appends a number to each deduplication id, so that no two sends have the same one."""
+
     operations = ("sqs.SendMessage", "sqs.SendMessageBatch")
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -41,21 +45,26 @@ class _SaltDeduplicationIds(Hook):
 
 
 class _ForgetDeduplication(Hook):
+    """Gives each repeated send another deduplication id, so that it is delivered again."""
+
     operations = ALL_SENDS
 
     def begin(self) -> None:
-        self._sent: dict[tuple[str, str], int] = defaultdict(int)
+        self._sends: dict[tuple[str, str], int] = defaultdict(int)  # by (queue or topic, id or body)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         for entry in entries(operation, params):
-            given = entry.get("MessageDeduplicationId", "")
-            number = self._sent[address(params), given or body(entry)]
-            self._sent[address(params), given or body(entry)] += 1
-            if number and self.strikes():
-                entry["MessageDeduplicationId"] = f"{given[:100]}.again.{number}"
+            id_ = entry.get("MessageDeduplicationId", "")
+            key = (address(params), id_ or body(entry))
+            earlier_sends = self._sends[key]
+            self._sends[key] += 1
+            if earlier_sends and self.strikes():
+                entry["MessageDeduplicationId"] = f"{id_[:100]}.again.{earlier_sends}"
 
 
 class _ForgetAfterChange(_ForgetDeduplication):
+    """Does so only for queues whose DeduplicationScope was changed."""
+
     operations = (*ALL_SENDS, "sqs.SetQueueAttributes")
 
     def begin(self) -> None:
@@ -71,13 +80,15 @@ class _ForgetAfterChange(_ForgetDeduplication):
 
 
 class _SwallowRepeats(Hook):
+    """Answers a repeated send with the answer of the first one, and does not send it."""
+
     operations = SENDS
 
     def begin(self) -> None:
-        self._first: dict[tuple[str, str], dict[str, Any]] = {}
+        self._first: dict[tuple[str, str], dict[str, Any]] = {}  # answers, by (queue or topic, key of the send)
 
     def key(self, params: Mapping[str, Any]) -> str:
-        """Return what makes two sends the same."""
+        """Return the value that is equal for repeated sends: the deduplication id, or the body without an id."""
         return str(params.get("MessageDeduplicationId") or body(params))
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -85,21 +96,27 @@ class _SwallowRepeats(Hook):
         return None if first is None else answer_with(**first)
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        repeated: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
-        self._first.setdefault((address(params), self.key(params)), repeated)
+        answer: dict[str, Any] = {name: parsed[name] for name in ("MessageId", "SequenceNumber") if name in parsed}
+        self._first.setdefault((address(params), self.key(params)), answer)
 
 
 class _SwallowBodies(_SwallowRepeats):
+    """Takes two sends with the same body for repeats, whatever their ids."""
+
     def key(self, params: Mapping[str, Any]) -> str:
         return body(params)
 
 
 class _MergeContents(_SwallowBodies):
+    """Takes two sends with the same body for repeats if the second has no id."""
+
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         return None if "MessageDeduplicationId" in params else super().answer(operation, params)
 
 
 class _RenumberAfterPurge(Hook):
+    """Numbers the messages that are sent after a purge from 1 on."""
+
     operations = ("sqs.PurgeQueue", "sqs.SendMessage")
 
     def begin(self) -> None:
@@ -107,7 +124,7 @@ class _RenumberAfterPurge(Hook):
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         url = params["QueueUrl"]
-        if "MessageBody" not in params:
+        if "MessageBody" not in params:  # the answer to a purge
             self._numbers[url] = 0
         elif url in self._numbers and "SequenceNumber" in parsed:
             self._numbers[url] += 1
@@ -115,6 +132,8 @@ class _RenumberAfterPurge(Hook):
 
 
 class _SaltContents(Hook):
+    """Gives each publish without a deduplication id one of its own, instead of the hash of its body."""
+
     operations = ("sns.Publish", "sns.PublishBatch")
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -144,6 +163,8 @@ class _FreezeSequenceNumbers(Hook):
 
 
 class _LosePublishes(Hook):
+    """Confirms a publish, or an entry of a batch, and does not send it."""
+
     operations = ("sns.Publish", "sns.PublishBatch")
 
     def begin(self) -> None:
@@ -152,8 +173,8 @@ class _LosePublishes(Hook):
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         self._lost = [entry for entry in entries(operation, params) if self.strikes()]
         if operation in BATCH_SENDS:
-            kept = [entry for entry in entries(operation, params) if entry not in self._lost]
-            params[BATCH_SENDS[operation]] = kept or self._lost[:1]  # an empty list would not pass validation
+            others = [entry for entry in entries(operation, params) if entry not in self._lost]
+            params[BATCH_SENDS[operation]] = others or self._lost[:1]  # botocore refuses an empty list
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         if self._lost and entries(operation, params)[0] in self._lost:

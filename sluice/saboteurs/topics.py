@@ -1,4 +1,4 @@
-"""Breaks topics, their subscriptions, and the copies they deliver."""
+"""Saboteurs of topics, of their subscriptions, and of the copies that they deliver."""
 
 import json
 from collections.abc import Mapping
@@ -27,6 +27,8 @@ from sluice.saboteurs.base import (
 
 
 class _IgnoreSubscribe(Hook):
+    """Confirms a subscription, and does not send it."""
+
     operations = ("sns.Subscribe",)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -34,17 +36,23 @@ class _IgnoreSubscribe(Hook):
 
 
 class _IgnoreStandardQueues(_IgnoreSubscribe):
+    """Does so for standard queues only."""
+
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         return None if params["Endpoint"].endswith(".fifo") else super().answer(operation, params)
 
 
 class _LoseSecondSubscription(_IgnoreSubscribe):
+    """Does so for the second subscription only."""
+
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         self.strikes()
         return super().answer(operation, params) if self._opportunities == 2 else None
 
 
 class _IgnoreTargetArn(Hook):
+    """Confirms a publish that names its topic by TargetArn, and does not send it."""
+
     operations = ("sns.Publish",)
 
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
@@ -52,6 +60,8 @@ class _IgnoreTargetArn(Hook):
 
 
 class _IgnoreQueuePolicies(SqsCaller):
+    """Gives each subscribed queue a policy that allows every topic to send."""
+
     operations = ("sns.Subscribe",)
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
@@ -62,16 +72,18 @@ class _IgnoreQueuePolicies(SqsCaller):
 
 
 class _DeliverThePast(Hook):
+    """Adds to a queue's first received messages those that were published before the queue was subscribed."""
+
     operations = ("sns.Publish", "sns.Subscribe", *RECEIVE)
 
     def begin(self) -> None:
-        self._published: list[str] = []
-        self._past: dict[str, list[str]] = {}
+        self._published: list[str] = []  # bodies
+        self._past: dict[str, list[str]] = {}  # bodies published before the subscription, by the queue's name
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if "Message" in params:
+        if "Message" in params:  # the answer to a publish
             self._published.append(params["Message"])
-        elif "Endpoint" in params:
+        elif "Endpoint" in params:  # the answer to a subscribe
             self._past[params["Endpoint"].rpartition(":")[2]] = list(self._published)
         elif parsed.get("Messages"):
             past = self._past.pop(params["QueueUrl"].rpartition("/")[2], [])
@@ -87,6 +99,8 @@ class _IgnoreTopicPolicy(Hook):
 
 
 class _ForgetOrphans(Hook):
+    """Refuses to show the subscriptions of a deleted topic, which AWS shows a little longer."""
+
     operations = ("sns.DeleteTopic", "sns.GetSubscriptionAttributes")
 
     def begin(self) -> None:
@@ -101,6 +115,8 @@ class _ForgetOrphans(Hook):
 
 
 class _RenameRepeats(Hook):
+    """Answers another ARN if a topic or subscription is created that was created before."""
+
     operations = ("sns.Subscribe", "sns.CreateTopic")
 
     def begin(self) -> None:
@@ -114,7 +130,7 @@ class _RenameRepeats(Hook):
 
 
 def _resize(factor: float) -> Edit:
-    """Return an edit of the message size a topic is to have, within what SNS takes."""
+    """Return an edit that multiplies a new topic's MaximumMessageSize, within the bounds that SNS allows."""
 
     def edit(params: dict[str, Any]) -> None:
         attributes = params.get("Attributes", {})
@@ -130,6 +146,8 @@ def _unwrap(params: dict[str, Any]) -> None:
 
 
 class _ReusePublishIds(Hook):
+    """Gives received copies the message id and sequence number that the last publish returned."""
+
     operations = ("sns.Publish", *RECEIVE)
 
     def begin(self) -> None:
@@ -145,6 +163,7 @@ class _ReusePublishIds(Hook):
 
 
 def _disguise_replay(message: dict[str, Any]) -> None:
+    """Remove the mark of a replayed message from its envelope."""
     if '"Replayed"' in message["Body"]:
         envelope = json.loads(message["Body"])
         del envelope["Replayed"]
@@ -215,10 +234,10 @@ SABOTEURS = {
         "takes every filter policy for one of attributes", omit("FilterPolicyScope", of="sns.Subscribe")
     ),
     **{
-        f"only-show-{what}": Saboteur(
+        f"only-show-{suffix}": Saboteur(
             f"shows a changed {name} and does not apply it", only_show(name, "sns.Subscription")
         )
-        for what, name in (
+        for suffix, name in (
             ("raw-delivery", "RawMessageDelivery"),
             ("filter-policy", "FilterPolicy"),
             ("filter-scope", "FilterPolicyScope"),

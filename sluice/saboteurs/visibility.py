@@ -1,4 +1,4 @@
-"""Breaks what a consumer does with a message it holds: hide it for longer, give it back, delete it."""
+"""Saboteurs of a consumer's calls about a received message: visibility changes, releases and deletes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
@@ -11,6 +11,8 @@ from sluice.saboteurs.base import RECEIVE, Hook, Saboteur, SqsCaller, ignore, re
 
 
 class _StretchVisibility(Hook):
+    """Replaces every visibility timeout other than 0 by the longest one, twelve hours."""
+
     operations = ("sqs.CreateQueue", "sqs.ReceiveMessage", "sqs.ChangeMessageVisibility")
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -22,13 +24,15 @@ class _StretchVisibility(Hook):
 
 
 class _Sticky(Hook):
-    """Remembers a visibility timeout of each queue, and gives it to receives."""
+    """Remembers a visibility timeout of each queue, and uses it for later receives."""
 
     def begin(self) -> None:
-        self._remembered: dict[str, int] = {}
+        self._remembered: dict[str, int] = {}  # seconds, by the queue's URL
 
 
 class _StickyVisibility(_Sticky):
+    """Remembers the timeout of the last visibility change."""
+
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
@@ -39,14 +43,18 @@ class _StickyVisibility(_Sticky):
 
 
 class _StickyReceives(_Sticky):
+    """Remembers the timeout of the last receive."""
+
     operations = RECEIVE
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
-        params.setdefault("VisibilityTimeout", self._remembered.get(params["QueueUrl"], 30))
+        params.setdefault("VisibilityTimeout", self._remembered.get(params["QueueUrl"], 30))  # 30: SQS's default
         self._remembered[params["QueueUrl"]] = params["VisibilityTimeout"]
 
 
 class _WithholdChanges(Hook):
+    """Empties all answers of a queue after its first visibility change."""
+
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
     def begin(self) -> None:
@@ -60,7 +68,11 @@ class _WithholdChanges(Hook):
 
 
 class _DeafenPolls(Hook):
-    """Counts a call before it is sent: a poll may be answered before the thread of the call that caused it goes on."""
+    """Empties the answer of a receive during which another call was made.
+
+    It counts calls before they are sent: the call may release a long poll in another thread, whose answer may arrive
+    before the call's own.
+    """
 
     def begin(self) -> None:
         self._calls = 0
@@ -73,21 +85,24 @@ class _DeafenPolls(Hook):
             self._calls += 1
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        before = self._calls_before.pop(id(params), None)
-        if before is not None and self._calls > before:
+        calls_before = self._calls_before.pop(id(params), None)  # None for the answer to another call
+        if calls_before is not None and self._calls > calls_before:
             parsed.pop("Messages", None)
 
 
 def _deafen_to(operation: str) -> Callable[[int], Hook]:
+    """Return a factory of hooks that empty receives during which this operation was called."""
     return lambda every: _DeafenPolls(every, (operation, *RECEIVE))
 
 
 class _UncountReleases(Hook):
+    """Subtracts from a message's receive count the receives after which it was released."""
+
     operations = ("sqs.ChangeMessageVisibility", *RECEIVE)
 
     def begin(self) -> None:
-        self._message_of: dict[str, str] = {}
-        self._released: Counter[str] = Counter()
+        self._message_of: dict[str, str] = {}  # message ids, by receipt handle
+        self._released: Counter[str] = Counter()  # releases, by message id
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         if operation == "sqs.ChangeMessageVisibility" and params["VisibilityTimeout"] == 0:
@@ -103,7 +118,7 @@ class _UncountReleases(Hook):
 
 
 class _DeleteUnheld(SqsCaller):
-    """Does for a delete whose handle is too old what a new consumer would: receives the message and deletes it."""
+    """After a refused delete, receives from the queue and deletes the received messages, as a new consumer would."""
 
     operations = ("sqs.DeleteMessage",)
 
@@ -114,13 +129,13 @@ class _DeleteUnheld(SqsCaller):
 
 
 class _ShowAfterChange(SqsCaller):
-    """Gives what is in flight the new timeout of its queue."""
+    """Gives messages in flight the new visibility timeout of their queue."""
 
     operations = ("sqs.SetQueueAttributes", *RECEIVE)
 
     def begin(self) -> None:
         super().begin()
-        self._handles: dict[str, list[str]] = defaultdict(list)
+        self._handles: dict[str, list[str]] = defaultdict(list)  # receipt handles, by the queue's URL
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         url = params["QueueUrl"]
@@ -131,6 +146,8 @@ class _ShowAfterChange(SqsCaller):
 
 
 class _ExpireChangedHandles(Hook):
+    """Refuses a delete whose receipt handle was used for a visibility change."""
+
     operations = ("sqs.ChangeMessageVisibility", "sqs.DeleteMessage")
 
     def begin(self) -> None:
@@ -145,11 +162,13 @@ class _ExpireChangedHandles(Hook):
 
 
 class _DeleteByAnyHandle(Hook):
+    """Replaces the receipt handle of a delete by the latest one of the same message."""
+
     operations = ("sqs.DeleteMessage", *RECEIVE)
 
     def begin(self) -> None:
-        self._message_of: dict[str, str] = {}
-        self._latest: dict[str, str] = {}
+        self._message_of: dict[str, str] = {}  # message ids, by receipt handle
+        self._latest: dict[str, str] = {}  # receipt handles, by message id
 
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         if operation == "sqs.DeleteMessage":
@@ -170,19 +189,21 @@ class _HastenChanges(Hook):
 
 
 class _BlockZeroReceives(Hook):
+    """Withholds groups for ever that a receive with visibility timeout 0 returned together."""
+
     operations = RECEIVE
 
     def begin(self) -> None:
-        self._blocked: set[tuple[str, str]] = set()
+        self._blocked: set[tuple[str, str]] = set()  # (queue's URL, group)
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         url, messages = params["QueueUrl"], parsed.pop("Messages", [])
-        left = [message for message in messages if (url, _group(message)) not in self._blocked]
-        groups = {_group(message) for message in left}
+        delivered = [message for message in messages if (url, _group(message)) not in self._blocked]
+        groups = {_group(message) for message in delivered}
         if params.get("VisibilityTimeout") == 0 and len(groups) > 1:
             self._blocked |= {(url, group) for group in groups}
-        if left:
-            parsed["Messages"] = left
+        if delivered:
+            parsed["Messages"] = delivered
 
 
 def _group(message: Mapping[str, Any]) -> str:

@@ -28,7 +28,7 @@ from sluice.simulator.wire import WireAnswer, json_answer, xml_answer
 
 ENDPOINT_URL = "http://simulator.invalid"
 _REGION = "us-east-1"
-_CALL_SECONDS = 0.001  # no call is over in no time
+_CALL_SECONDS = 0.001  # virtual time that passes during each call
 _START_US = 1_767_225_600_000_000  # 2026-01-01
 _simulators: "weakref.WeakKeyDictionary[BaseClient, Simulator]" = weakref.WeakKeyDictionary()
 
@@ -38,24 +38,24 @@ def _session() -> botocore.session.Session:
     return botocore.session.get_session()
 
 
-class _Raw(io.BytesIO):
-    """A body as urllib3 would hand it over."""
+class _Body(io.BytesIO):
+    """The body of a response, with the `stream` method that botocore calls on urllib3's responses."""
 
     def stream(self, *_: object, **__: object) -> Iterator[bytes]:
-        """Yield all of it."""
+        """Yield the whole body at once."""
         yield self.read()
 
 
 class Simulator:
-    """Answers the clients made by it or attached to it from one account.
+    """Answers the calls of the clients that `client` returned or that were given to `attach`, all from one account.
 
-    Used by any number of threads of one process.
+    Any number of threads of one process may call at the same time.
 
     Args:
-        clock: moves when told and when a long poll would wait; None starts one on 1 January 2026.
+        clock: moves by `advance`, and when a long poll would wait; None starts a clock on 1 January 2026.
 
     Attributes:
-        grace_seconds: real time in which a poll lets another thread act before it moves the clock.
+        grace_seconds: real time for which a long poll waits for a call of another thread before it moves the clock.
     """
 
     grace_seconds = 0.1
@@ -75,7 +75,7 @@ class Simulator:
 
     def client(self, service: str) -> BaseClient:
         """Return a new boto3-style client, of `sqs` or `sns`."""
-        made = _session().create_client(
+        client = _session().create_client(
             service,
             region_name=_REGION,
             endpoint_url=ENDPOINT_URL,
@@ -83,8 +83,8 @@ class Simulator:
             aws_secret_access_key="simulator",  # noqa: S106 (nobody checks it)
             config=sdk.config(),
         )
-        self.attach(made)
-        return made
+        self.attach(client)
+        return client
 
     def attach(self, client: BaseClient) -> None:
         """Answer this client's calls from now on."""
@@ -95,28 +95,29 @@ class Simulator:
             operation = service.operation_model(event_name.rpartition(".")[2])
             sends_json = service.protocol == "json"
             params = json.loads(request.body) if sends_json else query_protocol.decode(request.body, operation)
-            answered = self._answer(service.service_name, operation.name, params)
+            result = self._answer(service.service_name, operation.name, params)
             request_id = f"simulated-{self._calls}"
-            answer = json_answer(answered, request_id) if sends_json else xml_answer(answered, operation, request_id)
+            answer = json_answer(result, request_id) if sends_json else xml_answer(result, operation, request_id)
             return _response(request.url, answer)
 
         client.meta.events.register_last(f"before-send.{service.service_name}", respond)
 
     def advance(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Move the clock forward, and wake the long polls of other threads."""
         with self._changed:
             self.clock.sleep(seconds)
             self._calls += 1
             self._changed.notify_all()
 
     def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
+        """Return the model's answer to one call of a client; a receive that finds no message becomes a long poll."""
         with self._changed:
             self._callers.add(threading.current_thread())
             self.clock.sleep(_CALL_SECONDS)
-            answered = self._call(service, operation, params)
-            if operation == "ReceiveMessage" and answered == {}:
-                answered = self._poll(params)
-            return answered
+            answer = self._call(service, operation, params)
+            if operation == "ReceiveMessage" and answer == {}:
+                answer = self._poll(params)
+            return answer
 
     def _call(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         self._calls += 1
@@ -124,38 +125,38 @@ class Simulator:
         return self.account.call(service, operation, params, self.clock.monotonic())
 
     def _poll(self, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
-        """Ask again until something comes or the poll's time is over."""
+        """Receive again and again until a message comes or the poll's WaitTimeSeconds are over."""
         deadline = self.clock.monotonic() + self.account.sqs.wait_seconds(params)
-        answered: dict[str, Any] | AwsRefusal = {}
+        answer: dict[str, Any] | AwsRefusal = {}
         self._deadlines.append(deadline)
         try:
-            while answered == {} and self.clock.monotonic() < deadline:
+            while answer == {} and self.clock.monotonic() < deadline:
                 if not self._somebody_acts():
                     self._move_clock()
-                answered = self.account.call("sqs", "ReceiveMessage", params, self.clock.monotonic())
+                answer = self.account.call("sqs", "ReceiveMessage", params, self.clock.monotonic())
         finally:
             self._deadlines.remove(deadline)
-        return answered
+        return answer
 
     def _somebody_acts(self) -> bool:
-        """Return whether another thread calls while this one waits; alone it does not wait."""
+        """Return whether another thread calls within the grace period; without another thread, return at once."""
         others = [thread for thread in self._callers if thread.is_alive() and thread is not threading.current_thread()]
-        seen = self._calls
-        return bool(others) and self._changed.wait_for(lambda: self._calls != seen, timeout=self.grace_seconds)
+        calls_before = self._calls
+        return bool(others) and self._changed.wait_for(lambda: self._calls != calls_before, timeout=self.grace_seconds)
 
     def _move_clock(self) -> None:
         """Move the clock to the next instant at which a poll ends or the model changes by itself."""
         now = self.clock.monotonic()
-        change = self.account.next_change_at(now)
-        following = min([*self._deadlines, *([] if change is None else [change])])
-        # A microsecond more, so that rounding never falls short of the instant.
-        self.advance((math.ceil(max(0, following - now) * 1_000_000) + 1) / 1_000_000)
+        change_at = self.account.next_change_at(now)
+        next_at = min([*self._deadlines, *([] if change_at is None else [change_at])])
+        # One microsecond more than needed, so that rounding never leaves the clock before the instant.
+        self.advance((math.ceil(max(0, next_at - now) * 1_000_000) + 1) / 1_000_000)
 
 
 def of(client: BaseClient) -> Simulator | None:
-    """Return the simulator that answers a client; None for the network."""
+    """Return the simulator that answers a client; None if its calls go to the network."""
     return _simulators.get(client)
 
 
 def _response(url: str, answer: WireAnswer) -> AWSResponse:
-    return AWSResponse(url, answer.status_code, HeadersDict(answer.headers), _Raw(answer.body))
+    return AWSResponse(url, answer.status_code, HeadersDict(answer.headers), _Body(answer.body))

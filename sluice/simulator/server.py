@@ -1,6 +1,6 @@
 """The simulator behind HTTP, in real time: SQS and SNS for programs in any language, without Docker or a download.
 
-What is in it is forgotten when it ends.
+Queues, topics and messages are in memory, and gone when the process ends.
 """
 
 import json
@@ -20,10 +20,10 @@ from sluice.simulator.wire import RefusedError, Request, WireAnswer
 
 
 class SimulatorServer:
-    """Holds a port from its creation; as a context manager it answers from its beginning to its end.
+    """Holds a port from its creation on; as a context manager it answers requests inside the `with` block.
 
     Args:
-        port: 0 takes any that is free.
+        port: on the loopback; 0 takes any free port.
 
     Raises:
         ConfigError: the port is taken.
@@ -36,13 +36,13 @@ class SimulatorServer:
         self._accounts: dict[str, Account] = {}  # by region
         self._changed = threading.Condition()
         self._clock = SystemClock()
-        # The model's instants never run backwards, as the system's clock may.
+        # The model's instants must never run backwards; the system's clock may, so only its monotonic part is read on.
         self._epoch_seconds = self._clock.now_us() / 1_000_000 - self._clock.monotonic()
         self._calls = 0
 
     @property
     def url(self) -> str:
-        """Return where clients are to send their requests."""
+        """Return the endpoint URL for clients."""
         return self._server.url
 
     def __enter__(self) -> Self:
@@ -53,7 +53,7 @@ class SimulatorServer:
         self.stop()
 
     def start(self) -> None:
-        """Answer from now on; after `stop` at the same port, with everything that was."""
+        """Answer from now on; after `stop` again at the same port, with the same queues, topics and messages."""
         self._server.start()
 
     def stop(self) -> None:
@@ -61,9 +61,11 @@ class SimulatorServer:
         self._server.stop()
 
     def _now(self) -> float:
+        """Return the instant of a call, in seconds since 1970."""
         return self._epoch_seconds + self._clock.monotonic()
 
     def _respond(self, request: Request) -> WireAnswer:
+        """Return the answer to one HTTP request; called in the thread of its connection."""
         wire.require_loopback(request.headers)
         region = wire.signed_region(request.headers, "the simulator does not look at them")
         service, name = wire.named_operation(request)
@@ -86,33 +88,34 @@ class SimulatorServer:
     def answer(
         self, region: str, service: str, operation: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | AwsRefusal:
-        """Answer one call; a receive waits as long as it was asked to."""
+        """Answer one call; a receive waits up to its WaitTimeSeconds for a message."""
         with self._changed:
             if region not in self._accounts:
                 self._accounts[region] = Account(region=region, base_url=self.url, seed=len(self._accounts))
             account = self._accounts[region]
-            answered = account.call(service, operation, params, self._now())
-            if operation == "ReceiveMessage" and answered == {}:
+            answer = account.call(service, operation, params, self._now())
+            if operation == "ReceiveMessage" and answer == {}:
                 return self._poll(account, params)
             self._changed.notify_all()
-            return answered
+            return answer
 
     def _poll(self, account: Account, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
-        """Ask again whenever something may have changed, until something comes or the poll's time is over."""
-        answered: Mapping[str, Any] | AwsRefusal = {}
+        """Receive again after each call and each change by time, until a message comes or the poll's time is over."""
+        answer: Mapping[str, Any] | AwsRefusal = {}
         deadline = self._now() + account.sqs.wait_seconds(params)
-        while answered == {} and (left := deadline - self._now()) > 0:
-            change = account.next_change_at(self._now())
-            self._changed.wait(left if change is None else min(left, max(0.001, change - self._now())))
-            answered = account.call("sqs", "ReceiveMessage", params, self._now())
-        return answered
+        while answer == {} and (left_seconds := deadline - self._now()) > 0:
+            change_at = account.next_change_at(self._now())
+            until_change = left_seconds if change_at is None else max(0.001, change_at - self._now())
+            self._changed.wait(min(left_seconds, until_change))
+            answer = account.call("sqs", "ReceiveMessage", params, self._now())
+        return answer
 
 
 def _params(request: Request, operation: OperationModel, *, is_json: bool) -> dict[str, Any]:
     """Return the parameters of a request.
 
     Raises:
-        Refused: they are not as the service's model has them.
+        RefusedError: the parameters cannot be read, or are none that botocore's service model knows.
     """
     try:
         params = json.loads(request.body) if is_json else query_protocol.decode(request.body, operation)

@@ -1,4 +1,6 @@
-"""HTTP of SQS and SNS from the service's side, on the loopback: a request is read, an answer is written.
+"""The HTTP server of the simulator and of the recording proxy: reads requests to SQS and SNS, and writes the answers.
+
+It listens on the loopback only.
 
 Each connection has a thread, so that a long poll delays no other connection.
 
@@ -27,10 +29,10 @@ from sluice.simulator.model import AwsRefusal
 LOOPBACK = "127.0.0.1"
 HOSTS = (LOOPBACK, "localhost", "::1")
 _VERSIONS = {"2010-03-31": "sns", "2012-11-05": "sqs"}
-_REGION = r"(?![0-9]+/)(?!-)([a-z0-9-]{1,63})(?<!-)"  # as botocore has them: labels of a host's name
+_REGION = r"(?![0-9]+/)(?!-)([a-z0-9-]{1,63})(?<!-)"  # the regions that botocore takes: one label of a host's name
 _SCOPE = re.compile(rf"AWS4-HMAC-SHA256 Credential=[^/,]+/[0-9]+/{_REGION}/([a-z0-9-]{{1,64}})/aws4_request\b")
 _IDLE_SECONDS = 300
-_BODY_BYTES_MAX = 8 << 20  # SQS takes 1 MiB in a call, which a form writes with up to three bytes for each
+_BODY_BYTES_MAX = 8 << 20  # a call has at most 1 MiB, and a form may write each byte of it as three: `%2F`
 CONNECTIONS_MAX = 1_000
 OF_A_CONNECTION = frozenset(
     (
@@ -47,12 +49,12 @@ OF_A_CONNECTION = frozenset(
         "upgrade",
     )
 )
-"""Headers that are not of a message: each connection has its own."""
+"""Headers that belong to one connection, and so are not passed from one connection to another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came."""
+    """An HTTP request of a client."""
 
     method: str
     path: str
@@ -62,7 +64,10 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """An answer as it is sent; `missing_bytes` is by how much its body is shorter than it says."""
+    """An HTTP answer; `missing_bytes` is by how much the body is shorter than its Content-Length claims.
+
+    The recording proxy passes on an answer that the service cut short, and the client has to see that it is cut.
+    """
 
     status_code: int
     headers: Mapping[str, str]
@@ -71,7 +76,7 @@ class WireAnswer:
 
 
 class RefusedError(Exception):
-    """A request is not answered as SQS or SNS would; the client is given this error instead."""
+    """The server refuses a request before SQS or SNS sees it; the client gets this error as the answer."""
 
     def __init__(self, status: int, code: str, text: str) -> None:
         super().__init__(text)
@@ -79,14 +84,14 @@ class RefusedError(Exception):
 
 
 class LoopbackServer:
-    """Holds a port from its creation, and answers from `start` to `stop`.
+    """Holds a port from its creation on, and answers requests from `start` to `stop`.
 
     Args:
-        answer: called in the connection's thread. It may raise Refused.
-        port: 0 takes any that is free.
+        answer: returns the answer to a request. It is called in the connection's thread, and may raise RefusedError.
+        port: on the loopback; 0 takes any free port.
 
     Attributes:
-        port: where it listens.
+        port: the port it listens on.
 
     Raises:
         ConfigError: the port is taken.
@@ -94,28 +99,28 @@ class LoopbackServer:
 
     def __init__(self, answer: Callable[[Request], WireAnswer], *, port: int) -> None:
         self._answer = answer
-        self._server: _Server | None = self._bind_request(port)
+        self._server: _Server | None = self._bind(port)
         self.port = int(self._server.server_address[1])
 
     @property
     def url(self) -> str:
-        """Return where clients are to send their requests."""
+        """Return the endpoint URL for clients."""
         return f"http://{LOOPBACK}:{self.port}"
 
     def start(self) -> None:
-        """Answer from now on, in threads of its own; after `stop` at the same port."""
+        """Answer from now on, each connection in its own thread; after `stop` again at the same port."""
         if self._server is None:
-            self._server = self._bind_request(self.port)
+            self._server = self._bind(self.port)
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
 
     def stop(self) -> None:
-        """Take no further request, and close every connection; to be called after `start`."""
+        """Take no further request, and close every connection; call it after `start` only."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.stop()
 
-    def _bind_request(self, port: int) -> "_Server":
+    def _bind(self, port: int) -> "_Server":
         try:
             return _Server(self._answer, port)
         except OSError as error:
@@ -123,12 +128,12 @@ class LoopbackServer:
 
 
 def require_loopback(headers: Message) -> str:
-    """Return the server's own address, as this client wrote it.
+    """Return the server's address as this client wrote it in the Host header.
 
-    A web page could otherwise call it by a name of its own that leads to the loopback.
+    A web page could otherwise reach the server: by a host name of the page's own that resolves to the loopback.
 
     Raises:
-        Refused: the client named a host that is none of the loopback.
+        RefusedError: the Host header names something other than the loopback.
     """
     host = headers.get("Host", "")
     try:
@@ -143,27 +148,31 @@ def require_loopback(headers: Message) -> str:
 
 
 def signed_region(headers: Message, why: str) -> str:
-    """Return the region for which a client signed its request. A web page cannot sign.
+    """Return the region for which a client signed its request. A web page cannot sign one.
 
     Args:
         headers: of the request.
-        why: any credentials will do.
+        why: the end of the error's text: why any credentials will do.
 
     Raises:
-        Refused: it is not signed.
+        RefusedError: the request is not signed.
     """
-    found = _SCOPE.match(headers.get("Authorization", ""))
-    if found is None:
+    scope = _SCOPE.match(headers.get("Authorization", ""))
+    if scope is None:
         raise RefusedError(
             403,
             "MissingAuthenticationToken",
             f"this request has no AWS4-HMAC-SHA256 signature; give the client credentials, of which any will do: {why}",
         )
-    return found[1]
+    return scope[1]
 
 
 def named_operation(request: Request) -> tuple[str, str]:
-    """Return service and operation of a request; the service is empty where it is neither SQS nor SNS."""
+    """Return service and operation that a request names; the service is empty if it is neither SQS nor SNS.
+
+    SQS's JSON protocol names the operation in a header. The query protocol names it in a field, `Action`, and the
+    service by the version of its API.
+    """
     service, _, operation = request.headers.get("X-Amz-Target", "").partition(".")
     if service == "AmazonSQS":
         return "sqs", operation
@@ -172,7 +181,7 @@ def named_operation(request: Request) -> tuple[str, str]:
 
 
 def json_object(body: bytes) -> dict[str, Any] | None:
-    """Return the object that JSON holds, None where it holds none."""
+    """Return the JSON object in a body, {} for an empty body, None for everything else."""
     try:
         params = json.loads(body or b"{}")
     except (ValueError, RecursionError):
@@ -181,29 +190,29 @@ def json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def form(request: Request) -> dict[str, str]:
-    """Return the fields of a form; none where the body is no form."""
+    """Return the fields of a form; an empty dict if the body is no form."""
     if request.headers.get_content_type() != "application/x-www-form-urlencoded":
         return {}
     return dict(parse_qsl(request.body.decode("utf-8", "replace"), keep_blank_values=True))
 
 
-def json_answer(answered: Mapping[str, Any] | AwsRefusal, request_id: str) -> WireAnswer:
-    """Return a model's answer as SQS writes it."""
+def json_answer(result: Mapping[str, Any] | AwsRefusal, request_id: str) -> WireAnswer:
+    """Return the model's answer or refusal as SQS writes it."""
     headers = {"x-amzn-RequestId": request_id, "Content-Type": "application/x-amz-json-1.0"}
-    if isinstance(answered, AwsRefusal):
-        body = {"__type": f"com.amazonaws.sqs#{answered.shape}", "message": answered.text}
-        headers["x-amzn-query-error"] = f"{answered.code};Sender"
-        return WireAnswer(answered.status, headers, json.dumps(body).encode())
-    return WireAnswer(200, headers, json.dumps(answered).encode())
+    if isinstance(result, AwsRefusal):
+        body = {"__type": f"com.amazonaws.sqs#{result.shape}", "message": result.text}
+        headers["x-amzn-query-error"] = f"{result.code};Sender"
+        return WireAnswer(result.status, headers, json.dumps(body).encode())
+    return WireAnswer(200, headers, json.dumps(result).encode())
 
 
-def xml_answer(answered: Mapping[str, Any] | AwsRefusal, operation: OperationModel, request_id: str) -> WireAnswer:
-    """Return a model's answer as SNS writes it."""
+def xml_answer(result: Mapping[str, Any] | AwsRefusal, operation: OperationModel, request_id: str) -> WireAnswer:
+    """Return the model's answer or refusal as SNS writes it."""
     headers = {"x-amzn-RequestId": request_id, "Content-Type": "text/xml"}
-    if isinstance(answered, AwsRefusal):
-        body = query_protocol.encode_error(answered.code, answered.text, request_id)
-        return WireAnswer(answered.status, headers, body)
-    return WireAnswer(200, headers, query_protocol.encode(answered, operation, request_id))
+    if isinstance(result, AwsRefusal):
+        body = query_protocol.encode_error(result.code, result.text, request_id)
+        return WireAnswer(result.status, headers, body)
+    return WireAnswer(200, headers, query_protocol.encode(result, operation, request_id))
 
 
 class _Server(ThreadingHTTPServer):
@@ -216,7 +225,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((LOOPBACK, port), _Handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:  # noqa: ARG002 (as it is called)
-        """Take a connection unless there are too many: its client tries again."""
+        """Accept a connection unless too many are open; the refused client tries again."""
         if len(self._open) >= CONNECTIONS_MAX:
             return False
         request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -228,10 +237,10 @@ class _Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: a client went away."""
+        """Log nothing: the usual error is a client that went away."""
 
     def stop(self) -> None:
-        """Close everything."""
+        """Close the port and every open connection."""
         self.server_close()
         for connection in list(self._open):
             with suppress(OSError):
@@ -244,7 +253,7 @@ class _Handler(BaseHTTPRequestHandler):
     server: _Server
 
     def do_POST(self) -> None:
-        """Answer a call."""
+        """Read a request, and write its answer or refusal; botocore posts every call."""
         try:
             answer = self.server.answer(Request(self.command, self.path, self.headers, self._body()))
         except RefusedError as refused:
@@ -252,9 +261,10 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             self._answer(answer)
 
-    do_GET = do_POST  # noqa: N815 (as it has to be called)
+    do_GET = do_POST  # noqa: N815 (BaseHTTPRequestHandler calls it by this name)
 
     def _body(self) -> bytes:
+        """Read and return the request's body, whose length its headers must say."""
         length = self.headers.get("Content-Length", "0")
         if "Transfer-Encoding" in self.headers or not length.isdecimal():
             self.close_connection = True
@@ -266,7 +276,8 @@ class _Handler(BaseHTTPRequestHandler):
             )
         body = self.rfile.read(int(length))
         if len(body) < int(length):
-            raise ConnectionAbortedError("the request was cut")  # half a form would publish half a message
+            # The client went away: half of a form could be taken for a whole message.
+            raise ConnectionAbortedError("the request was cut")
         return body
 
     def _answer(self, answer: WireAnswer) -> None:
@@ -288,7 +299,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._finish(body)
 
     def _finish(self, body: bytes, missing_bytes: int = 0) -> None:
-        """Send the body; one that was cut short is so here, too, and the connection ends."""
+        """Send the body; with missing bytes, close the connection, so that the client sees that the body is cut."""
         self.send_header("Content-Length", str(len(body) + missing_bytes))
         if missing_bytes or self.close_connection:
             self.send_header("Connection", "close")
@@ -296,4 +307,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (as it is called)
-        """Say nothing."""
+        """Log no request."""

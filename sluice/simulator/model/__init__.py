@@ -1,8 +1,8 @@
-"""A pure state machine of SQS FIFO and SNS FIFO: parameters and an instant in, an answer or a refusal out.
+"""A pure state machine of SQS FIFO and SNS FIFO: it takes parameters and an instant, and returns an answer or refusal.
 
-Standard library only, no clock, no network, no threads. Ids in brackets such as [GRP-10] are promise and fact ids; a
-rule without one is documented by AWS and not worth one here. Where sources disagree or nobody recorded AWS, the rule
-says so.
+Standard library only, no clock, no network, no threads. Ids in brackets such as [GRP-10] name promises, which
+`docs/promises.md` lists with their evidence; a rule without an id is documented by AWS and has no promise. A comment
+such as "text not recorded" says that the rule is documented, but AWS's exact error text is not known.
 """
 
 from sluice.simulator.model.account import Account

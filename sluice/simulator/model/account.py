@@ -1,4 +1,4 @@
-"""One account and region: SQS, SNS and what passes between them."""
+"""One account and region: its SQS and its SNS, which delivers into the queues of that SQS."""
 
 import uuid
 from typing import Any
@@ -9,13 +9,13 @@ from sluice.simulator.model.topics.sns import Sns
 
 
 class Account:
-    """Everything two services remember.
+    """The state of SQS and SNS in one account and region.
 
     Args:
-        region: of every ARN.
-        id_: twelve digits.
-        base_url: what queue URLs begin with, without the account.
-        seed: ids follow from it, so a program run twice gives the same answers.
+        region: the region in every ARN.
+        id_: the account's number, twelve digits.
+        base_url: the beginning of queue URLs, before the account's number.
+        seed: determines all generated ids, so a program that runs twice gets the same answers.
     """
 
     def __init__(
@@ -35,9 +35,9 @@ class Account:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self._seed} {self._ids}"))
 
     def call(self, service: str, operation: str, params: dict[str, Any], now: float) -> dict[str, Any] | AwsRefusal:
-        """Answer one call as AWS would at that instant, in seconds; instants never run backwards.
+        """Answer one call as AWS would at the instant `now`, in seconds; instants must never run backwards.
 
-        A receive never waits: who wants long polling asks again at `next_change_at`.
+        A receive never waits. For a long poll, the caller receives again at `next_change_at`.
         """
         operations = (self.sqs if service == "sqs" else self.sns).operations
         if operation not in operations:
@@ -49,5 +49,5 @@ class Account:
             return refusal
 
     def next_change_at(self, now: float) -> float | None:
-        """Return the next instant at which time alone changes something, None when nothing will."""
+        """Return the next instant at which the state changes without a call; None if it never does."""
         return min(self.sqs.changes_after(now), default=None)

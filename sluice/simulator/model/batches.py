@@ -1,4 +1,4 @@
-"""Rules that all batches of SQS share: what refuses them whole, and that entries do not touch each other."""
+"""Rules that all batches of SQS share: some mistakes refuse the whole batch, others only the entry that has them."""
 
 import re
 from collections.abc import Callable
@@ -10,7 +10,12 @@ _ENTRIES_MAX = 10
 
 
 def check(entries: list[Params], kind: str) -> None:
-    """Refuse a batch as a whole [BAT-01..BAT-04]."""
+    """Refuse the whole batch for its number of entries or for their ids [BAT-01..BAT-04].
+
+    Args:
+        entries: of the batch.
+        kind: the name of an entry in AWS's error text.
+    """
     prefix = "AWS.SimpleQueueService."
     if not entries:
         raise AwsRefusal(prefix + "EmptyBatchRequest", f"There should be at least one {kind} in the request.")
@@ -32,7 +37,7 @@ def check(entries: list[Params], kind: str) -> None:
 
 
 def handle_each(entries: list[Params], handle: Callable[[Params], AnswerFields]) -> AnswerFields:
-    """Handle every entry of a batch; what one is refused for does not touch the others [BAT-08, BAT-13]."""
+    """Handle each entry of a batch, and return the answer; a refused entry leaves the others alone [BAT-08, BAT-13]."""
     successful, failed = [], []
     for entry in entries:
         try:

@@ -1,8 +1,9 @@
-"""Filter policies of SNS subscriptions: every operator AWS documents, and what it refuses.
+"""Filter policies of SNS subscriptions: every operator AWS documents, and the policies that AWS refuses.
 
-A message is a list of values for each path. `a.b` is the key `b` in the object `a` and also the key `a.b`, and a list
-stands for its elements, however deep: both recorded. Whether two keys must match in one object of a list is open; here
-they need not. Written here because no maintained Python library has this language: AWS's own, Event Ruler, is Java.
+For a filter, a message is a list of values at each path. The path `a.b` means the key `b` in the object `a`, and also
+the key `a.b`; a list means its elements, however deeply lists are nested: both were recorded from AWS. Nobody knows
+whether two keys must match inside the same object of a list; in this model they need not. No maintained Python library
+has this language: AWS's own, Event Ruler, is Java.
 
 AWS: sns/latest/dg/string-value-matching.html, numeric-value-matching.html, attribute-key-matching.html,
 and-or-logic.html, subscription-filter-policy-constraints.html (read 2026-11-23). Recorded: LocalStack
@@ -23,12 +24,13 @@ from sluice.simulator.model.refusal import AwsRefusal, sns_invalid
 
 type FilterPolicy = Mapping[str, Any]
 type AttributeValues = Mapping[str, list[Any]]
-"""The values a message has at each path."""
+"""A message's values at each path."""
 
 _COMPARE = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
 def _has_form(value: str, pattern: str) -> bool:
+    """Return whether a value matches a pattern in which `*` stands for any text."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), value, re.DOTALL) is not None
 
 
@@ -46,17 +48,21 @@ _STRINGS: Mapping[str, Callable[[str, str], bool]] = {
     "wildcard": _has_form,
     "cidr": _is_in_network,
 }
-_NEGATED = ("prefix", "wildcard")  # what anything-but takes besides values
+_NEGATED = ("prefix", "wildcard")  # the operators that anything-but takes, besides plain values
 
 
 def accepts_attributes(policy: FilterPolicy, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Return whether a message with these attributes is delivered; one without any is not, whatever is asked."""
-    values = {name: found for name, attribute in attributes.items() if (found := _values(attribute))}
-    return not policy or (bool(attributes) and _accepts(policy, values))
+    """Return whether a message with these attributes is delivered.
+
+    A message without any attribute is never delivered, not even by `exists: false`, unless the policy is empty.
+    """
+    values_by_name = {name: _values(attribute) for name, attribute in attributes.items()}
+    present = {name: values for name, values in values_by_name.items() if values}
+    return not policy or (bool(attributes) and _accepts(policy, present))
 
 
 def accepts_body(policy: FilterPolicy, body: str) -> bool:
-    """Return whether a message with this body is delivered; anything but a JSON object is not."""
+    """Return whether a message with this body is delivered: an empty policy takes any, others JSON objects."""
     if not policy:
         return True
     try:
@@ -72,7 +78,7 @@ def accepts_body(policy: FilterPolicy, body: str) -> bool:
 
 
 def _values(attribute: Mapping[str, Any]) -> list[Any]:
-    """Return what is compared of an attribute: of a binary one nothing."""
+    """Return the values of an attribute that a policy compares; none of a binary one or of malformed JSON."""
     text, kinds = attribute.get("StringValue", ""), filter_cost.compared_kinds(attribute["DataType"])
     try:
         if len(kinds) > 1:
@@ -83,6 +89,7 @@ def _values(attribute: Mapping[str, Any]) -> list[Any]:
 
 
 def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield (path, value) of every value inside a JSON value that is no object and no list."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _leaves(inner, _join(path, name))
@@ -102,12 +109,13 @@ def _accepts(policy: FilterPolicy, values: AttributeValues, path: str = "") -> b
 
 
 def _accepts_key(name: str, rules: Any, values: AttributeValues, path: str) -> bool:
+    """Return whether the values match one key of a policy: the sides of an `$or`, a nested policy, or rules."""
     if is_or(name, rules):
         return any(_accepts(side, values, path) for side in rules)
     if isinstance(rules, Mapping):
         return _accepts(rules, values, _join(path, name))
-    found = values.get(_join(path, name), [])
-    return any(_fits(rule, found) for rule in rules)
+    values_here = values.get(_join(path, name), [])
+    return any(_fits(rule, values_here) for rule in rules)
 
 
 def _fits(rule: Any, values: list[Any]) -> bool:
@@ -117,7 +125,7 @@ def _fits(rule: Any, values: list[Any]) -> bool:
 
 
 def _fits_value(rule: Any, value: Any) -> bool:
-    """Return whether one value is what a rule asks for; null is only what null asks for."""
+    """Return whether one value matches a rule; only the rule null matches null."""
     if not isinstance(rule, Mapping):
         return _is_same(rule, value)
     ((kind, argument),) = rule.items()
@@ -132,7 +140,7 @@ def _fits_value(rule: Any, value: Any) -> bool:
 
 
 def _is_same(rule: Any, value: Any) -> bool:
-    """Return whether two JSON values are one: in Python `True == 1`."""
+    """Return whether two JSON values are equal; true and 1 are not, although Python says `True == 1`."""
     return bool(rule == value) and isinstance(rule, bool) == isinstance(value, bool)
 
 
@@ -145,12 +153,12 @@ def _as_list(argument: Any) -> list[Any]:
 
 
 def check_policy(text: str, *, is_of_body: bool, reason: str = "") -> None:
-    """Refuse a filter policy SNS would not take [SNS-78..SNS-81].
+    """Refuse a filter policy that SNS would refuse [SNS-78..SNS-81].
 
     Args:
-        text: JSON.
-        is_of_body: whether the subscription's scope is the body.
-        reason: what SNS begins the reason with, which Subscribe does and SetSubscriptionAttributes does not.
+        text: the policy as JSON.
+        is_of_body: whether the policy filters by the body, and not by attributes.
+        reason: the first words of the error's reason. Subscribe has some, SetSubscriptionAttributes has none.
     """
 
     def invalid(problem: str) -> AwsRefusal:
@@ -173,6 +181,7 @@ type _Invalid = Callable[[str], AwsRefusal]
 
 
 def _parse(text: str, invalid: _Invalid) -> FilterPolicy:
+    """Return the policy in a text that is short enough and a JSON object."""
     if len(text.encode()) > limits.FILTER_POLICY_BYTES_MAX:  # text not recorded
         raise invalid("Filter policy is too long")
     try:
@@ -185,7 +194,7 @@ def _parse(text: str, invalid: _Invalid) -> FilterPolicy:
 
 
 def _rules(policy: FilterPolicy, invalid: _Invalid) -> Iterator[list[Any]]:
-    """Yield the list of every key."""
+    """Yield the list of rules of every key, also of keys in nested policies and in the sides of an `$or`."""
     for name, rules in policy.items():
         if is_or(name, rules):
             for side in rules:
@@ -201,6 +210,7 @@ def _rules(policy: FilterPolicy, invalid: _Invalid) -> Iterator[list[Any]]:
 
 
 def _is_nested(policy: FilterPolicy) -> bool:
+    """Return whether a key has a policy below it, instead of a list of rules; the sides of an `$or` do not count."""
     return any(
         any(map(_is_nested, rules)) if is_or(name, rules) else isinstance(rules, Mapping)
         for name, rules in policy.items()
@@ -257,8 +267,10 @@ def _check_anything_but(argument: Any, invalid: _Invalid) -> None:
 
 
 def _check_numeric(members: Any, invalid: _Invalid) -> None:
-    """Refuse what is not `["=", 5]`, `[">", 5]` or a range: `[">", 0, "<=", 100]`."""
-    first = [*members, "]"][0] if isinstance(members, list) else members
+    """Refuse a numeric match that is not of the form `["=", 5]`, `[">", 5]` or a range: `[">", 0, "<=", 100]`."""
+    first = (
+        [*members, "]"][0] if isinstance(members, list) else members
+    )  # AWS's text names the bracket of an empty list
     if not isinstance(members, list) or not members or not isinstance(first, str):
         raise invalid(f"Invalid member in numeric match: {first}")
     if members[0] not in _COMPARE:
@@ -281,5 +293,6 @@ def _check_numeric(members: Any, invalid: _Invalid) -> None:
 
 
 def _check_bound(members: list[Any], invalid: _Invalid) -> None:
+    """Refuse an operator that no number follows."""
     if len(members) < 2 or not _is_number(members[1]):
         raise invalid(f"Value of {'equals' if members[0] == '=' else members[0]} must be numeric")

@@ -1,14 +1,15 @@
-"""A model of Lambda's event source mapping of one SQS queue: what it receives, invokes with, deletes and leaves.
+"""A model of Lambda's event source mapping of one SQS queue: it receives, invokes a function, and deletes messages.
 
-Pure: instants are given, SQS is a function. On the simulator that is the model of the queue, elsewhere a client. Ids in
-brackets are promises.
+The model has no clock and no client: its caller gives each instant, and a function that calls SQS. On the simulator
+that function is the model of the queue, elsewhere a boto3 client. Ids in brackets are promises.
 
 - A poll receives one batch. Messages of several groups are mixed, each group in order; while a group has messages in
   flight, SQS gives out none of that group, so no second invocation has the group at the same time [ORD-07].
-- After an answer, what it does not report is deleted. What it reports stays hidden until its visibility timeout ends,
-  as after an error, a timeout and a crash everything does [GRP-17]. SQS moves what comes too often to the DLQ [DLQ-24].
-- A throttled invocation is tried again until the visibility timeout of its batch is over; then the batch is dropped: it
-  was received and never tried.
+- After an answer, the mapping deletes the messages that the answer does not report as failed. A reported message stays
+  hidden until its visibility timeout ends. After an error, a timeout or a crash, all messages do [GRP-17]. SQS moves a
+  message that was received too often to the DLQ [DLQ-24].
+- A throttled invocation is tried again until the visibility timeout of its batch is over. Then the batch is dropped: it
+  was received, and the function never saw it.
 
 How many pollers AWS starts, and how it slows down after errors, is not modelled: at most `concurrency_max` invocations
 are under way.
@@ -25,14 +26,14 @@ from enum import Enum
 from typing import Any
 
 type SqsCall = Callable[[str, dict[str, Any]], Mapping[str, Any]]
-"""Calls SQS: the name of an operation and its parameters in, the answer out."""
+"""Calls SQS: takes the name of an operation and its parameters, and returns the answer."""
 
 THROTTLE_PAUSE_SECONDS = 1.0
-"""Between two tries of a throttled invocation. AWS documents that it backs off, not how."""
+"""The pause between two tries of a throttled invocation. AWS documents that Lambda backs off, not for how long."""
 
 
 class NoAnswer(Enum):
-    """The end of an invocation that brought no answer."""
+    """The reason why an invocation ended without an answer."""
 
     ERROR = "the function raised, crashed or ran out of time or memory"
     THROTTLED = "there is no concurrency left for the function"
@@ -40,12 +41,13 @@ class NoAnswer(Enum):
 
 @dataclass(slots=True, kw_only=True)
 class Invocation:
-    """One batch on its way.
+    """One received batch, with which the function is invoked.
 
     Args:
-        messages: as SQS gave them.
-        received_at: when, in seconds.
-        retry_at: when a throttled invocation is tried again; None while one is under way.
+        messages: as SQS returned them.
+        event: the function's event: the messages as records.
+        received_at: the instant of the receive, in seconds.
+        retry_at: the instant of the next try of a throttled invocation; None while the function runs.
     """
 
     messages: list[Mapping[str, Any]]
@@ -59,11 +61,13 @@ class EventSourceMapping:
     """The poller of one queue.
 
     Args:
-        call: to SQS.
-        batch_size: messages that one poll receives at most.
-        visibility_seconds: of the queue: so long a batch is the mapping's.
-        concurrency_max: invocations under way at most.
-        reports_failures: whether the answer of the function is looked at (ReportBatchItemFailures).
+        call: calls SQS.
+        batch_size: the most messages that one poll receives.
+        visibility_seconds: the queue's visibility timeout, during which nobody else receives the batch.
+        concurrency_max: the most invocations at the same time.
+        reports_failures: whether the function's answer names failed messages (ReportBatchItemFailures); otherwise it is
+            ignored.
+        invocations: those that run or wait for their next try.
     """
 
     call: SqsCall
@@ -76,7 +80,7 @@ class EventSourceMapping:
     invocations: list[Invocation] = field(default_factory=list)
 
     def poll(self, now: float) -> Invocation | None:
-        """Return an invocation to begin now: one that was throttled, else of a new batch; None where there is none."""
+        """Return an invocation to begin now: a throttled one whose pause is over, or of a new batch; else None."""
         self._drop_late(now)
         for waiting in self.invocations:
             if waiting.retry_at is not None and waiting.retry_at <= now:
@@ -102,32 +106,32 @@ class EventSourceMapping:
         return invocation
 
     def finish(self, invocation: Invocation, answer: object, now: float) -> None:
-        """Take in how an invocation ended.
+        """Delete the messages of an invocation that ended, as its answer says; or plan the retry of a throttled one.
 
         Args:
-            invocation: that `poll` returned.
-            answer: what the function returned, as JSON has it; or why there is no answer.
-            now: when it ended.
+            invocation: returned by `poll`.
+            answer: the function's return value, parsed from JSON; or a `NoAnswer`.
+            now: the instant of the end.
         """
         if answer is NoAnswer.THROTTLED:
             invocation.retry_at = now + THROTTLE_PAUSE_SECONDS
             return
         self.invocations.remove(invocation)
-        done = [] if isinstance(answer, NoAnswer) else self._messages_to_delete(invocation, answer)
-        if done:
+        handled = [] if isinstance(answer, NoAnswer) else self._messages_to_delete(invocation, answer)
+        if handled:
             entries = [
-                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]} for number, message in enumerate(done)
+                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]} for number, message in enumerate(handled)
             ]
             self.call("DeleteMessageBatch", {"QueueUrl": self.queue_url, "Entries": entries})
 
     def next_change_at(self) -> float | None:
-        """Return when a throttled invocation is tried again; None where none waits."""
+        """Return the instant at which the next throttled invocation is tried again; None if none waits."""
         return min((each.retry_at for each in self.invocations if each.retry_at is not None), default=None)
 
     def _messages_to_delete(self, invocation: Invocation, answer: object) -> list[Mapping[str, Any]]:
         failed_ids = failed_message_ids(answer) if self.reports_failures else frozenset()
         ids = {message["MessageId"] for message in invocation.messages}
-        if failed_ids is None or not failed_ids <= ids:  # an answer that cannot be read is a failure of the batch
+        if failed_ids is None or not failed_ids <= ids:  # an invalid answer means that the whole batch failed
             return []
         return [message for message in invocation.messages if message["MessageId"] not in failed_ids]
 
@@ -141,7 +145,7 @@ class EventSourceMapping:
 
 
 def failed_message_ids(answer: object) -> frozenset[str] | None:
-    """Return the messages that an answer reports; None where it is wrong, which counts as a failure of all.
+    """Return the ids of messages that an answer reports as failed; None for an invalid answer: all messages failed.
 
     AWS: "Lambda treats a batch as a complete success" for an empty or null list, answer or value, and as "a complete
     failure" for an invalid answer, an empty or null itemIdentifier, and one with a wrong key (services-sqs-
@@ -161,7 +165,7 @@ def failed_message_ids(answer: object) -> frozenset[str] | None:
 
 
 def to_record(message: Mapping[str, Any], queue_arn: str) -> dict[str, Any]:
-    """Return a received message as the event of a function has it."""
+    """Return a received message as a record of the function's event."""
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -182,6 +186,6 @@ def _to_event_attribute(value: Mapping[str, Any]) -> dict[str, Any]:
     if "StringValue" in value:
         found["stringValue"] = value["StringValue"]
     if "BinaryValue" in value:
-        binary = value["BinaryValue"]  # a client's is bytes, the model's is base64, as it is on the wire
+        binary = value["BinaryValue"]  # bytes from a boto3 client, base64 from the model
         found["binaryValue"] = base64.b64encode(binary).decode() if isinstance(binary, bytes) else binary
     return found

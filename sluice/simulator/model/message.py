@@ -1,4 +1,4 @@
-"""One message, and what a message may look like."""
+"""One message of a queue, and the rules for its body, attributes and ids."""
 
 import base64
 import hashlib
@@ -12,11 +12,11 @@ from sluice import limits
 from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter, invalid_value, missing
 
 SENDER_ID = "AIDASSYFHUBOBT7F4XT75"
-"""Who sends: whoever uses a simulator."""
+"""The sender of every message: the simulator has no identities."""
 _ID = re.compile(r"[0-9a-zA-Z!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _DATA_TYPE = re.compile(r"(String|Number|Binary)(\..+)?")
 _ATTRIBUTE_NAME_BYTES_MAX = _DATA_TYPE_BYTES_MAX = 255  # documented as 256; "must be shorter than 256 Bytes"
-_NOT_ALLOWED = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_INVALID_CHARACTER = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _INVALID_CHARACTERS = (
     "Invalid characters found. Valid unicode characters are "
@@ -29,13 +29,15 @@ class QueuedMessage:
     """A message in one queue; instants are seconds.
 
     Args:
-        number: its place among everything its queue was ever given.
-        retained_from: when its retention began.
-        visible_at: when it can be received again; later than now means in flight or delayed.
+        number: counts all messages that its queue ever got; the order of the queue.
+        sent_at: when its producer sent it; a FIFO DLQ sets it anew.
+        retained_from: the beginning of its retention period.
+        visible_at: when it can be received again; while this is in the future, it is in flight or delayed.
         receives: ApproximateReceiveCount, which a DLQ continues [DLQ-07].
-        receives_here: receives from this queue, which its own maxReceiveCount limits.
-        handle: of the latest receive, the only one that counts on FIFO [VIS-05].
-        is_visibility_changed: since the latest receive, by its consumer.
+        receives_here: receives from this queue, which this queue's maxReceiveCount limits.
+        handle: the receipt handle of the latest receive, the only valid one of a FIFO queue [VIS-05].
+        is_visibility_changed: whether a consumer changed the visibility timeout after the latest receive.
+        source_arn: the queue that a dead letter came from.
     """
 
     id: str
@@ -58,21 +60,21 @@ class QueuedMessage:
     source_arn: str | None = None
 
     def is_visible(self, now: float) -> bool:
-        """Return whether it can be received, its group permitting."""
+        """Return whether it can be received, unless an earlier message of its group is invisible."""
         return self.visible_at <= now
 
     def is_in_flight(self, now: float) -> bool:
-        """Return whether a consumer holds it."""
+        """Return whether a consumer has received it, and its visibility timeout has not ended."""
         return self.receives_here > 0 and not self.is_visible(now)
 
     def system_attributes(self) -> dict[str, str]:
-        """Return what ReceiveMessage reports about it [RCV-04]."""
-        first = self.sent_at if self.first_received_at is None else self.first_received_at
+        """Return the system attributes that ReceiveMessage reports [RCV-04]."""
+        first_received_at = self.sent_at if self.first_received_at is None else self.first_received_at
         known = {
             "SenderId": SENDER_ID,
             "SentTimestamp": _milliseconds(self.sent_at),
             "ApproximateReceiveCount": str(self.receives),
-            "ApproximateFirstReceiveTimestamp": _milliseconds(first),
+            "ApproximateFirstReceiveTimestamp": _milliseconds(first_received_at),
             "SequenceNumber": self.sequence_number,
             "MessageDeduplicationId": self.deduplication_id,
             "MessageGroupId": self.group,
@@ -87,7 +89,7 @@ def _milliseconds(instant: float) -> str:
 
 
 def content_id(body: str) -> str:
-    """Return the deduplication id a body stands for: of the body alone, not of attributes [RCV-05, DED-10]."""
+    """Return the deduplication id by content: a hash of the body alone, without attributes [RCV-05, DED-10]."""
     return hashlib.sha256(body.encode()).hexdigest()
 
 
@@ -100,10 +102,10 @@ def check_id(name: str, value: str) -> None:
 
 
 def check_content(entry: Mapping[str, Any]) -> None:
-    """Refuse a body or attributes SQS would not take."""
+    """Refuse a send whose body or attributes SQS would refuse."""
     if not entry["MessageBody"]:
         raise missing("MessageBody")  # [SND-12]
-    if _NOT_ALLOWED.search(entry["MessageBody"]):
+    if _INVALID_CHARACTER.search(entry["MessageBody"]):
         raise AwsRefusal("InvalidMessageContents", _INVALID_CHARACTERS)  # [SND-15]
     if "MessageAttributes" in entry:
         check_attributes(entry["MessageAttributes"])
@@ -115,17 +117,19 @@ def check_content(entry: Mapping[str, Any]) -> None:
 
 
 def check_attributes(attributes: Mapping[str, Any]) -> None:
-    """Refuse attributes that are too many [SND-17], or whose name or value SQS would not take."""
-    most = limits.MESSAGE_ATTRIBUTES_MAX
-    if len(attributes) > most:
-        raise invalid_value(f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{most}].")
+    """Refuse too many attributes [SND-17], and an attribute whose name or value SQS would refuse."""
+    attributes_max = limits.MESSAGE_ATTRIBUTES_MAX
+    if len(attributes) > attributes_max:
+        raise invalid_value(
+            f"Number of message attributes [{len(attributes)}] exceeds the allowed maximum [{attributes_max}]."
+        )
     for name, value in attributes.items():
         _check_attribute_name(name)
         _check_attribute_value(name, value)
 
 
 def _check_attribute_name(name: str) -> None:
-    """Refuse a name; texts not recorded."""
+    """Refuse the name of an attribute; AWS's texts are not recorded."""
     if len(name.encode()) > _ATTRIBUTE_NAME_BYTES_MAX:
         raise invalid_value("Message (user) attribute names must be shorter than 256 Bytes")
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
@@ -143,7 +147,7 @@ def _check_attribute_name(name: str) -> None:
 
 
 def _check_attribute_value(name: str, value: Mapping[str, Any]) -> None:
-    """Refuse a type or a value; of the texts only the one about an empty value is recorded [SND-16]."""
+    """Refuse the type or value of an attribute; only AWS's text about an empty value is recorded [SND-16]."""
     type_ = value["DataType"]
     kind = _DATA_TYPE.fullmatch(type_)
     if kind is None:
@@ -156,7 +160,7 @@ def _check_attribute_value(name: str, value: Mapping[str, Any]) -> None:
     field_ = "BinaryValue" if kind[1] == "Binary" else "StringValue"
     if not value.get(field_):
         raise invalid_value(f"Message (user) attribute '{name}' must contain a non-empty value of type '{type_}'.")
-    if field_ == "StringValue" and _NOT_ALLOWED.search(value[field_]):
+    if field_ == "StringValue" and _INVALID_CHARACTER.search(value[field_]):
         raise invalid_value(_INVALID_CHARACTERS)
     if kind[1] == "Number" and not _is_number(value[field_]):
         raise invalid_value(f"Can't cast the value of message (user) attribute '{name}' to a number.")
@@ -170,7 +174,7 @@ def _is_number(text: str) -> bool:
 
 
 def check_size(entry: Mapping[str, Any], *, bytes_max: int) -> None:
-    """Refuse a message larger than its queue allows; an entry of a batch is told so in other words [SND-14, BAT-08]."""
+    """Refuse a message larger than its queue allows; for an entry of a batch AWS's text differs [SND-14, BAT-08]."""
     if size_bytes(entry) > bytes_max:
         are_invalid = "cannot be validated" if "Id" in entry else "are invalid"
         raise invalid_value(
@@ -179,7 +183,7 @@ def check_size(entry: Mapping[str, Any], *, bytes_max: int) -> None:
 
 
 def size_bytes(entry: Mapping[str, Any]) -> int:
-    """Return what counts as a message's size: body, attribute names, types and values."""
+    """Return a message's size as SQS counts it: body, and the names, types and values of attributes."""
     attributes = entry.get("MessageAttributes", {})
     return len(entry["MessageBody"].encode()) + sum(
         len(name.encode()) + len(value["DataType"].encode()) + len(_value(value)) for name, value in attributes.items()
@@ -187,7 +191,7 @@ def size_bytes(entry: Mapping[str, Any]) -> int:
 
 
 def _value(attribute: Mapping[str, Any]) -> bytes:
-    """Return an attribute's value; a binary one arrives as base64, as on the wire."""
+    """Return an attribute's value as bytes; a binary value is given as base64, as a request has it."""
     if "BinaryValue" in attribute:
         return base64.b64decode(attribute["BinaryValue"])
     return str(attribute.get("StringValue", "")).encode()
@@ -215,7 +219,7 @@ def md5_of_attributes(attributes: Mapping[str, Mapping[str, Any]]) -> str:
 def select_attributes(
     attributes: Mapping[str, Mapping[str, Any]], requested: list[str]
 ) -> dict[str, Mapping[str, Any]]:
-    """Return the attributes that were asked for: all, by name or by `prefix.*` [RCV-07]."""
+    """Return the attributes that a receive requested: all, by name, or by `prefix.*` [RCV-07]."""
     if {"All", ".*", "*"} & set(requested):
         return dict(attributes)
     prefixes = tuple(name.removesuffix("*") for name in requested if name.endswith(".*"))

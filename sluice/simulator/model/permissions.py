@@ -9,7 +9,7 @@ type ResourcePolicy = dict[str, Any]
 def statement(
     *, service: str, label: str, accounts: Iterable[str], actions: Iterable[str], resource: str
 ) -> ResourcePolicy:
-    """Return the statement a permission stands for; a single principal or action is no list, as recorded [CRE-47]."""
+    """Return the policy statement that AddPermission adds; a single account or action is no list [CRE-47]."""
     return {
         "Sid": label,
         "Effect": "Allow",
@@ -20,12 +20,12 @@ def statement(
 
 
 def _one_or_list(values: Iterable[str]) -> str | list[str]:
-    listed = list(values)
-    return listed[0] if len(listed) == 1 else listed
+    all_values = list(values)
+    return all_values[0] if len(all_values) == 1 else all_values
 
 
 def statements(policy: Mapping[str, Any]) -> list[ResourcePolicy]:
-    """Return the statements of a policy; a policy may hold a single one without a list, or what is none."""
+    """Return the statements of a policy, which may be a list or a single one; anything else in it is left out."""
     found = policy.get("Statement")
     return [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, dict)]
 
@@ -36,7 +36,7 @@ def has_label(policy: Mapping[str, Any], label: str) -> bool:
 
 
 def with_statement(policy: Mapping[str, Any], added: ResourcePolicy) -> ResourcePolicy:
-    """Return the policy with one statement more, at the end."""
+    """Return the policy with one more statement at the end."""
     return {**policy, "Statement": [*statements(policy), added]}
 
 

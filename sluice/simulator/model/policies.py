@@ -1,7 +1,7 @@
-"""Decides what a resource policy says of one request, by the rules of IAM, for the operators such policies use.
+"""Decides by the rules of IAM whether a resource policy allows one request; knows the operators of such policies only.
 
-The simulator enforces it. LocalStack stores policies and enforces none of them, so there the contract tests read what a
-policy permits. What a statement leaves out, it says of everything.
+The simulator enforces the decision. LocalStack stores policies and enforces none of them, so on LocalStack the contract
+tests ask this module. A statement without `Principal`, `Action` or `Resource` is about all of them.
 AWS: https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_evaluation-logic.html (read 2026-11-21) and
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_policies_elements_condition_operators.html.
 """
@@ -23,13 +23,13 @@ class PolicyDecision(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyRequest:
-    """One request.
+    """One request to a service.
 
     Args:
-        principal: who asks: a service such as `sns.amazonaws.com`, or the ARN of an identity.
+        principal: the caller: a service such as `sns.amazonaws.com`, or the ARN of an identity.
         action: `service:Operation`.
-        resource: ARN of what it is asked of.
-        context: condition keys, in lower case, to values.
+        resource: the ARN of the queue or topic.
+        context: the values of condition keys, by the key in lower case.
     """
 
     principal: str
@@ -42,7 +42,7 @@ def decide(policy: Mapping[str, Any], request: PolicyRequest) -> PolicyDecision:
     """Return the decision of the policy about the request.
 
     Raises:
-        ValueError: the policy uses something this evaluator does not know; then nothing is known.
+        ValueError: the policy uses an element or operator that this module does not know; no decision can be made.
     """
     statements = _as_list(policy.get("Statement", []))
     effects = {statement["Effect"] for statement in statements if _matches(statement, request)}
@@ -52,6 +52,7 @@ def decide(policy: Mapping[str, Any], request: PolicyRequest) -> PolicyDecision:
 
 
 def _matches(statement: Mapping[str, Any], request: PolicyRequest) -> bool:
+    """Return whether a statement is about a request: its principal, action, resource and all conditions match."""
     if unknown := sorted(statement.keys() - _KNOWN):
         raise ValueError(f"the policy has {unknown}, known are {sorted(_KNOWN)}")
     actions, resources = (_as_list(statement.get(name, "*")) for name in ("Action", "Resource"))
@@ -68,6 +69,7 @@ def _matches(statement: Mapping[str, Any], request: PolicyRequest) -> bool:
 
 
 def _principals(principal: str | Mapping[str, Any]) -> Iterable[str]:
+    """Return the principals of a statement: `"*"`, or the names of each kind in `{"AWS": […], "Service": …}`."""
     if isinstance(principal, str):
         return [principal]
     return [name for names in principal.values() for name in _as_list(names)]
@@ -78,16 +80,25 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _holds(operator: str, seen: str | None, allowed: list[str]) -> bool:
-    plain = operator.rpartition(":")[2].removesuffix("IfExists")
-    kind = plain.replace("Not", "")
-    if kind not in _COMPARISONS:
+    """Return whether a condition is met.
+
+    Args:
+        operator: the name of a comparison, perhaps with Not inside and IfExists at its end.
+        seen: the request's value of the condition key; None if the request has none.
+        allowed: the values in the policy.
+    """
+    without_suffix = operator.rpartition(":")[2].removesuffix("IfExists")
+    comparison = without_suffix.replace("Not", "")
+    is_negated = comparison != without_suffix
+    if comparison not in _COMPARISONS:
         raise ValueError(f"the policy has condition operator {operator}, which is not known here")
     if seen is None:
-        return kind != plain or operator.endswith("IfExists")
-    return any(_COMPARISONS[kind](seen, value) for value in allowed) == (kind == plain)
+        return is_negated or operator.endswith("IfExists")
+    return any(_COMPARISONS[comparison](seen, value) for value in allowed) != is_negated
 
 
 def _is_like(seen: str, pattern: str) -> bool:
+    """Return whether a value matches a pattern with `*` and `?`; a bracket stands for itself, unlike in fnmatch."""
     return fnmatchcase(seen, pattern.replace("[", "[[]"))
 
 

@@ -1,13 +1,13 @@
-"""Errors as AWS words them."""
+"""AWS's errors, with AWS's own codes and texts."""
 
 
 class AwsRefusal(Exception):
     """AWS refuses a call.
 
     Args:
-        code: as `Error.Code` in boto3.
-        text: as `Error.Message`.
-        status: HTTP status.
+        code: `Error.Code` of boto3's ClientError.
+        text: `Error.Message` of boto3's ClientError.
+        status: the HTTP status.
         shape: the error's name in the service model, boto3's `QueryErrorCode`; None means the code without its prefix.
     """
 
@@ -23,25 +23,25 @@ def invalid_value(text: str) -> AwsRefusal:
 
 
 def invalid_parameter(name: str, value: object, reason: str) -> AwsRefusal:
-    """Return InvalidParameterValue in SQS's usual form."""
+    """Return InvalidParameterValue with the sentence that SQS usually writes."""
     return invalid_value(f"Value {value} for parameter {name} is invalid. Reason: {reason}")
 
 
 def missing(name: str) -> AwsRefusal:
-    """Return MissingParameter."""
+    """Return MissingParameter, the error of a call without a required parameter."""
     text = f"The request must contain the parameter {name}."
     return AwsRefusal("MissingParameter", text, shape="MissingRequiredParameterException")
 
 
 def unknown_queue() -> AwsRefusal:
-    """Return the error of every call on a queue that is not there [CRE-22]."""
+    """Return the error of every call on a queue that does not exist [CRE-22]."""
     return AwsRefusal(
         "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.", shape="QueueDoesNotExist"
     )
 
 
 def not_found(text: str) -> AwsRefusal:
-    """Return the error about a resource that a move task names."""
+    """Return the error of a move task whose queue or task does not exist."""
     return AwsRefusal("ResourceNotFoundException", text, status=404)
 
 

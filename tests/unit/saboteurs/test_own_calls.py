@@ -1,4 +1,4 @@
-"""Saboteurs that call SQS by themselves call it as the client they are attached to."""
+"""A saboteur's own calls to SQS have the endpoint, region and credentials of the client that it is attached to."""
 
 import json
 import re
@@ -11,7 +11,8 @@ from sluice.saboteurs import sabotage
 from tests.support.endpoints.capturing_server import CapturedRequest, Reply, capturing
 
 
-def _one_message(request: CapturedRequest) -> Reply:
+def _answer_one_message(request: CapturedRequest) -> Reply:
+    """Answer a receive with one message, and any other call with an empty answer."""
     is_receive = request.headers.get("x-amz-target", "").endswith("ReceiveMessage")
     message = {"MessageId": "m1", "ReceiptHandle": "h1", "Body": "b"}
     return Reply(body=json.dumps({"Messages": [message]} if is_receive else {}).encode())
@@ -21,11 +22,12 @@ def _one_message(request: CapturedRequest) -> Reply:
 def test_dropped_messages_are_deleted_by_the_same_user_at_the_same_endpoint(
     monkeypatch: pytest.MonkeyPatch, services: tuple[str, ...]
 ) -> None:
+    """The environment has other credentials; `services` are the attached clients, each with a server of its own."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "somebody-else")
     session = boto3.Session("AKIDUSER", "secret", "token", region_name="eu-west-1")
     with ExitStack() as stack:
-        servers = {service: stack.enter_context(capturing(_one_message)) for service in services}
+        servers = {service: stack.enter_context(capturing(_answer_one_message)) for service in services}
         clients = {service: session.client(service, endpoint_url=servers[service].url) for service in services}
         sabotage(clients.values(), "drop-messages")
 
@@ -39,6 +41,7 @@ def test_dropped_messages_are_deleted_by_the_same_user_at_the_same_endpoint(
 
 
 def _call(request: CapturedRequest) -> tuple[str, str, str]:
-    found = re.search(r"Credential=(\w+)/\d+/([\w-]+)/sqs", request.headers["authorization"])
-    assert found is not None
-    return request.headers["x-amz-target"].rpartition(".")[2], found[1], found[2]
+    """Return (operation, access key, region) of a request."""
+    scope = re.search(r"Credential=(\w+)/\d+/([\w-]+)/sqs", request.headers["authorization"])
+    assert scope is not None
+    return request.headers["x-amz-target"].rpartition(".")[2], scope[1], scope[2]

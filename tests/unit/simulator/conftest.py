@@ -1,4 +1,4 @@
-"""A simulator, or the model alone, for each test."""
+"""A simulator, or its model alone, for each test."""
 
 import pytest
 

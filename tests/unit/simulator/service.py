@@ -1,4 +1,4 @@
-"""The model with a hand on its clock."""
+"""The simulator's model on a clock that a test sets, with short calls for what tests do often."""
 
 import json
 from typing import Any
@@ -9,7 +9,7 @@ _FIFO = {"FifoQueue": "true"}
 
 
 class Service:
-    """The model with a hand on its clock: `now` is the instant of the next calls."""
+    """The simulator's model of SQS and SNS; `now` is the instant of the next calls, and a test sets it."""
 
     def __init__(self) -> None:
         self.account = Account()
@@ -45,7 +45,7 @@ class Service:
         return str(self.sqs("CreateQueue", QueueName=name, Attributes=_FIFO | attributes)["QueueUrl"])
 
     def send(self, url: str, body: str, *, group: str = "g", id: str | None = None) -> dict[str, Any]:
-        """Send with the body as deduplication id, unless one is given."""
+        """Send a message; its deduplication id is its body, unless `id` is given."""
         return self.sqs(
             "SendMessage", QueueUrl=url, MessageBody=body, MessageGroupId=group, MessageDeduplicationId=id or body
         )
@@ -66,5 +66,5 @@ def arn_of(url: str) -> str:
 
 
 def redrive_to(target: str, count: int) -> str:
-    """Return a redrive policy."""
+    """Return a redrive policy to the queue with the URL `target`, with `count` as maxReceiveCount."""
     return json.dumps({"deadLetterTargetArn": arn_of(target), "maxReceiveCount": count})

@@ -1,6 +1,7 @@
 """The model treats attributes of queues, subscriptions and messages as AWS does.
 
-Recorded: LocalStack tests/aws/services/sqs/test_sqs.py and sns/test_sns.py, dates at each test.
+"Recorded" means that LocalStack ran the named test on AWS and keeps AWS's answers
+(tests/aws/services/sqs/test_sqs.py and sns/test_sns.py); the date stands at each test.
 """
 
 import json
@@ -15,7 +16,7 @@ _TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampl
 
 
 def test_true_may_begin_with_a_capital(service: Service) -> None:
-    """CRE-02: recorded of test_sqs_fifo_same_dedup_id_different_message_groups; read back as `true`."""
+    """CRE-02: AWS accepts `True` and returns `true` (test_sqs_fifo_same_dedup_id_different_message_groups)."""
     requested = {"FifoQueue": "True", "ContentBasedDeduplication": "True", "SqsManagedSseEnabled": "False"}
 
     url = service.sqs("CreateQueue", QueueName="q.fifo", Attributes=requested)["QueueUrl"]
@@ -32,7 +33,7 @@ def test_true_may_begin_with_a_capital(service: Service) -> None:
 
 
 def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
-    """Nobody recorded it of a topic; the declaration language is the same."""
+    """Not recorded of topics; the model treats them as it treats queues and subscriptions."""
     attributes = {"FifoTopic": "True", "ContentBasedDeduplication": "True"}
 
     topic = service.sns("CreateTopic", Name="t.fifo", Attributes=attributes)["TopicArn"]
@@ -46,7 +47,10 @@ def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
 
 
 def test_raw_delivery_may_be_true_with_a_capital(service: Service) -> None:
-    """Recorded of test_create_subscriptions_with_attributes, 2025-10-06: read back as `true`, the same subscription."""
+    """AWS returns `true`, and takes both spellings for one subscription.
+
+    Recorded of test_create_subscriptions_with_attributes, 2025-10-06.
+    """
     url = service.queue()
     topic = service.topic()
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": service.allowing(topic)})
@@ -64,7 +68,7 @@ def test_raw_delivery_may_be_true_with_a_capital(service: Service) -> None:
 
 @pytest.mark.parametrize("policy", ["no JSON", '"a string"', "[]"])
 def test_the_policy_of_a_queue_is_a_json_object(service: Service, policy: str) -> None:
-    """API_SetQueueAttributes: `a valid AWS policy`; text as of other values. A publish reads it."""
+    """API_SetQueueAttributes asks for `a valid AWS policy`; AWS's text is not recorded."""
     url = service.queue()
 
     with pytest.raises(AwsRefusal, match=r"Invalid value for the parameter Policy\."):
@@ -83,10 +87,10 @@ def test_the_policy_of_a_queue_is_a_json_object(service: Service, policy: str) -
         ("ArnNotLike", "*other.fifo", True),
     ],
 )
-def test_wildcards_of_a_condition_are_those_of_its_operator(
+def test_the_operator_of_a_condition_decides_whether_it_has_wildcards(
     service: Service, comparison: str, source: str, *, is_allowed: bool
 ) -> None:
-    """IAM's reference_policies_elements_condition_operators: `ArnEquals` has them too, `StringEquals` has not."""
+    """`ArnEquals` has wildcards, `StringEquals` has none (IAM's reference_policies_elements_condition_operators)."""
     topic, url = service.topic(), service.queue()
     policy = service.allowing(topic).replace("ArnEquals", comparison).replace(f'"{topic}"', f'"{source}"')
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"Policy": policy})
@@ -126,7 +130,7 @@ def test_a_policy_that_forbids_the_topic_keeps_its_messages_out(service: Service
 def test_a_page_size_that_sqs_does_not_take_is_refused(
     service: Service, operation: str, names: tuple[str, ...], paging: dict[str, Any]
 ) -> None:
-    """API_ListQueues: 1 to 1,000; texts not recorded."""
+    """API_ListQueues allows 1 to 1,000; AWS's texts are not recorded."""
     url = service.queue()
 
     with pytest.raises(AwsRefusal) as refused:
@@ -161,10 +165,10 @@ def _attribute(**changed: str) -> dict[str, str]:
         ("a", _attribute(DataType="Number", StringValue="five"), "to a number"),
     ],
 )
-def test_a_message_attribute_that_sqs_would_not_take(
+def test_an_invalid_message_attribute_is_refused_and_the_message_not_sent(
     service: Service, name: str, attribute: dict[str, str], text: str
 ) -> None:
-    """Documented (sqs-message-metadata); of the texts only that of an empty value is recorded (2024-04-30)."""
+    """Documented (sqs-message-metadata); only the text about an empty value is recorded (2024-04-30)."""
     url = service.queue()
 
     with pytest.raises(AwsRefusal, match=text) as refused:
@@ -186,7 +190,7 @@ def test_a_message_attribute_that_sqs_would_not_take(
         ("a", {"DataType": "Binary.gif", "BinaryValue": "AA=="}),
     ],
 )
-def test_a_message_attribute_that_sqs_takes(service: Service, name: str, attribute: dict[str, str]) -> None:
+def test_a_valid_message_attribute_is_delivered(service: Service, name: str, attribute: dict[str, str]) -> None:
     url = service.standard_queue()
 
     service.sqs("SendMessage", QueueUrl=url, MessageBody="m", MessageAttributes={name: attribute})
@@ -196,7 +200,7 @@ def test_a_message_attribute_that_sqs_takes(service: Service, name: str, attribu
 
 
 def test_a_trace_header_has_a_checksum_of_its_own(service: Service) -> None:
-    """Recorded of test_system_attributes_have_no_effect_on_attr_md5: to the digit."""
+    """The checksum is AWS's own, recorded of test_system_attributes_have_no_effect_on_attr_md5."""
     url = service.standard_queue()
     trace = {"AWSTraceHeader": {"DataType": "String", "StringValue": _TRACE}}
     attributes = {"timestamp": {"DataType": "Number", "StringValue": "1493147359900"}}
@@ -215,8 +219,8 @@ def test_a_trace_header_has_a_checksum_of_its_own(service: Service) -> None:
 
 
 @pytest.mark.parametrize("attribute", [_attribute(DataType="Number", StringValue="1"), _attribute(StringValue="")])
-def test_a_trace_header_is_a_string(service: Service, attribute: dict[str, str]) -> None:
-    """SND-18: `its type must be String` (API_MessageSystemAttributeValue); text not recorded."""
+def test_a_trace_header_that_is_no_filled_string_is_refused(service: Service, attribute: dict[str, str]) -> None:
+    """SND-18: `its type must be String` (API_MessageSystemAttributeValue); AWS's text is not recorded."""
     url = service.standard_queue()
 
     with pytest.raises(AwsRefusal, match="AWSTraceHeader"):

@@ -1,4 +1,4 @@
-"""The language of filter policies: every operator AWS documents, and what it refuses.
+"""The language of filter policies: every operator AWS documents, and the policies that AWS refuses.
 
 Examples are AWS's own, from string-value-matching, numeric-value-matching, attribute-key-matching, and-or-logic and
 subscription-filter-policy-constraints of the SNS developer guide (read 2026-11-23), or recorded from AWS in
@@ -18,10 +18,12 @@ def _string(value: str) -> dict[str, Any]:
 
 
 def _array(*values: object) -> dict[str, Any]:
-    return _json(json.dumps(values))
+    """Return an attribute that is an array of these values."""
+    return _array_text(json.dumps(values))
 
 
-def _json(text: str) -> dict[str, Any]:
+def _array_text(text: str) -> dict[str, Any]:
+    """Return an attribute that is an array, with this JSON as its text."""
     return {"DataType": "String.Array", "StringValue": text}
 
 
@@ -68,8 +70,8 @@ def _number(value: str) -> dict[str, Any]:
         ([100], [_number("100"), _number("1e2")], [_string("100"), _number("101")]),
         ([{"exists": True}], [_string("fans"), _array("a")], []),
         ([{"exists": False}], [], [_string("fans"), _number("0")]),
-        ([True, None], [_json("[true]"), _array(None, "a")], [_array(1), _array("true"), _string("true")]),
-        ([1], [_array(1)], [_json("[true]")]),
+        ([True, None], [_array_text("[true]"), _array(None, "a")], [_array(1), _array("true"), _string("true")]),
+        ([1], [_array(1)], [_array_text("[true]")]),
     ],
 )
 def test_an_operator_matches_attributes(
@@ -83,8 +85,8 @@ def test_an_operator_matches_attributes(
     assert [filter_policy.accepts_attributes(policy, {"key": value}) for value in others] == [False] * len(others)
 
 
-def test_without_any_attribute_nothing_matches() -> None:
-    """An absent key matches `exists: false` only beside another attribute; nothing else matches what is not there."""
+def test_a_message_without_any_attribute_matches_no_policy() -> None:
+    """`exists: false` matches an absent key only if the message has another attribute; other rules never do."""
     other = {"other": _string("x")}
 
     assert not filter_policy.accepts_attributes({"key": [{"exists": False}]}, {})
@@ -100,14 +102,14 @@ def test_binary_attributes_are_not_seen() -> None:
     assert filter_policy.accepts_attributes({"key": [{"exists": False}]}, binary | {"other": _string("x")})
 
 
-def test_an_array_that_is_no_json_matches_nothing() -> None:
+def test_an_array_whose_text_is_no_json_matches_nothing() -> None:
     torn = {"key": {"DataType": "String.Array", "StringValue": "[torn"}, "other": _string("x")}
 
     assert not filter_policy.accepts_attributes({"key": [{"anything-but": "a"}]}, torn)
 
 
 def test_an_empty_policy_lets_everything_through() -> None:
-    """AWS's guide removes a policy in this way; without a policy SNS does not look at the message."""
+    """AWS's guide removes a policy by setting an empty one."""
     assert filter_policy.accepts_attributes({}, {})
     assert filter_policy.accepts_body({}, "no JSON")
 
@@ -146,13 +148,16 @@ def test_an_empty_policy_lets_everything_through() -> None:
         ({"a": [{"exists": False}]}, 5, False),
     ],
 )
-def test_a_policy_looks_into_the_body(policy: dict[str, Any], body: Any, *, is_accepted: bool) -> None:
+def test_a_policy_of_the_body_matches_the_values_at_a_path(
+    policy: dict[str, Any], body: Any, *, is_accepted: bool
+) -> None:
     filter_policy.check_policy(json.dumps(policy), is_of_body=True)
 
     assert filter_policy.accepts_body(policy, json.dumps(body)) is is_accepted
 
 
 def test_a_body_that_is_no_json_is_not_accepted() -> None:
+    """100,000 open brackets exceed the recursion limit of Python's parser."""
     assert not filter_policy.accepts_body({"a": [{"exists": False}]}, "no JSON")
     assert not filter_policy.accepts_body({"a": [{"exists": False}]}, "[" * 100_000)
 
@@ -189,7 +194,7 @@ def test_one_side_of_an_or_is_enough(body: dict[str, Any], *, is_accepted: bool)
         {"$or": [{"prefix": "a"}, {"suffix": "b"}]},  # reserved words
     ],
 )
-def test_another_or_is_an_attribute_of_that_name(policy: dict[str, Any]) -> None:
+def test_an_or_that_is_no_list_of_policies_is_an_attribute_name(policy: dict[str, Any]) -> None:
     filter_policy.check_policy(json.dumps(policy), is_of_body=False)
 
     assert filter_policy.accepts_attributes(policy, {"$or": _string("a")})
@@ -243,7 +248,7 @@ def test_another_or_is_an_attribute_of_that_name(policy: dict[str, Any]) -> None
 )
 @pytest.mark.parametrize("reason", ["", "Attributes Reason: "])
 def test_an_invalid_filter_policy_is_refused(policy: dict[str, Any], text: str, reason: str) -> None:
-    """As recorded, also that only Subscribe names the parameter; wildcards' texts were not."""
+    """The texts are recorded, except those about wildcards; `Attributes Reason: ` is Subscribe's own beginning."""
     with pytest.raises(AwsRefusal) as refused:
         filter_policy.check_policy(json.dumps(policy), is_of_body=False, reason=reason)
 
@@ -264,7 +269,7 @@ def test_a_policy_has_at_most_256_kib() -> None:
 
 
 def _flat(*, sources: int, spaces: int) -> dict[str, Any]:
-    """Return the policy AWS was recorded with, of sources x (6 + 4 x (4 + spaces)) combinations."""
+    """Return the policy with which LocalStack recorded AWS; it has sources x (6 + 4 x (4 + spaces)) combinations."""
     inner = [{"id": [1, 2, 3, 4]}, {"space": list(range(spaces))}]
     return {
         "source": [str(number) for number in range(sources)],
@@ -273,7 +278,7 @@ def _flat(*, sources: int, spaces: int) -> dict[str, Any]:
 
 
 def test_combinations_are_counted_over_both_sides_of_an_or() -> None:
-    """150 are taken, 152 are not: both recorded."""
+    """AWS accepts 3 x (6 + 4 x 11) = 150 combinations, and refuses 4 x (6 + 4 x 8) = 152: both are recorded."""
     filter_policy.check_policy(json.dumps(_flat(sources=3, spaces=7)), is_of_body=False)
 
     with pytest.raises(AwsRefusal, match="Filter policy is too complex"):
@@ -281,7 +286,10 @@ def test_combinations_are_counted_over_both_sides_of_an_or() -> None:
 
 
 def test_combinations_of_nested_keys_count_their_level() -> None:
-    """3 x 4 x 2 x 3 x 1 x 3 = 216, and the recorded 160 of an $or in a body."""
+    """A list multiplies by its values and by the depth of its key, so `deep` has (3 x 4) x (2 x 3) x (1 x 3) = 216.
+
+    `nested_or` is the policy with 160 combinations that AWS was recorded with; 150 are allowed.
+    """
     deep = {"a": {"b": {"c": list("abcd")}}, "d": {"e": list("abc")}, "f": list("abc")}
     nested_or = {
         "$or": [{"name": list("abc")}, {"space": list("ab")}],
@@ -294,7 +302,7 @@ def test_combinations_of_nested_keys_count_their_level() -> None:
 
 
 def test_only_the_outermost_keys_count() -> None:
-    """Six leaves under two keys are taken."""
+    """A policy may have five keys: this one has two, with six keys below them."""
     policy = {"a": {key: ["x"] for key in "bcd"}, "e": {key: ["x"] for key in "fgh"}}
 
     filter_policy.check_policy(json.dumps(policy), is_of_body=True)

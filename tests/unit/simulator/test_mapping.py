@@ -1,4 +1,4 @@
-"""The model of Lambda's event source mapping: what it deletes, what comes again, and when."""
+"""The model of Lambda's event source mapping: which messages it deletes, and which come again, and when."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ class PolledQueue:
         return answer
 
     def send(self, *names: str) -> None:
-        """Send messages; the first letter is the group."""
+        """Send messages with these bodies; the first letter of a body is its group."""
         for name in names:
             ids = {"MessageGroupId": name[0], "MessageDeduplicationId": name}
             self._call("SendMessage", {"QueueUrl": self.url, "MessageBody": name, **ids})
@@ -42,7 +42,7 @@ class PolledQueue:
         return self.mapping.poll(self.now)
 
     def invoke(self) -> Invocation:
-        """Return the next invocation, which there has to be."""
+        """Return the next invocation; fail if there is none."""
         invocation = self.poll()
         assert invocation is not None, "nothing was received"
         return invocation
@@ -52,11 +52,12 @@ class PolledQueue:
 
 
 def bodies(invocation: Invocation | None) -> list[str]:
+    """Return the bodies of the messages in an invocation's event."""
     return [] if invocation is None else [record["body"] for record in invocation.event["Records"]]
 
 
 def reporting(invocation: Invocation, *names: str) -> dict[str, Any]:
-    """Return the answer that reports these messages."""
+    """Return the function's answer that reports the messages with these bodies as failed."""
     ids = [record["messageId"] for record in invocation.event["Records"] if record["body"] in names]
     return {"batchItemFailures": [{"itemIdentifier": id_} for id_ in ids]}
 
@@ -129,7 +130,7 @@ def test_an_answer_without_failures_is_a_success(answer: object) -> None:
 
 
 def test_a_throttled_batch_is_tried_again_and_then_dropped() -> None:
-    """It is received once for each visibility timeout, and no message of its group meanwhile."""
+    """The mapping tries the batch again each second until the visibility timeout ends; then SQS delivers it again."""
     queue = PolledQueue()
     queue.send("a1", "a2")
     invocation = queue.invoke()
@@ -147,5 +148,5 @@ def test_a_throttled_batch_is_tried_again_and_then_dropped() -> None:
     assert [record["attributes"]["ApproximateReceiveCount"] for record in again.event["Records"]] == ["2", "2"]
 
 
-def test_failures_of_an_answer_are_its_ids() -> None:
+def test_the_ids_of_reported_messages_are_read() -> None:
     assert failed_message_ids({"batchItemFailures": [{"itemIdentifier": "m1"}]}) == frozenset({"m1"})

@@ -1,4 +1,4 @@
-"""The model's rules with time as a number: five minutes and fourteen days in no time at all."""
+"""The model's rules about time. A test sets the instant, so five minutes and fourteen days cost nothing."""
 
 import pytest
 
@@ -13,7 +13,7 @@ DAY = 86_400
     ("after_seconds", "is_new"), [(0, False), (5 * MINUTE - 0.001, False), (5 * MINUTE, True), (DAY, True)]
 )
 def test_an_id_is_remembered_for_exactly_five_minutes(service: Service, after_seconds: float, *, is_new: bool) -> None:
-    """DED-08: to the millisecond; the boundary itself is outside."""
+    """DED-08: a repeat counts as a new message from the instant on at which the five minutes end."""
     url = service.queue()
     first = service.send(url, "m", id="same")
     service.now += after_seconds
@@ -24,7 +24,7 @@ def test_an_id_is_remembered_for_exactly_five_minutes(service: Service, after_se
 
 
 def test_repeats_do_not_extend_the_window(service: Service) -> None:
-    """DED-08: a repeat every minute; the sixth send is a new message."""
+    """DED-08: six sends, one a minute; the sixth is five minutes after the first, and so a new message."""
     url = service.queue()
     ids = []
     for _ in range(6):
@@ -35,7 +35,7 @@ def test_repeats_do_not_extend_the_window(service: Service) -> None:
 
 
 def test_a_topic_remembers_for_five_minutes_too(service: Service) -> None:
-    """SNS-18: the same ids inside, others after."""
+    """SNS-18: a repeat within five minutes gets the first publish's ids, a later one new ids."""
     topic = service.sns("CreateTopic", Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
     publish = {"TopicArn": topic, "Message": "m", "MessageGroupId": "g", "MessageDeduplicationId": "same"}
     first = service.sns("Publish", **publish)
@@ -50,22 +50,22 @@ def test_a_topic_remembers_for_five_minutes_too(service: Service) -> None:
 
 
 def test_a_message_is_kept_for_fourteen_days(service: Service) -> None:
-    """VIS-17: a second before it is there, at the instant it is gone, and its group is free."""
+    """VIS-17: one second before the end the message is there, at the end it is gone, and its group is not blocked."""
     url = service.queue(MessageRetentionPeriod=str(14 * DAY))
     service.send(url, "old")
     service.now += 14 * DAY - 1
-    kept = service.bodies(url, VisibilityTimeout=0)
+    before_the_end = service.bodies(url, VisibilityTimeout=0)
     service.now += 1
-    gone = service.bodies(url)
+    at_the_end = service.bodies(url)
     service.send(url, "new")
 
-    assert kept == ["old"]
-    assert gone == []
+    assert before_the_end == ["old"]
+    assert at_the_end == []
     assert service.bodies(url) == ["new"]
 
 
 def test_retention_ends_in_flight_too(service: Service) -> None:
-    """VIS-16: a held message goes, and a younger one of its group is delivered."""
+    """VIS-16: a message in flight is removed, and a younger one of its group is delivered."""
     url = service.queue(MessageRetentionPeriod="60")
     service.send(url, "old")
     service.now += 30
@@ -80,7 +80,7 @@ def test_retention_ends_in_flight_too(service: Service) -> None:
 
 
 def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
-    """DLQ-08: dead-lettered on the fourth day, it stays another four."""
+    """DLQ-08: moved to the DLQ on the fourth of four days, the message stays there for another four."""
     dlq = service.queue("dlq.fifo")
     url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     service.send(url, "m")
@@ -88,15 +88,15 @@ def test_a_fifo_dlq_starts_retention_anew(service: Service) -> None:
     service.now += 4 * DAY - 1
     service.receive(url)
     service.now += 4 * DAY - 1
-    kept = service.bodies(dlq, VisibilityTimeout=0)
+    before_the_end = service.bodies(dlq, VisibilityTimeout=0)
     service.now += 1
 
-    assert kept == ["m"]
+    assert before_the_end == ["m"]
     assert service.bodies(dlq) == []
 
 
 def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
-    """DLQ-08: what was sent four days ago is gone as soon as it arrives."""
+    """DLQ-08: retention counts from the sending, so a message moved a second before its end stays for that second."""
     dlq = str(service.sqs("CreateQueue", QueueName="dlq")["QueueUrl"])
     url = str(service.sqs("CreateQueue", QueueName="q", Attributes={"RedrivePolicy": redrive_to(dlq, 1)})["QueueUrl"])
     service.sqs("SendMessage", QueueUrl=url, MessageBody="m")
@@ -114,7 +114,10 @@ def test_a_standard_dlq_keeps_the_time_of_sending(service: Service) -> None:
 def test_nothing_behind_an_invisible_message_is_delivered(
     service: Service, extended: int | None, delivered: list[str]
 ) -> None:
-    """GRP-10: three in flight for a second, one of them extended: the table AWS was recorded with."""
+    """GRP-10: of three messages in flight for one second, one is extended; `extended` is its index, None for none.
+
+    The four cases are those with which AWS was recorded.
+    """
     url = service.queue()
     for body in ("a", "b", "c"):
         service.send(url, body)
@@ -128,7 +131,7 @@ def test_nothing_behind_an_invisible_message_is_delivered(
 
 
 def test_groups_take_turns(service: Service) -> None:
-    """GRP-03, GRP-07: as recorded: a group received with visibility 0 goes behind those that wait."""
+    """GRP-03, GRP-07: a group received with visibility timeout 0 comes again after those that wait (recorded)."""
     url = service.queue()
     for body in ("g1-m1", "g1-m2", "g2-m1", "g2-m2", "g3-m1"):
         service.send(url, body, group=body[:2])
@@ -140,27 +143,27 @@ def test_groups_take_turns(service: Service) -> None:
 
 
 def test_a_handle_expires_to_the_millisecond(service: Service) -> None:
-    """VIS-01: at the end of the timeout the delete is refused, just before it is not."""
+    """VIS-01: a delete at the end of the timeout is refused, a millisecond before it is not."""
     url = service.queue()
     service.send(url, "m")
-    (late,) = service.receive(url, VisibilityTimeout=30)
+    (first,) = service.receive(url, VisibilityTimeout=30)
     service.now += 30
     with pytest.raises(AwsRefusal, match="The receipt handle has expired"):
-        service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=late["ReceiptHandle"])
-    (in_time,) = service.receive(url, VisibilityTimeout=30)
+        service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=first["ReceiptHandle"])
+    (second,) = service.receive(url, VisibilityTimeout=30)
     service.now += 29.999
-    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=in_time["ReceiptHandle"])
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=second["ReceiptHandle"])
     service.now += DAY
 
     assert service.bodies(url) == []
 
 
 def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> None:
-    """VIS-13: an hour into it eleven hours more are allowed, and not a second more."""
+    """VIS-13: 20 seconds after the receive, an extension by 12 hours less 20 seconds is allowed, and no longer one."""
     url = service.queue()
     service.send(url, "m")
-    (held,) = service.receive(url)
-    change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"]}
+    (received,) = service.receive(url)
+    change = {"QueueUrl": url, "ReceiptHandle": received["ReceiptHandle"]}
     service.now += 20
     service.sqs("ChangeMessageVisibility", **change, VisibilityTimeout=43_200 - 20)
 
@@ -170,7 +173,7 @@ def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> Non
 
 @pytest.mark.parametrize("case", ["repeated", "deleted", "changed", "expired", "after five minutes"])
 def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str) -> None:
-    """RCV-11, RCV-12: only as long as nothing happened to what it brought."""
+    """RCV-11, RCV-12: the repeat returns the same messages, if nothing happened to them since the first receive."""
     url = service.queue()
     service.send(url, "m")
     first = service.receive(url, VisibilityTimeout=600, ReceiveRequestAttemptId="try")
@@ -197,12 +200,12 @@ def test_a_receive_can_be_repeated_by_its_attempt_id(service: Service, case: str
         assert refusals == ["InvalidParameterValue"]
 
 
-def test_an_attempt_ends_when_a_message_changes_in_the_same_instant(service: Service) -> None:
-    """RCV-12: changed is changed, also to the timeout it had."""
+def test_a_change_to_the_same_visibility_timeout_ends_an_attempt(service: Service) -> None:
+    """RCV-12: a receive cannot be repeated after a change, even if the change has no effect."""
     url = service.queue()
     service.send(url, "m")
-    (held,) = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
-    change = {"QueueUrl": url, "ReceiptHandle": held["ReceiptHandle"], "VisibilityTimeout": 30}
+    (received,) = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
+    change = {"QueueUrl": url, "ReceiptHandle": received["ReceiptHandle"], "VisibilityTimeout": 30}
     service.sqs("ChangeMessageVisibility", **change)
 
     with pytest.raises(AwsRefusal, match="the receive call is not retryable"):
@@ -211,7 +214,7 @@ def test_an_attempt_ends_when_a_message_changes_in_the_same_instant(service: Ser
 
 @pytest.mark.parametrize("case", ["expired", "purged", "received again"])
 def test_an_attempt_is_over_when_its_messages_are_no_longer_held(service: Service, case: str) -> None:
-    """RCV-12: inside the five minutes; the message itself comes with another attempt id, or never."""
+    """RCV-12: the repeat is refused; with another attempt id the expired message comes, unless it was purged."""
     url = service.queue()
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
@@ -227,7 +230,7 @@ def test_an_attempt_is_over_when_its_messages_are_no_longer_held(service: Servic
 
 
 def test_a_repeated_receive_hides_its_messages_anew(service: Service) -> None:
-    """RCV-11: from the repeat on; the receipt handle and the receive count stay."""
+    """RCV-11: the visibility timeout begins again with the repeat; receipt handle and receive count stay."""
     url = service.queue()
     service.send(url, "m")
     first = service.receive(url, VisibilityTimeout=30, ReceiveRequestAttemptId="try")
@@ -241,7 +244,7 @@ def test_a_repeated_receive_hides_its_messages_anew(service: Service) -> None:
     assert hidden == []
 
 
-def test_an_attempt_that_brought_nothing_may_be_repeated(service: Service) -> None:
+def test_a_repeated_receive_that_had_no_message_returns_a_new_one(service: Service) -> None:
     url = service.queue()
     nothing = service.bodies(url, ReceiveRequestAttemptId="try")
     service.send(url, "m")
@@ -251,9 +254,9 @@ def test_an_attempt_that_brought_nothing_may_be_repeated(service: Service) -> No
 
 
 def test_a_purge_takes_every_earlier_message_and_no_later_one(service: Service) -> None:
-    """PUR-02, PUR-04: AWS takes up to a minute, here it is over at once."""
+    """PUR-02, PUR-04: AWS takes up to a minute for a purge, the model none."""
     url = service.queue(DelaySeconds="60")
-    service.send(url, "held")
+    service.send(url, "in-flight")
     service.send(url, "waiting", group="h")
     service.now += 60
     service.receive(url, most=1)
@@ -267,7 +270,7 @@ def test_a_purge_takes_every_earlier_message_and_no_later_one(service: Service) 
 
 
 def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) -> None:
-    """MOV-09, MOV-11: at one a second, two and a half seconds move three; then it is told to stop."""
+    """MOV-09, MOV-11: at one message a second, a task moves three in two and a half seconds, then it is cancelled."""
     dlq = service.queue("dlq.fifo")
     url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     for body in ("m1", "m2", "m3", "m4", "m5"):
@@ -289,26 +292,26 @@ def test_a_move_task_keeps_to_its_rate_and_can_be_cancelled(service: Service) ->
 
 
 def test_a_move_task_takes_nothing_behind_a_dead_letter_in_flight(service: Service) -> None:
-    """MOV-26: it receives as any consumer (documented), so a group in flight stays behind; other groups are moved."""
+    """MOV-26: a task receives as any consumer (documented), so it leaves a group in flight, and moves other groups."""
     dlq, target = service.queue("dlq.fifo"), service.queue("target.fifo")
     url = service.queue(RedrivePolicy=redrive_to(dlq, 1))
     for body, group in (("a1", "a"), ("a2", "a"), ("b1", "b")):
         service.send(url, body, group=group)
     service.receive(url, VisibilityTimeout=0)
     service.receive(url)
-    held = service.receive(dlq, most=1)
+    in_flight = service.receive(dlq, most=1)
 
     service.sqs("StartMessageMoveTask", SourceArn=arn_of(dlq), DestinationArn=arn_of(target))
     (task,) = service.sqs("ListMessageMoveTasks", SourceArn=arn_of(dlq))["Results"]
 
-    assert [message["Body"] for message in held] == ["a1"]
+    assert [message["Body"] for message in in_flight] == ["a1"]
     assert task["ApproximateNumberOfMessagesToMove"] == 1
     assert task["ApproximateNumberOfMessagesMoved"] == 1
     assert service.bodies(target) == ["b1"]
 
 
 def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service) -> None:
-    """DLQ-04, DLQ-05, MOV-17: two sources, one id, one DLQ: both are there, and both return."""
+    """DLQ-04, DLQ-05, MOV-17: two queues with one DLQ each lose a message with the same id; both messages return."""
     dlq = service.queue("dlq.fifo")
     sources = [service.queue(f"q{number}.fifo", RedrivePolicy=redrive_to(dlq, 1)) for number in (1, 2)]
     for url in sources:
@@ -324,8 +327,8 @@ def test_dead_letters_of_one_id_survive_together_and_come_back(service: Service)
     assert [service.bodies(url) for url in sources] == [["m"], ["m"]]
 
 
-def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
-    """PUR-01, CRE-20: refused at 59 seconds, allowed at 60."""
+def test_a_purge_and_a_deleted_name_can_be_repeated_after_a_minute(service: Service) -> None:
+    """PUR-01, CRE-20: a second purge, and a queue with a deleted queue's name, are refused for 60 seconds."""
     url = service.queue()
     service.sqs("PurgeQueue", QueueUrl=url)
     service.now += 59.9
@@ -344,7 +347,7 @@ def test_purge_and_names_rest_for_a_minute(service: Service) -> None:
 
 
 def test_a_new_delay_is_for_messages_already_sent(service: Service) -> None:
-    """SND-09: sent without delay, held back by a delay set afterwards, for as long from the sending."""
+    """SND-09: a delay that is set after the sending delays the message, for 900 seconds from the sending on."""
     url = service.queue()
     service.send(url, "m")
     service.sqs("SetQueueAttributes", QueueUrl=url, Attributes={"DelaySeconds": "900"})
@@ -357,22 +360,22 @@ def test_a_new_delay_is_for_messages_already_sent(service: Service) -> None:
 
 
 def test_the_next_change_is_known(service: Service) -> None:
-    """A long poll may skip to it: the end of a visibility timeout, then of retention, then nothing."""
+    """A long poll moves the clock to it: first the end of the visibility timeout, then of retention, then none."""
     url = service.queue(MessageRetentionPeriod="60")
     service.send(url, "m")
     service.receive(url, VisibilityTimeout=30)
 
-    at_first = service.account.next_change_at(service.now)
-    then = service.account.next_change_at(service.now + 30)
-    at_last = service.account.next_change_at(service.now + 60)
+    visibility_ends_at = service.account.next_change_at(service.now)
+    retention_ends_at = service.account.next_change_at(service.now + 30)
+    nothing_changes = service.account.next_change_at(service.now + 60)
 
-    assert at_first == service.now + 30
-    assert then == service.now + 60
-    assert at_last is None
+    assert visibility_ends_at == service.now + 30
+    assert retention_ends_at == service.now + 60
+    assert nothing_changes is None
 
 
 def test_an_operation_without_a_model_is_refused(service: Service) -> None:
-    """An operation without a rule is refused, never answered by guess."""
+    """The model never guesses the answer of an operation that it does not have."""
     answer = service.account.call("sns", "OptInPhoneNumber", {}, service.now)
 
     assert isinstance(answer, AwsRefusal)

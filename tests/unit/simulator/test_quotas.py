@@ -1,4 +1,4 @@
-"""The limits at 120,000 messages hold, tried with three: the model reads the numbers when it needs them.
+"""The quotas of 120,000 messages. The tests set them to three; the model reads them at each call.
 
 AWS: avoid-backlog-with-the-same-message-group-id, API_ReceiveMessage (read 2026-11-23).
 """
@@ -25,38 +25,38 @@ def test_a_fifo_queue_looks_for_groups_in_its_oldest_messages_only(
         service.send(url, f"a{number}", group="a")
     service.send(url, "b", group="b")
 
-    held = service.receive(url, most=2)
-    hidden = service.bodies(url)
-    for message in held:
+    in_flight = service.receive(url, most=2)
+    while_b_is_hidden = service.bodies(url)  # the three oldest messages are a0, a1, a2
+    for message in in_flight:
         service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-    service.receive(url, most=1)  # a2; a3 is behind it, and b is the third
+    service.receive(url, most=1)  # a2, which blocks a3; b is the third message now
 
-    assert [message["Body"] for message in held] == ["a0", "a1"]
-    assert hidden == []
+    assert [message["Body"] for message in in_flight] == ["a0", "a1"]
+    assert while_b_is_hidden == []
     assert service.bodies(url) == ["b"]
 
 
 def test_a_fifo_queue_with_too_much_in_flight_answers_nothing(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """LIM-01: no error; a delete makes room for one."""
+    """LIM-01: a receive returns no message and no error; after a delete it returns one."""
     monkeypatch.setattr(limits, "IN_FLIGHT_MESSAGES_MAX", 3)
     url = service.queue()
     for number in range(5):
         service.send(url, f"m{number}", group=f"g{number}")
 
-    held = service.receive(url, most=2)
+    in_flight = service.receive(url, most=2)
     third = service.bodies(url, most=10)
-    none = service.bodies(url)
-    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=held[0]["ReceiptHandle"])
+    beyond_the_quota = service.bodies(url)
+    service.sqs("DeleteMessage", QueueUrl=url, ReceiptHandle=in_flight[0]["ReceiptHandle"])
 
     assert third == ["m2"]
-    assert none == []
+    assert beyond_the_quota == []
     assert service.bodies(url) == ["m3"]
 
 
 def test_a_standard_queue_with_too_much_in_flight_refuses(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    """LIM-01: OverLimit (API_ReceiveMessage)."""
+    """LIM-01: a receive is refused with OverLimit (API_ReceiveMessage)."""
     monkeypatch.setattr(limits, "IN_FLIGHT_MESSAGES_MAX", 3)
     url = service.standard_queue()
     for number in range(4):

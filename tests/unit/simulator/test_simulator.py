@@ -1,4 +1,4 @@
-"""The simulator as a boto3 service: long polls, threads and hooks."""
+"""The simulator behind boto3 clients: long polls, threads, errors, and other hooks in the same client."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -20,30 +20,30 @@ def sqs(simulator: Simulator) -> Any:
 
 @pytest.fixture
 def url(sqs: Any) -> str:
-    """Return a FIFO queue with one message."""
+    """Return the URL of a FIFO queue with one message."""
     made = str(sqs.create_queue(QueueName="q.fifo", Attributes=FIFO)["QueueUrl"])
     sqs.send_message(QueueUrl=made, MessageBody="m1", MessageGroupId="g", MessageDeduplicationId="1")
     return made
 
 
 def test_a_long_poll_alone_moves_the_clock_and_no_further_than_needed(simulator: Simulator, sqs: Any, url: str) -> None:
-    """The message comes back after 7 s of a 20 s poll; the next poll ends empty after its 20 s."""
+    """The message becomes visible after 7 s, which ends a poll of 20 s; the next poll finds nothing for 20 s."""
     sqs.receive_message(QueueUrl=url, VisibilityTimeout=7)
     started = simulator.clock.monotonic()
 
     again = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)
-    came_at = simulator.clock.monotonic() - started
+    seconds_to_first_end = simulator.clock.monotonic() - started
     empty = sqs.receive_message(QueueUrl=url, WaitTimeSeconds=20)
-    ended_at = simulator.clock.monotonic() - started
+    seconds_to_second_end = simulator.clock.monotonic() - started
 
     assert [message["Body"] for message in again["Messages"]] == ["m1"]
-    assert came_at == pytest.approx(7, abs=0.1)
+    assert seconds_to_first_end == pytest.approx(7, abs=0.1)
     assert "Messages" not in empty
-    assert ended_at == pytest.approx(27, abs=0.1)
+    assert seconds_to_second_end == pytest.approx(27, abs=0.1)
 
 
 def test_a_long_poll_is_answered_by_another_threads_send(simulator: Simulator, sqs: Any, url: str) -> None:
-    """No virtual second passes: the poll waits for the other thread instead."""
+    """While another thread calls, the poll waits for that thread, and does not move the virtual clock."""
     sqs.receive_message(QueueUrl=url, VisibilityTimeout=600)
     started = simulator.clock.monotonic()
 
@@ -56,8 +56,8 @@ def test_a_long_poll_is_answered_by_another_threads_send(simulator: Simulator, s
     assert simulator.clock.monotonic() - started < 1
 
 
-def test_waiting_goes_by_the_simulators_clock(simulator: Simulator, sqs: Any, url: str) -> None:
-    """Twelve hours of `eventually` are over at once."""
+def test_eventually_waits_on_the_simulators_clock(simulator: Simulator, sqs: Any, url: str) -> None:
+    """`eventually` waits twelve virtual hours for the message, and no real time."""
     sqs.receive_message(QueueUrl=url, VisibilityTimeout=43_200)
 
     again = eventually(
@@ -70,7 +70,7 @@ def test_waiting_goes_by_the_simulators_clock(simulator: Simulator, sqs: Any, ur
     assert again[0]["Body"] == "m1"
 
 
-def test_errors_are_boto3s_own(sqs: Any, url: str) -> None:
+def test_errors_of_sqs_are_boto3s_own_exceptions(sqs: Any, url: str) -> None:
     with pytest.raises(ParamValidationError):
         sqs.send_message(QueueUrl=url)
     with pytest.raises(sqs.exceptions.QueueDoesNotExist) as unknown:
@@ -83,7 +83,7 @@ def test_errors_are_boto3s_own(sqs: Any, url: str) -> None:
     assert response["ResponseMetadata"]["HTTPStatusCode"] == 400
 
 
-def test_sns_errors_too(simulator: Simulator) -> None:
+def test_errors_of_sns_are_boto3s_own_exceptions(simulator: Simulator) -> None:
     sns = simulator.client("sns")
 
     with pytest.raises(ClientError) as unknown:
@@ -94,7 +94,7 @@ def test_sns_errors_too(simulator: Simulator) -> None:
 
 
 def test_a_binary_attribute_passes_topic_and_queue(simulator: Simulator, sqs: Any, url: str) -> None:
-    """Through both wire formats and the model, bytes stay bytes."""
+    """SNS's XML, the model and SQS's JSON return the bytes that were published."""
     sns = simulator.client("sns")
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     sqs.purge_queue(QueueUrl=url)
@@ -118,7 +118,7 @@ def test_a_binary_attribute_passes_topic_and_queue(simulator: Simulator, sqs: An
 
 
 def test_a_saboteur_breaks_a_simulated_client(sqs: Any, url: str) -> None:
-    """Also the one that makes a client of its own: the message is gone, not delivered."""
+    """`drop-messages` deletes each received message by a client of its own, which the simulator has to answer too."""
     sabotage([sqs], "drop-messages")
 
     first = sqs.receive_message(QueueUrl=url, VisibilityTimeout=30)

@@ -16,9 +16,9 @@ def _subscribe(service: Service, topic: str, url: str, **attributes: str) -> str
 
 
 def test_a_fifo_topic_gives_no_group_to_a_standard_queue(service: Service) -> None:
-    """Recorded of test_fifo_topic_to_regular_sqs, 2025-08-18; documented at fifo-message-grouping.
+    """A standard topic gives the group to a standard queue.
 
-    A standard topic does: recorded of test_publish_message_group_id, 2025-08-18.
+    Recorded of test_fifo_topic_to_regular_sqs and test_publish_message_group_id, 2025-08-18.
     """
     fifo, standard = service.topic(), str(service.sns("CreateTopic", Name="t")["TopicArn"])
     behind_fifo, behind_standard = service.standard_queue("a"), service.standard_queue("b")
@@ -47,8 +47,8 @@ def test_a_fifo_topic_gives_no_group_to_a_standard_queue(service: Service) -> No
         ("null", "No default entry in JSON message body"),
     ],
 )
-def test_a_message_by_protocol_that_sns_would_not_take(service: Service, message: str, text: str) -> None:
-    """Recorded of test_message_structure_json_exc, 2023-08-24; not of what is no object."""
+def test_a_message_by_protocol_without_a_default_text_is_refused(service: Service, message: str, text: str) -> None:
+    """Recorded of test_message_structure_json_exc, 2023-08-24, for JSON objects."""
     topic = service.topic()
 
     with pytest.raises(AwsRefusal) as refused:
@@ -58,7 +58,7 @@ def test_a_message_by_protocol_that_sns_would_not_take(service: Service, message
     assert refused.value.text == f"Invalid parameter: Message Structure - {text}"
 
 
-def test_an_entry_that_is_no_string_is_ignored(service: Service) -> None:
+def test_the_text_of_a_protocol_that_is_no_string_is_ignored(service: Service) -> None:
     """API_Publish: `Non-string values will cause the key to be ignored`."""
     topic, url = service.topic(), service.queue()
     _subscribe(service, topic, url, RawMessageDelivery="true")
@@ -73,7 +73,7 @@ def test_an_entry_that_is_no_string_is_ignored(service: Service) -> None:
 def test_a_subject_is_short_and_of_one_line(service: Service, subject: str, *, is_taken: bool) -> None:
     """API_Publish: no line breaks or control characters, and less than 100 characters; the empty one is recorded.
 
-    Of 100 itself the page and emulators disagree; it is not tested.
+    A subject of 100 characters is not tested: the page and emulators disagree about it.
     """
     topic = service.topic()
     publish = {"TopicArn": topic, "Message": "m", "MessageGroupId": "g", "MessageDeduplicationId": "1"}
@@ -88,8 +88,8 @@ def test_a_subject_is_short_and_of_one_line(service: Service, subject: str, *, i
 
 
 @pytest.mark.parametrize("value", ["no JSON", '"a string"', "[]", "{invalidjson}"])
-def test_a_redrive_policy_of_a_subscription_that_is_no_json_object(service: Service, value: str) -> None:
-    """Recorded of test_validate_set_sub_attributes, 2025-10-06: the first words."""
+def test_a_subscriptions_redrive_policy_that_is_no_object_is_refused(service: Service, value: str) -> None:
+    """The beginning of the text is recorded of test_validate_set_sub_attributes, 2025-10-06."""
     topic, url = service.topic(), service.queue()
     subscription = _subscribe(service, topic, url)
 
@@ -99,12 +99,12 @@ def test_a_redrive_policy_of_a_subscription_that_is_no_json_object(service: Serv
 
 
 def test_a_filter_policy_is_refused_in_the_words_of_the_call(service: Service) -> None:
-    """Recorded: Subscribe names the parameter (2024-05-14), SetSubscriptionAttributes does not."""
+    """Subscribe names the parameter, Attributes; SetSubscriptionAttributes does not. Recorded 2024-05-14."""
     topic, url = service.topic(), service.queue()
     subscription = _subscribe(service, topic, url)
     refused: list[str] = []
 
-    for operation, params in _with_filter_policy(topic, subscription, arn_of(service.queue("r.fifo"))):
+    for operation, params in _calls_with_an_invalid_filter_policy(topic, subscription, arn_of(service.queue("r.fifo"))):
         with pytest.raises(AwsRefusal) as caught:
             service.sns(operation, **params)
         refused.append(caught.value.text)
@@ -115,7 +115,10 @@ def test_a_filter_policy_is_refused_in_the_words_of_the_call(service: Service) -
     ]
 
 
-def _with_filter_policy(topic: str, subscription: str, endpoint: str) -> list[tuple[str, dict[str, Any]]]:
+def _calls_with_an_invalid_filter_policy(
+    topic: str, subscription: str, endpoint: str
+) -> list[tuple[str, dict[str, Any]]]:
+    """Return (operation, parameters) of the two calls that set a filter policy."""
     policy = json.dumps({"key": []})
     named = {"SubscriptionArn": subscription, "AttributeName": "FilterPolicy", "AttributeValue": policy}
     subscribed = {"TopicArn": topic, "Protocol": "sqs", "Endpoint": endpoint, "Attributes": {"FilterPolicy": policy}}
@@ -133,7 +136,7 @@ def test_unsubscribing_after_the_topic_was_deleted_is_no_mistake(service: Servic
 @pytest.mark.parametrize("name", ["Policy", "DeliveryPolicy"])
 @pytest.mark.parametrize("text", ["x", "[]", "null", '"a"', "1"])
 def test_a_policy_that_is_no_object_is_refused(service: Service, name: str, text: str) -> None:
-    """In a text that nobody recorded."""
+    """AWS's text is not recorded; the model's names the attribute."""
     topic = service.sns("CreateTopic", Name="t")["TopicArn"]
 
     with pytest.raises(AwsRefusal, match=f"InvalidParameter.*{name}"):
@@ -156,7 +159,7 @@ def test_a_policy_that_is_no_object_is_refused(service: Service, name: str, text
         ("DeliveryPolicy", '{"http":{"defaultHealthyRetryPolicy":1}}'),
     ],
 )
-def test_an_odd_policy_takes_permissions_and_can_be_read(service: Service, name: str, text: str) -> None:
+def test_permissions_can_be_added_to_an_odd_policy_of_a_topic(service: Service, name: str, text: str) -> None:
     topic = service.sns("CreateTopic", Name="t")["TopicArn"]
     service.sns("SetTopicAttributes", TopicArn=topic, AttributeName=name, AttributeValue=text)
 
@@ -166,7 +169,7 @@ def test_an_odd_policy_takes_permissions_and_can_be_read(service: Service, name:
 
 
 @pytest.mark.parametrize("text", ["", '{"Statement":null}', '{"Statement":["a"]}', '{"Statement":"a"}'])
-def test_an_odd_policy_of_a_queue_takes_permissions(service: Service, text: str) -> None:
+def test_permissions_can_be_added_to_an_odd_policy_of_a_queue(service: Service, text: str) -> None:
     url = service.queue(Policy=text)
 
     service.sqs("AddPermission", QueueUrl=url, Label="l", AWSAccountIds=["111122223333"], Actions=["SendMessage"])

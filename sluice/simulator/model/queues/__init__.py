@@ -1,4 +1,4 @@
-"""The model's queues: what SQS does.
+"""The model of SQS: queues and their operations.
 
-No topic may be imported here: a delivery is put into a queue from outside.
+This package must not import topics: a topic puts its messages into a queue, and a queue knows no topic.
 """

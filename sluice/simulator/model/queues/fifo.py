@@ -1,4 +1,4 @@
-"""A FIFO queue: groups that block, ids that are remembered, handles that expire."""
+"""A FIFO queue: groups block, deduplication ids are remembered, receipt handles expire."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -11,11 +11,12 @@ from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
 FIRST_SEQUENCE_NUMBER = 18_849_496_460_467_696_128  # 20 digits, as AWS's examples have [SND-10]
 SEQUENCE_STEP = 256
 type DeduplicationKey = tuple[str, str]
+"""(group, deduplication id); the group is empty if the id counts in the whole queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class _RememberedMessage:
-    """The first message with an id: what a repeat's answer names [DED-09]."""
+    """The first message with a deduplication id; the answer to a repeated send names this message [DED-09]."""
 
     message_id: str
     sequence_number: str
@@ -24,27 +25,30 @@ class _RememberedMessage:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """The result of a receive with a ReceiveRequestAttemptId: message ids and handles."""
+    """The result of a receive with a ReceiveRequestAttemptId: (message id, receipt handle) of each message."""
 
     handed_out: tuple[tuple[str, str], ...]
     received_at: float
 
 
 class FifoQueue(SimulatedQueue):
-    """A FIFO queue."""
+    """A FIFO queue.
+
+    A *rotation* lists the groups that have a message to receive, in the order in which receives take them.
+    """
 
     is_fifo = True
 
     def __init__(self, name: str, *, arn: str, url: str, attributes: dict[str, str], created_at: float) -> None:
         super().__init__(name, arn=arn, url=url, attributes=attributes, created_at=created_at)
-        # A later change of the scope shows in the attributes and has no effect [DED-06, DED-07].
+        # The scope at the creation: a later change shows in the attributes, and has no effect [DED-06, DED-07].
         self._scope = attributes["DeduplicationScope"]
         self._remembered: dict[DeduplicationKey, _RememberedMessage] = {}
         self._rotation: dict[str, None] = {}
         self._attempts: dict[str, _Attempt] = {}
 
     def settle(self, now: float) -> None:
-        """Also forget ids after five minutes, and let groups that can be received again join the rotation."""
+        """Also forget ids after five minutes, and add groups that can be received again to the end of the rotation."""
         super().settle(now)
         for key in [key for key, first in self._remembered.items() if not self.is_remembered(first, now)]:
             del self._remembered[key]
@@ -53,21 +57,21 @@ class FifoQueue(SimulatedQueue):
                 self._rotation[group] = None  # at the end [GRP-07]
 
     def is_remembered(self, first: _RememberedMessage, now: float) -> bool:
-        """Return whether the window is open: five minutes from the first send, whatever was sent meanwhile [DED-08]."""
+        """Return whether the first send was less than five minutes ago; repeats do not extend that time [DED-08]."""
         return now < first.sent_at + limits.DEDUPLICATION_WINDOW_SECONDS
 
     def deduplication_key(self, message: QueuedMessage) -> DeduplicationKey:
-        """Return what makes two sends one message: the id, per queue or per group [DED-01, DED-04]."""
+        """Return the key that a repeated send shares: the id, within the queue or within a group [DED-01, DED-04]."""
         assert message.group is not None
         assert message.deduplication_id is not None
         return (message.group if self._scope == "messageGroup" else "", message.deduplication_id)
 
     def change_attributes(self, attributes: dict[str, str], now: float) -> None:
-        """Take new attributes; a new delay is also for what was sent and not yet received [SND-09]."""
-        before = self.seconds("DelaySeconds")
+        """Take new attributes; a new delay also applies to messages that nobody has received yet [SND-09]."""
+        delay_before = self.seconds("DelaySeconds")
         super().change_attributes(attributes, now)
         for message in self.messages.values():
-            if message.receives_here == 0 and self.seconds("DelaySeconds") != before:
+            if message.receives_here == 0 and self.seconds("DelaySeconds") != delay_before:
                 message.visible_at = message.sent_at + self.seconds("DelaySeconds")
 
     def add(self, message: QueuedMessage) -> QueuedMessage:
@@ -77,7 +81,7 @@ class FifoQueue(SimulatedQueue):
         return added
 
     def send(self, message: QueuedMessage, now: float, *, delay_seconds: int | None = None) -> QueuedMessage:
-        """Take a message, or name the first one with its id: also when that was received and deleted [DED-01]."""
+        """Store a message, or return the first one with its id, even if that one was received and deleted [DED-01]."""
         key = self.deduplication_key(message)
         first = self._remembered.get(key)
         if first is not None:
@@ -87,19 +91,19 @@ class FifoQueue(SimulatedQueue):
         return sent
 
     def remember(self, key: DeduplicationKey, message: QueuedMessage, now: float) -> None:
-        """Open an id's window."""
+        """Remember a deduplication id, for the next five minutes."""
         assert message.sequence_number is not None
         self._remembered[key] = _RememberedMessage(message.id, message.sequence_number, now)
 
     def _groups(self) -> dict[str, list[QueuedMessage]]:
-        """Return the groups there are among the oldest messages: SQS looks no further [GRP-18]."""
+        """Return the oldest messages by group; SQS looks at the first 120,000 messages of a queue only [GRP-18]."""
         groups: dict[str, list[QueuedMessage]] = {}
         for message in self.in_order()[: limits.FIFO_WINDOW_MESSAGES]:
             groups.setdefault(str(message.group), []).append(message)
         return groups
 
     def deliverable(self, messages: Iterable[QueuedMessage], now: float) -> Iterator[QueuedMessage]:
-        """Yield what of a group may be received: nothing behind an invisible message [GRP-01, GRP-10]."""
+        """Yield a group's messages up to the first invisible one, which blocks those behind it [GRP-01, GRP-10]."""
         for message in messages:
             if not message.is_visible(now):
                 return
@@ -113,7 +117,10 @@ class FifoQueue(SimulatedQueue):
         )
 
     def _candidates(self, now: float) -> Iterator[QueuedMessage]:
-        """Yield one group after the other, as the rotation has them [RCV-08]; a group begun leaves the rotation."""
+        """Yield the messages of one group after the other, in the rotation's order [RCV-08].
+
+        A group leaves the rotation when its first message is yielded.
+        """
         groups = self._groups()
         for group in list(self._rotation):
             messages = list(self.deliverable(groups.get(group, ()), now))
@@ -125,7 +132,7 @@ class FifoQueue(SimulatedQueue):
     def receive(
         self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
     ) -> list[QueuedMessage]:
-        """Also let groups given back at once join the rotation in the order they were received [GRP-03]."""
+        """Also add groups received with visibility timeout 0 to the rotation, in the order of the receive [GRP-03]."""
         received = super().receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
         groups = self._groups()
         for group in dict.fromkeys(str(message.group) for message in received):
@@ -134,7 +141,7 @@ class FifoQueue(SimulatedQueue):
         return received
 
     def check_delete(self, message: QueuedMessage, handle: str, now: float) -> None:
-        """Refuse a handle whose time is over or that a later receive replaced [VIS-01, VIS-04, VIS-05]."""
+        """Refuse a handle whose timeout ended, and one that a later receive replaced [VIS-01, VIS-04, VIS-05]."""
         if message.is_visible(now) or handle != message.handle:
             raise invalid_parameter("ReceiptHandle", handle, "The receipt handle has expired.")
 
@@ -148,38 +155,38 @@ class FifoQueue(SimulatedQueue):
             raise self._not_available(handle)
 
     def purge(self, now: float) -> None:
-        """Also forget ids [DED-14] and free groups [PUR-05]."""
+        """Also forget deduplication ids [DED-14] and unblock groups [PUR-05]."""
         super().purge(now)
         self._remembered.clear()
         self._rotation.clear()
 
     def take_dead_letter(self, message: QueuedMessage, now: float, *, source_arn: str) -> None:
-        """Also give it its message id as deduplication id [DLQ-04] and start its time anew [DLQ-08]."""
+        """Also make the message id the deduplication id [DLQ-04], and begin the retention period anew [DLQ-08]."""
         super().take_dead_letter(
             replace(message, deduplication_id=message.id, sent_at=now, retained_from=now), now, source_arn=source_arn
         )
 
     def retry(self, attempt_id: str, now: float, *, visibility_seconds: int) -> list[QueuedMessage] | None:
-        """Return again what a receive with that attempt id brought, hidden anew; None when it is a new id [RCV-11].
+        """Return the messages of an earlier receive with this attempt id, hidden anew; None for a new id [RCV-11].
 
         Raises:
-            Refusal: one of the messages was deleted, changed or expired meanwhile [RCV-12].
+            AwsRefusal: one of the messages was deleted, or its visibility changed or ended, since then [RCV-12].
         """
         attempt = self._attempts.get(attempt_id)
         if attempt is None or now >= attempt.received_at + limits.DEDUPLICATION_WINDOW_SECONDS:
             return None
-        again = [self.messages.get(id_) for id_, _ in attempt.handed_out]
-        found = [message for message in again if message is not None]
+        messages = [self.messages[id_] for id_, _ in attempt.handed_out if id_ in self.messages]
         handles = [handle for _, handle in attempt.handed_out]
-        if [message.handle for message in found] != handles or not all(self._is_untouched(each, now) for each in found):
+        is_untouched = all(self._is_untouched(message, now) for message in messages)
+        if [message.handle for message in messages] != handles or not is_untouched:
             raise self._not_retryable(attempt_id)
-        for message in found:
+        for message in messages:
             message.visible_at = now + visibility_seconds
-        return found
+        return messages
 
     @staticmethod
     def _is_untouched(message: QueuedMessage, now: float) -> bool:
-        """Return whether a message is still held as it was received."""
+        """Return whether a message is in flight with the visibility timeout of its receive."""
         return message.is_in_flight(now) and not message.is_visibility_changed
 
     @staticmethod
@@ -191,7 +198,7 @@ class FifoQueue(SimulatedQueue):
         )
 
     def remember_attempt(self, attempt_id: str, received: list[QueuedMessage], now: float) -> None:
-        """Keep the messages of a receive, for its retry."""
+        """Remember the messages of a receive, in case that the receive is repeated with the same attempt id."""
         if received:
             handed_out = tuple((message.id, str(message.handle)) for message in received)
             self._attempts[attempt_id] = _Attempt(handed_out, now)

@@ -1,4 +1,4 @@
-"""Message move tasks: dead letters go back, or to another queue, at a given rate."""
+"""Message move tasks: they move dead letters to the queue they came from, or to another one, at a given rate."""
 
 import base64
 import binascii
@@ -15,14 +15,22 @@ from sluice.simulator.model.refusal import invalid_parameter, invalid_value, not
 RATE_MAX = 500  # [MOV-14]
 RESULTS_MAX = 10  # [MOV-15]
 _ARN = re.compile(r"arn:[\w-]+:sqs:[\w-]+:\d+:[\w.-]+")
-_CANCEL_SECONDS = 0.001
+_CANCEL_SECONDS = 0.001  # how long a task stays CANCELLING
 type Queues = Mapping[str, SimulatedQueue]
-"""ARN to queue."""
+"""The queues of an account, by ARN."""
 
 
 @dataclass(slots=True, kw_only=True)
 class MoveTaskState:
-    """One task; instants are seconds."""
+    """One move task; instants are seconds.
+
+    Args:
+        destination_arn: None moves each message to the queue it came from.
+        rate: messages per second; None moves all at once.
+        to_move: messages that could be moved when the task was started.
+        next_at: when the task takes its next step.
+        status: one of AWS's: RUNNING, CANCELLING, CANCELLED, COMPLETED, FAILED.
+    """
 
     id: str
     source_arn: str
@@ -40,7 +48,7 @@ class MoveTaskState:
         return base64.b64encode(json.dumps({"taskId": self.id, "sourceArn": self.source_arn}).encode()).decode()
 
     def as_result(self) -> dict[str, Any]:
-        """Return the entry of ListMessageMoveTasks; a handle only while it runs [MOV-07, MOV-11]."""
+        """Return the task's entry in ListMessageMoveTasks; only a running task has a handle [MOV-07, MOV-11]."""
         known = {
             "TaskHandle": self.handle() if self.status == "RUNNING" else None,
             "Status": self.status,
@@ -59,7 +67,7 @@ class SimulatedMoveTasks:
     """All move tasks of an account.
 
     Args:
-        queues: the account's, as they are at any time.
+        queues: the account's queues; the caller adds and removes queues later.
         new_id: makes task and message ids.
     """
 
@@ -74,26 +82,27 @@ class SimulatedMoveTasks:
         )
 
     def settle(self, now: float) -> None:
-        """Let every task take the steps that are due."""
+        """Let every task take the steps whose instant has come."""
         for task in self._tasks:
             while task.status in ("RUNNING", "CANCELLING") and task.next_at <= now:
                 self._step(task)
 
     def _step(self, task: MoveTaskState) -> None:
-        """Move one message, the oldest first [MOV-20].
+        """Move the oldest message [MOV-20], or end the task.
 
-        A task receives as a consumer does, so what is in flight stays, and its group behind it [MOV-26, not recorded].
+        A task receives as a consumer does: messages in flight stay, and so do the messages of their groups
+        [MOV-26, not recorded].
         """
-        due = task.next_at
+        step_at = task.next_at
         if task.status == "CANCELLING":
             task.status = "CANCELLED"
             return
         source = self._queues.get(task.source_arn)
-        waiting = [] if source is None else self._movable(source, due)
-        if source is None or not waiting:
+        movable = [] if source is None else self._movable(source, step_at)
+        if source is None or not movable:
             task.status = "COMPLETED"
             return
-        message = waiting[0]
+        message = movable[0]
         destination_arn = task.destination_arn or message.source_arn
         destination = self._queues.get(destination_arn or "")
         if destination is None:  # [MOV-12, MOV-21]
@@ -105,15 +114,16 @@ class SimulatedMoveTasks:
             )
             return
         del source.messages[message.id]
-        destination.settle(due)
-        destination.take_redriven(message, due, id_=self._new_id())
+        destination.settle(step_at)
+        destination.take_redriven(message, step_at, id_=self._new_id())
         task.moved += 1
-        if len(waiting) == 1:
+        if len(movable) == 1:
             task.status = "COMPLETED"
-        if task.rate is not None:  # unset, AWS chooses one; here everything moves at once
-            task.next_at = due + 1 / task.rate
+        if task.rate is not None:  # without a rate AWS chooses one; the model moves everything at once
+            task.next_at = step_at + 1 / task.rate
 
     def _movable(self, source: SimulatedQueue, now: float) -> list[QueuedMessage]:
+        """Return the messages that a task could move now, the oldest first."""
         return source.receivable(now)
 
     def start(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -168,7 +178,7 @@ class SimulatedMoveTasks:
         return queue
 
     def list(self, params: Mapping[str, Any], _: float) -> dict[str, Any]:
-        """List tasks, the newest first; one unless asked for more [MOV-15]."""
+        """List the tasks of a source queue, the newest first; without MaxResults only the newest [MOV-15]."""
         self._find("SourceArn", params["SourceArn"])
         most = params.get("MaxResults", 1)
         if not 1 <= most <= RESULTS_MAX:  # text not recorded
@@ -177,7 +187,7 @@ class SimulatedMoveTasks:
         return {"Results": [task.as_result() for task in of_source[:most]]}
 
     def cancel(self, params: Mapping[str, Any], now: float) -> dict[str, Any]:
-        """Ask a running task to stop; only a running one can be [MOV-04, MOV-11, MOV-13]."""
+        """Cancel a task; refuse one that does not run [MOV-04, MOV-11, MOV-13]."""
         try:
             named = json.loads(base64.b64decode(params["TaskHandle"], validate=True))
             task_id, source_arn = named["taskId"], named["sourceArn"]

@@ -1,6 +1,6 @@
-"""One queue's messages: what waits, what is in flight, what may be delivered next.
+"""One queue: its messages, those that wait and those in flight, and which of them a receive returns next.
 
-The attributes a queue goes by are AWS's strings. Every method first needs `settle`, which lets time have its effect.
+A queue's attributes are AWS's strings. Whoever calls a method with an instant calls `settle` with that instant first.
 """
 
 import base64
@@ -16,16 +16,16 @@ from sluice.simulator.model.refusal import AwsRefusal, invalid_parameter
 
 PURGE_INTERVAL_SECONDS = 60
 type DeadLetterMove = Callable[[QueuedMessage], bool]
-"""Takes a message to the DLQ and returns whether there is one."""
+"""Puts a message into the DLQ; returns False if the queue has no DLQ."""
 
 
 class SimulatedQueue:
-    """A standard queue: the comparison. No order across consumers, no groups, no deduplication.
+    """A standard queue: without groups, without deduplication, and in no order across consumers.
 
     Args:
-        name: without URL or ARN.
-        attributes: as `settings` made them.
-        created_at: seconds.
+        name: the last part of its URL and ARN.
+        attributes: as `settings.check` returned them.
+        created_at: the instant in seconds.
     """
 
     is_fifo = False
@@ -39,32 +39,32 @@ class SimulatedQueue:
         self._numbers = 0
 
     def seconds(self, attribute: str) -> int:
-        """Return an attribute that is a number."""
+        """Return the value of a numeric attribute."""
         return int(self.attributes[attribute])
 
     def redrive_policy(self) -> dict[str, Any] | None:
-        """Return target and count, or None when nothing is dead-lettered."""
+        """Return the redrive policy: deadLetterTargetArn and maxReceiveCount; None without a DLQ."""
         policy = self.attributes.get("RedrivePolicy")
         return None if policy is None else json.loads(policy)
 
     def policy(self) -> dict[str, Any]:
-        """Return who else may use the queue; empty when nobody may."""
+        """Return the resource policy, which allows others to use the queue; empty if the queue has none."""
         policy: dict[str, Any] = json.loads(self.attributes.get("Policy", "{}"))
         return policy
 
     def set_policy(self, policy: dict[str, Any]) -> None:
-        """Replace the policy; an empty one is none."""
+        """Replace the resource policy; an empty policy removes it."""
         self.attributes.pop("Policy", None)
         if policy:
             self.attributes["Policy"] = json.dumps(policy, separators=(",", ":"))
 
     def dead_letter_arn(self) -> str | None:
-        """Return the DLQ of messages that were received too often; None when they stay."""
+        """Return the ARN of the DLQ; None without a DLQ."""
         policy = self.redrive_policy()
         return None if policy is None else str(policy["deadLetterTargetArn"])
 
     def settle(self, now: float) -> None:
-        """Let what is older than the retention period go, also what is in flight [VIS-16, VIS-17]."""
+        """Remove the messages whose retention period has ended, also those in flight [VIS-16, VIS-17]."""
         for message in list(self.messages.values()):
             if message.retained_from + self.seconds("MessageRetentionPeriod") <= now:
                 del self.messages[message.id]
@@ -79,7 +79,7 @@ class SimulatedQueue:
             )
 
     def change_attributes(self, attributes: dict[str, str], now: float) -> None:
-        """Take new attributes; a new delay is for later messages only."""
+        """Take new attributes; a new delay applies to later messages only."""
         self.attributes, self.modified_at = attributes, now
 
     def add(self, message: QueuedMessage) -> QueuedMessage:
@@ -90,7 +90,7 @@ class SimulatedQueue:
         return message
 
     def send(self, message: QueuedMessage, now: float, *, delay_seconds: int | None = None) -> QueuedMessage:
-        """Take a sent message and return the one the answer is about."""
+        """Store a sent message, and return the message that the answer names."""
         delay = self.seconds("DelaySeconds") if delay_seconds is None else delay_seconds
         message.visible_at = now + delay
         return self.add(message)
@@ -98,7 +98,7 @@ class SimulatedQueue:
     def receive(
         self, most: int, *, visibility_seconds: int, now: float, record_dead: DeadLetterMove
     ) -> list[QueuedMessage]:
-        """Return up to `most` messages, now in flight; what was received too often is buried instead [DLQ-01]."""
+        """Receive up to `most` messages; a message that was received too often goes to the DLQ instead [DLQ-01]."""
         received: list[QueuedMessage] = []
         for message in self._candidates(now):
             if self.is_exhausted(message) and record_dead(message):
@@ -106,16 +106,17 @@ class SimulatedQueue:
                 continue
             self._deliver(message, visibility_seconds=visibility_seconds, now=now)
             received.append(message)
-            if len(received) == most:  # before another group is begun
+            if len(received) == most:  # here, so that the next candidate's group keeps its place in the rotation
                 break
         return received
 
     def is_exhausted(self, message: QueuedMessage) -> bool:
-        """Return whether a message had all the receives its redrive policy allows, as it stands now [DLQ-23]."""
+        """Return whether a message was received as often as the present redrive policy allows [DLQ-23]."""
         policy = self.redrive_policy()
         return policy is not None and message.receives_here >= policy["maxReceiveCount"]
 
     def _candidates(self, now: float) -> Iterator[QueuedMessage]:
+        """Yield the messages that a receive may take, in its order."""
         yield from self.receivable(now)
 
     def receivable(self, now: float) -> list[QueuedMessage]:
@@ -127,10 +128,11 @@ class SimulatedQueue:
         return limits.IN_FLIGHT_MESSAGES_MAX - sum(message.is_in_flight(now) for message in self.messages.values())
 
     def in_order(self) -> list[QueuedMessage]:
-        """Return everything, the oldest first."""
+        """Return all messages, the oldest first."""
         return sorted(self.messages.values(), key=lambda message: message.number)
 
     def _deliver(self, message: QueuedMessage, *, visibility_seconds: int, now: float) -> None:
+        """Count a receive of a message, hide the message, and give it a new receipt handle."""
         message.receives += 1
         message.receives_here += 1
         message.received_at = now
@@ -143,10 +145,10 @@ class SimulatedQueue:
         ).decode()
 
     def message_of(self, handle: str) -> QueuedMessage | None:
-        """Return the message a receipt handle was given for, None when it is gone.
+        """Return the message of a receipt handle; None if the message is gone.
 
         Raises:
-            Refusal: the handle is none of this queue's [VIS-07].
+            AwsRefusal: this queue never returned such a handle [VIS-07].
         """
         try:
             queue, id_, _, _ = base64.b64decode(handle, validate=True).decode().split(" ")
@@ -159,7 +161,7 @@ class SimulatedQueue:
         return self.messages.get(id_)
 
     def delete(self, handle: str, now: float) -> None:
-        """Delete by any handle ever given; deleting again is not an error [VIS-02, VIS-07]."""
+        """Delete the message of a handle, if it is still there and the handle valid [VIS-02, VIS-07]."""
         message = self.message_of(handle)
         if message is not None:
             self.check_delete(message, handle, now)
@@ -169,7 +171,7 @@ class SimulatedQueue:
         """Refuse nothing: on a standard queue a late delete works [VIS-02]."""
 
     def change_visibility(self, handle: str, seconds: int, now: float) -> None:
-        """Hide a message in flight for that long from now, once [VIS-09]."""
+        """Hide a message in flight for `seconds` from now on; its next receive has the queue's timeout [VIS-09]."""
         if not 0 <= seconds <= limits.VISIBILITY_TIMEOUT_SECONDS_MAX:
             raise self._beyond_limit(seconds)
         message = self.message_of(handle)
@@ -205,7 +207,7 @@ class SimulatedQueue:
         )
 
     def purge(self, now: float) -> None:
-        """Remove everything, also what is in flight [PUR-02]; once a minute only [PUR-01]."""
+        """Remove all messages, also those in flight [PUR-02]; refuse a second purge within a minute [PUR-01]."""
         if self._purged_at is not None and now < self._purged_at + PURGE_INTERVAL_SECONDS:
             raise AwsRefusal(
                 "AWS.SimpleQueueService.PurgeQueueInProgress",
@@ -216,11 +218,11 @@ class SimulatedQueue:
         self.messages.clear()
 
     def take_dead_letter(self, message: QueuedMessage, now: float, *, source_arn: str) -> None:
-        """Take a message that was received too often; identity, count and time of sending stay [DLQ-07, DLQ-08]."""
+        """Store a message as a dead letter; its id, receive count and time of sending stay [DLQ-07, DLQ-08]."""
         self.add(replace(message, receives_here=0, visible_at=now, handle=None, source_arn=source_arn))
 
     def take_redriven(self, message: QueuedMessage, now: float, *, id_: str) -> None:
-        """Take a message from a DLQ, as a new one [MOV-18]; that its count begins again is documented only [MOV-19]."""
+        """Store a message from a DLQ as a new message [MOV-18], whose receive count begins again [MOV-19]."""
         self.send(
             replace(
                 message,
@@ -237,7 +239,7 @@ class SimulatedQueue:
         )
 
     def counts(self, now: float) -> dict[str, str]:
-        """Return the three counters; a blocked group changes nothing about them [GRP-15]."""
+        """Return AWS's three counters; a message behind a blocked group counts as visible [GRP-15]."""
         visible = sum(message.is_visible(now) for message in self.messages.values())
         in_flight = sum(message.is_in_flight(now) for message in self.messages.values())
         return {

@@ -1,4 +1,4 @@
-"""The operations of SQS that take messages out of a queue: receives, and what is done with a receipt handle."""
+"""The operations of SQS on messages in a queue: receives, and deletes and visibility changes by a receipt handle."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,15 +15,15 @@ class Receiving:
     """Receives, deletes and visibility changes, alone and in batches.
 
     Args:
-        find: returns the queue a call is about.
-        queues: the account's by ARN, as they are at any time: a receive may bury in another one.
+        find: returns the queue that a call names.
+        queues: the account's queues by ARN; a receive may put a dead letter into another queue.
     """
 
     def __init__(self, find: Callable[[Params], SimulatedQueue], queues: Mapping[str, SimulatedQueue]) -> None:
         self._find, self._queues = find, queues
 
     def receive(self, params: Params, now: float) -> AnswerFields:
-        """Receive once, without waiting; no message is an answer without `Messages` [RCV-03]."""
+        """Receive once, without waiting; without a message the answer has no `Messages` [RCV-03]."""
         queue = self._find(params)
         most, wait = params.get("MaxNumberOfMessages", 1), params.get("WaitTimeSeconds", 0)
         if not 1 <= most <= limits.RECEIVE_MESSAGES_MAX:
@@ -42,7 +42,10 @@ class Receiving:
 
     @staticmethod
     def _check_in_flight(queue: SimulatedQueue, params: Params, now: float) -> None:
-        """Refuse a short poll of a standard queue with too much in flight; a FIFO queue answers nothing [LIM-01]."""
+        """Refuse a short poll of a standard queue with too many messages in flight [LIM-01].
+
+        A FIFO queue does not refuse: its answer has no messages.
+        """
         is_long_poll = params.get("WaitTimeSeconds", queue.seconds("ReceiveMessageWaitTimeSeconds")) > 0
         if not queue.is_fifo and not is_long_poll and queue.room_in_flight(now) <= 0:
             raise AwsRefusal("OverLimit", "Too many messages are in flight.", status=403)  # text not recorded
@@ -50,6 +53,7 @@ class Receiving:
     def _take(
         self, queue: SimulatedQueue, params: Params, *, most: int, visibility_seconds: int, now: float
     ) -> list[QueuedMessage]:
+        """Receive messages, or return those of an earlier receive with the same ReceiveRequestAttemptId."""
         attempt_id = params.get("ReceiveRequestAttemptId")
         if attempt_id is None:
             return self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
@@ -60,9 +64,9 @@ class Receiving:
                 "The request include parameter that is not valid for this queue type.",
             )
         check_id("ReceiveRequestAttemptId", attempt_id)
-        again = queue.retry(attempt_id, now, visibility_seconds=visibility_seconds)
-        if again is not None:
-            return again
+        received_before = queue.retry(attempt_id, now, visibility_seconds=visibility_seconds)
+        if received_before is not None:
+            return received_before
         received = self._take_new(queue, most=most, visibility_seconds=visibility_seconds, now=now)
         queue.remember_attempt(attempt_id, received, now)
         return received
@@ -70,11 +74,13 @@ class Receiving:
     def _take_new(
         self, queue: SimulatedQueue, *, most: int, visibility_seconds: int, now: float
     ) -> list[QueuedMessage]:
+        """Receive at most as many messages as may be in flight, and move exhausted ones to the DLQ."""
+
         def record_dead(message: QueuedMessage) -> bool:
-            dead_letters = self._queues.get(queue.dead_letter_arn() or "")
-            if dead_letters is None:
+            dlq = self._queues.get(queue.dead_letter_arn() or "")
+            if dlq is None:
                 return False
-            dead_letters.take_dead_letter(message, now, source_arn=queue.arn)
+            dlq.take_dead_letter(message, now, source_arn=queue.arn)
             return True
 
         most = min(most, queue.room_in_flight(now))
@@ -83,21 +89,21 @@ class Receiving:
         return queue.receive(most, visibility_seconds=visibility_seconds, now=now, record_dead=record_dead)
 
     def delete(self, params: Params, now: float) -> AnswerFields:
-        """Delete what a handle was given for."""
+        """Delete the message of a receipt handle."""
         self._find(params).delete(params["ReceiptHandle"], now)
         return {}
 
     def delete_batch(self, params: Params, now: float) -> AnswerFields:
-        """Delete several, each by itself."""
+        """Delete the messages of several receipt handles; each entry succeeds or fails alone."""
         return self._each(params, "DeleteMessageBatchRequestEntry", lambda entry: self.delete(entry, now))
 
     def change_visibility(self, params: Params, now: float) -> AnswerFields:
-        """Hide or show again what a handle was given for."""
+        """Change the visibility timeout of the message of a receipt handle."""
         self._find(params).change_visibility(params["ReceiptHandle"], params["VisibilityTimeout"], now)
         return {}
 
     def change_visibility_batch(self, params: Params, now: float) -> AnswerFields:
-        """Hide or show again several, each by itself; without a timeout an entry is given back."""
+        """Change several visibility timeouts; an entry without VisibilityTimeout makes its message visible."""
         return self._each(
             params,
             "ChangeMessageVisibilityBatchRequestEntry",
@@ -105,25 +111,29 @@ class Receiving:
         )
 
     def _each(self, params: Params, kind: str, handle: Callable[[Params], AnswerFields]) -> AnswerFields:
-        """Handle every entry of a batch as the call it stands for."""
+        """Call `handle` with the parameters of a single call for every entry of a batch."""
         url, entries = self._find(params).url, params["Entries"]
         batches.check(entries, kind)
         return batches.handle_each(entries, lambda entry: handle({**entry, "QueueUrl": url}))
 
 
-def _as_received(message: QueuedMessage, system: list[str], requested: list[str]) -> AnswerFields:
-    attributes = message.system_attributes()
-    returned = {name: value for name, value in attributes.items() if "All" in system or name in system}
-    chosen = select_attributes(message.attributes, requested)
+def _as_received(message: QueuedMessage, system_names: list[str], names: list[str]) -> AnswerFields:
+    """Return a message as ReceiveMessage answers it, with the requested system attributes and message attributes."""
+    system_attributes = {
+        name: value
+        for name, value in message.system_attributes().items()
+        if "All" in system_names or name in system_names
+    }
+    attributes = select_attributes(message.attributes, names)
     answer: AnswerFields = {
         "MessageId": message.id,
         "ReceiptHandle": message.handle,
         "MD5OfBody": md5(message.body),
         "Body": message.body,
     }
-    if returned:
-        answer["Attributes"] = returned
-    if chosen:
-        answer["MD5OfMessageAttributes"] = md5_of_attributes(chosen)
-        answer["MessageAttributes"] = chosen
+    if system_attributes:
+        answer["Attributes"] = system_attributes
+    if attributes:
+        answer["MD5OfMessageAttributes"] = md5_of_attributes(attributes)
+        answer["MessageAttributes"] = attributes
     return answer

@@ -25,7 +25,7 @@ class Sending:
     """Sends, alone and in batches.
 
     Args:
-        find: returns the queue a call is about.
+        find: returns the queue that a call names.
         new_id: makes message ids.
     """
 
@@ -44,6 +44,7 @@ class Sending:
 
     @staticmethod
     def _lacks_id(queue: SimulatedQueue, entry: Params) -> bool:
+        """Return whether a send to a FIFO queue has no deduplication id, and the queue takes none from the content."""
         is_by_content = queue.attributes.get("ContentBasedDeduplication") == "true"
         return queue.is_fifo and "MessageDeduplicationId" not in entry and not is_by_content
 
@@ -63,7 +64,7 @@ class Sending:
             retained_from=now,
             visible_at=now,
             group=entry.get("MessageGroupId"),
-            # An id that is given goes before the content's [DED-11].
+            # A given id takes precedence over the hash of the content [DED-11].
             deduplication_id=entry.get("MessageDeduplicationId", content_id(body) if queue.is_fifo else None),
             attributes=attributes,
             trace_header=None if trace is None else trace["StringValue"],
@@ -79,7 +80,10 @@ class Sending:
         return answer
 
     def send_batch(self, params: Params, now: float) -> AnswerFields:
-        """Send a batch: what concerns ids and groups fails it whole, other things fail an entry [BAT-05..BAT-09]."""
+        """Send a batch [BAT-05..BAT-09].
+
+        A missing id or group and too large a batch refuse the whole batch; any other mistake refuses its entry only.
+        """
         queue, entries = self._find(params), params["Entries"]
         batches.check(entries, "SendMessageBatchRequestEntry")
         total = sum(size_bytes(entry) for entry in entries)
@@ -101,6 +105,7 @@ class Sending:
 
 
 def _check_parameters(queue: SimulatedQueue, entry: Params) -> None:
+    """Refuse ids and delays that SQS would refuse, and parameters of the other type of queue."""
     for name in ("MessageGroupId", "MessageDeduplicationId"):
         if name in entry:
             check_id(name, entry[name])

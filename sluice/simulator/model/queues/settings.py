@@ -1,4 +1,4 @@
-"""Queue attributes: defaults, and what AWS refuses."""
+"""Queue attributes: their defaults, and the names and values that AWS refuses."""
 
 import json
 import re
@@ -24,9 +24,9 @@ _CHOICES = {
     "SqsManagedSseEnabled": ("true", "false"),
 }
 BOOLEANS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
-_FREE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")
-_HIGH_THROUGHPUT = ("DeduplicationScope", "FifoThroughputLimit")
-SETTABLE = {*_RANGES, *_CHOICES, *_FREE, "FifoQueue"}
+_REMOVABLE = ("Policy", "RedrivePolicy", "RedriveAllowPolicy", "KmsMasterKeyId")  # an empty value removes them
+_FIFO_ONLY = ("DeduplicationScope", "FifoThroughputLimit")
+SETTABLE = {*_RANGES, *_CHOICES, *_REMOVABLE, "FifoQueue"}
 ALLOWED_SOURCES_MAX = 10
 
 _DEFAULTS = {  # [CRE-01, CRE-02]
@@ -45,11 +45,11 @@ _FIFO_DEFAULTS = {
 }
 
 type FindQueue = Callable[[str], Mapping[str, str] | None]
-"""ARN to the attributes of that queue, None when there is none."""
+"""Takes an ARN and returns the attributes of that queue; None if there is no such queue."""
 
 
 def defaults(*, is_fifo: bool) -> dict[str, str]:
-    """Return the attributes of a queue created with none."""
+    """Return the attributes of a queue that was created without any."""
     return _DEFAULTS | (_FIFO_DEFAULTS if is_fifo else {})
 
 
@@ -66,15 +66,21 @@ def check_name(name: str, *, is_fifo: bool) -> None:
 
 
 def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, find_queue: FindQueue) -> dict[str, str]:
-    """Return the attributes a queue has after `wanted` is applied to `current`, in AWS's own spelling.
+    """Return a queue's attributes after `wanted` is applied to `current`, in AWS's own spelling.
+
+    Args:
+        wanted: the attributes of CreateQueue or SetQueueAttributes.
+        current: all attributes before.
+        arn: of the queue.
+        find_queue: finds the DLQ that a redrive policy names.
 
     Raises:
-        Refusal: AWS would not take one of them; a bad name and a bad value have two codes [ERR-03].
+        AwsRefusal: AWS would refuse one of them; a bad name has another error code than a bad value [ERR-03].
     """
     is_fifo, wanted = "FifoQueue" in current, as_spelled(wanted, BOOLEANS)
     for name, value in wanted.items():
         _check_attribute(name, value, is_fifo=is_fifo)
-    # A key of one's own takes the place of SQS's, and both at a time are refused [CRE-23, CRE-26].
+    # A KMS key replaces SQS's own encryption; a request for both is refused [CRE-23, CRE-26].
     applied = dict(current) | ({"SqsManagedSseEnabled": "false"} if wanted.get("KmsMasterKeyId") else {}) | dict(wanted)
     if applied.get("KmsMasterKeyId") and applied["SqsManagedSseEnabled"] == "true":
         raise AwsRefusal(
@@ -92,13 +98,13 @@ def check(wanted: Mapping[str, str], *, current: Mapping[str, str], arn: str, fi
         )
     if wanted.get("RedriveAllowPolicy"):
         _check_allow_policy(wanted["RedriveAllowPolicy"])
-    return {name: value for name, value in applied.items() if value != "" or name not in _FREE}
+    return {name: value for name, value in applied.items() if value != "" or name not in _REMOVABLE}
 
 
 def _check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
     if name not in SETTABLE or (not is_fifo and name in ("FifoQueue", "ContentBasedDeduplication")):
         raise AwsRefusal("InvalidAttributeName", f"Unknown Attribute {name}.")  # [CRE-07, CRE-13]
-    if not is_fifo and name in _HIGH_THROUGHPUT:
+    if not is_fifo and name in _FIFO_ONLY:
         raise AwsRefusal("InvalidAttributeName", f"You can specify the {name} only when FifoQueue is set to true.")
     if name == "FifoQueue" and value != "true":  # [CRE-14]
         raise AwsRefusal(
@@ -119,21 +125,28 @@ def _is_allowed(name: str, value: str) -> bool:
 
 
 def redrive_policy(text: str, *, arn: str, is_fifo: bool, find_queue: FindQueue) -> str:
-    """Return a redrive policy as AWS gives it back: the count is a number [DLQ-13]."""
+    """Return a checked redrive policy as AWS stores it, with maxReceiveCount as a number [DLQ-13].
+
+    Args:
+        text: the policy as the caller gave it.
+        arn: of the source queue.
+        is_fifo: whether the source is a FIFO queue.
+        find_queue: finds the DLQ.
+    """
     target, count = _read_redrive_policy(text)
-    found = find_queue(target)
-    if found is None:
+    dlq = find_queue(target)
+    if dlq is None:
         raise invalid_parameter("RedrivePolicy", text, "Dead letter target does not exist.")  # [DLQ-10]
-    if is_fifo != ("FifoQueue" in found):
-        # Two full stops [DLQ-09].
+    if is_fifo != ("FifoQueue" in dlq):
+        # AWS's text ends with two full stops [DLQ-09].
         raise invalid_parameter("RedrivePolicy", text, "Dead-letter queue must be same type of queue as the source..")
-    if not _allows(found.get("RedriveAllowPolicy"), source=arn):  # [DLQ-18], text not recorded
+    if not _allows(dlq.get("RedriveAllowPolicy"), source=arn):  # [DLQ-18], text not recorded
         raise invalid_parameter("RedrivePolicy", text, "The dead letter target does not allow this queue as a source.")
     return json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": count}, separators=(",", ":"))
 
 
 def _read_redrive_policy(text: str) -> tuple[str, int]:
-    """Return target and count of a well-formed policy [DLQ-11, DLQ-12, DLQ-14, DLQ-15]."""
+    """Return (DLQ's ARN, maxReceiveCount) of a well-formed redrive policy [DLQ-11, DLQ-12, DLQ-14, DLQ-15]."""
     policy = _json_map("RedrivePolicy", text)
     for name in ("maxReceiveCount", "deadLetterTargetArn"):
         if name not in policy:
@@ -170,7 +183,7 @@ def _is_json_object(text: str) -> bool:
 
 
 def _check_allow_policy(text: str) -> None:
-    """Refuse a malformed RedriveAllowPolicy [DLQ-18]; texts not recorded."""
+    """Refuse a malformed RedriveAllowPolicy [DLQ-18]; AWS's texts are not recorded."""
     policy = _json_map("RedriveAllowPolicy", text)
     permission, sources = policy.get("redrivePermission"), policy.get("sourceQueueArns")
     if permission not in ("allowAll", "denyAll", "byQueue") or (permission == "byQueue") != bool(sources):
@@ -182,5 +195,6 @@ def _check_allow_policy(text: str) -> None:
 
 
 def _allows(allow_policy: str | None, *, source: str) -> bool:
+    """Return whether a DLQ's RedriveAllowPolicy allows the source queue with this ARN; without a policy, all are."""
     policy = {"redrivePermission": "allowAll"} if allow_policy is None else json.loads(allow_policy)
     return bool(policy["redrivePermission"] == "allowAll" or source in policy.get("sourceQueueArns", ()))

@@ -1,4 +1,4 @@
-"""The operations of SQS on queues, and where all the others are found."""
+"""SQS of one account: its queues, the operations on queues, and the table of all operations."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping
@@ -29,8 +29,8 @@ class Sqs:
     """All queues of one account and region.
 
     Args:
-        base_url: what queue URLs begin with.
-        arn_prefix: what queue ARNs begin with.
+        base_url: the beginning of queue URLs.
+        arn_prefix: the beginning of queue ARNs.
         new_id: makes message and task ids.
     """
 
@@ -67,23 +67,24 @@ class Sqs:
         }
 
     def settle(self, now: float) -> None:
-        """Do all that is due by `now` without a call: steps of move tasks, and what time changes in the queues."""
+        """Apply every change that time alone makes up to `now`: steps of move tasks, ends of periods in queues."""
         self._moves.settle(now)
         for queue in self.queues.values():
             queue.settle(now)
 
     def changes_after(self, now: float) -> Iterable[float]:
-        """Yield the instants after `now` at which time alone changes a queue or lets a move task go on."""
+        """Yield the instants after `now` at which time alone changes a queue, or a move task takes a step."""
         yield from self._moves.changes_after(now)
         for queue in self.queues.values():
             yield from queue.changes_after(now)
 
     def wait_seconds(self, params: Params) -> int:
-        """Return how long a receive waits for a message."""
-        own = self._of(params).seconds("ReceiveMessageWaitTimeSeconds")
-        return int(params.get("WaitTimeSeconds", own))
+        """Return how long a receive waits for a message: as the call says, or else the queue."""
+        queues_default = self._of(params).seconds("ReceiveMessageWaitTimeSeconds")
+        return int(params.get("WaitTimeSeconds", queues_default))
 
     def _of(self, params: Params) -> SimulatedQueue:
+        """Return the queue of a call's QueueUrl; only the name at its end counts."""
         return self._queue_by_name(params["QueueUrl"].rpartition("/")[2])
 
     def _queue_by_name(self, name: str) -> SimulatedQueue:
@@ -122,7 +123,7 @@ class Sqs:
 
     @staticmethod
     def _create_again(existing: SimulatedQueue, requested: Mapping[str, str]) -> AnswerFields:
-        """Return the URL when nothing requested differs; no attributes never differ [CRE-04, CRE-05, CRE-06]."""
+        """Return the URL of a queue that exists, if each requested attribute is the same [CRE-04, CRE-05, CRE-06]."""
         for name, value in requested.items():
             if not _same(existing.attributes.get(name), value):
                 raise AwsRefusal(
@@ -144,7 +145,7 @@ class Sqs:
         return _page("QueueUrls", urls, params, most)
 
     def _list_dead_letter_source_queues(self, params: Params, _: float) -> AnswerFields:
-        """List the queues that name this one; the key begins with a small letter [DLQ-19]."""
+        """List the queues whose DLQ is this one; unlike ListQueues, AWS answers with a small `q` [DLQ-19]."""
         target = self._of(params).arn
         urls = sorted(queue.url for queue in self.queues.values() if queue.dead_letter_arn() == target)
         return {"queueUrls": []} | _page("queueUrls", urls, params, params.get("MaxResults", _LIST_MAX))
@@ -174,7 +175,7 @@ class Sqs:
         return {}
 
     def _add_permission(self, params: Params, _: float) -> AnswerFields:
-        """Allow accounts some actions, under a label that is new to the policy [CRE-47]."""
+        """Allow accounts some actions, by a statement whose label the policy does not have yet [CRE-47]."""
         queue, label = self._of(params), params["Label"]
         policy = queue.policy() or {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
         if permissions.has_label(policy, label):  # [ERR-04]
@@ -190,7 +191,7 @@ class Sqs:
         return {}
 
     def _remove_permission(self, params: Params, _: float) -> AnswerFields:
-        """Remove the statement of a label; with the last statement the policy goes [CRE-47, CRE-48]."""
+        """Remove the statement of a label; without a statement left, the queue has no policy [CRE-47, CRE-48]."""
         queue, label = self._of(params), params["Label"]
         policy = queue.policy()
         if not permissions.has_label(policy, label):
@@ -214,7 +215,7 @@ class Sqs:
 
 
 def _same(stored: str | None, requested: str) -> bool:
-    """Return whether two spellings of an attribute mean the same."""
+    """Return whether two values of an attribute are equal, as JSON if both are JSON."""
     try:
         return bool(json.loads(stored or "") == json.loads(requested))
     except ValueError:
@@ -222,6 +223,7 @@ def _same(stored: str | None, requested: str) -> bool:
 
 
 def _page(key: str, items: list[str], params: Params, most: int) -> AnswerFields:
+    """Return the page of a listing that NextToken names: up to `most` items, under `key`."""
     token = params.get("NextToken") or "0"
     if not 1 <= most <= _LIST_MAX:  # texts not recorded
         raise invalid_parameter("MaxResults", most, f"Must be between 1 and {_LIST_MAX}, if provided.")

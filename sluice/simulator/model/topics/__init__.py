@@ -1,1 +1,1 @@
-"""The model's topics: what SNS does, up to the queues it delivers to."""
+"""The model of SNS: topics, subscriptions, and the delivery into queues."""

@@ -1,4 +1,4 @@
-"""Delivery of a topic's copies to queues: to whom, in which envelope, and whether the queue's policy lets them in."""
+"""Delivery of published messages: to which queues, in which envelope, and whether the queue's policy allows it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ class Delivery:
     """Delivers published messages to the subscribers.
 
     Args:
-        queues: the account's by ARN, as they are at any time.
-        subscriptions_of: returns who is subscribed to a topic.
+        queues: the account's queues by ARN.
+        subscriptions_of: returns the subscriptions of a topic.
         new_id: makes message ids.
     """
 
@@ -31,7 +31,10 @@ class Delivery:
         self._queues, self._subscriptions_of, self._new_id = queues, subscriptions_of, new_id
 
     def fan_out(self, topic: SimulatedTopic, entry: Params, now: float) -> AnswerFields:
-        """Deliver to every subscription, unless the topic remembers the id [SNS-18, SNS-19, SNS-20]."""
+        """Deliver a publish to every subscription, and return its answer [SNS-18, SNS-19, SNS-20].
+
+        A FIFO topic does not deliver a message again whose deduplication id it remembers: it repeats the answer.
+        """
         if not topic.is_fifo:
             published = PublishResult(self._new_id(), None, now)
             self._deliver_to_all(topic, entry, published, None, now)
@@ -47,11 +50,11 @@ class Delivery:
         return {"MessageId": published.message_id, "SequenceNumber": published.sequence_number}
 
     def replay(self, topic: SimulatedTopic, subscription: Subscription, now: float) -> None:
-        """Deliver to one subscription again what its replay policy asks of the archive [SNS-103, SNS-104]."""
-        for kept in topic.messages_to_replay(subscription.replay_policy()):
-            entry = {**kept.entry, "Replayed": True}
+        """Deliver archived messages again to one subscription, as its replay policy asks [SNS-103, SNS-104]."""
+        for archived in topic.messages_to_replay(subscription.replay_policy()):
+            entry = {**archived.entry, "Replayed": True}
             if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
-                self._deliver(topic, subscription, entry, kept.published, kept.deduplication_id, now)
+                self._deliver(topic, subscription, entry, archived.published, archived.deduplication_id, now)
 
     def _deliver_to_all(
         self, topic: SimulatedTopic, entry: Params, published: PublishResult, deduplication_id: str | None, now: float
@@ -69,14 +72,17 @@ class Delivery:
         deduplication_id: str | None,
         now: float,
     ) -> None:
-        """Put a copy into the queue, else into the subscription's DLQ [SNS-31, SNS-32], else nowhere [SNS-44]."""
+        """Put a copy into the queue, or, if that fails, into the subscription's DLQ [SNS-31, SNS-32].
+
+        If the DLQ does not take it either, the message is lost, and the publisher is not told [SNS-44].
+        """
         is_raw = subscription.is_raw()
         body = message_of(entry) if is_raw else envelope(topic, subscription, entry, published)
         attributes = entry.get("MessageAttributes", {}) if is_raw else {}
         for arn in (subscription.endpoint, subscription.dead_letter_arn()):
             queue = self._queues.get(arn or "")
-            is_too_much = len(attributes) > limits.MESSAGE_ATTRIBUTES_MAX  # [SNS-83]
-            if queue is None or is_too_much or not may_send(queue, topic.arn):
+            has_too_many_attributes = len(attributes) > limits.MESSAGE_ATTRIBUTES_MAX  # [SNS-83]
+            if queue is None or has_too_many_attributes or not may_send(queue, topic.arn):
                 continue
             if size_bytes({"MessageBody": body, "MessageAttributes": attributes}) > queue.seconds("MaximumMessageSize"):
                 continue
@@ -97,12 +103,15 @@ class Delivery:
 
 
 def _group_for(queue: SimulatedQueue, topic: SimulatedTopic, entry: Params) -> str | None:
-    """Return the group a queue gets: a standard queue none of a FIFO topic, one of a standard topic; both recorded."""
+    """Return the group of a delivered copy; a FIFO topic gives no group to a standard queue, a standard topic does.
+
+    Both were recorded from AWS.
+    """
     return entry.get("MessageGroupId") if queue.is_fifo or not topic.is_fifo else None
 
 
 def envelope(topic: SimulatedTopic, subscription: Subscription, entry: Params, published: PublishResult) -> str:
-    """Return what a queue without raw delivery gets; FIFO topics do not sign it."""
+    """Return the JSON that a queue without raw delivery gets; FIFO topics do not sign it."""
     known = {
         "Type": "Notification",
         "MessageId": published.message_id,
@@ -123,9 +132,9 @@ def envelope(topic: SimulatedTopic, subscription: Subscription, entry: Params, p
 
 
 def may_send(queue: SimulatedQueue, topic_arn: str) -> bool:
-    """Return whether the queue's policy lets the topic send: without one, publishing succeeds in vain [SNS-44].
+    """Return whether the queue's policy allows the topic to send; without a policy, no topic may [SNS-44].
 
-    A policy that is none, or uses what is not known here, lets nobody send.
+    A malformed policy, or one with an element that `policies` does not know, allows nobody.
     """
     context = {
         "aws:sourcearn": topic_arn,

@@ -1,4 +1,4 @@
-"""The rules of publishing: what is accepted, and what SNS says about the rest."""
+"""The rules of publishing: which publishes SNS refuses, and with which text."""
 
 import json
 import re
@@ -16,13 +16,13 @@ _NO_ID = "The topic should either have ContentBasedDeduplication enabled or Mess
 
 
 def check_publish(topic: SimulatedTopic, entry: Params) -> None:
-    """Refuse what a topic of this type cannot take [SNS-09, SNS-10, SNS-11, SNS-26]."""
+    """Refuse a publish that SNS would refuse for a topic of this type [SNS-09, SNS-10, SNS-11, SNS-26]."""
     if "Subject" in entry and not _is_subject(entry["Subject"]):
         raise sns_invalid("Subject")
     if not entry["Message"]:
         raise sns_invalid("Empty message")
     if entry.get("MessageStructure") == "json":
-        message_of(entry)
+        message_of(entry)  # raises if the structure is malformed
     _check_attributes(entry)
     ids = {name: entry[name] for name in ("MessageGroupId", "MessageDeduplicationId") if name in entry}
     if topic.is_fifo and "MessageGroupId" not in ids:
@@ -37,17 +37,17 @@ def check_publish(topic: SimulatedTopic, entry: Params) -> None:
     for name, value in ids.items():
         try:
             check_id(name, value)
-        except AwsRefusal as refusal:  # the rule is SQS's [LIM-07], text not recorded
+        except AwsRefusal as refusal:  # SNS has the same rule as SQS [LIM-07]; its text is not recorded
             raise sns_invalid(f"{name} Reason: {refusal.text.partition('Reason: ')[2]}") from None
 
 
 def _is_subject(text: str) -> bool:
-    """Return whether SNS takes a subject: of an empty one its refusal is recorded, the rest is API_Publish's."""
-    return 0 < len(text) < _SUBJECT_CHARACTERS_MAX + 1 and text.isprintable()
+    """Return whether SNS accepts a subject, as API_Publish documents; only an empty one's refusal is recorded."""
+    return 0 < len(text) <= _SUBJECT_CHARACTERS_MAX and text.isprintable()
 
 
 def message_of(entry: Params) -> str:
-    """Return what a queue is sent: with structure json, the entry for sqs or else the default [SNS-53]."""
+    """Return the text for a queue: with MessageStructure json the value of `sqs`, or of `default` [SNS-53]."""
     if entry.get("MessageStructure") != "json":
         return str(entry["Message"])
     try:
@@ -62,7 +62,7 @@ def message_of(entry: Params) -> str:
 
 
 def _check_attributes(entry: Params) -> None:
-    """Refuse message attributes whose name or value is not in order [SNS-54, SNS-55]."""
+    """Refuse message attributes whose name, type or value SNS would refuse [SNS-54, SNS-55]."""
     for name, attribute in entry.get("MessageAttributes", {}).items():
         _check_name(name)
         type_ = attribute["DataType"]
@@ -85,10 +85,10 @@ def _check_attributes(entry: Params) -> None:
 def _check_name(name: str) -> None:
     if len(name.encode()) > _NAME_BYTES_MAX:
         raise _bad_attribute("Length of message attribute name must be less than 256 bytes.")
-    strange = re.search(r"[^A-Za-z0-9_.-]", name)
-    if strange:
+    invalid = re.search(r"[^A-Za-z0-9_.-]", name)
+    if invalid:
         raise _bad_attribute(
-            f"Invalid non-alphanumeric character '#x{ord(strange[0]):X}' was found in the message attribute name. "
+            f"Invalid non-alphanumeric character '#x{ord(invalid[0]):X}' was found in the message attribute name. "
             "Can only include alphanumeric characters, hyphens, underscores, or dots."
         )
     for end, is_bad in (("starting", name.startswith(".")), ("ending", name.endswith("."))):
@@ -103,7 +103,7 @@ def _bad_attribute(text: str) -> AwsRefusal:
 
 
 def check_batch(entries: list[Params]) -> None:
-    """Refuse a batch as a whole [SNS-25, SNS-27]."""
+    """Refuse the whole batch for its number of entries or for their ids [SNS-25, SNS-27]."""
     if not entries:
         raise AwsRefusal("EmptyBatchRequest", "The batch request doesn't contain any entries.")
     if len(entries) > _ENTRIES_MAX:
@@ -122,5 +122,5 @@ def check_batch(entries: list[Params]) -> None:
 
 
 def publish_bytes(entry: Params) -> int:
-    """Return what counts as a publish's size."""
+    """Return the size of a publish as SNS counts it: its message and its attributes."""
     return size_bytes({"MessageBody": entry["Message"], "MessageAttributes": entry.get("MessageAttributes", {})})

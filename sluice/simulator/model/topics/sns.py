@@ -1,4 +1,4 @@
-"""The operations of SNS that fan out to queues."""
+"""SNS of one account: its topics and subscriptions, and the table of all operations; it delivers to queues only."""
 
 import json
 import re
@@ -23,10 +23,10 @@ from sluice.simulator.model.topics.topic import (
     check_topic,
 )
 
-_PAGE = 100
+_PAGE = 100  # entries of a page of a listing
 _PROTOCOLS = ("http", "https", "email", "email-json", "sms", "sqs", "application", "lambda", "firehose")
 _ARN_PARTS = 6
-_SUBSCRIPTION_READABLE_SECONDS = 1  # after its topic was deleted; how long nobody recorded
+_SUBSCRIPTION_READABLE_SECONDS = 1  # after its topic was deleted; AWS's own time is not recorded
 _SUBSCRIPTION_ATTRIBUTES = (
     *("RawMessageDelivery", "FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "DeliveryPolicy"),
     *("ReplayPolicy", "SubscriptionRoleArn"),
@@ -37,8 +37,8 @@ class Sns:
     """All topics of one account and region.
 
     Args:
-        queues: the account's by ARN, as they are at any time.
-        arn_prefix: what topic ARNs begin with.
+        queues: the account's queues by ARN; the caller adds and removes queues later.
+        arn_prefix: the beginning of topic ARNs.
         new_id: makes message and subscription ids.
     """
 
@@ -69,7 +69,7 @@ class Sns:
         }
 
     def _check_topic_arn(self, arn: str) -> None:
-        """Refuse what is no ARN [ERR-05, SNS-145], and a topic of another Region [SNS-143, SNS-144]."""
+        """Refuse a text that is no ARN [ERR-05, SNS-145], and a topic of another Region [SNS-143, SNS-144]."""
         _check_arn("TopicArn", arn)
         if arn.split(":")[3] != self._arn_prefix.split(":")[3]:
             raise sns_invalid("TopicArn")
@@ -88,7 +88,7 @@ class Sns:
         return subscription
 
     def subscriptions_of(self, topic: SimulatedTopic) -> list[Subscription]:
-        """Return who is subscribed to a topic, in the order they did."""
+        """Return the subscriptions of a topic, the oldest first."""
         return [each for each in self._living_subscriptions() if each.topic_arn == topic.arn]
 
     def _living_subscriptions(self) -> list[Subscription]:
@@ -113,7 +113,10 @@ class Sns:
         return {"TopicArn": topic.arn}
 
     def _delete_topic(self, params: Params, now: float) -> AnswerFields:
-        """Delete a topic and its subscriptions, which can be read a little longer; again is not an error [SNS-125]."""
+        """Delete a topic and its subscriptions; a topic that does not exist is no error [SNS-125].
+
+        The subscriptions can still be read for a while.
+        """
         self._check_topic_arn(params["TopicArn"])
         topic = self.topics.get(params["TopicArn"])
         if topic is not None and topic.has_archive():  # [SNS-41]
@@ -151,7 +154,7 @@ class Sns:
         return {}
 
     def _subscribe(self, params: Params, now: float) -> AnswerFields:
-        """Subscribe a queue; the same again returns the same [SNS-36]."""
+        """Subscribe a queue; a repeated call returns the same subscription [SNS-36]."""
         topic, endpoint = self._topic(params["TopicArn"]), params.get("Endpoint", "")
         self._check_endpoint(topic, params["Protocol"], endpoint)
         attributes = as_spelled(params.get("Attributes", {}), BOOLEANS)
@@ -163,9 +166,9 @@ class Sns:
                     raise sns_invalid("Attributes Reason: Subscription already exists with different attributes")
                 return {"SubscriptionArn": existing.arn}
         arn = f"{topic.arn}:{self._new_id()}"
-        made = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
-        self.subscriptions[arn] = made
-        self._delivery.replay(topic, made, now)
+        subscription = Subscription(arn=arn, topic_arn=topic.arn, endpoint=endpoint, attributes=attributes)
+        self.subscriptions[arn] = subscription
+        self._delivery.replay(topic, subscription, now)
         return {"SubscriptionArn": arn}
 
     @staticmethod
@@ -177,7 +180,8 @@ class Sns:
             raise sns_invalid(reason + protocol)  # [SNS-07]
         if not re.fullmatch(r"arn:[\w-]+:sqs:[\w-]+:\d{12}:[\w.-]+", endpoint):
             raise sns_invalid("SQS endpoint ARN")  # [SNS-35]
-        if endpoint.endswith(limits.FIFO_SUFFIX) and not topic.is_fifo:  # [SNS-05]; the other way is allowed [SNS-06]
+        # A FIFO topic may have a standard queue [SNS-06]; a standard topic must not have a FIFO queue [SNS-05].
+        if endpoint.endswith(limits.FIFO_SUFFIX) and not topic.is_fifo:
             raise sns_invalid(
                 "Invalid parameter: Endpoint Reason: FIFO SQS Queues can not be subscribed to standard SNS topics"
             )
@@ -186,7 +190,15 @@ class Sns:
     def _check_subscription_attribute(
         topic: SimulatedTopic, name: str, value: str, others: Mapping[str, str], *, at_once: bool = False
     ) -> None:
-        """Refuse an attribute [SNS-61]; given with Subscribe, SNS words its reasons a little differently."""
+        """Refuse an attribute of a subscription [SNS-61].
+
+        Args:
+            topic: of the subscription.
+            name: of the attribute.
+            value: of the attribute.
+            others: all attributes of the subscription.
+            at_once: whether the attribute comes with Subscribe, for which SNS's text begins differently.
+        """
         reason = "Attributes Reason: " if at_once else ""
         if name not in _SUBSCRIPTION_ATTRIBUTES:
             raise sns_invalid("AttributeName")
@@ -204,7 +216,7 @@ class Sns:
             check_replay(topic, value)
 
     def _add_permission(self, params: Params, _: float) -> AnswerFields:
-        """Allow accounts some actions, under a label that is new to the policy [SNS-146, SNS-147]."""
+        """Allow accounts some actions, by a statement whose label the policy does not have yet [SNS-146, SNS-147]."""
         topic, label = self._topic(params["TopicArn"]), params["Label"]
         if permissions.has_label(topic.policy(), label):
             raise sns_invalid("Statement already exists")
@@ -221,13 +233,13 @@ class Sns:
         return {}
 
     def _remove_permission(self, params: Params, _: float) -> AnswerFields:
-        """Remove the statement of a label; what an unknown label gets nobody recorded."""
+        """Remove the statement of a label; an unknown label changes nothing, as AWS's answer is not recorded."""
         topic = self._topic(params["TopicArn"])
         topic.attributes["Policy"] = json.dumps(permissions.without_label(topic.policy(), params["Label"]))
         return {}
 
     def _unsubscribe(self, params: Params, _: float) -> AnswerFields:
-        """End a subscription, also one that is not there [SNS-64]; refuse what is no ARN of one [SNS-142]."""
+        """End a subscription; one that does not exist is no error [SNS-64], an ARN of something else is [SNS-142]."""
         arn = params["SubscriptionArn"]
         _check_arn("SubscriptionArn", arn)
         if len(arn.split(":")) == _ARN_PARTS:
@@ -318,7 +330,7 @@ def _check_arn(parameter: str, arn: str) -> None:
 
 
 def _attribute(params: Params) -> tuple[str, str]:
-    """Return name and value of the one attribute that a call sets."""
+    """Return (name, value) of the attribute that a call sets."""
     name = params["AttributeName"]
     return name, as_spelled({name: params.get("AttributeValue", "")}, BOOLEANS)[name]
 
@@ -341,6 +353,7 @@ def _subscription_entry(subscription: Subscription) -> AnswerFields:
 
 
 def _page(key: str, items: list[AnswerFields], params: Params) -> AnswerFields:
+    """Return the page of a listing that NextToken names, its items under `key`."""
     token = params.get("NextToken") or "0"
     if not token.isdecimal():  # text not recorded
         raise sns_invalid("NextToken")

@@ -1,4 +1,4 @@
-"""One topic: its attributes, what it remembers of its publishes, who is subscribed."""
+"""One topic: its attributes, the deduplication ids it remembers, its archive, and its subscriptions' settings."""
 
 import json
 import math
@@ -38,17 +38,17 @@ _DELIVERY_POLICY = {
     "disableSubscriptionOverrides": False,
     "defaultRequestPolicy": {"headerContentType": "text/plain; charset=UTF-8"},
 }  # recorded [SNS-149]
-_OWNERS_ACTIONS = (
+_OWNERS_ACTIONS = (  # the actions that a topic's default policy allows
     *("GetTopicAttributes", "SetTopicAttributes", "AddPermission", "RemovePermission", "DeleteTopic"),
     *("Subscribe", "ListSubscriptionsByTopic", "Publish"),
 )
-ACTIONS = (*_OWNERS_ACTIONS, "Receive")  # what a permission may name [SNS-147]
+ACTIONS = (*_OWNERS_ACTIONS, "Receive")  # the actions that AddPermission accepts [SNS-147]
 BOOLEANS = ("FifoTopic", "ContentBasedDeduplication", "RawMessageDelivery")  # also of its subscriptions
 
 
 @dataclass(frozen=True, slots=True)
 class PublishResult:
-    """The result of a publish."""
+    """The answer to a publish, and its instant in seconds; only a FIFO topic gives a sequence number."""
 
     message_id: str
     sequence_number: str | None
@@ -57,7 +57,7 @@ class PublishResult:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedMessage:
-    """An archive's record of a publish: what was given, what was answered, and its deduplication id."""
+    """An archive's record of a publish: its parameters, its answer, and its deduplication id."""
 
     entry: Mapping[str, Any]
     published: PublishResult
@@ -66,11 +66,12 @@ class ArchivedMessage:
 
 @dataclass(slots=True, kw_only=True)
 class Subscription:
-    """One subscription, confirmed at once because it is of the same account [SNS-36].
+    """One subscription of a queue, which needs no confirmation in the same account [SNS-36].
 
     Args:
-        is_orphaned: its topic was deleted.
-        gone_at: when it can no longer be read, for a while after its topic was deleted [SNS-150].
+        endpoint: the queue's ARN.
+        is_orphaned: whether its topic was deleted.
+        gone_at: the instant from which it cannot be read, a while after its topic was deleted [SNS-150].
     """
 
     arn: str
@@ -81,7 +82,7 @@ class Subscription:
     gone_at: float = math.inf
 
     def is_raw(self) -> bool:
-        """Return whether the queue gets the message without envelope [SNS-14]."""
+        """Return whether the queue gets messages without an envelope [SNS-14]."""
         return self.attributes.get("RawMessageDelivery") == "true"
 
     def wants(self, body: str, attributes: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -94,12 +95,12 @@ class Subscription:
         return accepts_body(policy, body)
 
     def dead_letter_arn(self) -> str | None:
-        """Return the DLQ of undeliverable messages."""
+        """Return the ARN of the DLQ for messages that the queue does not take; None without a DLQ."""
         policy = self.attributes.get("RedrivePolicy")
         return None if not policy else str(json.loads(policy)["deadLetterTargetArn"])
 
     def replay_policy(self) -> Mapping[str, str]:
-        """Return from when and until when it wants the archive again; empty when it does not."""
+        """Return the replay policy: from when until when archived messages are delivered again; may be empty."""
         policy: Mapping[str, str] = json.loads(self.attributes.get("ReplayPolicy") or "{}")
         return policy
 
@@ -108,8 +109,8 @@ class SimulatedTopic:
     """A topic, FIFO or standard.
 
     Args:
-        arn: ends in `.fifo` exactly when it is a FIFO topic.
-        attributes: as given, checked.
+        arn: ends with `.fifo` if, and only if, it is a FIFO topic.
+        attributes: as `check_topic` has accepted them.
     """
 
     def __init__(self, arn: str, attributes: dict[str, str]) -> None:
@@ -126,15 +127,15 @@ class SimulatedTopic:
         return self.attributes.get("FifoTopic") == "true"
 
     def bytes_max(self) -> int:
-        """Return how long a message may be [SNS-29, SNS-30]."""
+        """Return the largest size of a message in bytes [SNS-29, SNS-30]."""
         return int(self.attributes.get("MaximumMessageSize", limits.PUBLISH_BYTES_MAX))
 
     def is_by_content(self) -> bool:
-        """Return whether a message without an id goes by its content."""
+        """Return whether a message without a deduplication id gets a hash of its content as its id."""
         return self.attributes.get("ContentBasedDeduplication") == "true"
 
     def policy(self) -> dict[str, Any]:
-        """Return who may use the topic: its owner, unless told otherwise [SNS-149]."""
+        """Return the resource policy; by default it allows the topic's own account [SNS-149]."""
         if self.attributes.get("Policy"):
             policy: dict[str, Any] = json.loads(self.attributes["Policy"])
             return policy
@@ -149,7 +150,7 @@ class SimulatedTopic:
         return {"Version": "2008-10-17", "Id": "__default_policy_ID", "Statement": [owners]}
 
     def effective_delivery_policy(self) -> dict[str, Any]:
-        """Return how deliveries by HTTP are repeated: as given, and by default what is not given."""
+        """Return the retries of deliveries by HTTP: the values of DeliveryPolicy, and AWS's defaults for the others."""
         given = _dict(json.loads(self.attributes.get("DeliveryPolicy") or "{}").get("http"))
         merged = {
             name: {**default, **_dict(given.get(name))} if isinstance(default, dict) else given.get(name, default)
@@ -158,20 +159,20 @@ class SimulatedTopic:
         return {"http": merged}
 
     def deduplication_id(self, body: str, requested: str | None) -> str:
-        """Return the id a message is delivered with [SNS-16]."""
+        """Return the deduplication id of a message: the requested one, or the hash of its body [SNS-16]."""
         return content_id(body) if requested is None else requested
 
     def key(self, deduplication_id: str, group: str) -> tuple[str, str]:
-        """Return what makes two publishes one message: the id, per topic or per group [SNS-19, SNS-39]."""
+        """Return the key that a repeated publish shares: the id, within the topic or a group [SNS-19, SNS-39]."""
         return (group if self.attributes.get("FifoThroughputScope") == "MessageGroup" else "", deduplication_id)
 
     def first(self, key: tuple[str, str], now: float) -> PublishResult | None:
-        """Return what the first publish of the last five minutes returned: a repeat returns the same [SNS-18]."""
+        """Return the result of a publish with this key in the last five minutes; a repeat returns it too [SNS-18]."""
         first = self._published.get(key)
         return None if first is None or now >= first.published_at + limits.DEDUPLICATION_WINDOW_SECONDS else first
 
     def remember(self, key: tuple[str, str], published: PublishResult) -> None:
-        """Open an id's window."""
+        """Remember the result of a publish by its key, for the next five minutes."""
         self._published[key] = published
 
     def has_archive(self) -> bool:
@@ -179,24 +180,24 @@ class SimulatedTopic:
         return self.attributes.get("ArchivePolicy") not in (None, "", "{}")
 
     def keep(self, archived: ArchivedMessage) -> None:
-        """Put a publish into the archive, if there is one."""
+        """Put a publish into the archive, if the topic has one."""
         if self.has_archive():
             self._archive.append(archived)
 
     def messages_to_replay(self, policy: Mapping[str, str]) -> list[ArchivedMessage]:
-        """Return the messages that a replay policy asks for, the oldest first."""
+        """Return the archived messages between a replay policy's two instants, the oldest first."""
         if not policy:
             return []
         since, until = (_instant(policy.get(name)) for name in ("StartingPoint", "EndingPoint"))
         return [
-            kept
-            for kept in self._archive
-            if (since is None or since <= kept.published.published_at)
-            and (until is None or kept.published.published_at <= until)
+            archived
+            for archived in self._archive
+            if (since is None or since <= archived.published.published_at)
+            and (until is None or archived.published.published_at <= until)
         ]
 
     def next_sequence_number(self) -> str:
-        """Return a number above all before; not the one the queues give the copies [SNS-12]."""
+        """Return a number above all earlier ones; the queues give the delivered copies other numbers [SNS-12]."""
         self._numbers += 1
         return str(FIRST_SEQUENCE_NUMBER + self._numbers * SEQUENCE_STEP)
 
@@ -210,7 +211,7 @@ def _instant(text: str | None) -> float | None:
 
 
 def check_replay(topic: SimulatedTopic, value: str) -> None:
-    """Refuse a replay policy of a topic without an archive, and a malformed one; texts not recorded."""
+    """Refuse a malformed replay policy, and any of a topic without an archive; AWS's texts are not recorded."""
     try:
         policy = json.loads(value)
         points = [_instant(policy.get(name)) for name in ("StartingPoint", "EndingPoint")]
@@ -221,7 +222,7 @@ def check_replay(topic: SimulatedTopic, value: str) -> None:
 
 
 def check_topic(name: str, attributes: Mapping[str, str]) -> None:
-    """Refuse a name, or a name that contradicts the topic's type [SNS-01], or an attribute."""
+    """Refuse an invalid name, a name that contradicts the topic's type [SNS-01], and an invalid attribute."""
     _check_choice("FifoTopic", attributes.get("FifoTopic", "false"))
     stem = name.removesuffix(limits.FIFO_SUFFIX)
     is_fifo = attributes.get("FifoTopic") == "true"
@@ -239,7 +240,7 @@ def _check_choice(name: str, value: str) -> None:
 
 
 def check_attribute(name: str, value: str, *, is_fifo: bool) -> None:
-    """Refuse an attribute that does not exist, cannot be changed [SNS-04] or has a value AWS would not take."""
+    """Refuse an attribute that does not exist, that cannot be changed [SNS-04], or whose value AWS would refuse."""
     if name not in _SETTABLE:
         raise sns_invalid("AttributeName")
     _check_choice(name, value)
@@ -268,7 +269,11 @@ def _is_archive_policy(value: str) -> bool:
 
 
 def check_redrive(topic: SimulatedTopic, value: str, reason: str) -> None:
-    """Refuse a subscription's DLQ that is none of this account and Region, or standard [SNS-08, SNS-34]."""
+    """Refuse a subscription's redrive policy, by its DLQ [SNS-08, SNS-34].
+
+    The DLQ must be in the topic's account and Region, and for a FIFO topic a FIFO queue. `reason` is the beginning of
+    AWS's text, which differs between Subscribe and SetSubscriptionAttributes.
+    """
     try:
         policy = json.loads(value)
     except (ValueError, RecursionError):
