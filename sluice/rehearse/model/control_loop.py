@@ -153,8 +153,7 @@ class WatchedValues:
             for series in [known(metric)]
         }
         last = (minute + 1) // self._minutes - 1
-        # Only the end of a series arrives late: a report changes no value before the last data point of every series.
-        final = min(map(_newest_idx, series.values()), default=-1) if self._has_final else -1
+        final = min(map(_newest_settled_idx, series.values()), default=-1) if self._has_final else -1
         values = []
         for idx in range(max(0, last - count + 1), last + 1):
             value = self._final[idx] if idx in self._final else self._watched.term.value_at(series, idx)
@@ -164,8 +163,24 @@ class WatchedValues:
         return values
 
 
-def _newest_idx(series: Series) -> int:
-    return next((idx for idx in range(len(series) - 1, -1, -1) if series[idx] is not None), -1)
+def _newest_settled_idx(series: Series) -> int:
+    """Return the index of the newest value that no later report changes, -1 when there is none."""
+    return len(series) - 1 - (series.lag_minutes if isinstance(series, LateSeries) else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LateSeries(Sequence[float | None]):
+    """A series as it is known while its last values have not come. It is not copied: a minute's alarm reads few."""
+
+    values: Series
+    lag_minutes: int
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, idx: Any) -> Any:
+        value = self.values[idx]
+        return value if idx < len(self.values) - self.lag_minutes else None
 
 
 @dataclass(frozen=True, slots=True)

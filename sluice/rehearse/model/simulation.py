@@ -5,13 +5,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, repeat
-from typing import Any
 
 import numpy as np
 
 from sluice.declaration.metric_math import Series, Term
 from sluice.rehearse.model import queue_simulation as queue
-from sluice.rehearse.model.control_loop import USUAL, ControlLoop, ScalingDecision, Variant
+from sluice.rehearse.model.control_loop import USUAL, ControlLoop, LateSeries, ScalingDecision, Variant
 from sluice.rehearse.model.policies import WAITING, MetricSource, ScaledService
 from sluice.rehearse.model.queue_simulation import Integers, Work
 from sluice.rehearse.model.traffic import NOTHING, Traffic
@@ -144,21 +143,6 @@ class SimulationResult:
         ):
             turns += (after > before) != (later_after > later_before) and later - minute <= _FLAP_MINUTES
         return turns
-
-
-@dataclass(frozen=True, slots=True)
-class LateSeries(Sequence[float | None]):
-    """A series as it is known while its last values have not come. It is not copied: a minute's alarm reads few."""
-
-    values: Series
-    lag_minutes: int
-
-    def __len__(self) -> int:
-        return len(self.values)
-
-    def __getitem__(self, idx: Any) -> Any:
-        value = self.values[idx]
-        return value if idx < len(self.values) - self.lag_minutes else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from sluice.rehearse.model.control_loop import (
     VARIANTS,
     AlarmState,
     ControlLoop,
+    LateSeries,
     PeriodSeries,
     ReadMetric,
     Variant,
@@ -28,7 +29,6 @@ from sluice.rehearse.model.policies import (
     StepScaling,
     TargetTracking,
 )
-from sluice.rehearse.model.simulation import LateSeries
 from sluice.rehearse.reading.expressions import parse
 
 ALARM, OK, NO_DATA = AlarmState.ALARM, AlarmState.OK, AlarmState.INSUFFICIENT_DATA

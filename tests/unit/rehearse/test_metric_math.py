@@ -27,7 +27,7 @@ from sluice.declaration.metric_math import (
     metric_ids,
 )
 from sluice.errors import ConfigError
-from sluice.rehearse.model.control_loop import WatchedValues
+from sluice.rehearse.model.control_loop import LateSeries, WatchedValues
 from sluice.rehearse.model.policies import MetricExpression, MetricSource
 from sluice.rehearse.reading.expressions import parse
 from tests.support.declaration import ENVIRONMENTS
@@ -274,8 +274,7 @@ def test_watched_values_are_those_of_the_whole_expression_each_minute(term: Term
     values = WatchedValues(MetricExpression(term=term, metrics=metrics, text=term.text()))
 
     for minute in range(6):
-        known = {id_: [*reported[id_][: max(0, minute + 1 - late[id_])], *[None] * late[id_]] for id_ in ids}
-        known = {id_: series[: minute + 1] for id_, series in known.items()}
+        known = {id_: LateSeries(reported[id_][: minute + 1], late[id_]) for id_ in ids}
         expected = [term.value_at(known, past) for past in range(max(0, minute - 3), minute + 1)]
         assert values.before(minute, 4, lambda metric, known=known: known[metric.name]) == expected  # type: ignore[misc]
 
