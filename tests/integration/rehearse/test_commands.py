@@ -159,7 +159,7 @@ def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None
     metric = ("--metric", "Shop/Workers/BacklogPerTask=(visible + inflight) / running")
 
     code, text, printed = run(
-        "rehearse", "--template", "untold.yaml", *WORK, *metric, "--traffic", "sparse", "--queue", "their", "--json"
+        "rehearse", "--template", "untold.yaml", *WORK, *metric, "--profile", "mine.yaml", "--queue", "their", "--json"
     )
 
     (document,) = json.loads(text)
@@ -173,7 +173,7 @@ def test_the_report_names_its_assumptions(run: Run) -> None:
     """On the terminal, in JSON and on the page: the queue's name is stored elsewhere."""
     stored = Path("fine.yaml").read_text().replace("!GetAtt Jobs.QueueName", "'{{resolve:ssm:/shop/jobs}}'")
     Path("stored.yaml").write_text(stored)
-    arguments = ("rehearse", "--template", "stored.yaml", *WORK, "--traffic", "sparse")
+    arguments = ("rehearse", "--template", "stored.yaml", *WORK, "--profile", "mine.yaml")
 
     _, out, _ = run(*arguments, "--page", "page.html")
     _, text, _ = run(*arguments, "--json")
