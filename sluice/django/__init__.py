@@ -1,9 +1,9 @@
 """Outbox and inbox in a Django project, on Django's own connection: add `sluice.django` to INSTALLED_APPS.
 
-A producer needs `AtomicOutbox`, a consumer `orm_handler`. `manage.py migrate` makes the tables, and `manage.py
-sluice_relay`, `sluice_worker` and `sluice_dlq` do what the commands of `sluice` do, on a database of the project.
+A producer uses `AtomicOutbox`, a consumer `orm_handler`. `manage.py migrate` creates the tables. `manage.py
+sluice_relay`, `sluice_worker` and `sluice_dlq` run the commands of `sluice` on a database of the project.
 
-Each name is imported when it is first used: Django imports this package before its settings count.
+A name's module is imported when the name is first used: Django imports this package before it has loaded its settings.
 """
 
 from typing import TYPE_CHECKING

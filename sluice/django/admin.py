@@ -1,4 +1,4 @@
-"""The admin: outbox messages, groups, dead letters and gaps, parked messages, and what operators did."""
+"""The admin's pages: outbox messages, groups, dead letters and gaps, parked messages, and the audit of operators."""
 
 import json
 from typing import Any
@@ -19,11 +19,13 @@ from sluice.clock import utc
 from sluice.django import admin_actions, models
 from sluice.django.admin_actions import admin_action
 
-_PAGE = 50
+_PAGE = 50  # rows of a page
 _GROUPS = "sluice_inboxgroup_changelist"
 
 
 def _instant(name: str, label: str) -> Any:
+    """Return a column of the admin that shows an instant, stored in microseconds, as a date with its time."""
+
     @admin.display(description=label, ordering=name)
     def show(row: Any) -> str:
         instant_us = getattr(row, name)
@@ -34,14 +36,17 @@ def _instant(name: str, label: str) -> Any:
 
 
 def _outside_of_transactions(view: Any) -> Any:
-    """Let each act commit by itself, also with ATOMIC_REQUESTS: the audit is committed before a message is deleted."""
+    """Return a view that runs outside of a transaction, also with ATOMIC_REQUESTS, so that each act commits by itself.
+
+    The audit must be committed before a message is deleted from SQS.
+    """
     for alias in connections:
         view = transaction.non_atomic_requests(using=alias)(view)
     return view
 
 
 class _ReadOnlyAdmin(admin.ModelAdmin):
-    """Rows to look at and to act on: nobody edits them."""
+    """A page of rows that a user can look at and act on, but not edit."""
 
     list_per_page = _PAGE
     show_full_result_count = False
@@ -55,17 +60,17 @@ class _ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Return whether the user may act on rows; none is edited."""
+        """Return whether the user may act on rows; False for the page of one row, so that nobody edits it."""
         return obj is None and bool(super().has_change_permission(request))
 
     @_outside_of_transactions
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
-        """Return the page of rows, or what an action answers."""
+        """Return the page of rows, or the answer of an action."""
         return super().changelist_view(request, extra_context)
 
 
 class _InboxAdmin(_ReadOnlyAdmin):
-    """Rows of an inbox, with a link to its groups."""
+    """A page of rows of the inbox, with a link to the page of groups."""
 
     change_list_template = "sluice/change_list.html"
 
@@ -122,17 +127,20 @@ class InboxExceptionAdmin(_InboxAdmin):
 
     def get_queryset(self, request: HttpRequest) -> Any:
         """Return the rows, each with whether its group waits for an operator or a message."""
-        here = {"consumer": OuterRef("consumer"), "group_id": OuterRef("group_id"), "parked_at_us__isnull": False}
-        found = super().get_queryset(request)
-        return found.annotate(is_group_parked=Exists(models.InboxGroup.objects.using(found.db).filter(**here)))
+        of_row = {"consumer": OuterRef("consumer"), "group_id": OuterRef("group_id")}
+        rows = super().get_queryset(request)
+        parked_groups = models.InboxGroup.objects.using(rows.db).filter(**of_row, parked_at_us__isnull=False)
+        return rows.annotate(is_group_parked=Exists(parked_groups))
 
     @admin.display(description="group is parked", boolean=True)
     def is_group_parked(self, row: Any) -> bool:
-        """Return whether the group of a number is parked."""
+        """Return whether the group of a row is parked."""
         return bool(row.is_group_parked)
 
     def get_urls(self) -> list[Any]:
-        """Return the pages of dead letters, and that of groups: the admin registers no model with a composite key.
+        """Return the URLs of this page and of the page of groups, which the admin cannot register by itself.
+
+        A group has a composite key, and the admin registers no such model.
 
         https://docs.djangoproject.com/en/5.2/topics/composite-primary-key/#composite-primary-keys-and-the-admin-site
         (read 2026-11-27)
@@ -142,7 +150,7 @@ class InboxExceptionAdmin(_InboxAdmin):
 
     @_outside_of_transactions
     def show_groups(self, request: HttpRequest) -> HttpResponse:
-        """Return the page of groups: how far each consumer is in each, and what it waits for; or act on groups."""
+        """Return the page of groups, which shows how far a consumer is in each; or act on selected groups."""
         may_act = request.user.has_perm("sluice.change_inboxgroup")
         if not (may_act or request.user.has_perm("sluice.view_inboxgroup")):
             raise PermissionDenied
@@ -168,6 +176,7 @@ class InboxExceptionAdmin(_InboxAdmin):
 
 
 def _act_on_groups(model_admin: admin.ModelAdmin, request: HttpRequest) -> HttpResponse | None:
+    """Call the action that a form names with the groups that a user has selected, and return its answer."""
     try:
         keys = [tuple(map(str, json.loads(key))) for key in admin_actions.keys_in(request)]
         action = _GROUP_ACTIONS[request.POST.get("action", "")]
@@ -178,13 +187,13 @@ def _act_on_groups(model_admin: admin.ModelAdmin, request: HttpRequest) -> HttpR
 
 
 def _filter_groups(request: HttpRequest) -> tuple[Any, dict[str, Any]]:
-    """Return the groups that a request is about, with counts of what is in them, and its filters."""
-    given = request.GET
-    page = given.get("page", "0")
+    """Return (rows of groups, filters) of a request; each row has counts of parked, held, missing and dead messages."""
+    query = request.GET
+    page = query.get("page", "0")
     filters = {
-        "q": given.get("q", ""),
-        "consumer": given.get("consumer", ""),
-        "parked": given.get("parked", ""),
+        "q": query.get("q", ""),
+        "consumer": query.get("consumer", ""),
+        "parked": query.get("parked", ""),
         "page": int(page) if page.isdecimal() and len(page) < 7 else 0,
     }
     rows = models.InboxGroup.objects.order_by("consumer", "group_id")
@@ -201,12 +210,13 @@ def _filter_groups(request: HttpRequest) -> tuple[Any, dict[str, Any]]:
 
 
 def _count(model: Any, **where: Any) -> Any:
-    """Return how many rows of a model a group has."""
-    here = model.objects.filter(consumer=OuterRef("consumer"), group_id=OuterRef("group_id"), **where)
-    return Coalesce(Subquery(here.order_by().values("consumer").annotate(count=Count("*")).values("count")), 0)
+    """Return a subquery that counts the rows of a model that belong to a row's group, and meet a condition."""
+    in_group = model.objects.filter(consumer=OuterRef("consumer"), group_id=OuterRef("group_id"), **where)
+    return Coalesce(Subquery(in_group.order_by().values("consumer").annotate(count=Count("*")).values("count")), 0)
 
 
 def _group_cells(row: Any) -> dict[str, Any]:
+    """Return the values that the page of groups shows of one group."""
     parked_at = _instant("parked_at_us", "parked")(row)
     return {
         "key": admin_actions.key_of(row),

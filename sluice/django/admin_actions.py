@@ -1,7 +1,7 @@
-"""The actions of the admin: each first shows what it would do, and with a reason does it.
+"""The actions of the admin: each first shows what it would do; when the user has given a reason, it does it.
 
-An action is one of `sluice.cli.row_acts`, in the name of the user. One on a DLQ needs the declaration of the
-environment `$SLUICE_ENV`.
+An action calls a function of `sluice.cli.row_acts` in the name of the user. An action on a DLQ needs the declaration
+of the environment `$SLUICE_ENV`.
 
 https://docs.djangoproject.com/en/5.2/ref/contrib/admin/actions/#actions-that-provide-intermediate-pages
 (read 2026-11-27)

@@ -1,13 +1,13 @@
-"""Handlers on Django's ORM: each runs inside `atomic()`, in the transaction of the inbox, which the worker commits.
+"""Handlers that use Django's ORM: each runs inside `atomic()`, in the inbox's transaction, which the worker commits.
 
     @orm_handler("order.placed")
     def invoice(event, context):
         Invoice.objects.create(order=event.group, cents=event.data["total_cents"])
 
 While a handler runs, `connections[alias]` of its thread is the worker's connection, guarded as for any other handler
-(`sluice.messaging.database.connections`); for each message it is a new object of the project's own backend. It is in
-a transaction that Django neither began nor ends: `transaction.commit()`, `set_autocommit` and `atomic(durable=True)`
-are refused by Django, everything else by the worker.
+(`sluice.messaging.database.connections`); for each message it is a new object of the project's own backend. Django
+neither begins nor ends its transaction: Django refuses `transaction.commit()`, `set_autocommit` and
+`atomic(durable=True)`, and the worker refuses every other way to end the transaction.
 
 Django: https://docs.djangoproject.com/en/5.2/topics/db/transactions/#managing-autocommit (with autocommit off,
 `atomic()` commits nothing), https://docs.djangoproject.com/en/5.2/ref/databases/#subclassing-the-built-in-database-backends
@@ -35,29 +35,30 @@ from sluice.messaging.handlers import Ack, Handler
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_REPLACED = (
+_REPLACED_TEXT = (
     "the handler put another connection in the place of Django's and may have committed by it, so it is not called"
     " again by itself, or its effect could be there twice; look at the effect, then redrive, retry or skip the message"
 )
 
 type DjangoHandler = Callable[[Any, Context], Outcome | None]
-"""As a handler of `sluice.messaging`, without a session."""
+"""A handler that takes (event, context), and no session."""
 
 
 def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[DjangoHandler], Handler]:
-    """Mark a function as the handler of events of these types; `*` is every type without one of its own.
+    """Mark a function as the handler of events of these types; `*` means every type without a handler of its own.
 
-    Functions that it gives to `transaction.on_commit` are called when the worker has committed, and the message is
-    deleted after them.
+    When the worker has committed, it calls the functions that the handler gave to `transaction.on_commit`, and then
+    deletes the message.
 
     Args:
         types: types of events, or classes under `@event_type`: a handler of a class gets the data as an instance of it,
-            in place of the event.
-        using: alias of the database that has the inbox: that of `manage.py sluice_worker --database`.
+            instead of the event.
+        using: alias of the database with the inbox, as `manage.py sluice_worker --database` has it.
 
     Raises:
-        ConfigError: as `sluice.messaging.handler`; or the function is `async def`, for which Django has no
-            transactions (https://docs.djangoproject.com/en/5.2/topics/async/#queries-the-orm, read 2026-11-27).
+        ConfigError: the types are none that `sluice.messaging.handler` takes; or the function is `async def`, for which
+            Django has no transactions (https://docs.djangoproject.com/en/5.2/topics/async/#queries-the-orm, read
+            2026-11-27).
     """
 
     def mark(function: DjangoHandler) -> Handler:
@@ -78,7 +79,7 @@ def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[
         def handle(session: Session, event: Any, context: Context) -> Outcome | None:
             return _handle(session, using, partial(function, event, context))
 
-        del handle.__wrapped__  # it takes a session, and the function does not
+        del handle.__wrapped__  # `handle` takes a session, which the wrapped function's signature has not
         marked: Handler = cast("Any", session_handler)(*types)(handle)
         return marked
 
@@ -86,39 +87,50 @@ def orm_handler(*types: str | type, using: str = DEFAULT_DB_ALIAS) -> Callable[[
 
 
 def _handle(session: Session, alias: str, call: Callable[[], Outcome | None]) -> Outcome | None:
+    """Call a handler while Django's ORM uses the connection of the worker's session, and return its outcome.
+
+    Raises:
+        ConfigError: the worker's database is not the one with this alias.
+    """
     driver: Any = session.connection().connection.driver_connection
     if isinstance(driver, JoinedConnection) and driver.alias == alias:
-        with _inside_atomic(alias) as found:  # of a test: Django's own connection
-            return _call(found, call)
+        with _inside_atomic(alias) as connection:  # a test's harness works on Django's own connection
+            return _call(connection, call)
     if not isinstance(driver, PostgresConnection | SqliteConnection) or driver.alias != alias:
         raise ConfigError(
             f"the handler is for Django's database {alias!r}, and the worker's is another; start it by `manage.py"
             f" sluice_worker --database {alias}`"
         )
     try:
-        with _loan(alias, driver) as found:
-            outcome = _call(found, call)
-        if found.run_on_commit:
-            hooks.listen(session, "after_commit", lambda _: _call_on_commit(found), once=True)
+        with _loan(alias, driver) as connection:
+            outcome = _call(connection, call)
+        if connection.run_on_commit:
+            hooks.listen(session, "after_commit", lambda _: _call_on_commit(connection), once=True)
         return outcome
     finally:
-        connections.close_all()  # what else it opened in this thread
+        connections.close_all()  # other connections that the handler opened in this thread
 
 
-def _call(found: BaseDatabaseWrapper, call: Callable[[], Outcome | None]) -> Outcome | None:
-    blocks = len(found.savepoint_ids)
+def _call(connection: BaseDatabaseWrapper, call: Callable[[], Outcome | None]) -> Outcome | None:
+    """Call a handler and return its outcome.
+
+    Raises:
+        TransactionEndedError: the handler succeeded in a failed transaction, or left an `atomic()` block open.
+    """
+    blocks_before = len(connection.savepoint_ids)
     outcome = call()
     if isinstance(outcome, Ack | None):
-        if found.get_rollback():
+        if connection.get_rollback():
             raise TransactionEndedError(TransactionEndedError.FAILED)
-        if len(found.savepoint_ids) != blocks:
+        if len(connection.savepoint_ids) != blocks_before:
             raise TransactionEndedError("the handler left an atomic() block open, allowed is to leave it")
     return outcome
 
 
-def _call_on_commit(found: BaseDatabaseWrapper) -> None:
+def _call_on_commit(connection: BaseDatabaseWrapper) -> None:
+    """Call the functions of `transaction.on_commit`; one that raises is logged, because the commit has happened."""
     try:
-        found.run_and_clear_commit_hooks()
+        connection.run_and_clear_commit_hooks()
     except Exception:
         _log.exception("a function of transaction.on_commit failed, after the commit")
     finally:
@@ -128,86 +140,93 @@ def _call_on_commit(found: BaseDatabaseWrapper) -> None:
 @contextmanager
 def _loan(alias: str, driver: Any) -> Iterator[BaseDatabaseWrapper]:
     """Let Django's ORM use a worker's connection in this thread, inside `atomic()`."""
-    own = connections[alias]
-    applied = ("assume_role", "isolation_level", "pool")  # when it was opened
-    options = {name: value for name, value in own.settings_dict["OPTIONS"].items() if name not in applied}
-    settings = {**own.settings_dict, "AUTOCOMMIT": False, "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False}
-    lent = _lent_class(cast("Hashable", type(own)))({**settings, "OPTIONS": options}, alias)
+    djangos = connections[alias]
+    applied_at_open = ("assume_role", "isolation_level", "pool")  # Django would apply them a second time
+    options = {name: value for name, value in djangos.settings_dict["OPTIONS"].items() if name not in applied_at_open}
+    settings = {**djangos.settings_dict, "AUTOCOMMIT": False, "CONN_MAX_AGE": None, "CONN_HEALTH_CHECKS": False}
+    lent = _lent_class(cast("Hashable", type(djangos)))({**settings, "OPTIONS": options}, alias)
     lent.driver = driver
     connections[alias] = lent
     try:
         with lent.execute_wrapper(_refuse_end), _inside_atomic(alias):
             yield lent
     finally:
-        connections[alias] = own
+        connections[alias] = djangos
 
 
 @contextmanager
 def _inside_atomic(alias: str) -> Iterator[BaseDatabaseWrapper]:
-    """Let a handler run inside `atomic()`, which ends with the connection that it began with: no other is put in place.
+    """Yield the connection of an alias inside `atomic()`, and leave the block with the same connection.
 
     Raises:
-        PermanentError: the handler has put another there, by which it may have committed; the worker's is closed.
+        PermanentError: the handler replaced the connection, and may have committed with the other one; the worker's
+            connection is closed.
     """
-    found, is_replaced = connections[alias], False
+    connection, is_replaced = connections[alias], False
     try:
         with transaction.atomic(using=alias, savepoint=False):
-            driver = found.connection
+            driver = connection.connection
             try:
-                yield found
+                yield connection
             finally:
-                is_replaced = _put_back(alias, found, driver)
+                is_replaced = _restore_connection(alias, connection, driver)
     finally:
         if is_replaced:
-            raise PermanentError(_REPLACED)
+            raise PermanentError(_REPLACED_TEXT)
 
 
-def _put_back(alias: str, found: BaseDatabaseWrapper, driver: Any) -> bool:
-    """Close what a handler has put in the place of a connection, or of its driver's; return whether it has."""
-    others: list[Any] = [connections[alias]] if connections[alias] is not found else []
-    others += [found.connection] if found.connection is not driver else []
-    connections[alias], found.connection = found, driver
-    if others and isinstance(driver, PostgresConnection | SqliteConnection):  # and not a test's
-        others.append(driver)
-    for other in others:
-        with suppress(Exception):  # it may be anything
-            other.close()
-    return bool(others)
+def _restore_connection(alias: str, connection: BaseDatabaseWrapper, driver: Any) -> bool:
+    """Restore an alias's connection and its driver's; return whether a handler had replaced one of them.
+
+    If so, close those that the handler put in their place, and the worker's own: its transaction is not to be trusted.
+    """
+    to_close: list[Any] = [connections[alias]] if connections[alias] is not connection else []
+    to_close += [connection.connection] if connection.connection is not driver else []
+    connections[alias], connection.connection = connection, driver
+    is_replaced = bool(to_close)
+    if is_replaced and isinstance(driver, PostgresConnection | SqliteConnection):  # a test's own stays open
+        to_close.append(driver)
+    for each in to_close:
+        with suppress(Exception):  # a handler may have put any object there
+            each.close()
+    return is_replaced
 
 
-def _refuse_end(execute: Callable[..., Any], statement: Any, *given: Any) -> Any:
+def _refuse_end(execute: Callable[..., Any], statement: Any, *arguments: Any) -> Any:
     """Execute a statement, unless it would end the transaction.
 
     https://docs.djangoproject.com/en/5.2/topics/db/instrumentation/ (read 2026-11-27)
     """
     if isinstance(statement, str) and ENDS_TRANSACTION.match(statement):
         raise TransactionEndedError(TransactionEndedError.ENDED)
-    return execute(statement, *given)
+    return execute(statement, *arguments)
 
 
 @cache
 def _lent_class(backend: Hashable) -> Any:
+    """Return a subclass of a Django backend's connection class, whose connection is a worker's."""
+
     class LentConnection(cast("Any", backend)):  # type: ignore[misc]
-        """A connection of the project's backend on a worker's connection, in whose transaction it stays."""
+        """A connection of the project's backend that uses a worker's connection, and never ends its transaction."""
 
         driver: Any = None
 
         def get_new_connection(self, _: Any) -> Any:
-            """Return the worker's."""
+            """Return the worker's connection instead of a new one."""
             return self.driver
 
         def set_autocommit(self, autocommit: bool, *_: Any, **__: Any) -> None:  # noqa: FBT001
-            """Stay in the transaction.
+            """Record that autocommit is off.
 
             Raises:
-                TransactionEndedError: it is to be ended.
+                TransactionEndedError: Django would turn autocommit on, which ends the transaction.
             """
             if autocommit:
                 raise TransactionEndedError(TransactionEndedError.ENDED)
             self.autocommit = False
 
         def create_cursor(self, name: Any = None) -> Any:
-            """Return a cursor that keeps to the worker's rules."""
+            """Return a cursor that enforces the worker's rules."""
             if self.vendor == "sqlite":
                 return self.driver.cursor(SqliteCursor)
             return super().create_cursor(name)

@@ -1,7 +1,7 @@
-"""The tables of outbox and inbox as Django's models, made of the tables themselves: nothing is written here twice.
+"""Django's models of the tables of outbox and inbox, derived from SQLAlchemy's definitions of these tables.
 
-They are for reading and for the admin. Django does not manage them: rows are written by outbox, relay and worker, and
-the tables are made by the migrations, which do what `sluice schema apply` does.
+They are for reading and for the admin. Django does not manage them: outbox, relay and worker write the rows, and the
+migrations create the tables as `sluice schema apply` does.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ TABLES = {
     "InboxAct": inbox.audit,
     "TablesVersion": versioning.versions,
 }
-"""Model to table."""
+"""The table of each model, by the model's name."""
 _VERBOSE = {
     "OutboxMessage": "outbox message",
     "OutboxAct": "act on the outbox",
@@ -39,19 +39,20 @@ _VERBOSE = {
 
 
 def fields(table: sa.Table) -> list[tuple[str, Any]]:
-    """Return the fields of a table's model, with their names.
+    """Return (name, field) of each field of a table's model.
 
-    The admin takes no composite key. Of parked messages, SQS's id serves: a copy in each queue has its own.
+    The admin takes no composite key. The model of parked messages has SQS's message id as its key instead, which is
+    unique, because each queue's copy of a message has another one.
     https://docs.djangoproject.com/en/5.2/topics/composite-primary-key/#composite-primary-keys-and-the-admin-site (read
     2026-11-27)
     """
     keys = ["sqs_message_id"] if table is inbox.parked else [column.name for column in table.primary_key]
-    found: list[tuple[str, Any]] = [] if len(keys) == 1 else [("pk", models.CompositePrimaryKey(*keys))]
-    return found + [(column.name, _field(column, is_key=keys == [column.name])) for column in table.columns]
+    composite: list[tuple[str, Any]] = [] if len(keys) == 1 else [("pk", models.CompositePrimaryKey(*keys))]
+    return composite + [(column.name, _field(column, is_key=keys == [column.name])) for column in table.columns]
 
 
 def options(name: str) -> dict[str, Any]:
-    """Return the options of a model."""
+    """Return the options of the `Meta` class of the model with this name."""
     verbose = _VERBOSE.get(name, TABLES[name].name.removeprefix("sluice_").replace("_", " "))
     plural = {"InboxException": {"verbose_name_plural": "dead letters and gaps"}}.get(name, {})
     return {"managed": False, "db_table": TABLES[name].name, "verbose_name": verbose, **plural}
@@ -71,6 +72,7 @@ def _field(column: "sa.Column[Any]", *, is_key: bool) -> "models.Field[Any, Any]
 
 
 def _model(name: str) -> type[models.Model]:
+    """Return the model of the table that `TABLES` names so."""
     meta = type("Meta", (), options(name))
     return type(name, (models.Model,), {"__module__": __name__, "Meta": meta, **dict(fields(TABLES[name]))})
 

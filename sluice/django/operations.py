@@ -1,4 +1,4 @@
-"""The operation of the app's migrations: what `sluice schema apply` does, in the transaction of the migration.
+"""The operation of the app's migrations: it upgrades the tables as `sluice schema apply` does, in Django's transaction.
 
 https://docs.djangoproject.com/en/5.2/ref/migration-operations/#writing-your-own (read 2026-11-27)
 """
@@ -18,12 +18,13 @@ PARTS = (outbox.versioned, inbox.versioned)
 
 
 class UpgradeTables(Operation):
-    """Brings the tables to this code's version, and records it; tables that are so, or newer, stay as they are.
+    """Brings the tables to this code's version, and records the version; tables of this or a newer version stay.
 
-    `sluice schema apply` may have done so before, or do it later.
+    `sluice schema apply` may run before or after.
 
     Args:
-        versions: part to the version for which this migration was written. A later code goes further at once.
+        versions: the version of each part (`outbox`, `inbox`) when this migration was written. Later code upgrades to
+            its own, higher version at once.
     """
 
     reversible = True
@@ -35,7 +36,7 @@ class UpgradeTables(Operation):
         """Change no model."""
 
     def database_forwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
-        """Upgrade."""
+        """Upgrade the tables of both parts, if the project's routers allow it in this database."""
         alias = schema_editor.connection.alias
         if router.allow_migrate(alias, app_label):
             for part in PARTS:
@@ -43,7 +44,7 @@ class UpgradeTables(Operation):
                     pass
 
     def database_backwards(self, app_label: str, schema_editor: Any, from_state: Any, to_state: Any) -> None:  # noqa: ARG002
-        """Drop the tables where nothing is left of the app; tables of an earlier version are none of this code's."""
+        """Drop the tables if the app has no model left in `to_state`; a step to an earlier version changes nothing."""
         alias = schema_editor.connection.alias
         if not router.allow_migrate(alias, app_label) or any(label == app_label for label, _ in to_state.models):
             return
@@ -55,6 +56,6 @@ class UpgradeTables(Operation):
                 migrations.versions.drop(connection)
 
     def describe(self) -> str:
-        """Return what it does."""
+        """Return the operation in words, for the output of `migrate --plan`."""
         versions = ", ".join(f"{part} {version}" for part, version in self.versions.items())
         return f"Bring the tables of Sluice to version {versions}, or this code's"

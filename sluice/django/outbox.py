@@ -1,7 +1,7 @@
 """The outbox on Django's own connection: an event is committed with the rows of its `atomic()` block, or not at all.
 
-Django tells nobody before a commit, so an event is numbered when it is added, and its group's counter stays locked
-until the commit: docs/decisions/0021-django-numbers-at-add.md. A savepoint that is rolled back takes the number along.
+Django has no hook before a commit, so an event gets its number when it is added, and its group's counter stays locked
+until the commit: docs/decisions/0021-django-numbers-at-add.md. A savepoint that is rolled back gives the number back.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,20 +28,20 @@ _DIALECTS = {
     vendor: cast("Any", make_url(url).get_dialect())(paramstyle="pyformat")
     for vendor, url in (("postgresql", "postgresql+psycopg://"), ("sqlite", "sqlite://"))
 }
-_STATEMENTS_MAX = 64
+_STATEMENTS_MAX = 64  # compiled ones that are cached
 
 
 class AtomicOutbox:
     """The outbox of one topic in a database of the project. Any number of threads may share one.
 
     Args:
-        topic: name of the topic (`sluice.declaration.naming.topic_name`).
-        using: alias of the database; None is where the project's routers write the outbox, else `default`.
+        topic: name of the topic (`sluice.declaration.naming.topic_name`), not its ARN.
+        using: alias of the database; None is the one to which the project's routers write the outbox.
         event_bytes_max: size of the largest message, as the environment declares it (`Environment.event_bytes_max`).
-        notify: tell a waiting relay of each commit, on Postgres; see `sluice.messaging.Outbox`.
+        notify: whether a waiting relay is told of each commit, on Postgres; see `sluice.messaging.Outbox`.
 
     Raises:
-        ConfigError: that is no name of a FIFO topic; an ARN is none. Or no topic takes messages of that size.
+        ConfigError: `topic` is no name of a FIFO topic, or no topic takes messages of `event_bytes_max` bytes.
     """
 
     def __init__(
@@ -56,33 +56,33 @@ class AtomicOutbox:
         self.topic, self._using = topic, using
 
     def add(self, *events: Event, using: str | None = None) -> None:
-        """Publish events if, and only if, the `atomic()` block around this commits.
+        """Add events to the outbox; they are published if, and only if, the surrounding `atomic()` block commits.
 
-        They are numbered now. From now until the commit, who adds an event of one of their groups waits; so add late,
-        and the events of several groups in one call, which takes the groups in their order. Transactions that take two
-        groups in different orders end in a deadlock, which Postgres ends: one of them fails with an `OperationalError`
-        of SQLSTATE 40P01, and nothing of it is committed.
+        The events get their numbers now, and until the commit every other transaction that adds an event of the same
+        group waits. So add late in the block, and add the events of several groups in one call, which locks the groups
+        in a fixed order. Two transactions that lock two groups in different orders wait for each other; Postgres then
+        ends one of them with an `OperationalError` of SQLSTATE 40P01, and nothing of that transaction is committed.
 
         Args:
-            events: for one group in the order given.
-            using: alias of the database, for this call.
+            events: those of one group in their order.
+            using: alias of the database, for this call only.
 
         Raises:
             EnvelopeError: a message might be larger than `event_bytes_max`; nothing is written.
             OutboxError: there is no transaction, the tables are missing, or the database would not keep a commit.
             ConfigError: the database is neither Postgres nor SQLite, or its driver is psycopg2.
-            django.db.Error: the database does not do it; the transaction is to be rolled back.
+            django.db.Error: the database failed; roll the transaction back.
         """
         alias = using or self._using or router.db_for_write(_model())
-        found = database(alias)
-        if found.get_autocommit():
+        connection = database(alias)
+        if connection.get_autocommit():
             raise OutboxError(
                 f"an event is added outside of a transaction of database {alias!r}, allowed is inside"
                 f" transaction.atomic(using={alias!r}): its row would be committed without it"
             )
         traced = [event.with_current_trace() for event in events]
         with _explaining_missing_tables(alias):
-            self._outbox.write_through(cast("Connection", _Executor(found)), traced)
+            self._outbox.write_through(cast("Connection", _Executor(connection)), traced)
 
 
 def _model() -> Any:
@@ -92,7 +92,7 @@ def _model() -> Any:
 
 
 class _Executor:
-    """The part of SQLAlchemy's `Connection` that writing events needs, on Django's cursor, with its errors.
+    """Has the part of SQLAlchemy's `Connection` that the outbox needs, on Django's cursor; raises Django's errors.
 
     https://docs.djangoproject.com/en/5.2/topics/db/sql/#executing-custom-sql-directly,
     https://docs.sqlalchemy.org/en/21/core/internals.html#sqlalchemy.engine.Compiled (read 2026-11-27)
@@ -100,21 +100,21 @@ class _Executor:
 
     invalidated = False
 
-    def __init__(self, found: BaseDatabaseWrapper) -> None:
-        self._found, self.dialect = found, _DIALECTS[found.vendor]
+    def __init__(self, connection: BaseDatabaseWrapper) -> None:
+        self._django_connection, self.dialect = connection, _DIALECTS[connection.vendor]
 
     @property
     def connection(self) -> Any:
-        """Return what has the driver's connection."""
-        driver = self._found.connection
+        """Return an object with the driver's connection under the names that SQLAlchemy gives it."""
+        driver = self._django_connection.connection
         return SimpleNamespace(driver_connection=driver, dbapi_connection=driver)
 
     def execute(self, statement: Executable, parameters: Any = None) -> Result[Any]:
-        """Execute a statement, once for each of several parameters, and return its rows."""
+        """Execute a statement, once for each element if `parameters` is a sequence, and return its rows."""
         many = isinstance(parameters, Sequence)
         names = tuple((parameters[0] if many else parameters) or ())
-        compiled = _compile(cast("ClauseElement", statement), self._found.vendor, names)
-        with self._found.cursor() as cursor:
+        compiled = _compile(cast("ClauseElement", statement), self._django_connection.vendor, names)
+        with self._django_connection.cursor() as cursor:
             if many:
                 cursor.executemany(str(compiled), [_values(compiled, row) for row in parameters])
             else:
@@ -123,13 +123,13 @@ class _Executor:
 
     def exec_driver_sql(self, statement: str) -> Result[Any]:
         """Execute a statement as it is."""
-        with self._found.cursor() as cursor:
+        with self._django_connection.cursor() as cursor:
             cursor.execute(statement)
             return _result(cursor)
 
 
 def _result(cursor: Any) -> Result[Any]:
-    """Return the rows that a cursor has."""
+    """Return a cursor's rows as a result of SQLAlchemy; empty for a statement without rows."""
     names = [column[0] for column in cursor.description or ()]
     return IteratorResult(SimpleResultMetaData(names), iter(cursor.fetchall() if names else ()))
 
@@ -145,6 +145,7 @@ def _values(compiled: Compiled, parameters: Mapping[str, Any] | None) -> Mapping
 
 @contextmanager
 def _explaining_missing_tables(alias: str) -> Iterator[None]:
+    """Raise an OutboxError that names the command to run, if a statement fails because of missing or old tables."""
     try:
         yield
     except Error as error:

@@ -8,8 +8,8 @@
             harness.redeliver()
             self.assertEqual(Invoice.objects.count(), 1)
 
-Outbox, relay, worker and inbox are the product's own, on Django's connection: in a `TestCase` within the transaction
-that Django rolls back after the test, in a `TransactionTestCase` in transactions of their own.
+Outbox, relay, worker and inbox are the real ones, on Django's connection. In a `TestCase` they work inside the
+transaction that Django rolls back after the test; in a `TransactionTestCase` they commit transactions of their own.
 """
 
 from typing import Any
@@ -33,23 +33,23 @@ class _Harness(test.SimpleTestCase):
         topic: str | None = None,
         using: str = DEFAULT_DB_ALIAS,
     ) -> WorkerHarness:
-        """Return a worker for your handlers; several of one test share the simulated topic and its clock.
+        """Return a worker for your handlers; all workers of one test share one simulated AWS and its clock.
 
-        A function that a handler gives to `transaction.on_commit` is called as in any test of Django: in a `TestCase`,
-        only by the method of Django's that captures them.
+        In a `TestCase`, as in any of Django's, a function that a handler gives to `transaction.on_commit` is called
+        only by the method captureOnCommitCallbacks.
 
         Args:
             handlers: the name of a module, a module, or a function under `sluice.django.orm_handler`.
-            consumer: its declaration; None is one with all defaults.
-            topic: of your own outbox, whose events it gets; None is one of its own, for `publish`.
+            consumer: the declaration of the consumer; None is one with all defaults.
+            topic: the topic of your own outbox, whose events the worker gets; None makes a topic for `publish`.
             using: alias of the database of the handlers.
         """
         self._simulated_aws = self._simulated_aws or SimulatedAws()
-        made = WorkerHarness(
+        harness = WorkerHarness(
             handlers, aws=self._simulated_aws, database=joined_engine(using), consumer=consumer, topic=topic
         )
-        self.addCleanup(made.close)
-        return made
+        self.addCleanup(harness.close)
+        return harness
 
 
 class TestCase(_Harness, test.TestCase):

@@ -1,1 +1,1 @@
-"""The app's commands, where Django looks for them."""
+"""The package in which Django looks for the commands of `manage.py`."""

@@ -11,7 +11,7 @@ from sluice.django.databases import worker_engine
 
 
 class SluiceCommand(BaseCommand):
-    """Runs a command of `sluice`, with its options and exit codes, and with `--database ALIAS` in place of `--dsn`.
+    """Runs a command of `sluice` with its options and exit codes; `--database ALIAS` replaces `--dsn`.
 
     https://docs.djangoproject.com/en/5.2/howto/custom-management-commands/ (read 2026-11-27)
     """
@@ -20,7 +20,7 @@ class SluiceCommand(BaseCommand):
     requires_system_checks = ()
 
     def create_parser(self, prog_name: str, subcommand: str, **more: Any) -> Any:
-        """Return a parser of Django's options, which leaves the others to the command."""
+        """Return a parser of Django's options; it leaves the others in `args`, for the command of `sluice`."""
         parser = super().create_parser(prog_name, subcommand, **{"add_help": False, "allow_abbrev": False, **more})
         parser.add_argument("--database", default=DEFAULT_DB_ALIAS)
 
@@ -33,11 +33,11 @@ class SluiceCommand(BaseCommand):
         return parser
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run it, and end the process as `sluice` does."""
+        """Run the command, and end the process with the exit code of `sluice`."""
         options = self.create_parser(argv[0], argv[1]).parse_args(argv[2:])
         handle_default_options(options)
         run([self.command, *options.args], database=lambda: worker_engine(options.database))
 
     def handle(self, *args: str, **options: Any) -> None:
-        """Run it for `call_command`."""
+        """Run the command for Django's `call_command`, which does not end the process."""
         main([self.command, *args], database=lambda: worker_engine(options["database"]))

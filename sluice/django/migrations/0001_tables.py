@@ -7,7 +7,7 @@ from sluice.django.operations import UpgradeTables
 
 
 class Migration(migrations.Migration):
-    """Makes the tables, or brings those of `sluice schema apply` to this version."""
+    """Creates the tables, or brings those that `sluice schema apply` created to this version."""
 
     initial = True
     dependencies = ()

@@ -6,7 +6,7 @@ from sluice.django.operations import UpgradeTables
 
 
 class Migration(migrations.Migration):
-    """Brings the tables to this version; the model is in the first migration, which is made of the tables."""
+    """Brings the tables to this version; the first migration already has models of all present tables."""
 
     dependencies = (("sluice", "0001_tables"),)
     operations = (UpgradeTables(outbox=3, inbox=4),)

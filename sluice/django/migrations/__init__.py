@@ -1,1 +1,1 @@
-"""The app's migrations, where Django looks for them."""
+"""The app's migrations; Django looks for them here."""

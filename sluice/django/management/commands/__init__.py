@@ -1,1 +1,1 @@
-"""The app's commands, where Django looks for them."""
+"""The commands of `manage.py`; Django looks for them here."""
