@@ -1,4 +1,4 @@
-"""Shared parts of an operator's acts: the actor, a dry run, and one transaction."""
+"""Functions that every command shares which changes something: who acts, one transaction with a dry run, the audit."""
 
 import getpass
 import os
@@ -15,34 +15,45 @@ if TYPE_CHECKING:
 
 
 def actor() -> str:
-    """Return who acts: by number where the system knows no name, as in a container that runs as any number."""
+    """Return the name of the system's user, for the audit; his number where he has no name, as in many containers."""
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # of Python 3.12, and of later ones
+    except (KeyError, OSError):  # Python 3.12 raises KeyError, later versions OSError
         return f"user {os.getuid()}"
 
 
 def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Done]", *, confirmed: bool) -> Done:
-    """Do something to a database in one transaction, or try it and take it back, say which, and return what it does."""
+    """Run `do` in one transaction, print `description`, and return the result of `do`.
+
+    Without `confirmed`, a dry run: the transaction is rolled back, and the printed line says what would be done.
+    """
     from sluice.messaging.database import engines
 
     with engine.connect() as connection, engines.explaining_missing_tables():
-        done = do(connection)
+        result = do(connection)
         if confirmed:
             connection.commit()
         else:
             connection.rollback()
     print_intent(description, confirmed=confirmed)
-    return done
+    return result
 
 
 def print_intent(description: str, *, confirmed: bool) -> None:
-    """Print the act: that it was done, or would be."""
+    """Print that an act was done, or would be done with --yes."""
     output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
 
 
 def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, choice: "RowChoice", most: int) -> None:
-    """Print what operators did, a line of JSON each; see `sluice.messaging.database.audit.acts`."""
+    """Print the acts of operators from an audit table, newest first, each as a line of JSON.
+
+    Args:
+        engine: of the database that has the audit table.
+        owner: the table's column that says whose rows they are: the topic's or the consumer's.
+        name: of that topic or consumer.
+        choice: the filters of the command line.
+        most: at most this many acts.
+    """
     from sluice.messaging.database import audit, engines
 
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
@@ -51,5 +62,5 @@ def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, choice: "Ro
 
 
 def instant_text(at_us: int) -> str:
-    """Return an instant as people read it."""
+    """Return microseconds UTC as ISO 8601 with milliseconds."""
     return utc(at_us).isoformat(timespec="milliseconds")

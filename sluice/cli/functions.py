@@ -62,7 +62,7 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     )
     queue_url = url_of(sqs, naming.queue_name(environment, consumer))
     queue_arn = Queue(sqs, queue_url).attributes()["QueueArn"]
-    variables = {
+    process_variables = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # with the folder of the declaration, and its handlers
         task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer)),
@@ -86,7 +86,7 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     make_process = partial(
         FunctionProcess,
         ENTRY_POINT,
-        variables,
+        process_variables,
         timeout_seconds=function.timeout_seconds,
         memory_mb=function.memory_mb,
         freezes=freeze,

@@ -43,11 +43,11 @@ def status(target: "ConsumerTarget", as_json: bool) -> None:
     """Tell how many groups are parked, messages set aside or held, and numbers missing or dead."""
     from sluice.messaging.inbox import maintenance
 
-    counted = maintenance.counts(target.engine, target.consumer.name)
+    counts = maintenance.counts(target.engine, target.consumer.name)
     if as_json:
-        output.as_json({"consumer": target.consumer.name, **counted})
+        output.as_json({"consumer": target.consumer.name, **counts})
         return
-    output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counted.items()))
+    output.line(", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items()))
 
 
 @inbox.command()

@@ -1,8 +1,7 @@
-"""The one command `sluice`: its commands, what runs it, and what it ends with.
+"""The command `sluice`: its subcommands, the function that runs it, and its exit codes.
 
-Each command is a module's, or a group's, and is imported when it is named. The module of a command has its options and
-its help, which need nothing but click. What the command itself needs is imported when it runs: `--help` and wrong usage
-load neither SQLAlchemy nor boto3.
+The module of a subcommand is imported when the subcommand is named. It has options and help, and imports only click;
+what the subcommand works with is imported when it runs. So `--help` and wrong usage load neither SQLAlchemy nor boto3.
 """
 
 import atexit
@@ -27,9 +26,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Engine
 
 _NO_TEXT = re.compile("[\udc80-\udcff]")  # https://docs.python.org/3/library/codecs.html#error-handlers
-_CHARACTERS_MAX = 5_000  # of what is said of a failure
+_CHARACTERS_MAX = 5_000  # of the line that explains a failure
 _TRACEBACK_CHARACTERS_MAX = 100_000
-_CHILDREN_SECONDS = 1.0  # of all of them together
+_CHILDREN_SECONDS = 1.0  # for all child processes together, to end after SIGTERM
 COMMANDS = {
     "alive": Lazy("sluice.cli.alive:alive", "Check that a worker or relay makes progress."),
     "check": Lazy(
@@ -78,8 +77,8 @@ def main(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engi
     """Run the command line; every expected failure is one line and an exit code.
 
     Args:
-        arguments: without the program's name; None takes what the program was started with.
-        database: opens the one that is meant, where `--dsn` does not say that.
+        arguments: without the program's name; None is `sys.argv`.
+        database: opens the database in place of `--dsn`; Django's `manage.py` commands pass it.
     """
     _trim_variables()
     try:
@@ -109,26 +108,28 @@ def main(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engi
 
 
 def _trim_variables() -> None:
-    """Take white space from around our variables and AWS's: a file that a secret is in often ends in a newline."""
+    """Strip white space from the values of our variables and AWS's: a secret from a file often ends in a newline."""
     for name, value in os.environ.items():
         if name.startswith(("AWS_", "SLUICE_")) and value != value.strip():
             os.environ[name] = value.strip()
 
 
 def _extra(arguments: Sequence[str] | None) -> str:
-    """Return the extra that the command needs."""
-    given = sys.argv[1:] if arguments is None else arguments
-    command = next((word for word in given if not word.startswith("-")), "")
+    """Return the extra of the wheel that the named subcommand needs, for the error about a module that is missing."""
+    words = sys.argv[1:] if arguments is None else arguments
+    command = next((word for word in words if not word.startswith("-")), "")
     return COMMANDS[command].extra if command in COMMANDS else "worker"
 
 
 def _refusal(error: click.ClickException) -> str:
+    """Return click's error in one line, with the command whose `--help` explains it."""
     message = " ".join(error.format_message().split()).removesuffix(".")
     context = error.ctx if isinstance(error, click.UsageError) else None
     return message if context is None else f"{message}; see `{context.command_path} --help`"
 
 
 def _fail_unforeseen(error: Exception) -> NoReturn:
+    """Exit with one line about a library's error; with the traceback where no such line is known."""
     explained = _explain(error)
     if explained is not None:
         _fail(str(explained), REFUSED if isinstance(explained, ConfigError) else COULD_NOT)
@@ -138,7 +139,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
 
 
 def _explain(error: Exception) -> MessagingError | None:
-    """Return what a library raised as the sentence an operator reads; None of an error nobody thought of."""
+    """Return a library's error as a sentence for an operator; None for an error that should not occur."""
     if _is_a(error, "sqlalchemy.exc", "SQLAlchemyError"):
         text = str(getattr(error, "orig", None) or error).strip().splitlines()
         return EndpointError(
@@ -158,6 +159,7 @@ def _explain(error: Exception) -> MessagingError | None:
 
 
 def _explain_aws(error: Exception) -> MessagingError:
+    """Return botocore's error as a sentence with the next step."""
     from sluice import sdk
 
     step = sdk.next_step(error)
@@ -171,29 +173,31 @@ def _explain_aws(error: Exception) -> MessagingError:
 
 
 def _is_a(error: Exception, module: str, *names: str) -> bool:
-    imported = sys.modules.get(module)  # what raised is imported by now
+    """Return whether an error is of one of these classes, without importing their module."""
+    imported = sys.modules.get(module)  # a module that raised an error has been imported
     return imported is not None and isinstance(error, tuple(getattr(imported, name) for name in names))
 
 
 def _fail(message: str, code: int) -> NoReturn:
+    """Print an error in one line, and exit with the code."""
     output.line(f"sluice: {printable(message, characters_max=_CHARACTERS_MAX)}", is_error=True)
     sys.exit(code)
 
 
 def run(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engine] | None" = None) -> None:
-    """Run it and end, also where a handler has left threads or processes that Python would wait for.
+    """Run the command line, and end the process even where a handler left threads or child processes running.
 
-    Nobody would start another process meanwhile.
+    Python would wait for them, and ECS or systemd starts no other process in the meantime.
     """
     code: object = 0
     try:
         main(arguments, database=database)
     except SystemExit as end:
         code = end.code
-    if (failed := streams.failure()) is not None:
+    if (write_error := streams.failure()) is not None:
         is_done = code in (0, None)
         lost = "all is done, and what was printed is lost" if is_done else "what was printed is lost"
-        failure = f"standard output cannot be written ({failed.strerror})"
+        failure = f"standard output cannot be written ({write_error.strerror})"
         output.line(f"sluice: {failure}: {lost}; send it elsewhere", is_error=True)
         code = COULD_NOT if is_done else code
     ours = (threading.main_thread(), threading.current_thread())
@@ -207,16 +211,18 @@ def run(arguments: Sequence[str] | None = None, *, database: "Callable[[], Engin
 
 
 def _end_children() -> bool:
-    """End the processes that a handler has started by `multiprocessing` and left; return whether there were any.
+    """End the child processes that a handler has started with `multiprocessing`; return whether there were any.
 
-    Each is told to end, and killed within a second: one that was forked has the worker's handler of SIGTERM.
+    Each gets SIGTERM, and SIGKILL a second later: a forked child has inherited the worker's handler of SIGTERM.
     """
-    multiprocessing = sys.modules.get("multiprocessing")  # loaded by who starts one
-    left = [] if multiprocessing is None else [child for child in multiprocessing.active_children() if not child.daemon]
-    for child in left:
+    multiprocessing = sys.modules.get("multiprocessing")  # there are no children where nobody has imported it
+    children = (
+        [] if multiprocessing is None else [child for child in multiprocessing.active_children() if not child.daemon]
+    )
+    for child in children:
         child.terminate()
-    for child in left:
-        child.join(_CHILDREN_SECONDS / len(left))
-    for child in left:
+    for child in children:
+        child.join(_CHILDREN_SECONDS / len(children))
+    for child in children:
         child.kill()
-    return bool(left)
+    return bool(children)

@@ -1,4 +1,4 @@
-"""Options that several commands have. Nothing heavy is imported here: `--help` and wrong usage need only these."""
+"""Options that several commands share. Only click is imported at the top: `--help` and wrong usage need no more."""
 
 import os
 from collections.abc import Callable
@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from sluice.messaging.liveness import AliveFile
 
 _PORT_MAX = 65_535
-_LOCAL = "127.0.0.1"  # metrics name queues and topics: they are shown to others only on request
+_LOCAL = "127.0.0.1"  # other machines read metrics, which name queues and topics, only where a host is given
 
 type Command = Callable[..., None]
 
 
 def environment_option(intended: str) -> Callable[[Command], Command]:
-    """Give a command `--env` and `--declaration`, and hand it the `Environment` they name."""
+    """Give a command `--env` and `--declaration`, and hand it the `Environment` that they name.
+
+    Args:
+        intended: the help of `--env`, such as "Declared environment whose topic is meant."
+    """
 
     def option(command: Command) -> Command:
         @click.option(
@@ -50,7 +54,7 @@ def environment_option(intended: str) -> Callable[[Command], Command]:
 
 
 def dsn_option(intended: str) -> Callable[[Command], Command]:
-    """Return the option `--dsn`."""
+    """Return the option `--dsn`; `intended` begins its help and names an example for SQLite."""
     return click.option(
         "--dsn",
         envvar="SLUICE_DSN",
@@ -62,7 +66,7 @@ def dsn_option(intended: str) -> Callable[[Command], Command]:
 
 
 def endpoint_option(service: str) -> Callable[[Command], Command]:
-    """Return the option `--endpoint-url`."""
+    """Return the option `--endpoint-url`; its help says that it is where `service` is."""
     return click.option(
         "--endpoint-url", envvar="AWS_ENDPOINT_URL", metavar="URL", help=f"Where {service} is.  [default: AWS]"
     )
@@ -72,14 +76,14 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
-    """Return the option `--limit`."""
+    """Return the option `--limit`, a number from 1 to `most`."""
     return click.option(
         "--limit", "most", type=Whole(1, most), default=default, show_default=True, help="At most this many."
     )
 
 
 def choice_options(command: Command) -> Command:
-    """Give a listing `--group`, `--type`, `--died-of` and `--since`, and hand it the `RowChoice` they make."""
+    """Give a listing the filters `--group`, `--type`, `--died-of`, `--since`, and hand it them as a `RowChoice`."""
 
     @click.option("--group", "groups", multiple=True, help="Only this message group. It and --type may be repeated.")
     @click.option("--type", "types", multiple=True, help="Only events of this type.")
@@ -120,14 +124,14 @@ until_idle_option = click.option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessOptions:
-    """Options of a process that runs until it is stopped: how it reports on itself, and its client.
+    """Options of a relay or a worker: how its process reports on itself, and which client of AWS it has.
 
     Args:
-        is_measured: it writes metrics to standard output.
-        prometheus: host and port at which it serves metrics.
-        alive: the file it writes signs of life to, which is removed when the command ends.
-        record: the folder it records its calls to.
-        client: which client makes its calls, `light` or `boto3`.
+        is_measured: whether the process writes metrics to standard output.
+        prometheus: host and port at which it serves metrics; None serves none.
+        alive: the file for its signs of life, which is removed when the command ends.
+        record: the folder of the recorded history; None records nothing.
+        client: the client that makes the calls, `light` or `boto3`.
     """
 
     is_measured: bool
@@ -139,7 +143,7 @@ class ProcessOptions:
 
 
 def process_options(recorded: str) -> Callable[[Command], Command]:
-    """Give a command the options of a process that runs until it is stopped, and hand it the `ProcessOptions`."""
+    """Give a relay or a worker its options, and hand it the `ProcessOptions`; `recorded` ends the help of --record."""
 
     def option(command: Command) -> Command:
         @click.option(
@@ -181,7 +185,7 @@ def process_options(recorded: str) -> Callable[[Command], Command]:
         @wraps(command)
         def run_with_process(**given: Any) -> None:
             if given["record"] is not None:
-                given["client"] = "boto3"  # whose hooks the recorder needs
+                given["client"] = "boto3"  # the recorder is a hook of a boto3 client
             process = ProcessOptions(**{each.name: given.pop(each.name) for each in fields(ProcessOptions)})
             command(process=process, **given)
 
@@ -191,7 +195,7 @@ def process_options(recorded: str) -> Callable[[Command], Command]:
 
 
 def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
-    """Return host and port of `[HOST:]PORT`; an IPv6 address stands in brackets."""
+    """Return host and port of the option's `[HOST:]PORT`; click calls this. An IPv6 host is in brackets."""
     if value is None:
         return None
     host, _colon, port = value.rpartition(":")
@@ -204,6 +208,7 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
 
 
 def _alive_file(context: click.Context, _: click.Parameter, path: Path | None) -> Any:
+    """Return the file for signs of life, which is removed when the command ends; click calls this."""
     if path is None:
         return None
     from sluice.clock import SystemClock
@@ -220,12 +225,15 @@ confirmation_option = click.option(
 
 
 def audit_options(command: Command) -> Command:
-    """Give a command the options of every audited act: a reason, and `--yes`."""
+    """Give a command `--reason` and `--yes`, which every act of an operator has that is written into the audit."""
     return confirmation_option(click.option("--reason", required=True, help="Why; the audit keeps it.")(command))
 
 
 def database_options(command: Command) -> Command:
-    """Give a command `--env`, `--declaration`, `--topic` and `--dsn`, and hand it the `DatabaseTarget` they name."""
+    """Give a command the options that name an outbox, and hand it the `DatabaseTarget`.
+
+    These are `--env`, `--declaration`, `--topic` and `--dsn`.
+    """
 
     @environment_option("Declared environment whose topic is meant.")
     @click.option("--topic", metavar="NAME", help="The topic, as declared.  [default: the first]")
@@ -241,9 +249,10 @@ def database_options(command: Command) -> Command:
 
 
 def consumer_options(command: Command) -> Command:
-    """Give a command the options of a consumer, its database and SQS, and hand it the `ConsumerTarget`.
+    """Give a command the options that name a consumer, its inbox's database and SQS, and hand it the `ConsumerTarget`.
 
-    A database is opened where one is named. A command that needs one asks the target for its `engine`.
+    The database is opened if one is named. A command that cannot work without it reads the target's `engine`, which
+    refuses where there is none.
     """
 
     @environment_option("Declared environment whose consumer is meant.")

@@ -124,6 +124,7 @@ def verify(**options: Any) -> None:
 
 
 def _operator(target: "DatabaseTarget", reason: str) -> "OutboxOperator":
+    """Return the operator whose acts on a topic's outbox are audited with this reason."""
     from sluice.messaging.outbox.operations import OutboxOperator
 
     return OutboxOperator(topic=target.topic, actor=actor(), reason=reason)
@@ -157,9 +158,12 @@ def resend(
     if (group_id is None) == (not groups) or (group_id is not None and not numbers):
         raise click.UsageError("give GROUP and its numbers, such as 3 or 3-9, or one or more --group")
     operator = _operator(target, reason)
-    if group_id is not None and len(numbers) == 1 and numbers[0][0] == numbers[0][1]:
-        do = partial(operator.resend, group_id=group_id, group_seq=numbers[0][0])
-        act(target.engine, f"resend message {numbers[0][0]} of group {group_id}", do, confirmed=confirmed)
+    first_range = numbers[0] if numbers else EVERY_NUMBER
+    is_single = len(numbers) == 1 and first_range[0] == first_range[1]
+    if group_id is not None and is_single:
+        number = first_range[0]
+        do = partial(operator.resend, group_id=group_id, group_seq=number)
+        act(target.engine, f"resend message {number} of group {group_id}", do, confirmed=confirmed)
         return
     ranges = [(name, *EVERY_NUMBER) for name in groups] if group_id is None else [(group_id, *each) for each in numbers]
     named = ", ".join(f"group {name}" if group_id is None else f"{first} to {last}" for name, first, last in ranges)

@@ -1,4 +1,4 @@
-"""`sluice record`, a program run as it is and its calls recorded; `sluice delays`, where a recording's time went."""
+"""`sluice record` runs a program and records its calls; `sluice delays` shows where a recording's time went."""
 
 import os
 import signal
@@ -62,6 +62,7 @@ def record(folder: Path, command: tuple[str, ...], port: int | None, endpoint: s
 
 
 def _make(folder: Path) -> None:
+    """Create the folder of the recording; refuse one that cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -69,13 +70,13 @@ def _make(folder: Path) -> None:
 
 
 def _record_proxy(folder: Path, port: int, endpoint: str, one_group_in: int) -> None:
-    """Listen until a signal says to end."""
+    """Record the calls that pass a proxy on the loopback, until SIGINT, SIGTERM or SIGHUP; then exit."""
     from sluice.recorder import record as start_recording
     from sluice.recorder.proxy import AWS, RecordingProxy
 
     endpoint = endpoint if endpoint == AWS else checked_url(endpoint)
     ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # threads that are started now leave them to this one
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # new threads inherit the mask, so that `sigwait` below gets them
     _make(folder)
     with start_recording((), folder, worker="proxy", one_group_in=one_group_in) as recording:
         with RecordingProxy(recording, port=port, endpoint=endpoint) as proxy:
@@ -92,7 +93,7 @@ def _record_proxy(folder: Path, port: int, endpoint: str, one_group_in: int) -> 
 
 
 def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -> NoReturn:
-    """Run a program to its end, and end as it does."""
+    """Run a program with the recorder in each of its Python processes, and exit with its exit code."""
     from sluice.recorder import every_client
 
     require_program(command)
@@ -100,9 +101,9 @@ def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -
     earlier = _journals(folder)
     environment = every_client.environment(folder, one_group_in, os.environ)
     code = run_program(command, environment)
-    found = _journals(folder)
-    written = str(len(found))
-    if found - earlier:
+    journals = _journals(folder)
+    written = str(len(journals))
+    if journals - earlier:
         judge = f"judge them: sluice check {folder} --queue NAME=SECONDS"
     else:
         written += ", of which this made none" if earlier else ""
@@ -115,6 +116,7 @@ def _record_program(folder: Path, command: tuple[str, ...], one_group_in: int) -
 
 
 def _journals(folder: Path) -> set[Path]:
+    """Return the journals that a folder has."""
     from sluice.recorder.journal import SUFFIX
 
     return set(folder.glob(f"*{SUFFIX}"))
@@ -130,8 +132,8 @@ def delays(folder: Path, as_json: bool) -> None:
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise ConfigError(f"{folder} holds no journals (*{SUFFIX}); name the folder given to --record")
-    found = measure_delays([event for path in paths for event in events_of(read_journal(path))])
-    parts = {"outbox wait": found.outbox_wait, "API time": found.api_time, "receive wait": found.receive_wait}
+    measured = measure_delays([event for path in paths for event in events_of(read_journal(path))])
+    parts = {"outbox wait": measured.outbox_wait, "API time": measured.api_time, "receive wait": measured.receive_wait}
     rows = {
         name: {"count": len(values), **{f"p{share}": percentile(values, share / 100) for share in (50, 95, 99)}}
         for name, values in parts.items()
@@ -146,4 +148,5 @@ def delays(folder: Path, as_json: bool) -> None:
 
 
 def _seconds(value: float | None) -> str:
+    """Return seconds as text; `-` where there is no value."""
     return "-" if value is None else f"{value:.3f} s"

@@ -41,7 +41,7 @@ def serve(port: int) -> None:
     from sluice.simulator.server import SimulatorServer
 
     ends = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # threads that are started now leave them to this one
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)  # new threads inherit the mask, so that `sigwait` below gets them
     with SimulatorServer(port=port) as server:
         output.line(
             f"SQS and SNS at {server.url}, in memory; set AWS_ENDPOINT_URL to it; Ctrl-C ends it", is_error=True
@@ -67,15 +67,15 @@ def run(command: tuple[str, ...]) -> NoReturn:
 
 
 def _environment(url: str) -> dict[str, str]:
-    """Return the variables that lead every client of AWS to the simulator."""
-    kept = {
+    """Return this process's variables, with AWS's replaced so that every client of AWS calls the simulator at `url`."""
+    other_variables = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("AWS_") or name in ("AWS_REGION", "AWS_DEFAULT_REGION")
     }
     return {
         "AWS_DEFAULT_REGION": "us-east-1",
-        **kept,
+        **other_variables,
         "AWS_ENDPOINT_URL": url,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",

@@ -1,4 +1,4 @@
-"""Targets of a command: an environment's topic and the database of its outbox, or a consumer and that of its inbox."""
+"""What a command acts on: a topic with the database of its outbox, or a consumer with the database of its inbox."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from sluice.messaging.database.rotation import NO_DATABASE, is_named, runtime_en
 
 @dataclass(frozen=True, slots=True)
 class DatabaseTarget:
-    """An environment, whose first topic is meant, and its database."""
+    """An environment, whose first topic is the one that the command names, and the engine of its outbox's database."""
 
     environment: Environment
     engine: Engine
@@ -34,7 +34,9 @@ class ConsumerTarget:
     """A consumer of an environment, where SQS is, and the database of its inbox where one is named.
 
     Args:
-        database: None where none is named; `engine` is for commands that cannot do without.
+        environment: as declared.
+        consumer: as declared.
+        database: None where no database is named. A command that needs one reads `engine`.
         endpoint_url: of SQS; None means AWS.
     """
 
@@ -48,7 +50,7 @@ class ConsumerTarget:
         """Return the engine of the inbox's database.
 
         Raises:
-            ConfigError: none is named.
+            ConfigError: no database is named.
         """
         if self.database is None:
             raise ConfigError(NO_DATABASE)
@@ -57,10 +59,15 @@ class ConsumerTarget:
 
 @contextmanager
 def outbox_target(environment: Environment, dsn: str | None, topic: str | None) -> Iterator[DatabaseTarget]:
-    """Yield an environment, the named topic first, with the database of its outbox.
+    """Yield an environment with the named topic as its first, and the database of its outbox.
+
+    Args:
+        environment: as declared.
+        dsn: URL of the database; None is the database that the variables name.
+        topic: declared name of a topic; None is the environment's first.
 
     Raises:
-        ConfigError: it has no topic of that name, or no database is named.
+        ConfigError: the environment has no topic of this name, or no database is named.
     """
     found = environment.topic(topic)
     environment = replace(environment, topics=(found, *(other for other in environment.topics if other != found)))
@@ -84,10 +91,10 @@ def consumer_target(
 
 
 def consumer_of(environment: Environment, name: str | None) -> Consumer:
-    """Return the consumer of that name.
+    """Return the consumer of this name.
 
     Raises:
-        ConfigError: there is none in the environment, or none is named.
+        ConfigError: the environment has no consumer of this name, or the name is None.
     """
     found = {consumer.name: consumer for consumer in environment.consumers}
     allowed = f"environment {environment.name!r} has {', '.join(found)}"
@@ -101,7 +108,7 @@ def consumer_of(environment: Environment, name: str | None) -> Consumer:
 
 @contextmanager
 def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine | None]:
-    """Yield the engine of the inbox's database; None where neither a URL nor a variable names it."""
+    """Yield the engine of the inbox's database; None where neither a URL nor a variable names a database."""
     if dsn is None and not is_named() and _database_opener() is None:
         yield None
         return
@@ -114,15 +121,16 @@ def inbox_database(environment: Environment, dsn: str | None) -> Iterator[Engine
 
 
 def _engine(environment: Environment, dsn: str | None) -> Engine:
-    opening = _database_opener()
-    if opening is None:
+    """Open the database of `--dsn` or of the variables; in a Django project's command, the project's database."""
+    open_database = _database_opener()
+    if open_database is None:
         return runtime_engine(environment.region, dsn)
     if click.get_current_context().get_parameter_source("dsn") is ParameterSource.COMMANDLINE:
         raise ConfigError("--dsn is given, allowed is --database with an alias of the project's DATABASES")
-    return opening()
+    return open_database()
 
 
 def _database_opener() -> Callable[[], Engine] | None:
-    """Return what opens the database where whoever runs the command names it."""
+    """Return the function that the caller of `sluice.cli.main.main` gave to open the database; None if it gave none."""
     context = click.get_current_context(silent=True)
     return None if context is None else context.obj

@@ -1,4 +1,4 @@
-"""`sluice topology apply`: an environment's topics and queues, made by calls instead of by the stacks."""
+"""`sluice topology apply`: make an environment's topics and queues by calls, without CloudFormation."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sluice.declaration import Environment
 
 _AWS_SUFFIXES = (".amazonaws.com", ".amazonaws.com.cn", ".api.aws")
-_PLACEHOLDER = "test"
+_PLACEHOLDER = "test"  # credentials that no account has
 _ACCOUNT_CHARACTERS = 12
 
 
@@ -40,26 +40,26 @@ def apply(environment: "Environment", endpoint_url: str | None, as_json: bool) -
 
     url = _emulator_url(endpoint_url)
     region = environment.region
-    made = deploy(environment, sqs=_client("sqs", url, region), sns=_client("sns", url, region))
+    made_topology = deploy(environment, sqs=_client("sqs", url, region), sns=_client("sns", url, region))
     if as_json:
         output.as_json(
             {
-                "topic_arn": made.topic_arn,
-                "queues": dict(made.queues),
-                "dead_letter_queues": dict(made.dead_letter_queues),
-                "undelivered_queues": dict(made.undelivered_queues),
+                "topic_arn": made_topology.topic_arn,
+                "queues": dict(made_topology.queues),
+                "dead_letter_queues": dict(made_topology.dead_letter_queues),
+                "undelivered_queues": dict(made_topology.undelivered_queues),
             }
         )
         return
-    output.line(f"topic {made.topic_arn}")
-    output.table(("consumer", "queue"), list(made.queues.items()))
+    output.line(f"topic {made_topology.topic_arn}")
+    output.table(("consumer", "queue"), list(made_topology.queues.items()))
 
 
 def _emulator_url(url: str | None) -> str:
-    """Return an endpoint that is not AWS's.
+    """Return the endpoint's URL.
 
     Raises:
-        ConfigError: it is, or none is named.
+        ConfigError: the endpoint is AWS's, or none is named.
     """
     from urllib.parse import urlsplit
 
@@ -76,14 +76,14 @@ def _emulator_url(url: str | None) -> str:
 
 
 def _client(service: str, url: str, region: str) -> object:
-    """Return a client with credentials that AWS refuses, whatever stands between it and the endpoint."""
+    """Return a boto3 client with false credentials: AWS refuses its calls, even if a proxy should lead them there."""
     import os
 
     import boto3
 
     from sluice import sdk
 
-    # Emulators take twelve digits for an account, which whoever works on the queues then has set as well.
+    # Emulators take a key of twelve digits for an account, so such a key has to be the one that workers use.
     key = os.environ.get("AWS_ACCESS_KEY_ID", "")
     is_account = len(key) == _ACCOUNT_CHARACTERS and key.isdecimal()
     return boto3.session.Session().client(

@@ -1,4 +1,4 @@
-"""A relay's topic or a worker's queue where no `environments.py` declares it: what they are is read from the live one.
+"""An `Environment` for a relay's topic or a worker's queue that no `environments.py` declares, read from live SQS.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_GetQueueAttributes.html
 (read 2026-11-21).
@@ -17,18 +17,18 @@ from sluice.errors import ConfigError
 
 
 def environment_of(name: str, given: Mapping[str, Any]) -> Environment | None:
-    """Return an environment around the topic or queue that the options name.
+    """Return an environment with the topic or the queue that the options name.
 
     Args:
         name: of the environment.
         given: the options of `sluice relay` or `sluice worker`.
 
     Returns:
-        None where there is a declaration, or neither is named.
+        None where there is a declaration, or where the options name neither topic nor queue.
 
     Raises:
-        ConfigError: the queue has no DLQ, or no consumer is named, or its worker could not keep its promises there.
-        TransientError, EndpointError: the queue could not be asked.
+        ConfigError: the queue has no DLQ, or no consumer is named, or a worker could not keep its promises there.
+        TransientError, EndpointError: the queue's attributes could not be read.
     """
     if is_declared() or task_settings.VARIABLE in os.environ:
         return None
@@ -40,12 +40,17 @@ def environment_of(name: str, given: Mapping[str, Any]) -> Environment | None:
 
 
 def _environment_of_topic(name: str, arn: str) -> Environment:
+    """Return an environment with this topic, for a relay.
+
+    Its consumers are not known. One with all defaults stands for them: for as long as its inbox keeps a group, the
+    relay keeps the group's counter.
+    """
     topic = ExistingTopic(arn=arn, relay=True)
-    # Who consumes it is not known: groups are kept for as long as a consumer's inbox keeps them where nothing is said.
     return Environment(name=name, region=arn.split(":")[3], topics=(topic,), consumers=(Consumer(name="undeclared"),))
 
 
 def _environment_of_queue(name: str, given: Mapping[str, Any]) -> Environment:
+    """Return an environment with one consumer whose values are the live attributes of the queue, for a worker."""
     import boto3
 
     from sluice import sdk

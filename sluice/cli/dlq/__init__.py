@@ -1,4 +1,4 @@
 """`sluice dlq …`: look at dead letters, mend them, bring them back.
 
-What is done to a queue lies in `sluice.messaging.sqs`; here it is asked for, shown and confirmed.
+These modules read options, print, and ask for `--yes`. The calls of SQS are in `sluice.messaging.sqs`.
 """

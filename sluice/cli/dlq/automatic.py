@@ -22,13 +22,22 @@ from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
 
 _SENT_AS = "automatic"
-"""In place of a run's id in deduplication ids: what another run sends again after a death is the same message."""
+"""The same for all runs, in place of a run's id in deduplication ids.
+
+If a run dies after it sent a message, the next run sends it under the same deduplication id, and SQS drops the copy.
+"""
 _FAILED = {LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
+"""Reasons why a message was left in the DLQ that somebody has to look at."""
 
 
 @dataclass(slots=True)
 class _GuardedRun:
-    """A run that sends to a destination what the guard lets it, of what died before an instant; None is whenever."""
+    """The filter and the destination of an automatic redrive, which both ask the guard about each message.
+
+    Args:
+        before_us: only messages that came into the DLQ before this instant; None is all.
+        verdicts: the guard's answer about each message, by SQS message id.
+    """
 
     guard: RedriveGuard
     destination: Destination
@@ -37,7 +46,7 @@ class _GuardedRun:
     verdicts: dict[str, RedriveVerdict] = field(default_factory=dict)
 
     def matches(self, dead_letter: StoredDeadLetter) -> bool:
-        """Return whether a message may be brought back; remember why not."""
+        """Return whether a message may be brought back, and store the verdict."""
         verdict = self.guard.judge(dead_letter)
         is_fresh = self.before_us is not None and dead_letter.sent_at_us >= self.before_us
         if verdict is RedriveVerdict.BRING_BACK and is_fresh:
@@ -46,20 +55,24 @@ class _GuardedRun:
         return verdict is RedriveVerdict.BRING_BACK
 
     def send(self, dead_letter: StoredDeadLetter, *, deduplication_id: str) -> str:
-        """Record that a message is brought back, and send it."""
+        """Record in the guard that a message is brought back, then send it."""
         self.guard.claim(dead_letter)
         self.failpoint("after_claim")
         return self.destination.send(dead_letter, deduplication_id=deduplication_id)
 
     def refusal_counts(self) -> dict[str, int]:
-        """Return how many messages may not be brought back, by why."""
-        kept = [verdict for verdict in self.verdicts.values() if verdict is not RedriveVerdict.BRING_BACK]
-        return {verdict.name.lower(): count for verdict, count in Counter(kept).items()}
+        """Return how many messages may not be brought back, by the name of the verdict in lower case."""
+        refusals = [verdict for verdict in self.verdicts.values() if verdict is not RedriveVerdict.BRING_BACK]
+        return {verdict.name.lower(): count for verdict, count in Counter(refusals).items()}
 
 
 def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
-    """Bring back the dead letters that the guard lets through; print a line of JSON; exit with 1 if any need a look."""
-    declared = _automatic_redrive(dlq.target.consumer)
+    """Bring back the dead letters that the guard lets through, and print a line of JSON.
+
+    It exits with 1 if the guard switched automatic redrive off, if the run did not reach its end, or if a message was
+    left for a reason in `_FAILED`.
+    """
+    bounds = _automatic_redrive(dlq.target.consumer)
     if dlq.is_undelivered:
         raise ConfigError(
             "--undelivered is given, allowed is the consumer's own DLQ: no inbox knows the other's messages"
@@ -70,22 +83,23 @@ def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
     with stoppable() as (stop, clock):
         run = new_run(clock)
         before_us = None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000
-        guard = RedriveGuard(dlq.target.engine, dlq.target.consumer.name, declared, run=run, own_clock=clock)
+        guard = RedriveGuard(dlq.target.engine, dlq.target.consumer.name, bounds, run=run, own_clock=clock)
         guard.begin()
         try:
             failpoint("after_begin")
             guarded = _GuardedRun(guard, destination, before_us, failpoint)
-            result = _bring_back(queue, guarded, declared, clock, stop)
+            result = _bring_back(queue, guarded, bounds, clock, stop)
         finally:
             guard.end()
     fields = {"run": run, "source": queue.name, "moved": len(result.moved), "left": guarded.refusal_counts()}
-    ended = {"is_off": guard.is_off, "is_whole": result.is_whole, "error": result.error}
-    output.as_json(fields | ended, indent=None)
+    ending = {"is_off": guard.is_off, "is_whole": result.is_whole, "error": result.error}
+    output.as_json(fields | ending, indent=None)
     if guard.is_off or not result.is_whole or _FAILED & set(result.left.values()):
         sys.exit(PARTLY)
 
 
 def _automatic_redrive(consumer: Consumer) -> AutomaticRedrive:
+    """Return the bounds that a consumer declares; refuse a consumer that declares none."""
     if consumer.automatic_redrive is None:
         raise ConfigError(
             f"Consumer({consumer.name!r}).automatic_redrive is None, allowed is AutomaticRedrive(…); declare it, or use"
@@ -95,15 +109,19 @@ def _automatic_redrive(consumer: Consumer) -> AutomaticRedrive:
 
 
 def _bring_back(
-    queue: DeadLetterQueue, guarded: _GuardedRun, declared: AutomaticRedrive, clock: Clock, stop: Stop
+    queue: DeadLetterQueue, guarded: _GuardedRun, bounds: AutomaticRedrive, clock: Clock, stop: Stop
 ) -> RedriveResult:
-    """Look for a message that failed again first, and bring nothing back where one is."""
+    """Judge the first messages, then bring back those that the guard lets through.
+
+    The first pass only judges: where a message died again after it was brought back, the guard switches automatic
+    redrive off, and the second pass brings nothing back.
+    """
 
     def is_stopped() -> bool:
         return stop.is_stopped() or not guarded.guard.may_go_on()
 
     with Reading(queue, clock=clock) as reading:
-        for dead_letter in peek(reading, declared.messages_max, is_stopped=is_stopped):
+        for dead_letter in peek(reading, bounds.messages_max, is_stopped=is_stopped):
             guarded.matches(dead_letter)
     return Redrive(
         queue,
@@ -112,13 +130,17 @@ def _bring_back(
         pace=Pace(None, clock=clock),
         clock=clock,
         choice=guarded,
-        most=declared.messages_max,
+        most=bounds.messages_max,
         is_stopped=is_stopped,
         failpoint=guarded.failpoint,
     ).work()
 
 
 def operator(target: ConsumerTarget, reason: str) -> RedriveOperator:
-    """Return who switches a consumer's automatic redrive on and off, where it is declared."""
+    """Return the operator that switches a consumer's automatic redrive on or off.
+
+    Raises:
+        ConfigError: the consumer does not declare automatic redrive.
+    """
     _automatic_redrive(target.consumer)
     return RedriveOperator(consumer=target.consumer.name, actor=actor(), reason=reason)

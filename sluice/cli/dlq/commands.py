@@ -1,4 +1,4 @@
-"""`sluice dlq …`: its commands and their options. What takes more than a call is in the modules beside this one."""
+"""The commands and options of `sluice dlq …`. Commands of more than one call are in the modules beside this one."""
 
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,10 @@ _older_than_option = click.option(
 
 
 def dlq_options(command: Command) -> Command:
-    """Give a command the options of `consumer_options`, `--undelivered`, `--hold`, `--force`: target and DLQ."""
+    """Give a command the options that name a consumer's DLQ, and hand it the `DlqTarget`.
+
+    These are the options of `consumer_options`, and `--undelivered`, `--hold` and `--force`.
+    """
 
     @consumer_options
     @click.option(
@@ -214,6 +217,7 @@ def automatic_off(target: "ConsumerTarget", reason: str, confirmed: bool) -> Non
 
 
 def _operator(target: "ConsumerTarget", reason: str) -> "InboxOperator":
+    """Return the operator whose acts on a consumer's inbox are audited with this reason."""
     from sluice.messaging.inbox.operations import InboxOperator
 
     return InboxOperator(consumer=target.consumer.name, actor=actor(), reason=reason)

@@ -25,8 +25,9 @@ from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _PEEKED_MAX = 10_000
-"""Dead letters received to find those that match."""
+"""So many dead letters are received at most, to find those that match the filters."""
 _SHOWN_CHARACTERS = 500
+"""Of a message's data, without --json."""
 
 
 def list_queues(
@@ -40,28 +41,43 @@ def list_queues(
     is_each: bool,
     as_json: bool,
 ) -> None:
-    """Show the DLQs of consumers, and with a database what their inboxes wait for, by reason or each number."""
+    """Print the two DLQs of each consumer, and, where a database is named, what its inbox waits for.
+
+    Args:
+        environment: as declared.
+        consumer_name: only this consumer; None is all.
+        dsn: URL of the inboxes' database; None is the one that variables name, if any.
+        endpoint_url: of SQS; None is AWS.
+        choice: filters on what inboxes wait for.
+        most: at most this many parked groups, and this many open numbers, of each consumer.
+        is_each: print each dead number, in place of one line for each reason.
+        as_json: print JSON.
+
+    Raises:
+        EndpointError: none of the DLQs is there.
+    """
     consumers = environment.consumers if consumer_name is None else (consumer_of(environment, consumer_name),)
     sqs = queue_client(environment, None if endpoint_url is None else checked_url(endpoint_url))
     with inbox_database(environment, dsn) as database:
-        found = [_dead_letter_queues(sqs, environment, consumer) for consumer in consumers]
+        listings = [_dead_letter_queues(sqs, environment, consumer) for consumer in consumers]
         if database is not None:
             waiting = (_waiting(database, consumer, choice, most) for consumer in consumers)
-            found = [listed | waits for listed, waits in zip(found, waiting, strict=True)]
-    if not any(queue["is_there"] for listed in found for queue in listed["queues"]):
-        names = ", ".join(queue["queue"] for listed in found for queue in listed["queues"])
+            listings = [listing | waiting_fields for listing, waiting_fields in zip(listings, waiting, strict=True)]
+    if not any(queue["is_there"] for listing in listings for queue in listing["queues"]):
+        names = ", ".join(queue["queue"] for listing in listings for queue in listing["queues"])
         raise EndpointError(
             f"none of {names} is at {sqs.meta.endpoint_url}; deploy the environment's stacks there, or correct --env or"
             " --endpoint-url"
         )
     if as_json:
-        output.as_json({"environment": environment.name, "is_approximate": True, "consumers": found})
+        output.as_json({"environment": environment.name, "is_approximate": True, "consumers": listings})
     else:
-        for listed in found:
-            _show_listed(listed, is_each=is_each)
+        for listing in listings:
+            _print_listing(listing, is_each=is_each)
 
 
 def _dead_letter_queues(sqs: Any, environment: Environment, consumer: Consumer) -> dict[str, Any]:
+    """Return a consumer's name and the JSON fields of its two DLQs: dead letters, and what SNS could not deliver."""
     names = {
         "dead": naming.dead_letter_queue_name(environment, consumer),
         "undelivered": naming.undelivered_queue_name(environment, consumer),
@@ -73,7 +89,10 @@ def _dead_letter_queues(sqs: Any, environment: Environment, consumer: Consumer) 
 
 
 def _waiting(database: Engine, consumer: Consumer, choice: RowChoice, most: int) -> dict[str, Any]:
-    """Return what an inbox waits for: parked groups, dead and missing numbers, and the dead ones by reason."""
+    """Return the JSON fields of what an inbox waits for: parked groups, dead and missing numbers, reasons of death.
+
+    `is_cut` says that `most` was reached, so that there may be more.
+    """
     with engines.reading(database) as connection, engines.explaining_missing_tables():
         parked = operations.parked_groups(connection, consumer.name, choice=choice, most=most)
         exceptions = operations.open_exceptions(connection, consumer.name, choice=choice, most=most)
@@ -87,6 +106,7 @@ def _waiting(database: Engine, consumer: Consumer, choice: RowChoice, most: int)
 
 
 def _queue(sqs: Any, name: str) -> dict[str, Any]:
+    """Return the JSON fields of a DLQ: whether it is there, its counts, and the move task that runs on it."""
     try:
         queue = DeadLetterQueue(sqs, name)
     except EndpointError:
@@ -95,11 +115,12 @@ def _queue(sqs: Any, name: str) -> dict[str, Any]:
     return {"is_there": True, **queue.counts, "move_task": None if running is None else _move_task_fields(running)}
 
 
-def _show_listed(listed: dict[str, Any], *, is_each: bool) -> None:
-    output.line(listed["consumer"])
-    for queue in listed["queues"]:
+def _print_listing(listing: dict[str, Any], *, is_each: bool) -> None:
+    """Print a consumer's queues, parked groups and open numbers; dead numbers by reason unless `is_each`."""
+    output.line(listing["consumer"])
+    for queue in listing["queues"]:
         output.line(f"  {queue['holds']:<12} {_queue_line(queue)}  {queue['queue']}")
-    for group in listed.get("parked", ()):
+    for group in listing.get("parked", ()):
         waits = f"waits for number {group['last_seq'] + 1} of epoch {group['epoch']}"
         output.line(
             f"  parked       group {group['group_id']} {waits} since {instant_text(group['parked_at_us'])};"
@@ -110,24 +131,29 @@ def _show_listed(listed: dict[str, Any], *, is_each: bool) -> None:
                 f"    held       number {held['seq']} of epoch {held['epoch']} after {held['attempts']} attempts:"
                 f" {held['last_error']}"
             )
-    exceptions = listed.get("exceptions", [])
+    exceptions = listing.get("exceptions", [])
     dead = [row for row in exceptions if row["state"] == DEAD]
-    is_by_reason = len(listed.get("reasons", ())) < len(dead) and not is_each
-    for reason in listed["reasons"] if is_by_reason else ():
+    is_by_reason = len(listing.get("reasons", ())) < len(dead) and not is_each
+    for reason in listing["reasons"] if is_by_reason else ():
         summary = DeathReason(**reason).summarize()
         output.line(f"  dead         {summary}, since {instant_text(reason['since_us'])}")
-    for gap in (row for row in exceptions if not (is_by_reason and row["state"] == DEAD)):
-        numbers = str(gap["seq"]) if gap["seq"] == gap["through"] else f"{gap['seq']} to {gap['through']}"
-        why = f": {gap['reason']}" if gap["reason"] else ""
-        output.line(
-            f"  {gap['state']:<12} group {gap['group_id']} number {numbers} of epoch {gap['epoch']}"
-            f" since {instant_text(gap['seen_at_us'])}{why}"
+    for exception in (row for row in exceptions if not (is_by_reason and row["state"] == DEAD)):
+        numbers = (
+            str(exception["seq"])
+            if exception["seq"] == exception["through"]
+            else f"{exception['seq']} to {exception['through']}"
         )
-    if listed.get("is_cut"):
+        why = f": {exception['reason']}" if exception["reason"] else ""
+        output.line(
+            f"  {exception['state']:<12} group {exception['group_id']} number {numbers} of epoch {exception['epoch']}"
+            f" since {instant_text(exception['seen_at_us'])}{why}"
+        )
+    if listing.get("is_cut"):
         output.line("there may be more; raise --limit, or choose with --group, --died-of, --since", is_error=True)
 
 
 def _queue_line(queue: dict[str, Any]) -> str:
+    """Return the counts of a DLQ in words."""
     if not queue["is_there"]:
         return "is not there"
     line = f"about {queue['visible'] + queue['delayed']}"
@@ -139,13 +165,20 @@ def _queue_line(queue: dict[str, Any]) -> str:
 
 
 def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: bool) -> None:
-    """Show the first messages of each group of a DLQ, and give them back."""
+    """Print the first messages of each group of a DLQ, and release them again.
+
+    Args:
+        dlq: the queue to look into.
+        choice: filters on the messages.
+        most: at most this many messages are shown.
+        as_json: print JSON.
+    """
     if choice.died_of is not None and dlq.target.database is None:
         raise ConfigError("--died-of is given without a database, whose inbox knows the reasons; give --dsn")
     queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
-        looked_at = most if choice.is_any else _PEEKED_MAX
-        dead_letters = dead_letter_queue.peek(reading, looked_at, is_stopped=stop.is_stopped)
+        received_max = most if choice.is_any else _PEEKED_MAX
+        dead_letters = dead_letter_queue.peek(reading, received_max, is_stopped=stop.is_stopped)
         groups: dict[str, list[dict[str, Any]]] = {}
         shown = 0
         for dead_letter in dead_letters:
@@ -173,12 +206,17 @@ def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: 
 
 
 def _is_chosen(dead_letter: StoredDeadLetter, choice: RowChoice) -> bool:
+    """Return whether a message matches the filters on group, type and time; only an inbox knows its reason."""
     type_ = None if dead_letter.envelope is None else dead_letter.envelope.event.type
     is_in_group = choice.matches_group(dead_letter.message_group_id)
     return is_in_group and choice.matches_type(type_) and choice.matches_instant(dead_letter.sent_at_us)
 
 
 def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
+    """Return the inbox's record of a message (`known`), and whether its number is handled or given up.
+
+    Both are None without a database; `known` is None as well where the inbox has no record.
+    """
     if target.database is None:
         return {"known": None, "is_done_with": None}
     with engines.reading(target.database) as connection, engines.explaining_missing_tables():
@@ -191,6 +229,7 @@ def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[
 def _dead_letter_fields(
     dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
 ) -> dict[str, Any]:
+    """Return the JSON fields of a message; the two arguments are those of `_inbox_facts`."""
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,
         "in_dlq_since": instant_text(dead_letter.sent_at_us),
@@ -209,6 +248,7 @@ def _dead_letter_fields(
 
 
 def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
+    """Print the messages of a group; `rows` are the fields of `_dead_letter_fields`."""
     output.line(f"first {len(rows)} of group {group}, more may be behind")
     for row in rows:
         if "undecodable" in row:
@@ -228,22 +268,24 @@ def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
 
 
 def show_move_tasks(dlq: DlqTarget, *, as_json: bool) -> None:
-    """Show the move tasks of a DLQ."""
+    """Print the move tasks of a DLQ, the latest first."""
     queue = dlq.open()
     tasks = [_move_task_fields(task) for task in MoveTasks(dlq.sqs(), queue.arn).list_latest()]
     if as_json:
         output.as_json({"queue": queue.name, "is_approximate": True, "tasks": tasks})
         return
     for task in tasks:
-        of = "" if task["to_move"] is None else f" of about {task['to_move']}"
-        why = f": {task['failure']}" if task["failure"] else ""
-        output.line(f"{task['status']:<10} started {task['started_at']}, moved about {task['moved']}{of}{why}")
+        of_how_many = "" if task["to_move"] is None else f" of about {task['to_move']}"
+        failure_text = f": {task['failure']}" if task["failure"] else ""
+        output.line(
+            f"{task['status']:<10} started {task['started_at']}, moved about {task['moved']}{of_how_many}{failure_text}"
+        )
     if not tasks:
         output.line(f"no move tasks of {queue.name}")
 
 
 def cancel_move_task(dlq: DlqTarget, *, confirmed: bool) -> None:
-    """Cancel the move task that runs on a DLQ, if one does."""
+    """Cancel the move task that runs on a DLQ; exit with 2 if none runs."""
     queue = dlq.open()
     tasks = MoveTasks(dlq.sqs(), queue.arn)
     running = tasks.running()

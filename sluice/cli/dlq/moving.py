@@ -35,9 +35,10 @@ from sluice.messaging.sqs.redrive import (
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
-_FOLLOW_SECONDS = 2
-_RECORDED_MAX = 1_000  # places of a run in its row of the audit
-_FAILURE_SENTENCES = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
+_FOLLOW_SECONDS = 2  # between two looks at a move task
+_RECORDED_MAX = 1_000  # messages that a run's row of the audit names
+_FAILURE_REASONS = {LeftReason.BEHIND, LeftReason.BOUNCED, LeftReason.FAILED, LeftReason.LATE}
+"""Reasons why a message was left that make the command exit with 1."""
 
 
 def redrive(
@@ -56,7 +57,10 @@ def redrive(
     as_json: bool,
     confirmed: bool,
 ) -> None:
-    """Bring messages back, from here or by SQS, or show what a run would meet first; the arguments are the options."""
+    """Bring dead letters back, by this process or by a move task of SQS, or print a preview without `confirmed`.
+
+    Each argument is the command's option of that name.
+    """
     choice = Choice(
         groups=frozenset(groups),
         types=frozenset(types),
@@ -84,10 +88,10 @@ def redrive(
 
 
 def destination_name(dlq: DlqTarget, to: str | None = None) -> str:
-    """Return the name of the queue that dead letters are sent to: the consumer's, or the one that is named.
+    """Return the name of the queue that dead letters are sent to: `to`, or the consumer's queue if that is None.
 
     Raises:
-        ConfigError: that is no name of a FIFO queue, or the DLQ itself.
+        ConfigError: `to` is no name of a FIFO queue, or names the DLQ itself.
     """
     name = naming.queue_name(dlq.target.environment, dlq.target.consumer) if to is None else to
     if name == dlq.name or not name.endswith(limits.FIFO_SUFFIX):
@@ -96,6 +100,7 @@ def destination_name(dlq: DlqTarget, to: str | None = None) -> str:
 
 
 def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, as_json: bool) -> None:
+    """Print what a run would do, after a look at the first messages; nothing is sent."""
     with stoppable() as (stop, clock):
         seen, matching = look(queue, choice, clock, is_stopped=stop.is_stopped)
     if as_json:
@@ -108,7 +113,11 @@ def _print_preview(queue: DeadLetterQueue, destination: str, choice: Choice, can
 
 
 def look(queue: DeadLetterQueue, choice: Choice, clock: Clock, *, is_stopped: Callable[[], bool]) -> tuple[int, int]:
-    """Return how many messages a run would meet first, and how many of them match; all are released again."""
+    """Receive the messages that a run would receive first, and release them.
+
+    Returns:
+        How many there were, at most ten, and how many of them match the filters.
+    """
     with Reading(queue, clock=clock) as reading:
         dead_letters = dead_letter_queue.peek(reading, limits.RECEIVE_MESSAGES_MAX, is_stopped=is_stopped)
     return len(dead_letters), sum(choice.matches(dead_letter) for dead_letter in dead_letters)
@@ -117,15 +126,15 @@ def look(queue: DeadLetterQueue, choice: Choice, clock: Clock, *, is_stopped: Ca
 def describe_preview(
     queue: DeadLetterQueue, destination: str, choice: Choice, canary: int | None, *, seen: int, matching: int
 ) -> str:
-    """Return in words what a run would do, from what `look` has found."""
+    """Return in words what a run would do; `seen` and `matching` are the numbers that `look` returned."""
     about = sum(queue.counts.values())
     if not seen:
         return f"nothing to be had in {queue.name}; SQS says about {about}"
-    how_many = f"{'what matches' if canary is None else f'up to {canary}'} of "
-    met = "" if choice.is_any else f"; of the first {seen} to be had {matching} match"
+    which = f"{'what matches' if canary is None else f'up to {canary}'} of "
+    matching_text = "" if choice.is_any else f"; of the first {seen} to be had {matching} match"
     return (
-        f"would send {'' if choice.is_any and canary is None else how_many}about {about} messages of {queue.name} to"
-        f" {destination}{met}"
+        f"would send {'' if choice.is_any and canary is None else which}about {about} messages of {queue.name} to"
+        f" {destination}{matching_text}"
     )
 
 
@@ -140,6 +149,7 @@ def _redrive_from_here(
     run: str | None,
     as_json: bool,
 ) -> None:
+    """Bring dead letters back from this process with a progress bar, print the result, and exit with its code."""
     with stoppable() as (stop, clock), output.progress(sum(queue.counts.values())) as advance:
         run = new_run(clock) if run is None else run
         output.line(f"run {run}: {queue.name} to {destination.name}", is_error=True)
@@ -187,8 +197,8 @@ def bring_back(
 ) -> RedriveResult:
     """Bring dead letters back from this process, and write the run into the inbox's audit in the name of `who`.
 
-    The audit's reason is the run's id and `why`. If the audit cannot be written, `warn` gets a sentence about it, and
-    the messages come back nevertheless.
+    The audit's reason is the run's id and `why`. If the audit cannot be written, `warn` is called with a sentence about
+    it, and the messages stay brought back.
     """
     moved: list[StoredDeadLetter] = []
 
@@ -215,7 +225,7 @@ def bring_back(
 
 
 def _place(dead_letter: StoredDeadLetter) -> tuple[str, int | None, int | None]:
-    """Return group, epoch and number; what is not an envelope has only a group."""
+    """Return group, epoch and number of a message; epoch and number are None where its body is not an envelope."""
     envelope = dead_letter.envelope
     if envelope is None:
         return dead_letter.message_group_id, None, None
@@ -231,7 +241,7 @@ def _record(
     moved: Sequence[tuple[str, int | None, int | None]],
     result: RedriveResult,
 ) -> None:
-    """Write the run into the inbox's audit, where its database is named; that it cannot be written changes nothing."""
+    """Write a run into the inbox's audit, if the inbox's database is named; if that fails, only warn."""
     if dlq.target.database is None:
         return
     operator = InboxOperator(consumer=dlq.target.consumer.name, actor=who, reason=reason)
@@ -253,6 +263,7 @@ def _record(
 
 
 def _show(result: RedriveResult, run: str, canary: int | None) -> None:
+    """Print what a run brought back and left, and the operator's next step."""
     for line in describe_result(result):
         output.line(line)
     if result.error is not None:
@@ -278,13 +289,15 @@ def describe_result(result: RedriveResult) -> list[str]:
 
 
 def _exit(result: RedriveResult) -> None:
+    """Exit with 2 if messages were left and none came back, with 1 if some were left that should have come back."""
     if not result.moved and (result.left or not result.is_whole):
         sys.exit(COULD_NOT)
-    if not result.is_whole or _FAILURE_SENTENCES & set(result.left.values()):
+    if not result.is_whole or _FAILURE_REASONS & set(result.left.values()):
         sys.exit(PARTLY)
 
 
 def _whole(rate: float | None) -> int | None:
+    """Return the rate of a move task, for which SQS takes whole messages a second only."""
     if rate is not None and rate != int(rate):
         raise ConfigError(f"--rate is {rate:g} with the native engine, allowed are whole numbers from 1 to {RATE_MAX}")
     return None if rate is None else int(rate)
@@ -293,14 +306,18 @@ def _whole(rate: float | None) -> int | None:
 def _redrive_natively(
     dlq: DlqTarget, to: str | None, rate: float | None, *, is_followed: bool, as_json: bool, confirmed: bool
 ) -> None:
-    """Let SQS move every message, or print how many it would move; `is_followed` waits for the end of the task."""
+    """Start a move task of SQS, which moves every message; without `confirmed` only print how many there are.
+
+    With `is_followed` it waits for the end of the task.
+    """
     destination, whole_rate = destination_name(dlq, to), _whole(rate)
     if dlq.is_undelivered:
         raise ConfigError(
             "--engine is 'native' with --undelivered, allowed is client: SQS takes back only what came from a queue"
         )
     queue, sqs = dlq.open(), dlq.sqs()
-    destination_arn = Destination(sqs, destination).arn  # given, it is also for what was sent to the DLQ by hand
+    # Without a destination SQS refuses messages that were sent to the DLQ by hand, because it knows no source of them.
+    destination_arn = Destination(sqs, destination).arn
     tasks = MoveTasks(sqs, queue.arn)
     about = sum(queue.counts.values())
     if not confirmed:
@@ -316,18 +333,18 @@ def _redrive_natively(
         output.line(f"SQS moves about {about} messages of {queue.name}; see `dlq status`, `dlq cancel`")
         return
     with stoppable() as (stop, clock), output.progress(about) as advance:
-        seen = 0
+        moved_before = 0
         for task in tasks.follow(clock=clock, every_seconds=_FOLLOW_SECONDS):
-            advance(task.moved - seen)
-            seen = task.moved
+            advance(task.moved - moved_before)
+            moved_before = task.moved
             if stop.is_stopped():
                 break
     if as_json:
         result_fields = {"is_done": True, "status": task.status, "moved": task.moved, "failure": task.failure}
         output.as_json({"source": queue.name, "destination": destination} | result_fields)
     else:
-        why = f": {task.failure}" if task.failure else ""
-        output.line(f"{task.status.lower()}, about {task.moved} moved{why}")
+        failure_text = f": {task.failure}" if task.failure else ""
+        output.line(f"{task.status.lower()}, about {task.moved} moved{failure_text}")
     if not task.has_ended:
         output.line("SQS goes on without this process; see `dlq status`, `dlq cancel`", is_error=True)
     if task.status != "COMPLETED":

@@ -26,7 +26,12 @@ from sluice.messaging.sqs.dead_letter_queue import Destination, Reading, StoredD
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedDeadLetter:
-    """The dead letter to act on: what it is called in sentences, and how it is recognized."""
+    """The dead letter that an act is about.
+
+    Args:
+        described: its name in sentences, such as `message 7 of group order-1`.
+        matches: returns whether a dead letter is the wanted one.
+    """
 
     described: str
     matches: Callable[[StoredDeadLetter], bool]
@@ -43,9 +48,12 @@ def replace(
     body: TextIO | None,
     confirmed: bool,
 ) -> None:
-    """Bring a message of the DLQ back with other data, or another whole body; change the data of one that is held."""
-    numbered = (group_id, seq, data)
-    if numbered == (None, None, None) and message_id is not None and body is not None:
+    """Bring a message of the DLQ back with other data or another body, or change the data of a held message.
+
+    Either `group_id`, `seq` and `data` are given, or `message_id` and `body`.
+    """
+    is_numbered = group_id is not None or seq is not None or data is not None
+    if not is_numbered and message_id is not None and body is not None:
         whole = _text(body, "--body").strip()
         described = replace_dead(
             dlq,
@@ -56,7 +64,7 @@ def replace(
         )
         print_intent(described, confirmed=confirmed)
         return
-    if (message_id, body) != (None, None) or group_id is None or seq is None or data is None:
+    if message_id is not None or body is not None or group_id is None or seq is None or data is None:
         raise click.UsageError("give GROUP and SEQ with --data, or --message-id with --body")
     new_data = _json(data)
     if _is_parked(dlq.target, group_id, seq):
@@ -72,6 +80,7 @@ def replace(
 
 
 def _text(given: TextIO, option: str) -> str:
+    """Return the text of an option's file; refuse bytes that are not UTF-8."""
     try:
         return given.read()
     except UnicodeDecodeError as error:
@@ -79,6 +88,7 @@ def _text(given: TextIO, option: str) -> str:
 
 
 def _json(data: TextIO) -> object:
+    """Return the value of the JSON in the file of `--data`."""
     try:
         return json.loads(_text(data, "--data"))
     except (ValueError, RecursionError) as error:
@@ -88,19 +98,20 @@ def _json(data: TextIO) -> object:
 
 
 def _is_parked(target: ConsumerTarget, group_id: str, seq: int) -> bool:
+    """Return whether the inbox stores the message of this number."""
     with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
         return operations.parked_message(connection, target.consumer.name, group_id, seq) is not None
 
 
 def by_message_id(message_id: str) -> WantedDeadLetter:
-    """Return the dead letter of an SQS message id."""
+    """Return the description of a dead letter that is named by its SQS message id."""
     return WantedDeadLetter(
         described=f"message {message_id}", matches=lambda dead_letter: dead_letter.sqs_message_id == message_id
     )
 
 
 def by_number(group_id: str, seq: int, *, epoch: int | None = None) -> WantedDeadLetter:
-    """Return the dead letter of a number of a group; an epoch of None is any."""
+    """Return the description of a dead letter that is named by group and number; an epoch of None is any epoch."""
 
     def matches(dead_letter: StoredDeadLetter) -> bool:
         envelope = dead_letter.envelope
@@ -115,7 +126,7 @@ def by_number(group_id: str, seq: int, *, epoch: int | None = None) -> WantedDea
 
 
 def body_with_data(data: object) -> Callable[[StoredDeadLetter], str]:
-    """Return the function that makes the body of a dead letter with other data."""
+    """Return a function from a dead letter to its body with this data in place of its own."""
 
     def body_of(dead_letter: StoredDeadLetter) -> str:
         assert dead_letter.envelope is not None, "it was recognized by its number"
@@ -132,7 +143,9 @@ def replace_dead(
     *,
     confirmed: bool,
 ) -> str:
-    """Send a dead letter to its consumer with another body and delete it, or only look whether it is there.
+    """Send a dead letter to its consumer's queue with another body, and delete it from the DLQ.
+
+    Without `confirmed`, it only looks for the dead letter and checks the body.
 
     Returns:
         The act in words, for `print_intent`.
@@ -161,13 +174,13 @@ def replace_dead(
 
 
 def _write_down(engine: Engine, operator: InboxOperator, action: str, dead_letter: StoredDeadLetter) -> None:
-    """Write an act down before it is done: afterwards the body may be nowhere else."""
+    """Write an act and the message's body into the audit before the act: afterwards the body may be nowhere else."""
     with engine.begin() as connection, engines.explaining_missing_tables():
         operator.write_down(connection, action, dead_letter)
 
 
 def purge(dlq: DlqTarget, operator: InboxOperator, wanted: WantedDeadLetter, *, confirmed: bool) -> str:
-    """Delete one message of the DLQ for good, or only look whether it is there; return the act in words.
+    """Delete one message of the DLQ for good, and return the act in words; without `confirmed` only look for it.
 
     Raises:
         DeadLetterError: the message is not among those that can be seen.

@@ -1,4 +1,4 @@
-"""Which DLQ a command is about, and how it is interrupted."""
+"""The DLQ that a command acts on, and the handling of SIGTERM and Ctrl-C while messages of it are received."""
 
 import signal
 from collections.abc import Iterator
@@ -22,11 +22,13 @@ def queue_client(environment: Environment, endpoint_url: str | None) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DlqTarget:
-    """The DLQ of a consumer, or of its subscription. SQS is not asked for it before it is opened.
+    """The DLQ of a consumer, or of its subscription, as the options name it. No call is made before `open`.
 
     Args:
-        is_undelivered: it is the subscription's.
-        is_forced: look at it although it has a DLQ of its own.
+        target: the consumer.
+        is_undelivered: the DLQ is the subscription's, with what SNS could not deliver.
+        hold_seconds: visibility timeout of the messages that are received from it.
+        is_forced: open the DLQ although it has a DLQ of its own, to which looking at messages can move them.
     """
 
     target: ConsumerTarget
@@ -36,20 +38,20 @@ class DlqTarget:
 
     @property
     def name(self) -> str:
-        """Return the name of the queue."""
+        """Return the name of the DLQ."""
         name_of = naming.undelivered_queue_name if self.is_undelivered else naming.dead_letter_queue_name
         return name_of(self.target.environment, self.target.consumer)
 
     def sqs(self) -> Any:
-        """Return a client of its SQS."""
+        """Return a client of SQS, for this consumer's region and endpoint."""
         return queue_client(self.target.environment, self.target.endpoint_url)
 
     def open(self) -> DeadLetterQueue:
-        """Return the queue.
+        """Return the DLQ, which SQS knows.
 
         Raises:
-            ConfigError: it has a DLQ of its own, and looking at it is not forced.
-            EndpointError: it is not there.
+            ConfigError: the DLQ has a DLQ of its own, and `is_forced` is not set.
+            EndpointError: there is no such queue.
         """
         found = DeadLetterQueue(self.sqs(), self.name, hold_seconds=self.hold_seconds)
         if not self.is_forced:
@@ -58,26 +60,29 @@ class DlqTarget:
 
 
 class StoppableClock(SystemClock):
-    """The machine's clock, whose sleep ends when the process is to end."""
+    """The machine's clock, whose `sleep` ends early when the process was asked to stop."""
 
     def __init__(self, stop: Stop) -> None:
         super().__init__()
         self._stop = stop
 
     def sleep(self, seconds: float) -> None:
-        """Wait that long, or until stopped."""
+        """Wait for so many seconds, or until the process is asked to stop."""
         if seconds > 0:
             self._stop.wait(seconds)
 
 
 @contextmanager
 def stoppable() -> Iterator[tuple[Stop, StoppableClock]]:
-    """Let SIGTERM and Ctrl-C ask for an end meanwhile, instead of being one: what was received is given back first."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    """Yield a `Stop` that SIGTERM and Ctrl-C set instead of ending the process, and a clock whose sleep it ends.
+
+    So a command can release the messages that it has received before it ends.
+    """
+    earlier_handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     stop = Stop()
     stop.on_signals()
     try:
         yield stop, StoppableClock(stop)
     finally:
-        for number, handler in before.items():
+        for number, handler in earlier_handlers.items():
             signal.signal(number, handler)

@@ -57,10 +57,10 @@ def show(name: str | None, declaration: Path | None, shows_policies: bool, as_js
 
 
 def _show_policies(environment: Environment, *, as_json: bool) -> None:
-    """Print the statements that other owners have to add to their policies.
+    """Print the policy statements that the owners of existing keys, topics and queues have to add for an environment.
 
     Raises:
-        ConfigError: it is not declared in which account the environment is.
+        ConfigError: the environment declares no account.
     """
     if environment.account is None:
         raise ConfigError(
@@ -79,6 +79,7 @@ def _show_policies(environment: Environment, *, as_json: bool) -> None:
 
 
 def _list(environments: list[Environment], *, as_json: bool) -> None:
+    """Print each environment's name, account, region and consumers."""
     rows: list[dict[str, Any]] = [
         {
             "environment": environment.name,
@@ -96,6 +97,7 @@ def _list(environments: list[Environment], *, as_json: bool) -> None:
 
 
 def _show(environment: Environment, *, as_json: bool) -> None:
+    """Print the names of an environment's topics, and of each consumer's queues and service."""
     queues = [
         {
             "consumer": consumer.name,
@@ -146,16 +148,17 @@ def cost(name: str, messages_per_month: int, message_bytes: int, declaration: Pa
             " event_bytes_max; lower it, or raise event_bytes_max"
         )
     volume = MonthlyMessages(messages=messages_per_month, message_bytes=message_bytes)
-    made = bill(environment, volume)
+    monthly_bill = bill(environment, volume)
     if as_json:
-        _print_json(environment, volume, made)
+        _print_json(environment, volume, monthly_bill)
     else:
-        _print_bill(environment, volume, made)
-    for warning in made.warnings:
+        _print_bill(environment, volume, monthly_bill)
+    for warning in monthly_bill.warnings:
         output.line(warning, is_error=True)
 
 
-def _print_json(environment: Environment, volume: MonthlyMessages, made: Bill) -> None:
+def _print_json(environment: Environment, volume: MonthlyMessages, monthly_bill: Bill) -> None:
+    """Print a bill as JSON, with the environment and the volume that it was made for."""
     output.as_json(
         {
             "environment": environment.name,
@@ -163,24 +166,25 @@ def _print_json(environment: Environment, volume: MonthlyMessages, made: Bill) -
             "price_region": PRICE_REGION,
             "price_date": PRICE_DATE,
             **asdict(volume),
-            **asdict(made),
-            "usd": made.usd,
+            **asdict(monthly_bill),
+            "usd": monthly_bill.usd,
             "not_counted": NOT_COUNTED,
-            "warnings": made.warnings,
+            "warnings": monthly_bill.warnings,
         }
     )
 
 
-def _print_bill(environment: Environment, volume: MonthlyMessages, made: Bill) -> None:
-    paid = sorted(((usd, name) for name, usd in made.lines.items() if usd), reverse=True)
-    rows = [(name, f"{usd:,.2f}", f"{usd / made.usd:.0%}") for usd, name in paid]
+def _print_bill(environment: Environment, volume: MonthlyMessages, monthly_bill: Bill) -> None:
+    """Print a bill as tables: its lines, tasks beside Lambda, Fargate's quota, and what would cost less."""
+    paid = sorted(((usd, name) for name, usd in monthly_bill.lines.items() if usd), reverse=True)
+    rows = [(name, f"{usd:,.2f}", f"{usd / monthly_bill.usd:.0%}") for usd, name in paid]
     output.line(
-        f"{environment.name}: about {made.usd:,.2f} US dollars a month for {volume.messages:,} messages of"
+        f"{environment.name}: about {monthly_bill.usd:,.2f} US dollars a month for {volume.messages:,} messages of"
         f" {volume.message_bytes:,} bytes; the most is {paid[0][1]}"
     )
     output.table(("line", "US dollars", "share"), rows)
-    if made.services:
-        tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in made.services)
+    if monthly_bill.services:
+        tasks = ", ".join(f"{service.consumer} {service.tasks}" for service in monthly_bill.services)
         output.line(f"tasks, at an even rate: {tasks}")
     output.table(
         ("consumer", "as tasks", "on Lambda", "tasks cost less"),
@@ -193,17 +197,18 @@ def _print_bill(environment: Environment, volume: MonthlyMessages, made: Bill) -
                 if each.break_even_messages is None
                 else f"from {each.break_even_messages:,} messages a month",
             )
-            for each in made.runtimes
+            for each in monthly_bill.runtimes
         ],
     )
     quota = f"Fargate {'Spot' if environment.spot else 'On-Demand'}"
     output.line(
-        f"up to {made.vcpus_max:g} vCPUs of Fargate at once, twice while a deployment runs two versions: the account's"
-        f" quota has to allow them, which is small in a new account (Service Quotas: {quota} vCPU resource count)"
+        f"up to {monthly_bill.vcpus_max:g} vCPUs of Fargate at once, twice while a deployment runs two versions: the"
+        " account's quota has to allow them, which is small in a new account (Service Quotas:"
+        f" {quota} vCPU resource count)"
     )
     output.table(
         ("instead", "US dollars", "difference"),
-        [(name, f"{usd:,.2f}", f"{usd - made.usd:+,.2f}") for name, usd in made.instead.items()],
+        [(name, f"{usd:,.2f}", f"{usd - monthly_bill.usd:+,.2f}") for name, usd in monthly_bill.instead.items()],
     )
-    elsewhere = "" if environment.region == PRICE_REGION else f", not of {environment.region}"
-    output.line(f"list prices of {PRICE_REGION}{elsewhere}, read {PRICE_DATE}; not counted: {NOT_COUNTED}")
+    other_region = "" if environment.region == PRICE_REGION else f", not of {environment.region}"
+    output.line(f"list prices of {PRICE_REGION}{other_region}, read {PRICE_DATE}; not counted: {NOT_COUNTED}")

@@ -1,4 +1,4 @@
-"""`sluice env deploy`: deploy a declared environment, and refuse what would lose data unless it is allowed by name."""
+"""`sluice env deploy`: deploy a declared environment; refuse a change that loses data, unless its resource is named."""
 
 import tempfile
 from dataclasses import replace
@@ -45,15 +45,15 @@ def deploy(
     from sluice.deployment.deploy import StackDeployment, compare, require_allowed
     from sluice.deployment.deploy import deploy_stacks as deploy_environment
 
-    found = load_declaration(declaration)
-    environment = found.environment(name)
+    declared = load_declaration(declaration)
+    environment = declared.environment(name)
     if against is None:
         environment = replace(environment, account=caller(environment))
         if not only_checks:
             require_confirmation("deploy", environment)
-            deploy_environment(environment, found.path, allowed=allowed)
+            deploy_environment(environment, declared.path, allowed=allowed)
             return
-    deployment = StackDeployment(environment=environment, declaration=found.path)
+    deployment = StackDeployment(environment=environment, declaration=declared.path)
     with tempfile.TemporaryDirectory() as folder:
         stacks = deployment.synthesize(Path(folder))
         if against is not None:

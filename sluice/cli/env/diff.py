@@ -23,13 +23,20 @@ from sluice.terminal.options import declaration_option
 
 _GIT_SECONDS_MAX = 60
 _READ_SECONDS_MAX = 30
-_TRAFFIC = ("day", "burst")
+_TRAFFIC = ("day", "burst")  # names of the rehearsal's scenarios
 _MESSAGE_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One difference: the value it belongs to, the field, and both sides as text."""
+    """One difference between two declarations of an environment.
+
+    Args:
+        of: name of the consumer, or of the environment.
+        name: of the field, or of the computed value, such as `day: p95`.
+        before: the value of the earlier declaration, as text; `-` where there is none.
+        after: the same of the present declaration.
+    """
 
     of: str
     name: str
@@ -77,7 +84,12 @@ def diff(name: str, against: str, declaration: Path | None, as_json: bool) -> No
 
 @contextmanager
 def _declaration_file(against: str, declared: Declaration) -> Iterator[Path]:
-    """Give the declaration to compare with: a file, or the same file at a revision of git."""
+    """Yield the path of the declaration to compare with.
+
+    Args:
+        against: a file; or a revision of git, of which the whole tree is unpacked into a temporary folder.
+        declared: the present declaration, whose file is looked for in that tree.
+    """
     if Path(against).is_file():
         yield Path(against)
         return
@@ -87,22 +99,23 @@ def _declaration_file(against: str, declared: Declaration) -> Iterator[Path]:
         raise ConfigError("a stack gave this task its declaration, needed is a file to compare; run it in the project")
     folder = declared.path.parent
     top = Path(_git(folder, "rev-parse", "--show-toplevel").decode().strip())
-    archive = _git(top, "archive", "--format=tar", against, refused=against)
-    with tempfile.TemporaryDirectory(prefix="sluice-diff-") as made:
+    archive = _git(top, "archive", "--format=tar", against, revision=against)
+    with tempfile.TemporaryDirectory(prefix="sluice-diff-") as folder_name:
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             plain = [member for member in files.getmembers() if member.isfile() or member.isdir()]
-            files.extractall(made, members=plain, filter="data")
-        path = Path(made) / declared.path.relative_to(top)
+            files.extractall(folder_name, members=plain, filter="data")
+        path = Path(folder_name) / declared.path.relative_to(top)
         if not path.is_file():
             raise ConfigError(
-                f"there is no {path.relative_to(made)} at {against}, needed is a declaration to compare with"
+                f"there is no {path.relative_to(folder_name)} at {against}, needed is a declaration to compare with"
             )
         yield path
 
 
-def _git(folder: Path, *arguments: str, refused: str | None = None) -> bytes:
+def _git(folder: Path, *arguments: str, revision: str | None = None) -> bytes:
+    """Return what git prints; `refused` is the revision that is to blame where git fails, None blames the folder."""
     try:
-        made = subprocess.run(
+        result = subprocess.run(
             ["git", "-C", str(folder), *arguments],  # noqa: S607 (whichever git there is)
             capture_output=True,
             timeout=_GIT_SECONDS_MAX,
@@ -110,19 +123,22 @@ def _git(folder: Path, *arguments: str, refused: str | None = None) -> bytes:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ConfigError(f"git cannot be run ({error}); give --against a file") from error
-    if made.returncode:
-        why = made.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+    if result.returncode:
+        why = result.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
         seen = (
-            f"--against is {refused!r}, allowed is a file or a revision of git"
-            if refused
+            f"--against is {revision!r}, allowed is a file or a revision of git"
+            if revision
             else f"{folder} is not in git"
         )
         raise ConfigError(f"{seen} ({why[0]})")
-    return made.stdout
+    return result.stdout
 
 
 def _environment(path: Path, name: str) -> Environment:
-    """Return the environment of another declaration, read in a process of its own: modules of both have one name."""
+    """Return the environment of this name from another declaration.
+
+    A process of its own reads it: the modules of both declarations have the same names.
+    """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
             found: Environment | str = pool.apply_async(_read, (path, name)).get(_READ_SECONDS_MAX)
@@ -131,7 +147,7 @@ def _environment(path: Path, name: str) -> Environment:
                 f"the declaration to compare with did not load within {_READ_SECONDS_MAX} s, or it ended its process;"
                 " name another with --against"
             ) from error
-        except Exception as error:  # what it declares cannot be handed over
+        except Exception as error:  # such as an Environment that cannot be pickled
             raise ConfigError(f"the declaration to compare with cannot be read ({error})") from error
     if isinstance(found, str):
         raise ConfigError(f"{found} (in what --against names)")
@@ -139,6 +155,7 @@ def _environment(path: Path, name: str) -> Environment:
 
 
 def _read(path: Path, name: str) -> Environment | str:
+    """Return an environment of a declaration, or why it cannot be had; runs in the other process."""
     try:
         declared = load_declaration(path)
     except ConfigError as error:
@@ -149,16 +166,16 @@ def _read(path: Path, name: str) -> Environment | str:
 
 
 def differences(before: Environment, after: Environment) -> Iterator[Difference]:
-    """Yield what differs between two declarations of an environment: what was written, and what comes of it."""
-    yield from _fields(before.name, before, after, leaving=("consumers",))
+    """Yield the differences of an environment's two declarations: first declared fields, then behaviour and cost."""
+    yield from _fields(before.name, before, after, ignored=("consumers",))
     was = {consumer.name: consumer for consumer in before.consumers}
     now = {consumer.name: consumer for consumer in after.consumers}
     for name in dict.fromkeys([*was, *now]):
         if name not in was or name not in now:
             yield Difference(name, "consumer", "declared" if name in was else "-", "declared" if name in now else "-")
             if name in now:
-                of_new = _behaviour(after, now[name], after, now[name])
-                yield from _value_differences(name, dict.fromkeys(of_new, "-"), of_new)
+                behaviour = _behaviour(after, now[name], after, now[name])
+                yield from _value_differences(name, dict.fromkeys(behaviour, "-"), behaviour)
         elif was[name] != now[name]:
             yield from _fields(name, was[name], now[name])
             yield from _value_differences(
@@ -167,19 +184,22 @@ def differences(before: Environment, after: Environment) -> Iterator[Difference]
     yield from _value_differences(before.name, _cost(before), _cost(after))
 
 
-def _fields(of: str, before: object, after: object, *, leaving: Sequence[str] = ()) -> Iterator[Difference]:
+def _fields(of: str, before: object, after: object, *, ignored: Sequence[str] = ()) -> Iterator[Difference]:
+    """Yield the fields in which two dataclasses of one type differ, except the ignored ones."""
     for field in fields(before):  # type: ignore[arg-type]
         was, now = getattr(before, field.name), getattr(after, field.name)
-        if was != now and field.name not in leaving:
+        if was != now and field.name not in ignored:
             yield Difference(of, field.name, _text(was), _text(now))
 
 
 def _text(value: Any) -> str:
+    """Return a field's value as text of at most sixty characters; a member of an Enum is its name."""
     text = f"{value.name}" if hasattr(value, "name") and hasattr(value, "value") else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _value_differences(of: str, before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[Difference]:
+    """Yield the names whose values differ; both mappings have the same names."""
     for name, was in before.items():
         if was != after[name]:
             yield Difference(of, name, was, after[name])
@@ -188,7 +208,15 @@ def _value_differences(of: str, before: Mapping[str, str], after: Mapping[str, s
 def _behaviour(
     environment: Environment, consumer: Consumer, sized_in: Environment, sized_by: Consumer
 ) -> Mapping[str, str]:
-    """Return how a consumer behaves on the traffic of its earlier declaration."""
+    """Return how a consumer behaves: blocking, ceiling, and simulated latency and task-hours.
+
+    Args:
+        environment: of the declaration that is judged.
+        consumer: the same.
+        sized_in: the environment of the earlier declaration.
+        sized_by: the consumer of the earlier declaration, whose capacity says how much traffic is simulated. So both
+            declarations are judged on the same traffic.
+    """
     from sluice.rehearse.advice import ceilings
     from sluice.rehearse.declared_service import service_of, tasks_of
     from sluice.rehearse.model.scenarios import scenarios
@@ -197,23 +225,24 @@ def _behaviour(
     lowest = ceilings(
         environment, consumer, groups=consumer.expected_groups, hottest_share=1 / consumer.expected_groups
     )[0]
-    longest = (consumer.max_attempts - 1) * max(consumer.visibility_timeout_seconds, RETRY_SECONDS_MAX)
-    found = {
-        "a failing message blocks its group, at most": f"{longest + consumer.visibility_timeout_seconds:,} s",
+    retry_seconds = (consumer.max_attempts - 1) * max(consumer.visibility_timeout_seconds, RETRY_SECONDS_MAX)
+    values = {
+        "a failing message blocks its group, at most": f"{retry_seconds + consumer.visibility_timeout_seconds:,} s",
         "a killed task's groups wait, at most": f"{consumer.visibility_timeout_seconds:,} s",
         "ceiling": f"{lowest.per_second:,.3g}/s: {lowest.name}",
     }
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
-    sized = scenarios(service_of(sized_in, sized_by), tasks_of(sized_by), groups=sized_by.expected_groups)
+    traffic_by_name = scenarios(service_of(sized_in, sized_by), tasks_of(sized_by), groups=sized_by.expected_groups)
     for traffic in _TRAFFIC:
-        result = simulate(service, sized[traffic].traffic, tasks)
+        result = simulate(service, traffic_by_name[traffic].traffic, tasks)
         p95 = result.quantile_seconds(0.95) or 0.0
-        found[f"{traffic}: p95"] = f"{p95:,.3g} s"
-        found[f"{traffic}: task-hours"] = f"{result.task_hours:,.1f}"
-    return found
+        values[f"{traffic}: p95"] = f"{p95:,.3g} s"
+        values[f"{traffic}: task-hours"] = f"{result.task_hours:,.1f}"
+    return values
 
 
 def _cost(environment: Environment) -> Mapping[str, str]:
+    """Return what a month costs, idle and with fifty million messages."""
     volumes = {"idle": 0, "50M messages of 1 KiB": 50_000_000}
     return {
         f"US dollars a month, {name}": (

@@ -1,4 +1,4 @@
-"""`sluice events check` and `sluice events asyncapi`: `check` compares, `document` writes."""
+"""The commands and options of `sluice events check` and `sluice events asyncapi`."""
 
 import sys
 from typing import TYPE_CHECKING

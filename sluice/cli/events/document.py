@@ -1,7 +1,7 @@
 """An AsyncAPI document: the events that modules declare, each version with the JSON Schema of its envelope.
 
-It is both what `sluice events asyncapi` writes out and what `sluice events check` compares: so a producer in another
-repository is compared by a file that it keeps under version control.
+`sluice events asyncapi` writes the document, and `sluice events check` compares it. So a producer of another repository
+keeps it under version control, and is compared without being imported.
 
 https://www.asyncapi.com/docs/reference/specification/v3.0.0,
 https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/spec.md (read 2026-11-27)
@@ -47,37 +47,40 @@ _REQUIRED = ("sluice", "id", "type", "group", "seq", "epoch", "at", "hash", "dat
 
 
 class DataSchemas(GenerateJsonSchema):
-    """JSON Schema of data as it is sent or read, with the names of functions that check it beside the schema."""
+    """Makes the JSON Schema of an event's data, and adds the names of functions that check more than a schema can say.
+
+    pydantic calls these methods, one for each kind of field or class.
+    """
 
     def field_is_required(
         self,
         field: core_schema.ModelField | core_schema.DataclassField | core_schema.TypedDictField,
         total: bool,
     ) -> bool:
-        """Return whether a field is always there: what has a default is sent, too."""
+        """Return whether a field is always there; when data is sent, a field with a default is there as well."""
         if self.mode == "serialization" and field["type"] != "typed-dict-field":
             return field.get("serialization_exclude_if") is None
         return super().field_is_required(field, total)
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
-        """Return the schema of what a function looks at first."""
+        """Return the schema of a value that a function checks before pydantic does."""
         return _with_code(super().function_before_schema(schema), schema["function"]["function"])
 
     def function_after_schema(self, schema: core_schema.AfterValidatorFunctionSchema) -> JsonSchemaValue:
-        """Return the schema of what a function looks at last."""
+        """Return the schema of a value that a function checks after pydantic did."""
         return _with_code(super().function_after_schema(schema), schema["function"]["function"])
 
     def function_wrap_schema(self, schema: core_schema.WrapValidatorFunctionSchema) -> JsonSchemaValue:
-        """Return the schema of what a function looks at before and after."""
+        """Return the schema of a value that a function checks before and after pydantic does."""
         return _with_code(super().function_wrap_schema(schema), schema["function"]["function"])
 
     def function_plain_schema(self, schema: core_schema.PlainValidatorFunctionSchema) -> JsonSchemaValue:
-        """Return the schema of what a function alone reads: anything, as far as anybody knows."""
+        """Return the schema of a value that only a function reads: any value, unless the function declares a schema."""
         known = "json_schema_input_schema" in schema and self.mode == "validation"
         return _with_code(super().function_plain_schema(schema) if known else {}, schema["function"]["function"])
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
-        """Return the schema of a decimal number, whose text is not any text."""
+        """Return the schema of a decimal number; where it is text, with a format that plain text does not have."""
         found = super().decimal_schema(schema)
         branches = [
             {**branch, "format": "decimal"} if branch.get("type") == "string" else branch
@@ -86,18 +89,18 @@ class DataSchemas(GenerateJsonSchema):
         return {**found, "anyOf": branches} if "anyOf" in found else branches[0]
 
     def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
-        """Return the schema of a dataclass."""
+        """Return the schema of a dataclass, with the name of its `__post_init__` if it has one."""
         found = super().dataclass_schema(schema)
         return _with_code(found, schema["cls"].__post_init__) if schema.get("post_init") else found
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """Return the schema of a pydantic model."""
+        """Return the schema of a pydantic model, with the name of its `model_post_init` if it has one."""
         found = super().model_schema(schema)
         return _with_code(found, schema["cls"].model_post_init) if schema.get("post_init") else found
 
 
 def _with_code(schema: JsonSchemaValue, function: object) -> JsonSchemaValue:
-    """Return a schema that names a function; pydantic's own check no more than the schema says."""
+    """Return a schema that also names a function which checks the value; pydantic's own functions are left out."""
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", repr(function))
     if module is not None and module.partition(".")[0] in ("pydantic", "pydantic_core"):
         return schema
@@ -108,52 +111,55 @@ def data_schemas(types: Iterable[EventType], mode: JsonSchemaMode) -> tuple[dict
     """Return the schema of each version's data, by type and version, and the schemas that they refer to by name.
 
     Args:
-        types: versions of types of events.
-        mode: `serialization` of what is sent, `validation` of what is read.
+        types: versions of event types.
+        mode: `serialization` for data that is sent, `validation` for data that is read.
 
     Raises:
         ConfigError: a class has a field that JSON Schema has no words for.
     """
     listed = list(types)
-    given: list[tuple[tuple[str, int], JsonSchemaMode, TypeAdapter[Any]]] = [
-        ((of.type_, of.version), mode, adapter(of.model)) for of in listed
+    inputs: list[tuple[tuple[str, int], JsonSchemaMode, TypeAdapter[Any]]] = [
+        ((event_type.type_, event_type.version), mode, adapter(event_type.model)) for event_type in listed
     ]
     try:
         found, named = TypeAdapter.json_schemas(
-            given, ref_template=f"{_SCHEMAS}{{model}}", schema_generator=DataSchemas
+            inputs, ref_template=f"{_SCHEMAS}{{model}}", schema_generator=DataSchemas
         )
     except PydanticInvalidForJsonSchema as error:
-        names = ", ".join(of.model.__name__ for of in listed)
+        names = ", ".join(event_type.model.__name__ for event_type in listed)
         message = str(error).partition("\n")[0]
         raise ConfigError(f"one of {names} has a field that JSON Schema has no words for: {message}") from error
     return {key: schema for (key, _), schema in found.items()}, named.get("$defs", {})
 
 
 def find_schema(named: Mapping[str, Schema], reference: str) -> Schema:
-    """Return the schema that a reference of ours names."""
+    """Return the schema that a `$ref` of our document names."""
     return named[reference.removeprefix(_SCHEMAS)]
 
 
 def event_types_of(module: ModuleType) -> list[EventType]:
-    """Return the event types of a module's classes, with their earlier versions, which may be under way as well.
+    """Return the event types of a module's classes, and their earlier versions, whose events may still be in queues.
 
     Raises:
-        ConfigError: there are none, or two for one version.
+        ConfigError: the module has no event type, or two classes for one version of a type.
     """
     found: dict[tuple[str, int], EventType] = {}
     for value in vars(module).values():
         if isinstance(value, type):
-            for of in _versions(value):
-                other = found.setdefault((of.type_, of.version), of)
-                if other is not of:
-                    names = f"{other.model.__name__} and {of.model.__name__}"
-                    raise ConfigError(f"module {module.__name__} has two classes of {of}, {names}; allowed is one")
+            for event_type in _versions(value):
+                other = found.setdefault((event_type.type_, event_type.version), event_type)
+                if other is not event_type:
+                    names = f"{other.model.__name__} and {event_type.model.__name__}"
+                    raise ConfigError(
+                        f"module {module.__name__} has two classes of {event_type}, {names}; allowed is one"
+                    )
     if not found:
         raise ConfigError(f"module {module.__name__} has no class under @event_type, allowed is one or more")
     return [found[key] for key in sorted(found)]
 
 
 def _versions(model: type) -> Iterable[EventType]:
+    """Return all versions of a class's event type; none for a class without `@event_type`."""
     try:
         return event_type_of(model).versions.values()
     except ConfigError:
@@ -161,10 +167,10 @@ def _versions(model: type) -> Iterable[EventType]:
 
 
 def load_module(name: str) -> ModuleType:
-    """Return a module by its name.
+    """Import a module by its name.
 
     Raises:
-        ConfigError: it cannot be imported.
+        ConfigError: the module cannot be imported.
     """
     try:
         return importlib.import_module(name)
@@ -176,7 +182,7 @@ def load_module(name: str) -> ModuleType:
 
 
 def write_document(types: Iterable[EventType], topic: str) -> dict[str, Any]:
-    """Return the AsyncAPI document of what a topic's producers send."""
+    """Return the AsyncAPI document of the events that a topic's producers send."""
     data, named = data_schemas(types, "serialization")
     messages = {f"{type_}.{version}": _message(type_, version, schema) for (type_, version), schema in data.items()}
     return {
@@ -194,6 +200,7 @@ def write_document(types: Iterable[EventType], topic: str) -> dict[str, Any]:
 
 
 def _message(type_: str, version: int, data: Schema) -> dict[str, Any]:
+    """Return AsyncAPI's message object for one version of an event: our envelope around data of this schema."""
     is_first = version == 1
     fixed = {"type": {**_ENVELOPE["type"], "const": type_}, "version": {**_ENVELOPE["version"], "const": version}}
     return {
@@ -210,10 +217,10 @@ def _message(type_: str, version: int, data: Schema) -> dict[str, Any]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Return a document of `sluice events asyncapi`.
+    """Read a document that `sluice events asyncapi` has written.
 
     Raises:
-        ConfigError: it is none.
+        ConfigError: the file is no such document.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))

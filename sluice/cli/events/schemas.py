@@ -1,7 +1,8 @@
-"""Compare two JSON Schemas: whether everything that the sent one allows is allowed by the one that is read.
+"""Compare two JSON Schemas: whether the consumer's schema allows every value that the producer's schema allows.
 
-Only keywords that pydantic writes are understood. Of any other, nothing is concluded but that it is the same on both
-sides. A schema of what is sent is closed: no field comes that it does not name, unless it says so.
+In names, `sent` is the producer's schema and `read` the consumer's. Only keywords that pydantic writes are understood;
+any other keyword has to be equal on both sides. A producer sends no field that its schema does not name, unless the
+schema has `additionalProperties`.
 
 https://json-schema.org/draft/2020-12/json-schema-validation (read 2026-11-27)
 """
@@ -15,7 +16,7 @@ from typing import Any
 type Schema = Mapping[str, Any]
 
 CODE = "x-checked-by"
-"""Keyword of our own: names of functions that check a value besides its schema."""
+"""A keyword of ours in a schema: the names of functions that check more than the schema says."""
 _REMARKS = {"title", "description", "default", "examples", "deprecated", "discriminator", "readOnly", "writeOnly"} | {
     "uniqueItems"  # pydantic reads a set of any list
 }
@@ -26,13 +27,14 @@ _OF_TYPE: Mapping[str, set[str]] = {
     "array": {"items", "prefixItems"},
 }
 _ANY_TEXT = {"binary", "password", "path"}
-"""Formats that pydantic reads of any text."""
+"""Formats as which pydantic accepts any text."""
 _FORMATS = {"date", "date-time", "decimal", "duration", "email", "ipv4", "ipv6", "time", "uri", "uuid"}
-"""Formats that it does not."""
+"""Formats as which pydantic accepts only some texts."""
 _AT_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
 _AT_MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
 _NUMBERS = {"integer", "number"}
 _WITHOUT: Mapping[str, float] = {"minLength": 0, "minItems": 0, "minProperties": 0}
+"""The bound that holds where a schema does not have the keyword."""
 
 
 class Answer(Enum):
@@ -45,7 +47,12 @@ class Answer(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A place where what is sent may not be read, or where nobody can tell."""
+    """A field whose values the consumer may be unable to read, or of which that cannot be told.
+
+    Args:
+        field: its path, such as `data.items[].price`; empty for the event as a whole.
+        reason: in words.
+    """
 
     answer: Answer
     field: str
@@ -53,17 +60,17 @@ class Finding:
 
 
 def worst(answers: Iterable[Answer]) -> Answer:
-    """Return the worst of several answers; OK of none."""
+    """Return the worst of several answers; OK where there are none."""
     found = set(answers)
     return next((answer for answer in Answer if answer in found), Answer.OK)
 
 
 class Comparison:
-    """Compares what is sent with what is read.
+    """Compares a producer's schema with a consumer's.
 
     Args:
-        sent: looks up a `$ref` of what is sent.
-        read: the same of what is read.
+        sent: looks up a `$ref` of the producer's schema.
+        read: looks up a `$ref` of the consumer's schema.
     """
 
     def __init__(self, sent: Callable[[str], Schema], read: Callable[[str], Schema]) -> None:
@@ -71,9 +78,9 @@ class Comparison:
         self._under_way: set[tuple[str, str]] = set()
 
     def compare(self, sent: Schema | bool, read: Schema | bool, field: str = "data") -> list[Finding]:
-        """Return the places where they differ; none where everything that is sent is read."""
+        """Return the fields whose sent values may not be read; none where every sent value can be read."""
         here = (json.dumps(sent, sort_keys=True), json.dumps(read, sort_keys=True))
-        if here in self._under_way:  # a class with itself inside: it is compared already
+        if here in self._under_way:  # a class that contains itself: this pair is compared further up
             return []
         self._under_way.add(here)
         try:
@@ -84,6 +91,7 @@ class Comparison:
             self._under_way.remove(here)
 
     def _compare(self, sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+        """Compare two schemas without references; unions and choices first, because they have no single type."""
         if not read.keys() - _REMARKS or sent.get("not") == {}:  # anything is read, or nothing is sent
             return
         if read.get("not") == {}:
@@ -104,7 +112,7 @@ class Comparison:
             yield from self._compare_types(sent, read, field)
 
     def _compare_value(self, value: object, read: Schema, field: str) -> Iterator[Finding]:
-        """Compare a value that is sent as it is."""
+        """Compare one value of a producer's `const` or `enum` with the consumer's schema."""
         read = _resolve(read, self._read)
         if (union := _union(read)) is not None:
             tried = [list(self._compare_value(value, each, field)) for each in union]
@@ -119,25 +127,28 @@ class Comparison:
             sent: dict[str, Any] = {"type": _type_of(value)}
             if sent["type"] in _NUMBERS:
                 sent |= {"minimum": value, "maximum": value}
-            is_text = sent["type"] not in _NUMBERS and _is_within(sent["type"], read.get("type", sent["type"]))
-            for found in self._compare_types(sent, read, field):  # no text is matched with a pattern or format here
-                yield Finding(Answer.UNKNOWN, field, f"{value!r} may be sent: {found.reason}") if is_text else found
+            # No text is matched with a pattern or format: a finding about a value of the right type is unknown.
+            is_right_type = sent["type"] not in _NUMBERS and _is_within(sent["type"], read.get("type", sent["type"]))
+            for found in self._compare_types(sent, read, field):
+                unknown = Finding(Answer.UNKNOWN, field, f"{value!r} may be sent: {found.reason}")
+                yield unknown if is_right_type else found
 
     def _compare_with_any(self, sent: Schema, read: list[Schema], field: str) -> Iterator[Finding]:
-        """Compare with several that are read, of which each may take a part of what is sent."""
-        tried = [(_resolve(each, self._read), self.compare(sent, each, field)) for each in read]
-        if not all(findings for _, findings in tried):
+        """Compare a producer's schema with a consumer's union, of which each branch may read some of the values."""
+        findings_by_branch = [(_resolve(each, self._read), self.compare(sent, each, field)) for each in read]
+        if not all(findings for _, findings in findings_by_branch):
             return
-        alike = [findings for each, findings in tried if _overlaps(sent, each)]
-        if not alike:
-            words = " or ".join(_words(each) for each, _ in tried)
+        findings_of_overlapping = [findings for each, findings in findings_by_branch if _overlaps(sent, each)]
+        if not findings_of_overlapping:
+            words = " or ".join(_words(each) for each, _ in findings_by_branch)
             yield Finding(Answer.MISTAKE, field, f"{_words(sent)} is sent, read is {words}")
-        elif len(alike) == 1:
-            yield from alike[0]
+        elif len(findings_of_overlapping) == 1:
+            yield from findings_of_overlapping[0]
         else:
             yield Finding(Answer.UNKNOWN, field, "several that are read may take what is sent, each a part of it")
 
     def _compare_types(self, sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+        """Compare two schemas of one type each: the type, its keywords, and the fields or items."""
         kind, wanted = sent["type"], read.get("type")
         if wanted is not None and not _is_within(kind, wanted):
             yield Finding(Answer.MISTAKE, field, f"{_words(sent)} is sent, read is {_words(read)}")
@@ -149,6 +160,10 @@ class Comparison:
             yield from self._compare_items(sent, read, field)
 
     def _compare_fields(self, sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+        """Compare the fields of two objects; `more_…` is the schema of fields that are not named, False where none is.
+
+        A producer that does not say so sends no further fields, a consumer that does not say so reads them.
+        """
         sends, reads = sent.get("properties", {}), read.get("properties", {})
         more_sent, more_read = sent.get("additionalProperties", False), read.get("additionalProperties", True)
         for name in read.get("required", ()):
@@ -171,22 +186,25 @@ class Comparison:
                 yield from self.compare(more_sent, more_read, f"{field}.*")
 
     def _compare_items(self, sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+        """Compare the items of two arrays: those with a schema for their position, then all that follow."""
         sends, reads = sent.get("prefixItems", []), read.get("prefixItems", [])
         for index in range(max(len(sends), len(reads))):
-            each, wanted = _item(sent, index), _item(read, index)
-            if each is not False:
-                yield from self.compare(each, wanted, f"{field}[{index}]")
+            sent_item, wanted = _item(sent, index), _item(read, index)
+            if sent_item is not False:
+                yield from self.compare(sent_item, wanted, f"{field}[{index}]")
         if len(sends) < sent.get("maxItems", float("inf")):
             yield from self.compare(sent.get("items", True), read.get("items", True), f"{field}[]")
 
 
 def _compare_code(sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+    """Yield a finding where functions check what is read, and did not check what is sent."""
     unknown = [name for name in read.get(CODE, ()) if name not in sent.get(CODE, ())]
     if unknown:
         yield Finding(Answer.UNKNOWN, field, f"{', '.join(unknown)} checks it, and what that allows is in no schema")
 
 
 def _compare_keywords(sent: Schema, read: Schema, field: str) -> Iterator[Finding]:
+    """Compare bounds, formats and other keywords of one type; a keyword that is not understood has to be equal."""
     done = _REMARKS | _STRUCTURE | _OF_TYPE.get(sent["type"], set())
     for keyword, wanted in read.items():
         given = sent.get(keyword, _WITHOUT.get(keyword))
@@ -205,18 +223,24 @@ def _compare_keywords(sent: Schema, read: Schema, field: str) -> Iterator[Findin
 
 
 def _is_bounded(sent: Schema, keyword: str, wanted: float) -> bool:
-    """Return whether what is sent keeps a bound, by its own inclusive or exclusive one."""
-    sign = 1 if keyword in _AT_LEAST else -1
+    """Return whether every sent value keeps the consumer's bound, by the producer's inclusive or exclusive bound.
+
+    Args:
+        sent: the producer's schema.
+        keyword: the consumer's bound, such as `exclusiveMinimum`.
+        wanted: its value.
+    """
+    sign = 1 if keyword in _AT_LEAST else -1  # so that an upper bound is compared like a lower one
     inclusive = keyword.replace("exclusiveM", "m")
     exclusive = f"exclusive{inclusive[0].upper()}{inclusive[1:]}"
-    bound, beyond = sent.get(inclusive, _WITHOUT.get(inclusive)), sent.get(exclusive)
-    if beyond is not None and sign * beyond >= sign * wanted:
+    bound, exclusive_bound = sent.get(inclusive, _WITHOUT.get(inclusive)), sent.get(exclusive)
+    if exclusive_bound is not None and sign * exclusive_bound >= sign * wanted:
         return True
     return bound is not None and (sign * bound > sign * wanted or (bound == wanted and keyword == inclusive))
 
 
 def _resolve(schema: Schema | bool, look_up: Callable[[str], Schema]) -> Schema:
-    """Return a schema without a reference at its top; what stands beside a reference adds to it."""
+    """Return the schema that a reference leads to, with the keywords beside the reference added to it."""
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     while "$ref" in schema or len(schema.get("allOf", ())) == 1:
@@ -228,15 +252,17 @@ def _resolve(schema: Schema | bool, look_up: Callable[[str], Schema]) -> Schema:
 
 
 def _union(schema: Schema) -> list[Schema] | None:
+    """Return the branches of a union; None where the schema is none."""
     return next((schema[name] for name in _UNIONS if name in schema), None)
 
 
 def _choices(schema: Schema) -> list[object] | None:
+    """Return the values of `const` or `enum`; None where the schema has neither."""
     return [schema["const"]] if "const" in schema else schema.get("enum")
 
 
 def _item(schema: Schema, index: int) -> Schema | bool:
-    """Return the schema of an item; False where there is none so far behind."""
+    """Return the schema of the item at an index; False where an array may not be so long."""
     if index >= schema.get("maxItems", float("inf")):
         return False
     prefix: list[Schema] = schema.get("prefixItems", [])
@@ -245,11 +271,15 @@ def _item(schema: Schema, index: int) -> Schema | bool:
 
 
 def _is_within(kind: str, wanted: str) -> bool:
+    """Return whether each value of one JSON type is also of the other; integers are numbers."""
     return kind == wanted or (kind == "integer" and wanted == "number")
 
 
 def _overlaps(sent: Schema, read: Schema) -> bool:
-    """Return whether a value may be both, by types and by what tells objects of a union apart."""
+    """Return whether a value may fit both schemas.
+
+    It cannot where the types differ, or where a field of both is a constant with different values (a discriminator).
+    """
     choices = _choices(read)
     kinds = {read.get("type", sent["type"])} if choices is None else set(map(_type_of, choices))
     for name, schema in sent.get("properties", {}).items():
@@ -260,6 +290,7 @@ def _overlaps(sent: Schema, read: Schema) -> bool:
 
 
 def _type_of(value: object) -> str:
+    """Return the JSON type of a Python value."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "boolean"
     found = {int: "integer", float: "number", str: "string", list: "array", dict: "object"}
@@ -267,6 +298,7 @@ def _type_of(value: object) -> str:
 
 
 def _words(schema: Schema) -> str:
+    """Return a schema in a few words, for a finding's reason."""
     if (choices := _choices(schema)) is not None:
         return _list_text(choices)
     if (union := _union(schema)) is not None:

@@ -1,8 +1,8 @@
-"""`sluice init`: a new project of the files in `sluice/templates/project`, which are the user's from then on.
+"""`sluice init`: write a new project from the files in `sluice/templates/project`. The project then is the user's.
 
-The templates are valid as they are, for a project called `project-name` whose package is `project_module`; both are
-replaced as text. A name that begins with `dot_` begins with a dot in the project. Sluice's own wheel comes with it. A
-project on Lambda has the files of `sluice/templates/function` in place of those of the same name.
+The templates are valid Python for a project called `project-name` whose package is `project_module`; both names are
+replaced in texts and paths. A path that begins with `dot_` begins with a dot in the project. Sluice's own wheel is
+written too. For a project on Lambda, a file of `sluice/templates/function` replaces the file of the same name.
 """
 
 import importlib.util
@@ -23,9 +23,9 @@ from sluice.terminal import output
 
 _TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 _FOLDERS = {"tasks": ("project",), "lambda": ("project", "function")}
-"""What runs the handlers -> the folders of templates, of which a later one has its file instead of an earlier one."""
+"""By the value of `--runtime`: the folders of templates. A file of a later folder replaces the same of an earlier."""
 _OWN = ("app", "environments", "load", "stacks", "tests")
-"""What the project has besides its package."""
+"""Folders and modules that each project has, so that its package cannot have their name."""
 
 
 @click.command()
@@ -62,7 +62,7 @@ def init(name: str, runtime: str) -> None:
 
 
 def _check_name(name: str) -> None:
-    """Refuse what is no name, and a package's name by which Python would find something else."""
+    """Refuse a name that is not allowed, or whose package would have the name of another module."""
     module = _module(name)
     pattern, allowed = APPLICATION
     if not re.fullmatch(pattern, name):
@@ -72,11 +72,13 @@ def _check_name(name: str) -> None:
 
 
 def _is_installed(module: str) -> bool:
+    """Return whether Python finds a module of this name; a folder without `__init__.py` is none."""
     found = importlib.util.find_spec(module)
-    return found is not None and found.origin is not None  # a mere folder that lies here has none
+    return found is not None and found.origin is not None
 
 
 def _check_folder(folder: Path) -> None:
+    """Refuse a path that is a file, a symbolic link, or a folder with something in it."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"{str(folder)!r} is there and is no folder; choose another name, or move it away")
     if folder.exists() and any(folder.iterdir()):
@@ -87,15 +89,17 @@ def _check_folder(folder: Path) -> None:
 
 
 def _replacements(name: str) -> dict[str, str]:
+    """Return the project's names by the placeholders that the templates have for them."""
     return {"project_module": _module(name), "project-name": name}
 
 
 def _module(name: str) -> str:
+    """Return the name of the project's package."""
     return name.replace("-", "_")
 
 
 def _write(folder: Path, replacements: dict[str, str], sources: Sequence[str]) -> None:
-    """Write the whole project, or nothing: it takes its place when its last file is complete."""
+    """Write the project beside its place, and move it there when it is complete: all of it is written, or nothing."""
     beside = Path(tempfile.mkdtemp(prefix=".sluice-init-", dir=folder.parent))
     try:
         project = beside / "project"
@@ -111,7 +115,7 @@ def _write(folder: Path, replacements: dict[str, str], sources: Sequence[str]) -
 
 
 def _templates(sources: Sequence[str]) -> dict[str, Path]:
-    """Return every template by its place in the project; pip compiles those that are Python where it installs them."""
+    """Return the templates by their path in the project, without the compiled files that pip writes beside them."""
     found: dict[str, Path] = {}
     for source in sources:
         folder = _TEMPLATES / source
@@ -121,6 +125,6 @@ def _templates(sources: Sequence[str]) -> dict[str, Path]:
 
 
 def _fill_placeholders(text: str, replacements: dict[str, str]) -> str:
-    for placeholder, instead in replacements.items():
-        text = text.replace(placeholder, instead)
+    for placeholder, name in replacements.items():
+        text = text.replace(placeholder, name)
     return text

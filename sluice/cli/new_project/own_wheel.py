@@ -1,6 +1,6 @@
-"""Sluice's own wheel, packed again of what is installed: a new project brings it along, and asks no index for it.
+"""Pack Sluice's wheel again from the installed files, so that a new project installs it from its own folder.
 
-As long as the name is not on PyPI, whoever registers it would run in every image build that asks for it there.
+The name is not registered on PyPI: whoever registers it could run code in each image build that looks for it there.
 Format: https://packaging.python.org/en/latest/specifications/binary-distribution-format/ (read 2026-11-26).
 """
 
@@ -15,7 +15,7 @@ _NAME = "sluice-fifo"
 _FOLDER = Path(__file__).resolve().parents[3]
 _PACKAGES = ("contract_tests", "sluice", "spark_load")
 _METADATA = ("METADATA", "WHEEL", "entry_points.txt")
-_BEFORE_ALL = (1980, 1, 1, 0, 0, 0)  # the first time that a zip file knows, so that the same files make the same wheel
+_FILE_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file; a fixed one makes equal wheels of equal files
 
 
 def write_wheel(folder: Path) -> Path:
@@ -37,7 +37,7 @@ def write_wheel(folder: Path) -> Path:
 
 
 def _contents(stem: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of each file; Python compiles where it is installed."""
+    """Yield the name in the wheel and the content of each file, without Python's compiled files."""
     for package in _PACKAGES:
         for file in sorted((_FOLDER / package).rglob("*")):
             if file.is_file() and file.parent.name != "__pycache__":
@@ -50,6 +50,8 @@ def _contents(stem: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _BEFORE_ALL)
-    entry.compress_type, entry.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
+    """Return a file's entry in the zip: compressed, with fixed time and permissions."""
+    entry = zipfile.ZipInfo(name, _FILE_TIME)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16  # Unix permissions are the upper sixteen bits
     return entry

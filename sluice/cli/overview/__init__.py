@@ -1,4 +1,4 @@
-"""An environment at a glance, one event or group, and what was lost: `status`, `find`, `outbox verify`. They only read.
+"""The commands that show an environment (`status`), an event or group (`find`), and lost messages (`outbox verify`).
 
-What cannot be read is an `Unknown` with its reason, and never a zero.
+They only read. A value that cannot be read is an `Unknown` with its reason, and never a zero.
 """

@@ -1,4 +1,4 @@
-"""`sluice status` and `sluice find`: their options."""
+"""The options of `sluice status`, `sluice find` and `sluice outbox verify`."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,10 @@ _WATCH_SECONDS, _WATCH_SECONDS_MAX = 5, 86_400
 
 
 def verify_options(command: Command) -> Command:
-    """Give a command `--env`, `--declaration`, `--dsn`, `--inbox` and `--endpoint-url`."""
+    """Give a command the options that name an environment, its databases and AWS.
+
+    These are `--env`, `--declaration`, `--dsn`, `--inbox` and `--endpoint-url`.
+    """
     for option in (
         endpoint_option("AWS"),
         click.option(

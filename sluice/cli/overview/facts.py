@@ -23,15 +23,15 @@ from sluice.messaging.reconciliation import NumberState, has_rows, read_groups
 from sluice.messaging.sqs.redrive import MoveTasks
 
 FLOW_SECONDS = 60
-_REASONS_READ_MAX = 10_000
+_REASONS_READ_MAX = 10_000  # dead numbers whose reasons are read
 _METRICS_SECONDS = 900
-_REDRIVES = ("redrive", "automatic-redrive")
+_REDRIVES = ("redrive", "automatic-redrive")  # actions of the inbox's audit
 AUTOMATIC = "automatic-redrive"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """The messages that came into an outbox and left it within the last minute."""
+    """How many messages came into an outbox, and how many were published from it, within the last minute."""
 
     committed: int
     sent: int
@@ -44,12 +44,14 @@ class Flow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leader:
-    """The relay that leads, or led last.
+    """The relay that holds the lease of an outbox, or held it last.
 
     Args:
-        renewed_seconds: how long ago it wrote last under its lease.
-        is_leading: whether its lease holds.
-        has_given_back: whether it gave the lease back, as one that is stopped does.
+        owner: name of the relay's process.
+        token: number of the lease, which rises with each new leader.
+        renewed_seconds: how long ago the relay renewed its lease.
+        is_leading: whether the lease has not ended yet.
+        has_given_back: whether the relay gave the lease back, as it does when it is stopped.
     """
 
     owner: str
@@ -61,7 +63,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """A topic's outbox. Without a database each field is `Unknown`."""
+    """The state of a topic's outbox. Without a database each field is `Unknown`; `leader` is None if none ever led."""
 
     topic: str
     pending: int | Unknown
@@ -77,11 +79,14 @@ class InboxFacts:
 
     Args:
         parked_groups: groups that wait for a number.
-        blocked_groups: those that wait until somebody acts: for a dead or held message, or without a declared end.
-        dead: numbers that are dead.
-        missing: numbers that are missing.
-        is_redrive_off: automatic redrive is off, or a run of it died.
-        reasons: the dead by reason.
+        blocked_groups: parked groups that wait until an operator acts: for a dead or held message, or with no time
+            limit declared.
+        parked_messages: messages that the inbox stores.
+        held_messages: stored messages that failed at their last attempt.
+        dead: how many numbers are dead.
+        missing: how many numbers have not come, although later ones have.
+        is_redrive_off: automatic redrive is switched off, or a run of it died.
+        reasons: the dead numbers by reason.
     """
 
     parked_groups: int
@@ -100,7 +105,12 @@ class RedriveFacts:
 
     Args:
         engine: client, automatic or native.
-        states: what became since of what it brought back: state to how many numbers; `on its way` is not handled yet.
+        actor: who started it; None where SQS does not say.
+        begun_us: when it began, in microseconds UTC.
+        moved: how many messages it brought back.
+        left: how many messages it left in the DLQ, by reason.
+        states: how many of the messages that it brought back are in which state now, such as `handled`.
+        note: its error, or the status of the move task.
     """
 
     engine: str
@@ -114,12 +124,18 @@ class RedriveFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerFacts:
-    """A consumer: its queues, tasks and inbox.
+    """The state of a consumer's queues, tasks and inbox.
 
     Args:
+        consumer: its name.
+        queue: counts of its queue.
+        dead_letters: counts of its DLQ.
+        undelivered: counts of the DLQ for messages that SNS could not deliver.
         oldest_seconds: age of the oldest message in its queue; None where nothing waits.
-        visible_before: how many messages were visible a quarter of an hour ago.
-        tasks: running and desired; None where no service is declared.
+        visible_before: how many messages were visible in its queue a quarter of an hour ago.
+        tasks: how many tasks run, and how many are desired; None where no service is declared.
+        inbox: numbers that its inbox waits for.
+        last_redrive: None where there was none.
     """
 
     consumer: str
@@ -139,7 +155,6 @@ class EnvironmentState:
 
     Args:
         now_us: microseconds UTC, by this machine's clock.
-        needs: what waits for a person: a sentence, and the command that shows more.
     """
 
     environment: str
@@ -149,13 +164,13 @@ class EnvironmentState:
 
     @property
     def needs(self) -> list[tuple[str, str]]:
-        """Return what waits for a person: a sentence, and the command that shows more."""
+        """Return each thing that waits for a person: a sentence, and the command that shows more."""
         of_topics = [need for topic in self.topics for need in _topic_needs(topic)]
         return of_topics + [need for consumer in self.consumers for need in _consumer_needs(consumer)]
 
     @property
     def unknown(self) -> dict[str, str]:
-        """Return what could not be read and may hide something that waits for a person: its name to the reason."""
+        """Return the reasons of those unknown values behind which something may wait for a person, by their names."""
         found: dict[str, object] = {f"outbox of {each.topic}": each.pending for each in self.topics}
         for each in self.consumers:
             found |= {
@@ -168,7 +183,7 @@ class EnvironmentState:
 
 
 def gather(sources: Sources, consumers: tuple[Consumer, ...]) -> EnvironmentState:
-    """Return the facts of an environment's topics and of some of its consumers."""
+    """Read the state of an environment's topics and of the given consumers."""
     environment = sources.environment
     read_queues = {
         consumer.name: tuple(
@@ -192,10 +207,12 @@ def gather(sources: Sources, consumers: tuple[Consumer, ...]) -> EnvironmentStat
 
 
 def _has_sent(connection: Connection) -> bool:
+    """Return whether an outbox still has a message that was sent."""
     return connection.execute(select(1).where(outbox.messages.c.status == SENT).limit(1)).first() is not None
 
 
 def _read_topic(sources: Sources, topic: str) -> TopicFacts:
+    """Read the state of a topic's outbox; `topic` is the declared name."""
     name = naming.topic_name(sources.environment, topic)
     engine = sources.outbox
     lag = engine if isinstance(engine, Unknown) else explaining(lambda: Store(engine, name).lag())
@@ -210,24 +227,28 @@ def _read_topic(sources: Sources, topic: str) -> TopicFacts:
 
 
 def _read_flow(connection: Connection, topic: str) -> Flow:
-    """Count what came and went within a minute. What was sent again counts as sent, and not as committed."""
+    """Count messages that were committed and that were sent within the last minute.
+
+    A message that was resent counts as sent; it counts as committed only if it was committed within that minute.
+    """
     m = outbox.messages.c
     since_us = engines.now_us(connection, None) - FLOW_SECONDS * 1_000_000
     unsent = select(m.id).where(m.topic == topic, m.status != SENT, m.created_at_us >= since_us)
     sent = select(m.id, m.created_at_us).where(m.topic == topic, m.status == SENT, m.sent_at_us >= since_us)
     bounded_unsent, bounded_sent = (each.limit(COUNTED_MAX).subquery() for each in (unsent, sent))
     is_new = bounded_sent.c.created_at_us >= since_us
-    counted = connection.execute(
+    unsent_count, sent_count, new_and_sent_count = connection.execute(
         select(
             select(func.count()).select_from(bounded_unsent).scalar_subquery(),
             select(func.count()).select_from(bounded_sent).scalar_subquery(),
             select(func.count()).select_from(bounded_sent).where(is_new).scalar_subquery(),
         )
     ).one()
-    return Flow(committed=counted[0] + counted[2], sent=counted[1])
+    return Flow(committed=unsent_count + new_and_sent_count, sent=sent_count)
 
 
 def _read_leader(connection: Connection, topic: str) -> Leader | None:
+    """Read the lease of a topic's outbox; None where no relay has ever held it."""
     row = connection.execute(select(outbox.leases).where(outbox.leases.c.topic == topic)).one_or_none()
     if row is None:
         return None
@@ -250,9 +271,20 @@ def _read_consumer(
     *,
     is_published: bool | Unknown,
 ) -> ConsumerFacts:
+    """Return the state of a consumer, from what was read of its queues and services, and from its inbox.
+
+    Args:
+        sources: databases and services.
+        consumer: as declared.
+        queues: counts of its queue, its DLQ, and the DLQ for undelivered messages.
+        metrics: by queue, the age of its oldest message and its length a quarter of an hour ago.
+        tasks: by consumer, running and desired tasks.
+        is_published: whether the outbox has sent messages. If it has, a database without a row of this consumer is
+            taken for the wrong database.
+    """
     queue, dead_letters, undelivered = queues
     engine = sources.inboxes[consumer.name]
-    oldest, before = metrics.get(naming.queue_name(sources.environment, consumer), _NO_METRICS)
+    oldest, visible_before = metrics.get(naming.queue_name(sources.environment, consumer), _NO_METRICS)
     is_empty = isinstance(queue, QueueCounts) and queue.total == 0
 
     def read_inbox(connection: Connection) -> InboxFacts | Unknown:
@@ -268,7 +300,7 @@ def _read_consumer(
         dead_letters=dead_letters,
         undelivered=undelivered,
         oldest_seconds=None if is_empty else oldest,
-        visible_before=before,
+        visible_before=visible_before,
         tasks=tasks[consumer.name],
         inbox=read(engine, read_inbox),
         last_redrive=_read_redrive(sources, engine, consumer.name, dead_letters),
@@ -276,6 +308,7 @@ def _read_consumer(
 
 
 def _read_inbox(connection: Connection, consumer: str) -> InboxFacts:
+    """Count the parked groups, the stored messages, and the dead and missing numbers of a consumer's inbox."""
     groups, parked, exceptions, redrives = (
         table.c for table in (inbox.groups, inbox.parked, inbox.exceptions, inbox.redrives)
     )
@@ -290,7 +323,7 @@ def _read_inbox(connection: Connection, consumer: str) -> InboxFacts:
     numbers = func.coalesce(func.sum(exceptions.through - exceptions.seq + 1), 0)
     is_off = or_(redrives.off_at_us.is_not(None), redrives.held_until_us <= now_us)
     count = func.count()
-    counted = {
+    statements = {
         "parked_groups": select(count).select_from(inbox.groups).where(*is_parked),
         "blocked_groups": select(count).where(*is_parked, or_(is_held.exists(), and_(is_awaiting, is_unbounded))),
         "parked_messages": select(count).where(parked.consumer == consumer),
@@ -299,7 +332,7 @@ def _read_inbox(connection: Connection, consumer: str) -> InboxFacts:
         "missing": select(numbers).where(*is_open, exceptions.state == inbox.GAP),
         "is_redrive_off": select(count).where(redrives.consumer == consumer, is_off),
     }
-    found = {name: int(connection.execute(statement).scalar_one()) for name, statement in counted.items()}
+    found = {name: int(connection.execute(statement).scalar_one()) for name, statement in statements.items()}
     dead = select(exceptions.group_id, exceptions.reason, exceptions.seen_at_us).where(
         *is_open, exceptions.state == inbox.DEAD
     )
@@ -312,7 +345,7 @@ def _read_inbox(connection: Connection, consumer: str) -> InboxFacts:
 def _read_redrive(
     sources: Sources, engine: Engine | Unknown, consumer: str, dead_letters: QueueCounts | Unknown
 ) -> RedriveFacts | Unknown | None:
-    """Return the last redrive, by the inbox's audit or by SQS's list of move tasks, whichever began later."""
+    """Return the last redrive of a consumer: of the inbox's audit, or of SQS's move tasks, whichever began later."""
     recorded = read(engine, lambda connection: _read_recorded_redrive(connection, consumer))
     native = (
         dead_letters
@@ -337,28 +370,32 @@ def _read_redrive(
 
 
 def _read_recorded_redrive(connection: Connection, consumer: str) -> RedriveFacts | None:
+    """Return the last redrive that the inbox's audit has; None where it has none.
+
+    A run of `dlq redrive` is one row of the audit. Automatic redrive writes a row for each message.
+    """
     a = inbox.audit.c
     latest = select(inbox.audit).where(a.consumer == consumer, a.action.in_(_REDRIVES)).order_by(a.id.desc()).limit(1)
     row = connection.execute(latest).one_or_none()
     if row is None:
         return None
-    kept = json.loads(row.detail)
+    detail = json.loads(row.detail)
     if row.action != AUTOMATIC:
-        places = [(group, epoch, seq) for group, epoch, seq in kept["moved"] if seq is not None]
+        places = [(group, epoch, seq) for group, epoch, seq in detail["moved"] if seq is not None]
         return RedriveFacts(
-            engine=kept["engine"],
+            engine=detail["engine"],
             actor=row.actor,
             begun_us=row.at_us,
-            moved=kept["moved_count"],
-            left=kept["left"],
+            moved=detail["moved_count"],
+            left=detail["left"],
             states=_states(connection, consumer, places),
-            note=kept["error"],
+            note=detail["error"],
         )
     acts = audit.acts(connection, a.consumer, consumer, most=_REASONS_READ_MAX)
     run = [
         (act["group_id"], json.loads(act["detail"])["epoch"], act["seq"], act["at_us"])
         for act in acts
-        if act["action"] == AUTOMATIC and json.loads(act["detail"])["run"] == kept["run"]
+        if act["action"] == AUTOMATIC and json.loads(act["detail"])["run"] == detail["run"]
     ]
     return RedriveFacts(
         engine="automatic",
@@ -371,7 +408,15 @@ def _read_recorded_redrive(connection: Connection, consumer: str) -> RedriveFact
 
 
 def _states(connection: Connection, consumer: str, places: list[tuple[str, int, int]]) -> dict[str, int]:
-    """Return what became of numbers that were brought back: of those that are dead still, another copy may come."""
+    """Return how many numbers that were brought back are in which state now.
+
+    A number that is dead may also be on its way: the copy that was brought back may not have been received yet.
+
+    Args:
+        connection: to the inbox's database.
+        consumer: its name.
+        places: group, epoch and number of each message.
+    """
     names = {NumberState.REDRIVEN: "handled", NumberState.HANDLED: "handled", NumberState.FILLED: "handled"}
     snapshots = read_groups(connection, consumer, sorted({group for group, _, _ in places}))
     found: dict[str, int] = {}
@@ -388,16 +433,16 @@ _NO_METRICS: tuple[Unknown, Unknown] = (Unknown("its queue cannot be read"), Unk
 def _read_metrics(
     sources: Sources, queues: list[QueueCounts | Unknown]
 ) -> dict[str, tuple[float | Unknown, int | Unknown]]:
-    """Return, by queue, the age of its oldest message, and how many were visible a quarter of an hour ago.
+    """Return, by queue, the age of its oldest message, and how many messages were visible a quarter of an hour ago.
 
-    SQS tells only CloudWatch the age.
+    Only CloudWatch has the age.
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
     (read 2026-11-27)
     """
     names = [queue.name for queue in queues if isinstance(queue, QueueCounts)]
     if not names:
         return {}
-    wanted = {
+    metrics_by_id = {
         "age": ("ApproximateAgeOfOldestMessage", "Maximum"),
         "seen": ("ApproximateNumberOfMessagesVisible", "Average"),
     }
@@ -415,7 +460,7 @@ def _read_metrics(
             },
         }
         for index, name in enumerate(names)
-        for id_, (metric, statistic) in wanted.items()
+        for id_, (metric, statistic) in metrics_by_id.items()
     ]
     now = utc(SystemClock().now_us())
     answer = sources.call(
@@ -430,18 +475,20 @@ def _read_metrics(
     if isinstance(answer, Unknown):
         return dict.fromkeys(names, (answer, answer))
     values = {result["Id"]: result["Values"] for result in answer["MetricDataResults"]}
-    none = Unknown("CloudWatch has no value of the last quarter of an hour")
+    no_value = Unknown("CloudWatch has no value of the last quarter of an hour")
     return {
         name: (
-            values[f"age{index}"][0] if values.get(f"age{index}") else none,
-            round(values[f"seen{index}"][-1]) if values.get(f"seen{index}") else none,
+            values[f"age{index}"][0] if values.get(f"age{index}") else no_value,
+            round(values[f"seen{index}"][-1]) if values.get(f"seen{index}") else no_value,
         )
         for index, name in enumerate(names)
     }
 
 
 def _read_tasks(sources: Sources, consumers: tuple[Consumer, ...]) -> dict[str, tuple[int, int] | Unknown | None]:
-    """Return running and desired tasks of the declared services, ten in a call, which is ECS's most.
+    """Return, by consumer, how many tasks of its service run and how many are desired; None without a service.
+
+    ECS describes at most ten services in a call.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_DescribeServices.html (read 2026-11-27)
     """
@@ -454,13 +501,13 @@ def _read_tasks(sources: Sources, consumers: tuple[Consumer, ...]) -> dict[str, 
     }
     names = list(services)
     for start in range(0, len(names), 10):
-        some = names[start : start + 10]
-        describe = partial(_describe_services, naming.cluster_name(environment), names[start : start + 10])
+        ten_names = names[start : start + 10]
+        describe = partial(_describe_services, naming.cluster_name(environment), ten_names)
         answer = sources.call("ecs", describe)
         if isinstance(answer, Unknown):
-            found |= {services[name]: answer for name in some}
+            found |= {services[name]: answer for name in ten_names}
             continue
-        found |= {services[name]: Unknown(f"there is no service {name}") for name in some}
+        found |= {services[name]: Unknown(f"there is no service {name}") for name in ten_names}
         for service in answer["services"]:
             if service["serviceName"] in services:
                 found[services[service["serviceName"]]] = (service["runningCount"], service["desiredCount"])
@@ -468,10 +515,12 @@ def _read_tasks(sources: Sources, consumers: tuple[Consumer, ...]) -> dict[str, 
 
 
 def _describe_services(cluster: str, names: list[str], ecs: Any) -> Any:
+    """Call ECS; `Sources.call` gives the client."""
     return ecs.describe_services(cluster=cluster, services=names)
 
 
 def _topic_needs(topic: TopicFacts) -> Iterator[tuple[str, str]]:
+    """Yield what waits for a person in a topic's outbox: quarantined messages, and messages without a relay."""
     if not isinstance(topic.quarantined, Unknown) and topic.quarantined:
         yield (
             f"{Lag.count_text(topic.quarantined)} quarantined in the outbox of {topic.topic}: SNS refuses them",
@@ -483,6 +532,7 @@ def _topic_needs(topic: TopicFacts) -> Iterator[tuple[str, str]]:
 
 
 def _consumer_needs(facts: ConsumerFacts) -> Iterator[tuple[str, str]]:
+    """Yield what waits for a person at a consumer: each as a sentence and the command that shows more."""
     name = facts.consumer
     if isinstance(facts.dead_letters, QueueCounts) and facts.dead_letters.total:
         yield f"about {facts.dead_letters.total} dead letters of {name}", f"sluice dlq ls --consumer {name}"

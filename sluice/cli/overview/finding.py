@@ -27,7 +27,7 @@ _HANDLED = (NumberState.HANDLED, NumberState.FILLED, NumberState.REDRIVEN)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A number of a group, and the event that has it; None where that is not known."""
+    """A number of a group, and the id of the event that has this number; None where the event is not known."""
 
     group_id: str
     epoch: int
@@ -46,7 +46,10 @@ def show(
     most: int,
     as_json: bool,
 ) -> None:
-    """Show an event of that id and a group of that name, whichever there is."""
+    """Print the event whose id is `sought`, and the group whose name is `sought`; exit with an error if there is none.
+
+    The other arguments are the options of `sluice find`.
+    """
     consumers = chosen_consumers(environment, consumer_name)
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
         search = _Search(sources, consumers, most)
@@ -67,6 +70,7 @@ def show(
 
 
 def _end(sought: str, search: "_Search") -> None:
+    """Exit after a search that has found nothing: with 2 if no database could be read, else with 1."""
     if search.is_blind:
         output.line(f"no database could be read, so nothing is known of {sought}", is_error=True)
         sys.exit(COULD_NOT)
@@ -79,29 +83,32 @@ def _end(sought: str, search: "_Search") -> None:
 
 
 class _Search:
-    """One search. What could not be read is in `unknown`: its name to the reason."""
+    """One search in the outbox and in the inboxes of some consumers.
+
+    `unknown` has the reason for each database that could not be read, by its name.
+    """
 
     def __init__(self, sources: Sources, consumers: Sequence[Consumer], most: int) -> None:
         self._sources, self._consumers, self._most = sources, consumers, most
         self._queues: dict[str, QueueCounts | Unknown] = {}
         self.unknown: dict[str, str] = {}
-        self._seen = 0
+        self._answer_count = 0  # of databases that could be read
 
     @property
     def is_blind(self) -> bool:
         """Return whether no database could be read."""
-        return self._seen == 0
+        return self._answer_count == 0
 
     def _keep_known[Answer](self, name: str, answer: Answer | Unknown) -> Answer | None:
-        """Return an answer; of one that is not known, keep the reason and return None."""
+        """Return a database's answer; if it is unknown, store the reason in `unknown` and return None."""
         if isinstance(answer, Unknown):
             self.unknown[name] = answer.reason
             return None
-        self._seen += 1
+        self._answer_count += 1
         return answer
 
     def events(self, sought: str) -> list[tuple[Place, dict[str, Any] | None]]:
-        """Return the places of an event, with its row of the outbox where there is one."""
+        """Return the numbers of an event, each with its row of the outbox; None where the outbox has no row of it."""
         rows = self._keep_known("outbox", read(self._sources.outbox, partial(_outbox_rows, event_id=sought)))
         if rows:
             return [(_place_of(row), row) for row in rows]
@@ -114,22 +121,24 @@ class _Search:
         return [(place, None) for place in list(places)[:_EVENTS_MAX]]
 
     def event_fields(self, place: Place, row: dict[str, Any] | None) -> dict[str, Any]:
-        """Return where an event is and was."""
+        """Return the JSON fields of an event: its row of the outbox, its state at each consumer, and the audit."""
         topics = {naming.topic_name(self._sources.environment, topic.name): topic for topic in self._topics()}
         topic = None if row is None else topics.get(row["topic"])
-        getting = self._consumers
+        receiving_consumers = self._consumers
         if topic is not None:
             of_topic = self._sources.environment.consumers_of(topic)
-            getting = [consumer for consumer in self._consumers if consumer in of_topic]
+            receiving_consumers = [consumer for consumer in self._consumers if consumer in of_topic]
         is_sent = row is None or row["status"] == SENT
-        shown = None if row is None else {name: value for name, value in row.items() if name not in ("id", "body")}
+        outbox_fields = (
+            None if row is None else {name: value for name, value in row.items() if name not in ("id", "body")}
+        )
         return {
             "group": place.group_id,
             "epoch": place.epoch,
             "seq": place.seq,
             "event_id": place.event_id,
-            "outbox": shown,
-            "consumers": [self._standing(consumer, place, is_sent=is_sent) for consumer in getting],
+            "outbox": outbox_fields,
+            "consumers": [self._standing(consumer, place, is_sent=is_sent) for consumer in receiving_consumers],
             "audit": self._acts(place.group_id, place.seq),
         }
 
@@ -137,7 +146,10 @@ class _Search:
         return self._sources.environment.topics
 
     def _standing(self, consumer: Consumer, place: Place, *, is_sent: bool) -> dict[str, Any]:
-        """Return what is known of a number at a consumer."""
+        """Return the JSON fields of a number's state at a consumer.
+
+        Where a queue or DLQ may have the message, the counts of the queues are added.
+        """
         snapshot = self._snapshot(consumer, place.group_id)
         if isinstance(snapshot, Unknown):
             return self._unknown_fields(consumer, snapshot)
@@ -160,9 +172,11 @@ class _Search:
         return standing
 
     def _unknown_fields(self, consumer: Consumer, unknown: Unknown) -> dict[str, Any]:
+        """Return the JSON fields of a consumer whose inbox could not be read."""
         return {"consumer": consumer.name, "unknown": unknown.reason, "queues": self._queue_fields(consumer)}
 
     def _parked_fields(self, consumer: Consumer, place: Place) -> dict[str, Any]:
+        """Return the JSON fields of a message that the inbox stores."""
         p = inbox.parked.c
         here = (p.consumer == consumer.name, p.group_id == place.group_id, p.epoch == place.epoch, p.seq == place.seq)
         columns = select(p.attempts, p.last_error, p.parked_at_us)
@@ -170,11 +184,12 @@ class _Search:
             self._sources.inboxes[consumer.name],
             lambda connection: connection.execute(columns.where(*here)).one_or_none(),
         )
-        if row is None or isinstance(row, Unknown):  # handled since
+        if row is None or isinstance(row, Unknown):  # the message was handled meanwhile
             return {}
         return {"since": instant_text(row.parked_at_us), "attempt": row.attempts, "reason": row.last_error}
 
     def _snapshot(self, consumer: Consumer, group_id: str) -> GroupSnapshot | Unknown:
+        """Return what a consumer's inbox has of a group; unknown where the database has no row of this consumer."""
         name = consumer.name
 
         def look(connection: Connection) -> GroupSnapshot | Unknown:
@@ -185,6 +200,7 @@ class _Search:
         return read(self._sources.inboxes[name], look)
 
     def _queue_fields(self, consumer: Consumer) -> dict[str, Any]:
+        """Return the JSON fields of a consumer's queue and its two DLQs; each queue is counted once for a search."""
         environment = self._sources.environment
         names = {
             "queue": naming.queue_name(environment, consumer),
@@ -210,24 +226,24 @@ class _Search:
         for engine, owner, name in engines:
             acts = read(engine, partial(audit.acts, owner=owner, name=name, choice=choice, most=self._most))
             found += [] if isinstance(acts, Unknown) else [_act_fields(act, name) for act in acts]
-        is_wanted = [act for act in found if seq is None or act["seq"] in (None, seq)]
-        return sorted(is_wanted, key=lambda act: act["at"], reverse=True)[: self._most]
+        wanted = [act for act in found if seq is None or act["seq"] in (None, seq)]
+        return sorted(wanted, key=lambda act: act["at"], reverse=True)[: self._most]
 
     def group_fields(self, group_id: str) -> dict[str, Any] | None:
-        """Return what is known of a group; None where nothing is."""
+        """Return the JSON fields of a group; None where neither the outbox nor an inbox has a row of it."""
         counters = self._keep_known("outbox", read(self._sources.outbox, partial(_counters, group_id=group_id)))
-        found = {consumer.name: self._snapshot(consumer, group_id) for consumer in self._consumers}
-        known = [self._keep_known(f"inbox of {name}", snapshot) for name, snapshot in found.items()]
+        snapshots = {consumer.name: self._snapshot(consumer, group_id) for consumer in self._consumers}
+        known = [self._keep_known(f"inbox of {name}", snapshot) for name, snapshot in snapshots.items()]
         if not counters and not any(each.row or each.exceptions or each.parked for each in known if each is not None):
             return None
-        last = {counter["topic"]: counter for counter in counters or ()}
+        counters_by_topic = {counter["topic"]: counter for counter in counters or ()}
         return {
             "group": group_id,
             "outbox": counters,
             "consumers": [
                 self._unknown_fields(consumer, snapshot)
-                if isinstance(snapshot := found[consumer.name], Unknown)
-                else self._group_standing(consumer, snapshot, last)
+                if isinstance(snapshot := snapshots[consumer.name], Unknown)
+                else self._group_standing(consumer, snapshot, counters_by_topic)
                 for consumer in self._consumers
             ],
             "audit": self._acts(group_id, None),
@@ -236,15 +252,22 @@ class _Search:
     def _group_standing(
         self, consumer: Consumer, snapshot: GroupSnapshot, counters: dict[str, dict[str, Any]]
     ) -> dict[str, Any]:
+        """Return the JSON fields of a group's state at a consumer.
+
+        `behind` is the last number that the outbox gave minus the last that the consumer received. Across two epochs
+        the numbers cannot be compared, and it is None.
+        """
         counter = counters.get(naming.topic_name(self._sources.environment, consumer.topic))
         position = _position(snapshot)
-        is_same = counter is not None and position is not None and counter["epoch"] == position["epoch"]
+        is_same_epoch = counter is not None and position is not None and counter["epoch"] == position["epoch"]
         row = snapshot.row
-        is_open = [each for each in snapshot.exceptions if each.closed_at_us is None]
+        open_exceptions = [each for each in snapshot.exceptions if each.closed_at_us is None]
         return {
             "consumer": consumer.name,
             "position": position,
-            "behind": max(0, counter["last_seq"] - position["last_seq"]) if is_same and counter and position else None,
+            "behind": max(0, counter["last_seq"] - position["last_seq"])
+            if is_same_epoch and counter and position
+            else None,
             "parked_since": None if row is None or row.parked_at_us is None else instant_text(row.parked_at_us),
             "awaits_seq": None if row is None or row.parked_at_us is None else row.awaits_seq,
             "set_aside": sorted(seq for _, seq in snapshot.parked)[: self._most],
@@ -259,13 +282,14 @@ class _Search:
                     "attempt": each.receive_count,
                     "reason": each.reason,
                 }
-                for each in sorted(is_open, key=lambda each: (each.epoch, each.seq))[: self._most]
+                for each in sorted(open_exceptions, key=lambda each: (each.epoch, each.seq))[: self._most]
             ],
             "queues": self._queue_fields(consumer),
         }
 
 
 def _outbox_rows(connection: Connection, event_id: str) -> list[dict[str, Any]]:
+    """Return the outbox's rows of an event, as JSON fields and with the body; one row for each topic."""
     rows = connection.execute(
         select(outbox.messages).where(outbox.messages.c.event_id == event_id).limit(_EVENTS_MAX)
     ).mappings()
@@ -291,12 +315,13 @@ def _outbox_rows(connection: Connection, event_id: str) -> list[dict[str, Any]]:
 
 
 def _place_of(row: dict[str, Any]) -> Place:
+    """Return the number that a row of the outbox gives its event; only the body has the epoch."""
     epoch = decode(row["body"]).epoch
     return Place(group_id=row["group_id"], epoch=epoch, seq=row["group_seq"], event_id=row["event_id"])
 
 
 def _inbox_places(connection: Connection, consumer: str, event_id: str) -> list[Place]:
-    """Return the places of an event that an inbox knows: dead, set aside, or the last of its group."""
+    """Return the numbers of an event that an inbox still has: it is dead, stored, or the last of its group."""
     e, p, g = inbox.exceptions.c, inbox.parked.c, inbox.groups.c
     statements = (
         select(e.group_id, e.epoch, e.seq).where(e.consumer == consumer, e.event_id == event_id),
@@ -308,7 +333,7 @@ def _inbox_places(connection: Connection, consumer: str, event_id: str) -> list[
 
 
 def _counters(connection: Connection, group_id: str) -> list[dict[str, Any]]:
-    """Return a group's counter in each topic, with how many of its messages are in which state."""
+    """Return the JSON fields of a group's counter in each topic, with the number of its messages by status."""
     m = outbox.messages.c
     rows = connection.execute(select(outbox.groups).where(outbox.groups.c.group_id == group_id)).all()
     found = []
@@ -332,6 +357,7 @@ def _counters(connection: Connection, group_id: str) -> list[dict[str, Any]]:
 
 
 def _position(snapshot: GroupSnapshot) -> dict[str, Any] | None:
+    """Return the JSON fields of how far a group is at a consumer; None where nothing of it was received."""
     row = snapshot.row
     if row is None:
         return None
@@ -345,7 +371,11 @@ def _position(snapshot: GroupSnapshot) -> dict[str, Any] | None:
 
 
 def _handled_fields(snapshot: GroupSnapshot, place: Place, exception: Any) -> dict[str, Any]:
-    """Return when a number was handled: exactly of the last of its group, else that it was before."""
+    """Return the JSON field that says when a number was handled.
+
+    The inbox knows the exact time only of a group's last number and of a closed exception. Any other number was handled
+    before the last one.
+    """
     row = snapshot.row
     if exception is not None and exception.closed_at_us is not None:
         return {"handled_at": instant_text(exception.closed_at_us)}
@@ -356,6 +386,7 @@ def _handled_fields(snapshot: GroupSnapshot, place: Place, exception: Any) -> di
 
 
 def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
+    """Return the JSON fields of an operator's act, from the audit of the outbox (`owner` is a topic) or of an inbox."""
     return {
         "at": instant_text(act["at_us"]),
         "actor": act["actor"],
@@ -367,6 +398,7 @@ def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
 
 
 def _print_event(event: dict[str, Any]) -> None:
+    """Print the fields of `_Search.event_fields`."""
     named = "" if event["event_id"] is None else f", event {event['event_id']}"
     output.line(f"number {event['seq']} of group {event['group']}, epoch {event['epoch']}{named}")
     row = event["outbox"]
@@ -382,6 +414,7 @@ def _print_event(event: dict[str, Any]) -> None:
 
 
 def _sent_text(row: dict[str, Any]) -> str:
+    """Return in words whether and when an outbox's row was published."""
     tries = f"tried {row['attempts']} times"
     if row["status"] == SENT and row["sns_message_id"] is None:
         return "marked as sent without a message id of SNS: no relay published it"
@@ -392,6 +425,7 @@ def _sent_text(row: dict[str, Any]) -> str:
 
 
 def _standing_text(standing: dict[str, Any]) -> str:
+    """Return a number's state at a consumer in words, from the fields of `_Search._standing`."""
     if "unknown" in standing:
         return f"not known: {standing['unknown']}{_queues_text(standing['queues'])}"
     text = str(standing["state"])
@@ -411,6 +445,7 @@ def _standing_text(standing: dict[str, Any]) -> str:
 
 
 def _queues_text(queues: dict[str, Any] | None) -> str:
+    """Return the counts of a consumer's queues in words, to be added to a sentence; empty for None."""
     if queues is None:
         return ""
     names = {"queue": "queue", "dlq": "DLQ", "undelivered_dlq": "undelivered DLQ"}
@@ -418,6 +453,7 @@ def _queues_text(queues: dict[str, Any] | None) -> str:
 
 
 def _count_text(counts: dict[str, Any]) -> str:
+    """Return the counts of one queue in words."""
     if "unknown" in counts:
         return f"not known ({counts['unknown']})"
     flight = f" ({counts['in_flight']} in flight)" if counts["in_flight"] else ""
@@ -433,6 +469,7 @@ def _print_acts(acts: list[dict[str, Any]]) -> None:
 
 
 def _print_group(group: dict[str, Any]) -> None:
+    """Print the fields of `_Search.group_fields`."""
     output.line(f"group {group['group']}")
     if group["outbox"] is not None and not group["outbox"]:
         output.line("  outbox       it has no counter: never used, or forgotten")
@@ -456,6 +493,7 @@ def _print_group(group: dict[str, Any]) -> None:
 
 
 def _group_text(standing: dict[str, Any]) -> str:
+    """Return a group's state at a consumer in words, from the fields of `_Search._group_standing`."""
     if "unknown" in standing:
         return f"not known: {standing['unknown']}"
     position = standing["position"]

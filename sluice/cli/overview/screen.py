@@ -25,21 +25,23 @@ _HEADS = ("consumer", "waiting", "flight", "oldest", "tasks", "dead", "undel.", 
 
 
 def lines_of(facts: EnvironmentState, before: EnvironmentState | None = None) -> Iterator[str]:
-    """Yield the screen's lines; with what was before, by how much each backlog has changed since."""
+    """Yield the lines of the screen; with an earlier state `before`, each backlog is shown with its change."""
     yield from (fit(line) for line in _lines(facts, before))
 
 
 def fit(line: str) -> str:
-    """Return a line that fits: printable, and cut where it is too long."""
+    """Return a line without control characters, cut at the width of the screen."""
     shown = printable(line)
     return shown if len(shown) <= COLUMNS else f"{shown[: COLUMNS - 1]}…"
 
 
 def _lines(facts: EnvironmentState, before: EnvironmentState | None) -> Iterator[str]:
+    """Yield the lines of the screen, of any length; `reasons` collects why values are unknown, for its end."""
     reasons: dict[str, str] = {}
     yield f"{facts.environment} at {instant_text(facts.now_us)}"
     for topic in facts.topics:
-        yield from _topic_lines(topic, reasons, next((t for t in _topics(before) if t.topic == topic.topic), None))
+        topic_before = next((earlier for earlier in _topics(before) if earlier.topic == topic.topic), None)
+        yield from _topic_lines(topic, reasons, topic_before)
     yield ""
     yield _ROW.format(*_HEADS)
     earlier = {} if before is None else {each.consumer: each for each in before.consumers}
@@ -65,13 +67,15 @@ def _lines(facts: EnvironmentState, before: EnvironmentState | None) -> Iterator
 
 
 def _topics(facts: EnvironmentState | None) -> list[TopicFacts]:
+    """Return the topics of a state; none where there is no state."""
     return [] if facts is None else facts.topics
 
 
 def _topic_lines(topic: TopicFacts, reasons: dict[str, str], before: TopicFacts | None) -> Iterator[str]:
+    """Yield the lines of a topic's outbox and relay; add to `reasons` why a value is unknown."""
     yield f"outbox   {topic.topic}"
     if isinstance(topic.pending, Unknown) or isinstance(topic.quarantined, Unknown):
-        assert isinstance(topic.pending, Unknown), "all of it is read at once"
+        assert isinstance(topic.pending, Unknown), "pending and quarantined are read by one call"
         reasons.setdefault(topic.pending.reason, "outbox and relay")
         yield f"         backlog {_UNKNOWN}, lag {_UNKNOWN}, quarantined {_UNKNOWN}, leader {_UNKNOWN}"
         return
@@ -93,6 +97,7 @@ def _topic_lines(topic: TopicFacts, reasons: dict[str, str], before: TopicFacts 
 
 
 def _leader_text(leader: Leader | None) -> str:
+    """Return in words which relay leads or led last, and when it wrote last."""
     if leader is None:
         return "none has ever led"
     if leader.has_given_back:
@@ -104,13 +109,14 @@ def _leader_text(leader: Leader | None) -> str:
 
 
 def _consumer_line(consumer: ConsumerFacts, before: ConsumerFacts | None, reasons: dict[str, str]) -> str:
+    """Return a consumer's row of the table; add to `reasons` why a value is unknown."""
     found, queue = consumer.inbox, consumer.queue
     if isinstance(queue, QueueCounts):
         visible = queue.visible + queue.delayed
-        was = (
+        visible_before = (
             None if before is None or isinstance(before.queue, Unknown) else before.queue.visible + before.queue.delayed
         )
-        waiting, flight = f"{visible}{_change(visible, was)}", str(queue.in_flight)
+        waiting, flight = f"{visible}{_change(visible, visible_before)}", str(queue.in_flight)
     else:
         reasons.setdefault(queue.reason, f"queue of {consumer.consumer}")
         waiting = flight = _UNKNOWN
@@ -126,25 +132,27 @@ def _consumer_line(consumer: ConsumerFacts, before: ConsumerFacts | None, reason
         tasks = _UNKNOWN
     elif consumer.tasks is not None:
         tasks = f"{consumer.tasks[0]}/{consumer.tasks[1]}"
-    letters = []
+    dead_letter_counts = []
     for kind, counts in (("DLQ", consumer.dead_letters), ("undelivered DLQ", consumer.undelivered)):
         if isinstance(counts, Unknown):
             reasons.setdefault(counts.reason, f"{kind} of {consumer.consumer}")
-        letters.append(_UNKNOWN if isinstance(counts, Unknown) else str(counts.total))
+        dead_letter_counts.append(_UNKNOWN if isinstance(counts, Unknown) else str(counts.total))
     if isinstance(found, Unknown):
         reasons.setdefault(found.reason, f"inbox of {consumer.consumer}")
     waits = (_UNKNOWN, _UNKNOWN) if isinstance(found, Unknown) else (str(found.parked_groups), str(found.missing))
     name = consumer.consumer if len(consumer.consumer) <= 20 else f"{consumer.consumer[:19]}…"
-    return _ROW.format(name, waiting, flight, oldest, tasks, *letters, *waits)
+    return _ROW.format(name, waiting, flight, oldest, tasks, *dead_letter_counts, *waits)
 
 
 def _change(value: int, before: int | Unknown | None) -> str:
+    """Return the change of a count in brackets; empty where it has not changed or its earlier value is unknown."""
     if before is None or isinstance(before, Unknown) or value == before:
         return ""
     return f"({value - before:+d})"
 
 
 def _reason_lines(facts: EnvironmentState) -> Iterator[str]:
+    """Yield the lines that list each consumer's dead letters by reason."""
     known = [(each.consumer, each.inbox) for each in facts.consumers if isinstance(each.inbox, InboxFacts)]
     if any(found.reasons for _, found in known):
         yield ""
@@ -157,6 +165,7 @@ def _reason_lines(facts: EnvironmentState) -> Iterator[str]:
 
 
 def _redrive_lines(name: str, redrive: RedriveFacts) -> Iterator[str]:
+    """Yield the lines about the last redrive of a consumer: when, by whom, and what became of the messages."""
     actor = "" if redrive.actor is None else f" by {redrive.actor}"
     yield f"last redrive of {name}: {instant_text(redrive.begun_us)}, {redrive.engine}{actor}"
     left = "".join(f", {count} left ({why})" for why, count in redrive.left.items())
@@ -175,7 +184,7 @@ def span_text(seconds: float) -> str:
 
 
 def fields_of(facts: EnvironmentState) -> dict[str, Any]:
-    """Return the facts as JSON; what is not known is `{"unknown": reason}`."""
+    """Return the state as JSON fields; a value that is not known is `{"unknown": reason}`."""
     return {
         "environment": facts.environment,
         "at": instant_text(facts.now_us),
@@ -251,7 +260,7 @@ def _redrive_fields(redrive: RedriveFacts) -> dict[str, Any]:
 
 
 def _plain(value: Any, fields: Any = None) -> Any:
-    """Return a value as JSON has it."""
+    """Return a value for JSON: an unknown value with its reason, None as it is, else what `fields` makes of it."""
     if isinstance(value, Unknown):
         return value.as_json()
     return value if value is None or fields is None else fields(value)

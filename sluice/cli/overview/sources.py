@@ -23,7 +23,8 @@ from sluice.terminal.printable import printable
 
 _REASON_CHARACTERS_MAX = 200
 _ANSWER_SECONDS = 5
-_FAILURES = (MessagingError, SQLAlchemyError, ClientError, *sdk.UNANSWERED)  # a token or a secret may be AWS's
+# To open a database, a token or a secret may be fetched from AWS, so its errors count as well.
+_FAILURES = (MessagingError, SQLAlchemyError, ClientError, *sdk.UNANSWERED)
 _UNREACHABLE = (ConnectTimeoutError, EndpointConnectionError)
 
 
@@ -34,7 +35,7 @@ class Unknown:
     reason: str
 
     def as_json(self) -> dict[str, str]:
-        """Return what stands in its place in JSON."""
+        """Return the JSON fields of an unknown value."""
         return {"unknown": self.reason}
 
 
@@ -43,7 +44,7 @@ class QueueCounts:
     """A queue as SQS counts it, approximately.
 
     Args:
-        retention_seconds: how long it keeps a message.
+        retention_seconds: how long the queue keeps a message.
     """
 
     name: str
@@ -55,20 +56,21 @@ class QueueCounts:
 
     @property
     def total(self) -> int:
-        """Return how many messages are in it."""
+        """Return how many messages the queue has, visible or not."""
         return self.visible + self.in_flight + self.delayed
 
     @property
     def fields(self) -> dict[str, int]:
-        """Return the counts."""
+        """Return the three counts as JSON fields."""
         return {"visible": self.visible, "in_flight": self.in_flight, "delayed": self.delayed}
 
 
 @dataclass(kw_only=True)
 class Sources:
-    """Everything that is read of an environment.
+    """The databases and the AWS services of an environment, for commands that only read.
 
     Args:
+        environment: as declared.
         outbox: the engine of the outbox's database, or why there is none.
         inboxes: by consumer, the engine of its inbox's database, or why there is none.
         endpoint_url: of AWS's services; None is AWS.
@@ -92,7 +94,10 @@ class Sources:
         return self._clients[service]
 
     def call[Answer](self, service: str, call: Callable[[Any], Answer]) -> Answer | Unknown:
-        """Return what a service answers. A service that cannot be reached is tried once for all calls."""
+        """Return the answer of a service to `call`, which gets its client; `Unknown` where the call fails.
+
+        After a service could not be reached once, it is not called again.
+        """
         if service in self._unreachable:
             return self._unreachable[service]
         try:
@@ -109,7 +114,7 @@ class Sources:
 
 
 def read[Answer](engine: Engine | Unknown, look: Callable[[Connection], Answer]) -> Answer | Unknown:
-    """Return what a database holds, looked at in one short transaction that only reads."""
+    """Return the result of `look` on a database, in a short transaction that only reads; `Unknown` where that fails."""
     if isinstance(engine, Unknown):
         return engine
     try:
@@ -120,7 +125,7 @@ def read[Answer](engine: Engine | Unknown, look: Callable[[Connection], Answer])
 
 
 def explaining[Answer](look: Callable[[], Answer]) -> Answer | Unknown:
-    """Return what a function of a database returns, or why it could not."""
+    """Return the result of `look`, which opens its own connection; `Unknown` where the database fails."""
     try:
         with engines.explaining_missing_tables():
             return look()
@@ -132,16 +137,16 @@ def explaining[Answer](look: Callable[[], Answer]) -> Answer | Unknown:
 def opening(
     environment: Environment, dsn: str | None, inboxes: tuple[str, ...], endpoint_url: str | None
 ) -> Iterator[Sources]:
-    """Yield an environment's sources.
+    """Yield the sources of an environment, and close its databases at the end.
 
     Args:
-        environment: as it is declared.
-        dsn: URL of the database of outbox and inboxes; None is what the variables name.
-        inboxes: `CONSUMER=URL` of consumers whose inbox has another database.
+        environment: as declared.
+        dsn: URL of the database of outbox and inboxes; None is the database that the variables name.
+        inboxes: `CONSUMER=URL` of each consumer whose inbox is in another database.
         endpoint_url: of AWS's services; None is AWS.
 
     Raises:
-        ConfigError: a URL cannot be right, a file is not there, or there is no such consumer.
+        ConfigError: a URL is wrong, SQLite's file is not there, or there is no such consumer.
     """
     with ExitStack() as stack:
 
@@ -156,13 +161,15 @@ def opening(
             stack.callback(engine.dispose)
             return engine
 
-        shared = open_database(dsn, "outbox")
-        others = dict(_named_inbox(environment, each) for each in inboxes)
+        shared_database = open_database(dsn, "outbox")
+        url_by_consumer = dict(_named_inbox(environment, each) for each in inboxes)
         yield Sources(
             environment=environment,
-            outbox=shared,
+            outbox=shared_database,
             inboxes={
-                consumer.name: open_database(others[consumer.name], "inbox") if consumer.name in others else shared
+                consumer.name: open_database(url_by_consumer[consumer.name], "inbox")
+                if consumer.name in url_by_consumer
+                else shared_database
                 for consumer in environment.consumers
             },
             endpoint_url=None if endpoint_url is None else checked_url(endpoint_url),
@@ -170,16 +177,16 @@ def opening(
 
 
 def chosen_consumers(environment: Environment, name: str | None) -> tuple[Consumer, ...]:
-    """Return the consumer of that name, or all.
+    """Return the consumer of this name; all consumers if the name is None.
 
     Raises:
-        ConfigError: there is none of that name.
+        ConfigError: there is no consumer of this name.
     """
     return environment.consumers if name is None else (consumer_of(environment, name),)
 
 
 def topic_arn(sources: Sources, topic: str) -> str | Unknown:
-    """Return the ARN of a declared topic, in the account that is declared or that the credentials are of."""
+    """Return the ARN of a declared topic, in the declared account or in that of the credentials."""
     account = sources.environment.account
     if account is None:
         identity = sources.call("sts", lambda sts: sts.get_caller_identity())
@@ -190,6 +197,7 @@ def topic_arn(sources: Sources, topic: str) -> str | Unknown:
 
 
 def _named_inbox(environment: Environment, text: str) -> tuple[str, str]:
+    """Return the consumer's name and the URL of an option `--inbox CONSUMER=URL`."""
     name, equals, url = text.partition("=")
     if not equals or not url:
         raise ConfigError(
@@ -199,12 +207,14 @@ def _named_inbox(environment: Environment, text: str) -> tuple[str, str]:
 
 
 def _read_queue(sqs: Any, name: str) -> QueueCounts:
+    """Return a queue's counts and retention from its attributes."""
     attributes = Queue(sqs, url_of(sqs, name)).attributes()
     retention_seconds = int(attributes["MessageRetentionPeriod"])
     return QueueCounts(name=name, arn=attributes["QueueArn"], retention_seconds=retention_seconds, **counts(attributes))
 
 
 def _explain(error: BaseException) -> str:
+    """Return the reason of a failure in one short line."""
     if isinstance(error, ClientError):
         failed = error.response.get("Error", {})
         text = f"{error.operation_name}: {failed.get('Code', '')} {failed.get('Message', '')}".strip()

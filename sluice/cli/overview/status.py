@@ -1,4 +1,4 @@
-"""`sluice status`: one look, or one after another, and what it ends with."""
+"""`sluice status`: print an environment's state once or again and again, and exit with the code that it calls for."""
 
 import sys
 
@@ -21,7 +21,10 @@ def show(
     watch_seconds: int | None,
     as_json: bool,
 ) -> None:
-    """Show the state of an environment, once or until Ctrl-C."""
+    """Print the state of an environment, once or every `watch_seconds` until Ctrl-C.
+
+    It exits with 99 where something waits for a person, with 2 where a value that may hide such a thing is unknown.
+    """
     consumers = chosen_consumers(environment, consumer_name)
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
         before: EnvironmentState | None = None
@@ -39,6 +42,7 @@ def show(
 
 
 def _print(facts: EnvironmentState, before: EnvironmentState | None, *, is_watched: bool, as_json: bool) -> None:
+    """Print one state; if it is watched, on a cleared screen or as one line of JSON."""
     if as_json:
         output.as_json(screen.fields_of(facts), indent=None if is_watched else 2)
         return

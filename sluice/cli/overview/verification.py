@@ -1,4 +1,4 @@
-"""`sluice outbox verify`: the routes of a topic's consumers, what is missing on them, and the epochs of its groups."""
+"""`sluice outbox verify`: compare the sent messages of a topic with what each consumer has received."""
 
 import json
 import sys
@@ -29,7 +29,7 @@ from sluice.terminal.exits import COULD_NOT, PARTLY
 
 VALID, INVALID, UNKNOWN = "VALID", "INVALID", "UNKNOWN"
 SETTLED_SECONDS = 60
-"""SQS's counts are consistent so long after the last send at the earliest: see `sluice.messaging.reconciliation`."""
+"""Seconds after the last send before SQS's counts are consistent: see `sluice.messaging.reconciliation`."""
 _AHEAD_SHOWN = 1_000
 
 
@@ -38,9 +38,10 @@ class Subscription:
     """A consumer's live subscription.
 
     Args:
-        is_there: None is not known, for `fault`.
-        filter_policy: None where it has none.
-        is_of_body: whether the filter policy is compared with the body.
+        is_there: whether there is a confirmed subscription; None where that could not be read.
+        fault: why the subscription or its attributes could not be read.
+        filter_policy: None where the subscription has none.
+        is_of_body: whether SNS compares the filter policy with the body, instead of with the attributes.
     """
 
     is_there: bool | None
@@ -59,11 +60,13 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerVerdict:
-    """The verdict on a consumer.
+    """The verdict on what a consumer has received.
 
     Args:
-        wrong: what is wrong with its subscription.
-        doubts: why something is not known.
+        consumer: its name.
+        judgement: the comparison of sent numbers with its inbox and queues.
+        wrong: faults of its subscription, in words.
+        doubts: reasons why something is not known, in words.
     """
 
     consumer: str
@@ -73,7 +76,7 @@ class ConsumerVerdict:
 
     @property
     def verdict(self) -> str:
-        """Return the worst that was found."""
+        """Return INVALID for any fault or missing number, else UNKNOWN for any doubt, else VALID."""
         if self.wrong or self.judgement.findings:
             return INVALID
         return UNKNOWN if self.doubts else VALID
@@ -91,29 +94,34 @@ def verify(
     most: int,
     as_json: bool,
 ) -> None:
-    """Compare what was sent with what has come, and print the verdict of each consumer."""
+    """Compare what was sent with what each consumer received, print the verdicts, and exit with the command's code.
+
+    Each argument is the option of that name; `in_flight` is in seconds.
+    """
     declared = environment.topic(topic)
     name = naming.topic_name(environment, declared.name)
-    getting = environment.consumers_of(declared)
-    longest = max((consumer.message_retention_seconds for consumer in getting), default=SETTLED_SECONDS)
-    in_flight_seconds = longest if in_flight is None else in_flight
+    consumers = environment.consumers_of(declared)
+    longest_retention_seconds = max(
+        (consumer.message_retention_seconds for consumer in consumers), default=SETTLED_SECONDS
+    )
+    in_flight_seconds = longest_retention_seconds if in_flight is None else in_flight
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
         engine = sources.outbox
         if isinstance(engine, Unknown):
             raise ConfigError(engine.reason)
         with engines.reading(engine) as connection:
             now_us = engines.now_us(connection, None)
-        subscriptions = _read_subscriptions(sources, declared.name, getting)
-        routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in getting]
-        compared = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
-        unreadable = explaining(compared.compare)
+        subscriptions = _read_subscriptions(sources, declared.name, consumers)
+        routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
+        reconciliation = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
+        failure = explaining(reconciliation.compare)
         epochs = explaining(lambda: list(compare_epochs(engine, name, routes)))
     verdicts = [
-        _verdict(consumer, route, subscriptions[consumer.name], compared, unreadable)
-        for consumer, route in zip(getting, routes, strict=True)
+        _verdict(consumer, route, subscriptions[consumer.name], reconciliation, failure)
+        for consumer, route in zip(consumers, routes, strict=True)
     ]
     ahead = [] if isinstance(epochs, Unknown) else [each for each in epochs if each.ahead]
-    found = _fields(name, in_flight_seconds, compared, verdicts, epochs, ahead, most)
+    found = _fields(name, in_flight_seconds, reconciliation, verdicts, epochs, ahead, most)
     if as_json:
         output.as_json(found | ({"epochs": _epoch_rows(epochs)} if shows_epochs else {}))
     else:
@@ -125,6 +133,7 @@ def verify(
 
 
 def _read_subscriptions(sources: Sources, topic: str, consumers: tuple[Consumer, ...]) -> dict[str, Subscription]:
+    """Return the live subscription of each consumer to a topic, by the consumer's name."""
     arn = topic_arn(sources, topic)
     if isinstance(arn, Unknown):
         return dict.fromkeys([consumer.name for consumer in consumers], Subscription(is_there=None, fault=arn.reason))
@@ -133,6 +142,7 @@ def _read_subscriptions(sources: Sources, topic: str, consumers: tuple[Consumer,
 
 
 def _list_subscriptions(arn: str, sns: Any) -> list[Mapping[str, Any]]:
+    """Return all subscriptions of a topic, as SNS lists them."""
     pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
     return [each for page in pages for each in page["Subscriptions"]]
 
@@ -140,6 +150,7 @@ def _list_subscriptions(arn: str, sns: Any) -> list[Mapping[str, Any]]:
 def _subscription(
     sources: Sources, consumer: Consumer, listed: "list[Mapping[str, Any]] | Unknown", topic: str
 ) -> Subscription:
+    """Return a consumer's subscription among those that SNS lists for a topic (its ARN), with its filter policy."""
     if isinstance(listed, Unknown):
         return Subscription(is_there=None, fault=listed.reason)
     name = naming.queue_name(sources.environment, consumer)
@@ -149,7 +160,7 @@ def _subscription(
         else naming.queue_arn(sources.environment, name, topic.split(":")[4])
     )
     subscribed = next((each["SubscriptionArn"] for each in listed if each["Endpoint"] == arn), None)
-    if subscribed is None or not subscribed.startswith("arn:"):  # it may be pending
+    if subscribed is None or not subscribed.startswith("arn:"):  # an unconfirmed one has a text in place of its ARN
         return Subscription(is_there=False)
     live = sources.call("sns", lambda sns: sns.get_subscription_attributes(SubscriptionArn=subscribed)["Attributes"])
     if isinstance(live, Unknown):
@@ -161,6 +172,11 @@ def _subscription(
 
 
 def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> Route:
+    """Return what the reconciliation needs of a consumer: its inbox, its queues, its subscription.
+
+    `unjudged` is the reason why missing numbers of this consumer would mean nothing. A live filter policy that is not
+    declared is handed over as `accepts`, as a possible cause of missing numbers.
+    """
     engine = sources.inboxes[consumer.name]
     unjudged = None
     if isinstance(engine, Unknown):
@@ -182,7 +198,11 @@ def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> 
 
 
 def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
-    """Count a consumer's queues: its queue before and after the DLQs, so that nothing is moved past the look."""
+    """Count a consumer's queue, its DLQs, and its queue once more.
+
+    A message that moves between queue and DLQ meanwhile is so in one of the counts: the queue counts as empty only if
+    it was empty both times.
+    """
     environment = sources.environment
     queue = naming.queue_name(environment, consumer)
     first = sources.queue(queue)
@@ -192,10 +212,10 @@ def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
     ]
     second = sources.queue(queue)
     names = (naming.dead_letter_queue_name(environment, consumer), naming.undelivered_queue_name(environment, consumer))
-    looked = second if isinstance(first, QueueCounts) and isinstance(second, QueueCounts) and second.total else first
-    looked = second if isinstance(second, Unknown) else looked
+    is_second_decisive = isinstance(second, Unknown) or (isinstance(first, QueueCounts) and second.total > 0)
+    counts = second if is_second_decisive else first
     return (
-        _place(queue, looked, consumer.message_retention_seconds, is_dlq=False),
+        _place(queue, counts, consumer.message_retention_seconds, is_dlq=False),
         *(
             _place(name, found, consumer.dead_letter_retention_seconds, is_dlq=True)
             for name, found in zip(names, dlqs, strict=True)
@@ -204,6 +224,7 @@ def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
 
 
 def _place(name: str, found: QueueCounts | Unknown, declared_seconds: int, *, is_dlq: bool) -> QueuePlace:
+    """Return a queue for the reconciliation, with the longer of its declared and its live retention."""
     if isinstance(found, Unknown):
         retention_us = declared_seconds * 1_000_000
         return QueuePlace(name=name, about=None, fault=found.reason, retention_us=retention_us, is_dlq=is_dlq)
@@ -218,6 +239,10 @@ def _verdict(
     compared: Reconciliation,
     unreadable: Unknown | None,
 ) -> ConsumerVerdict:
+    """Return the verdict on a consumer: its judgement, the faults of its subscription, and every doubt.
+
+    `unreadable` is the reason why the comparison as a whole failed; None where it did not.
+    """
     judgement = compared.judgements[consumer.name]
     wrong = []
     if subscription.is_there is False:
@@ -247,19 +272,37 @@ def _fields(
     ahead: list[GroupEpochs],
     most: int,
 ) -> dict[str, Any]:
-    each = [found.verdict for found in verdicts]
-    worst = INVALID if INVALID in each or ahead else UNKNOWN if UNKNOWN in each or not each else VALID
-    if isinstance(epochs, Unknown):
-        counted: Any = epochs.as_json()
+    """Return the JSON fields of the whole verification.
+
+    Args:
+        topic: its name.
+        in_flight_seconds: younger messages were not judged.
+        compared: the comparison, with the number of sent messages.
+        verdicts: one for each consumer.
+        epochs: the epoch of each group, and the position of each consumer in it.
+        ahead: groups of which a consumer has a later position than the outbox: the outbox was restored.
+        most: at most this many findings are listed of each consumer.
+    """
+    consumer_verdicts = [found.verdict for found in verdicts]
+    if INVALID in consumer_verdicts or ahead:
+        worst = INVALID
+    elif UNKNOWN in consumer_verdicts or not consumer_verdicts:
+        worst = UNKNOWN
     else:
-        counted = {str(epoch): count for epoch, count in sorted(Counter(group.epoch for group in epochs).items())}
+        worst = VALID
+    if isinstance(epochs, Unknown):
+        groups_by_epoch: Any = epochs.as_json()
+    else:
+        groups_by_epoch = {
+            str(epoch): count for epoch, count in sorted(Counter(group.epoch for group in epochs).items())
+        }
     return {
         "topic": topic,
         "verdict": UNKNOWN if worst == VALID and isinstance(epochs, Unknown) else worst,
         "in_flight_seconds": in_flight_seconds,
         "sent": compared.rows,
         "consumers": [_verdict_fields(found, most) for found in verdicts],
-        "groups_by_epoch": counted,
+        "groups_by_epoch": groups_by_epoch,
         "restored": [
             {"group": group.group_id, "cause": Cause.RESTORED.value, **_epoch_fields(group), "ahead": group.ahead}
             for group in ahead[:_AHEAD_SHOWN]
@@ -268,6 +311,7 @@ def _fields(
 
 
 def _verdict_fields(found: ConsumerVerdict, most: int) -> dict[str, Any]:
+    """Return the JSON fields of the verdict on a consumer, with at most `most` findings."""
     judgement = found.judgement
     return {
         "consumer": found.consumer,
@@ -293,6 +337,7 @@ def _finding_fields(finding: Finding) -> dict[str, Any]:
 
 
 def _epoch_fields(group: GroupEpochs) -> dict[str, Any]:
+    """Return the JSON fields of a group's epoch in the outbox, and of each consumer's position."""
     positions = {
         consumer: None if position is None else {"epoch": position[0], "last_seq": position[1]}
         for consumer, position in group.positions.items()
@@ -312,11 +357,14 @@ def _epoch_rows(epochs: "list[GroupEpochs] | Unknown") -> Any:
 
 
 def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) -> None:
+    """Print the verification: each consumer's verdict with its findings and doubts, restored groups, and epochs."""
     output.line(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
     for verdict in verdicts:
         judgement = verdict.judgement
-        counted = ", ".join(f"{count} {state.value}" for state, count in judgement.states.items() if _is_shown(state))
-        output.line(f"{verdict.consumer}: {verdict.verdict}; {counted or 'nothing has come that is known'}")
+        # Missing numbers are left out: they follow as findings.
+        shown = (item for item in judgement.states.items() if item[0] is not NumberState.GAP)
+        counts = ", ".join(f"{count} {state.value}" for state, count in shown)
+        output.line(f"{verdict.consumer}: {verdict.verdict}; {counts or 'nothing has come that is known'}")
         for wrong in verdict.wrong:
             output.line(f"  wrong    {wrong}")
         for finding in judgement.findings[:most]:
@@ -339,11 +387,8 @@ def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) ->
         )
 
 
-def _is_shown(state: NumberState) -> bool:
-    return state is not NumberState.GAP
-
-
 def _print_epochs(epochs: list[GroupEpochs], most: int) -> None:
+    """Print the epoch of each group, at most `most` of them, with each consumer's position."""
     for group in epochs[:most]:
         positions = ", ".join(
             f"{consumer} {'nothing' if position is None else f'at {position[1]} of {position[0]}'}"

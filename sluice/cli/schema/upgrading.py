@@ -1,6 +1,6 @@
-"""The tables of outbox and inbox: how a command upgrades them, and says how they differ from what is needed.
+"""Upgrade the tables of outbox and inbox, print their SQL, and report where a database's tables differ.
 
-The tables of the project itself are made after them by a command of the project's own (`Environment.migrate`).
+After the upgrade, a command of the project may make the project's own tables (`Environment.migrate`).
 """
 
 import fcntl
@@ -34,10 +34,10 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _PARTS = {tables.part: tables for tables in (outbox_tables.versioned, inbox_tables.versioned)}
-_ANSWER_SECONDS = 3_600  # for one statement of a step, which makes an index of any size
-_MIGRATION_LOCK = 0x736C756963656D  # "sluicem": of all advisory locks of a database this one is ours
-_LOOK_SECONDS = 0.2
-_END_SECONDS = 20  # after SIGTERM; ECS sends SIGKILL after 30
+_ANSWER_SECONDS = 3_600  # timeout of one statement; a step may make an index on a large table
+_MIGRATION_LOCK = 0x736C756963656D  # number of our advisory lock in Postgres: "sluicem" in ASCII
+_LOOK_SECONDS = 0.2  # between two tries to take the lock, and between two looks whether the command has ended
+_END_SECONDS = 20  # between SIGTERM and SIGKILL to the command; ECS kills the task after 30
 
 
 def upgrade(
@@ -51,12 +51,16 @@ def upgrade(
     dsn: str | None,
     log_level: str,
 ) -> None:
-    """Upgrade the tables of a part, or of both, of the database that is named; then make roles, and migrate."""
+    """Upgrade the tables of one part, or of both; then, if requested, make roles and run the project's migration.
+
+    Each argument is the option of that name of `sluice schema apply`.
+    """
     log_to(sys.stderr, log_level)
     command = None if migration is None else _split(migration)
     stop, failpoint = Stop(), failpoints.from_environment(os.environ, failpoints.SCHEMA)
     stop.on_signals()
-    has_region = not dsn and is_named()  # a URL needs no declaration: who takes the outbox has none
+    # The region is for a token or a secret. With a URL no declaration is read: a producer may have none.
+    has_region = not dsn and is_named()
     region = load_task_declaration(declaration).environment(environment_name).region if has_region else ""
     engine = runtime_engine(region, dsn)
     connections.end_waits(engine, _ANSWER_SECONDS)
@@ -75,7 +79,10 @@ def upgrade(
 
 
 def print_sql(kind: str, part: str | None, version: int | None) -> None:
-    """Print the SQL that creates the tables of a part, or of both, in a kind of database, or upgrades older tables."""
+    """Print the SQL that creates the tables of one part, or of both; with a version, the SQL that upgrades from it.
+
+    `kind` is `postgresql` or `sqlite`.
+    """
     parts = _PARTS.values() if part is None else [_PARTS[part]]
     if version is None:
         output.lines("\n".join(schema.sql(kind, tables.metadata) for tables in parts).removesuffix("\n"))
@@ -84,11 +91,11 @@ def print_sql(kind: str, part: str | None, version: int | None) -> None:
 
 
 def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: Wait, failpoint: Failpoint) -> None:
-    """Upgrade tables of one part, and try again until then where the database is away.
+    """Upgrade the tables of one part; while the database does not answer, try again until `ends_at`.
 
     Raises:
-        EndpointError: it was stopped before the end.
-        DBAPIError: the database did not do it, and time was up or another try would not succeed either.
+        EndpointError: the process was asked to stop.
+        DBAPIError: the database refused, or did not answer until `ends_at`.
     """
 
     def upgrade_once() -> None:
@@ -102,17 +109,17 @@ def _upgrade(engine: Engine, tables: VersionedTables, *, ends_at: float, wait: W
 
 
 def _create_roles(engine: Engine, *, ends_at: float, wait: Wait) -> None:
-    """Make the database's users, and log each statement that this took.
+    """Make the database's users with the rights that each part needs, and log each statement.
 
     Raises:
-        EndpointError: it was stopped before the end.
-        ConfigError, DBAPIError: the database's users cannot be made.
+        EndpointError: the process was asked to stop.
+        ConfigError, DBAPIError: the users cannot be made.
     """
 
     def create_once() -> None:
         with engine.begin() as connection:
-            done = roles.create(connection)
-        for statement in done:
+            statements = roles.create(connection)
+        for statement in statements:
             _log.info("changed a role", statement=statement)
 
     if not await_database(create_once, wait, ends_at=ends_at):
@@ -121,6 +128,7 @@ def _create_roles(engine: Engine, *, ends_at: float, wait: Wait) -> None:
 
 
 def _split(migration: str) -> list[str]:
+    """Return the words of the command in `--migrate`, split as a shell does."""
     try:
         command = shlex.split(migration)
     except ValueError as error:
@@ -132,31 +140,32 @@ def _split(migration: str) -> list[str]:
 
 @contextmanager
 def _only_one(engine: Engine, wait: Wait) -> Iterator[None]:
-    """Let one process of all that migrate a database go on, and the others wait for its end, or until they are stopped.
+    """Hold a lock on the database inside the `with`: only one process at a time migrates, the others wait for it.
 
-    Postgres's lock is that of a transaction, so it holds behind a pooler, too. The transaction has read nothing that it
-    would keep from vacuum or from an index made concurrently; it has to outlive the timeouts of a role.
+    The wait ends early when the process is asked to stop. On Postgres the lock belongs to a transaction, so that it
+    holds behind a pooler, too. The transaction reads no table, so that it keeps back neither vacuum nor an index that
+    is made concurrently; the timeouts of idle transactions are switched off for it.
     https://www.postgresql.org/docs/18/explicit-locking.html#ADVISORY-LOCKS (read 2026-11-26)
     """
     if engines.is_in_memory(engine.url):
         yield
         return
     if engine.dialect.name != "postgresql":
-        engine.dispose()  # to close a file ends the locks that SQLite has on it
+        engine.dispose()  # closing the file below would end the locks of open SQLite connections of this process
         with Path(str(engine.url.database)).open("rb") as file:
-            _await_turn(partial(_is_locked, file.fileno()), wait)
+            _await_lock(partial(_has_locked, file.fileno()), wait)
             yield
         return
     with engine.connect() as connection:
         timeouts = "name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
         connection.execute(text(f"SELECT set_config(name, '0', true) FROM pg_settings WHERE {timeouts}"))  # noqa: S608
         lock = text(f"SELECT pg_try_advisory_xact_lock({_MIGRATION_LOCK})")
-        _await_turn(lambda: connection.execute(lock).scalar_one(), wait)
+        _await_lock(lambda: connection.execute(lock).scalar_one(), wait)
         yield
 
 
-def _await_turn(take_lock: Callable[[], bool], wait: Wait) -> None:
-    """Wait for a lock, or until somebody asks to stop."""
+def _await_lock(take_lock: Callable[[], bool], wait: Wait) -> None:
+    """Call `take_lock` until it returns True, or until the process is asked to stop."""
     if take_lock():
         return
     _log.info("another process runs the project's migration; it is waited for")
@@ -164,8 +173,8 @@ def _await_turn(take_lock: Callable[[], bool], wait: Wait) -> None:
         wait.wait(_LOOK_SECONDS)
 
 
-def _is_locked(file: int) -> bool:
-    """Lock a file, and return whether it was not another's."""
+def _has_locked(file: int) -> bool:
+    """Try to lock a file, and return whether this process has the lock now; `file` is its descriptor."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -174,11 +183,11 @@ def _is_locked(file: int) -> bool:
 
 
 def _run(command: Sequence[str], variables: Mapping[str, str], wait: Wait) -> None:
-    """Run the project's migration to its end.
+    """Run the project's migration to its end; when this process is asked to stop, end the migration first.
 
     Raises:
-        ConfigError: it is no program.
-        EndpointError: it failed, or was stopped.
+        ConfigError: the command cannot be started.
+        EndpointError: the command failed, or was stopped.
     """
     if wait.is_stopped():
         raise EndpointError(f"stopped before `{shlex.join(command)}` began; run it again")
@@ -209,7 +218,10 @@ def _run(command: Sequence[str], variables: Mapping[str, str], wait: Wait) -> No
 
 
 def report_drift(engine: Engine, metadata: MetaData) -> None:
-    """Print where a database's tables differ from what is needed, a line each; then exit with 1."""
+    """Print each difference between a database's tables and those that this version needs; exit with 1 if there is one.
+
+    Settings of the server and collations that would break a promise count as differences.
+    """
     with engine.connect() as connection:
         found = schema.drift(connection, metadata)
         found += server_settings.faults(connection, dict.fromkeys(metadata.tables, ""))

@@ -1,4 +1,4 @@
 """The commands that run until they are stopped: worker and relay.
 
-They read settings and start what `sluice.messaging` holds; no logic of messages belongs here.
+They read settings and start the worker or relay of `sluice.messaging`, which has all the logic of messages.
 """

@@ -1,4 +1,4 @@
-"""`sluice relay` and `sluice worker`, which run until they are stopped. What each does is in the module of its name."""
+"""The commands `sluice relay` and `sluice worker` and their options. The module of each name runs the process."""
 
 from typing import TYPE_CHECKING
 

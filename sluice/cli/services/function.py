@@ -1,8 +1,8 @@
-"""The process of a Lambda function: what it reads and connects when it starts. Lambda calls `handle`.
+"""The process of a Lambda function. Lambda imports this module when it starts the process, then calls `handle`.
 
-SLUICE_ENV, SLUICE_CONSUMER and the variables of the database say who it is, as they do for a worker. It starts when
-Lambda imports this module, which has the whole of a processor for that and up to ten seconds; what it raises then is a
-failed start, and no attempt at any message.
+As for a worker, SLUICE_ENV, SLUICE_CONSUMER and the variables of the database say what the process works on. All
+settings are read and handlers loaded during the import: Lambda gives it up to ten seconds and a whole processor, and an
+error there is a failed start, which counts as no attempt at any message.
 https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (read 2026-11-27)
 """
 
@@ -32,7 +32,7 @@ _IN_LAMBDA = "AWS_LAMBDA_RUNTIME_API"
 
 
 def handle(event: object, context: Any) -> dict[str, Any]:
-    """Work on a batch of the consumer's queue, or on what its schedule asks for.
+    """Handle a batch of messages of the consumer's queue, or the event of its schedule, which maintains the inbox.
 
     Raises:
         ConfigError: the variables, the declaration or the event cannot be right.
@@ -42,6 +42,7 @@ def handle(event: object, context: Any) -> dict[str, Any]:
 
 @cache
 def _handler() -> LambdaHandler:
+    """Return the process's handler, made at the first call: declaration, handlers, database, metrics."""
     log_to(sys.stderr)
     environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
     consumer = consumer_of(environment, os.environ.get("SLUICE_CONSUMER"))
@@ -58,7 +59,7 @@ def _handler() -> LambdaHandler:
         prometheus=None,
     )
     hooks: list[WorkerHooks] = [WorkerMetrics(measured, SystemClock())]
-    if "opentelemetry" in sys.modules:  # the handlers' module has brought it along
+    if "opentelemetry" in sys.modules:  # the handlers' module has imported it
         hooks.append(opentelemetry(queue_name=naming.queue_name(environment, consumer)))
     engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
     connections.end_waits(engine, function.timeout_seconds)
@@ -73,6 +74,7 @@ def _handler() -> LambdaHandler:
 
 
 def _variable(name: str) -> str:
+    """Return the value of an environment variable that the stacks set; refuse to start without it."""
     try:
         return os.environ[name]
     except KeyError as error:

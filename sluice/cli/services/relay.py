@@ -1,4 +1,4 @@
-"""A relay's process: what it reads, checks and connects before its relay runs."""
+"""A relay's process: read settings, check database and topic, then run the relay."""
 
 import os
 import random
@@ -35,7 +35,7 @@ from sluice.terminal.exits import PARTLY
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_ANSWER_SECONDS = 30  # of a database; a lease that is longer allows more
+_ANSWER_SECONDS = 30  # timeout of a database's answer; the lease's length if that is longer
 
 
 def run_relay(
@@ -50,7 +50,10 @@ def run_relay(
     listen: bool,
     until_empty: bool,
 ) -> None:
-    """Run a relay of a topic until it is stopped, or nothing more can be published."""
+    """Run a relay of a topic until the process is asked to stop; with `until_empty`, until nothing can be published.
+
+    Each argument is the option of that name of `sluice relay`.
+    """
     log_to(sys.stderr, process.log_level)
     settings = RelaySettings(
         poll_seconds=poll_seconds,
@@ -68,29 +71,35 @@ def run_relay(
         is_embedded=process.is_measured,
         prometheus=process.prometheus,
     )
-    checked = None if endpoint_url is None else checked_url(endpoint_url)
-    sns = publisher.client(checked, target.environment.region, kind=process.client)
-    arn = (topic_arn or _topic_arn(target.environment, checked)).strip()
+    checked_endpoint = None if endpoint_url is None else checked_url(endpoint_url)
+    sns = publisher.client(checked_endpoint, target.environment.region, kind=process.client)
+    arn = (topic_arn or _topic_arn(target.environment, checked_endpoint)).strip()
     answer_seconds = max(lease_seconds, _ANSWER_SECONDS)
     connections.end_waits(target.engine, answer_seconds)
     stop = Stop()
     stop.on_signals()
     failpoint = failpoints.from_environment(os.environ, failpoints.RELAY)
     store = Store(target.engine, target.topic)
-    if elsewhere := _pending_elsewhere(target, store):
-        _log.warning("events wait for other topics, which this relay does not publish", pending=elsewhere)
-    holder = Lease(target.engine, target.topic, lease_seconds=lease_seconds)
+    if pending_elsewhere := _pending_elsewhere(target, store):
+        _log.warning("events wait for other topics, which this relay does not publish", pending=pending_elsewhere)
+    lease = Lease(target.engine, target.topic, lease_seconds=lease_seconds)
     database = target.engine.dialect.name
-    started = {"owner": holder.owner, "topic": target.topic, "topic_arn": arn, "database": database, "listen": listen}
-    _log.info("starting", **started, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
+    start_fields = {
+        "owner": lease.owner,
+        "topic": target.topic,
+        "topic_arn": arn,
+        "database": database,
+        "listen": listen,
+    }
+    _log.info("starting", **start_fields, poll_seconds=settings.poll_seconds, lease_seconds=settings.lease_seconds)
     _check_topic(sns, arn, until_empty=until_empty)
     with recording(process.record, run=target.topic, worker="relay", client=sns, names={arn: target.topic}) as recorder:
         hooks: list[RelayHooks] = [RelayMetrics(measured, SystemClock())]
         if recorder is not None:
             hooks.append(RelayRecording(recorder))
-        leading = Relay(
+        relay = Relay(
             store,
-            holder,
+            lease,
             publisher.Publisher(sns, arn),
             settings=settings,
             failpoint=failpoint,
@@ -98,20 +107,23 @@ def run_relay(
         )
         listening = CommitWait(target.engine, target.topic, stop) if listen else None
         wait: Wait = stop if listening is None else listening
-        ending = _UntilEmpty(wait, store, leading)
+        ending = _UntilEmpty(wait, store, relay)
         is_notified = bool if listening is None else listening.is_notified
-        # A step waits for no call; the last one does, and each ends when the database gives no answer in time.
+        # The longest step of the relay: one call of SNS and one answer of the database, both with a timeout.
         step_seconds = publisher.CALL_SECONDS_MAX + answer_seconds + SLACK_SECONDS
         clock = SystemClock()
         watch = LivenessWatch(Liveness(clock), process.alive, within_seconds=step_seconds, clock=clock)
         rng = random.Random()  # noqa: S311 (jitter is not a secret)
-        run(leading, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=is_notified)
+        run(relay, ending if until_empty else wait, settings, rng=rng, watch=watch, is_notified=is_notified)
     if until_empty:
         _report_left(store.lag(), is_finished=ending.is_finished)
 
 
 def _check_topic(sns: Any, arn: str, *, until_empty: bool) -> None:
-    """Look at the topic, if it can be now; who ends by itself would wait for ever for credentials that work."""
+    """Refuse a topic that is not as a relay needs it; only warn where it cannot be looked at now.
+
+    With `until_empty`, missing credentials are refused as well: the command would wait for them for ever.
+    """
     try:
         publisher.check_topic(sns, arn)
     except TransientError as error:
@@ -121,7 +133,7 @@ def _check_topic(sns: Any, arn: str, *, until_empty: bool) -> None:
 
 
 def _report_left(left: Lag, *, is_finished: bool) -> None:
-    """Exit with 1 where messages are left: refused by SNS, or, when stopped before the end, not published yet."""
+    """Exit with 1 if SNS refused messages, or if the process was stopped before it had published all others."""
     if left.quarantined_count or (left.pending_count and not is_finished):
         pending = "waiting behind" if is_finished else "not published yet"
         counts = left.count_text(left.quarantined_count), left.count_text(left.pending_count)
@@ -130,17 +142,17 @@ def _report_left(left: Lag, *, is_finished: bool) -> None:
 
 
 class _UntilEmpty:
-    """Waits as another `Wait` does, and stops the relay when only blocked messages are left."""
+    """A `Wait` for `--until-empty`: it also stops the relay as soon as only blocked messages are left."""
 
     def __init__(self, wait: Wait, store: Store, leading: Relay) -> None:
         self._wait, self._store, self._relay = wait, store, leading
         self.is_finished = False
 
     def wait(self, seconds: float) -> None:
-        """Wait, unless nothing is left to wait for: asked only here, where nothing was due.
+        """Wait, unless nothing is left to publish. The relay calls it when no message is due.
 
         Raises:
-            DBAPIError: the database does not answer; who ends by itself does not wait for it.
+            DBAPIError: the database does not answer; a relay that ends by itself does not wait for it.
         """
         is_finished = self._store.is_finished()
         self.is_finished = is_finished and (self._relay.is_leading or self._relay.is_standing_by)
@@ -148,14 +160,14 @@ class _UntilEmpty:
             self._wait.wait(seconds)
 
     def is_stopped(self) -> bool:
-        """Return whether to stop."""
+        """Return whether the relay has to stop."""
         return self.is_finished or self._wait.is_stopped()
 
 
 def _pending_elsewhere(target: DatabaseTarget, store: Store) -> dict[str, int]:
-    """Return how many messages wait for other topics; refuse a database without the outbox's tables.
+    """Return how many messages wait for other topics, by topic; refuse a database without the outbox's tables.
 
-    Of one that does not answer nothing is known yet.
+    The result is empty where the database does not answer yet: the relay waits for it later.
     """
     try:
         with engines.reading(target.engine) as connection:
@@ -171,6 +183,7 @@ def _pending_elsewhere(target: DatabaseTarget, store: Store) -> dict[str, int]:
 
 
 def _topic_arn(environment: Environment, endpoint_url: str | None) -> str:
+    """Return the ARN of the environment's first topic, in the declared account or in that of the credentials."""
     account = environment.account
     if account is None:
         sts = boto3.client("sts", endpoint_url=endpoint_url, region_name=environment.region, config=sdk.config())

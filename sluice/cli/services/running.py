@@ -1,4 +1,4 @@
-"""Shared parts of the long-running commands: their log, their metrics, their signs of life, their history."""
+"""Functions that relay, worker and Lambda function share: log, metrics, recording, and waiting for the database."""
 
 import gc
 import os
@@ -26,8 +26,8 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
-_CONNECT_SECONDS = 30.0  # to several addresses, 5 s each, and for a statement's answer
-_ALLOCATIONS = 5_000  # more objects made than freed, before the youngest are looked at; Python has 2,000
+_CONNECT_SECONDS = 30.0  # the longest try: several addresses with 5 s each, and the answer to a statement
+_ALLOCATIONS = 5_000  # objects made minus objects freed, at which Python collects garbage; its own default is 2,000
 
 
 def measuring(
@@ -38,12 +38,19 @@ def measuring(
     is_embedded: bool,
     prometheus: tuple[str, int] | None,
 ) -> Metrics:
-    """Return the meters of a process: standard output, OpenTelemetry and Prometheus, each if it is configured.
+    """Return the metrics of a process, which go to standard output, OpenTelemetry and Prometheus, as configured.
 
-    OpenTelemetry is where somebody has imported it: the handlers' module, which is loaded before this is called.
+    OpenTelemetry gets them if the handlers' module has imported it; so load that module first.
+
+    Args:
+        names: of the metrics.
+        dimensions: of each metric.
+        interval_seconds: how often they are written.
+        is_embedded: write them to standard output, in the format that CloudWatch Logs reads.
+        prometheus: host and port at which to serve them; None serves none.
 
     Raises:
-        ConfigError: prometheus-client is not installed, or nothing can listen there.
+        ConfigError: prometheus-client is not installed, or the address cannot be listened at.
     """
     sinks: list[Metrics] = []
     if is_embedded:
@@ -60,6 +67,7 @@ def measuring(
 def _serve_prometheus(
     address: tuple[str, int], names: Sequence[str], dimensions: Mapping[str, str], interval_seconds: float
 ) -> Metrics:
+    """Serve metrics at an address, and return what stores them; the other arguments are those of `measuring`."""
     try:
         from sluice.messaging.telemetry.prometheus import PrometheusMetrics, serve
     except ModuleNotFoundError as error:
@@ -67,17 +75,22 @@ def _serve_prometheus(
             f"--prometheus is given, and there is no module {error.name}; pip install prometheus-client or leave it out"
         ) from error
     host, port = address
-    kept = PrometheusMetrics(names, dimensions, interval_seconds=interval_seconds, clock=SystemClock())
-    served_port = serve(kept, host=host, port=port)
+    stored_metrics = PrometheusMetrics(names, dimensions, interval_seconds=interval_seconds, clock=SystemClock())
+    served_port = serve(stored_metrics, host=host, port=port)
     _log.info("serving metrics", host=host, port=served_port)
-    return kept
+    return stored_metrics
 
 
 @contextmanager
 def recording(folder: Path | None, *, run: str, worker: str, client: Any, names: Mapping[str, str]) -> Iterator[Any]:
-    """Yield what writes the history, attached to the client; None, at no cost, where no folder is given.
+    """Yield a recorder that is attached to a boto3 client; None where no folder is given.
 
-    `names` is queue URL or topic ARN to its name in the history; process and time make `worker` unique.
+    Args:
+        folder: of the journal.
+        run: name of the run in the history.
+        worker: name of the process in the history, to which its number and the time are added.
+        client: whose calls are recorded.
+        names: the name in the history of each queue URL or topic ARN.
     """
     if folder is None:
         yield None
@@ -96,16 +109,19 @@ def recording(folder: Path | None, *, run: str, worker: str, client: Any, names:
 def await_database(
     act: Callable[[], None], wait: Wait, *, ends_at: float = inf, alive: AliveFile | None = None
 ) -> bool:
-    """Do something with a database that may not answer yet, or only read, trying again; False when stopped before.
+    """Call `act` until it succeeds, while the database does not answer or is a standby that cannot be written to.
 
     Args:
-        act: what to do; safe to repeat.
-        wait: stops it.
-        ends_at: no further try after that, by the machine's monotonic clock.
-        alive: shows meanwhile that the process is alive.
+        act: uses the database; safe to repeat.
+        wait: ends the waiting when the process is asked to stop.
+        ends_at: there is no further try after this time of the machine's monotonic clock.
+        alive: gets signs of life meanwhile.
+
+    Returns:
+        Whether `act` succeeded; False if the process was asked to stop.
 
     Raises:
-        DBAPIError, OnStandby: time was up, or another try would not succeed either.
+        DBAPIError, OnStandby: `ends_at` came, or another try would not succeed either.
     """
     clock, rng, failed_count = SystemClock(), random.Random(), 0  # noqa: S311 (jitter is not a secret)
     while not wait.is_stopped():
@@ -113,7 +129,8 @@ def await_database(
             act()
         except (DBAPIError, OnStandby) as error:
             failed_count += 1
-            pause_seconds, left_seconds = _BACKOFF.seconds(failed_count, rng.random()), ends_at - clock.monotonic()
+            pause_seconds = _BACKOFF.seconds(failed_count, rng.random())
+            left_seconds = ends_at - clock.monotonic()
             is_lasting = isinstance(error, DBAPIError) and not engines.may_pass_at_start(error)
             if is_lasting or left_seconds < pause_seconds:
                 raise
@@ -129,17 +146,17 @@ def await_database(
 
 
 def collect_rarely() -> None:
-    """Let Python look for unreachable cycles rarely, and never in what the program itself consists of.
+    """Make Python's garbage collector run more rarely, and skip the objects that exist now (modules, settings).
 
-    A message leaves some behind, and a handler may leave much in a few objects; to look as often as Python does by
-    itself takes a fifth of its time.
+    With Python's own setting a worker spends a fifth of its time in the collector. The threshold is not raised further
+    because each message leaves some cycles behind, and a handler's may be large.
     """
     gc.freeze()
     gc.set_threshold(_ALLOCATIONS, *gc.get_threshold()[1:])
 
 
 def log_to(stream: Any, level: str = "info") -> None:
-    """Log as lines of JSON; for people, where people look on."""
+    """Send this process's log to a stream: as lines of JSON, or as readable text if the stream is a terminal."""
     streams.bound_waits()
     is_terminal = stream.isatty()
     render: Any = structlog.processors.JSONRenderer()

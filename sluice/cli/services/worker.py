@@ -1,4 +1,4 @@
-"""A worker's process: what it reads, checks and connects before its worker runs."""
+"""A worker's process: read settings, check database and queue, then run the worker."""
 
 import os
 import sys
@@ -40,7 +40,10 @@ def run_worker(
     lanes: int | None,
     idle_seconds: float | None,
 ) -> None:
-    """Run a consumer's worker until it is stopped, or idle for so long."""
+    """Run a consumer's worker until the process is asked to stop, or has received nothing for `idle_seconds`.
+
+    Each argument is the option of that name of `sluice worker`.
+    """
     log_to(sys.stderr, process.log_level)
     stop = Stop()
     stop.on_signals()
@@ -48,7 +51,7 @@ def run_worker(
     handlers = _handlers(consumer, module).of_consumer(consumer, target.environment)
     if (dead := handlers.describe()) is not None:
         _log.warning("types without a handler", consumer=consumer.name, reason=dead)
-    stop.on_signals()  # again: the module may have set its own
+    stop.on_signals()  # again: the handlers' module may have set handlers of its own
     measured = measuring(
         metrics.INBOX,
         metrics.inbox_dimensions(target.environment, consumer),
@@ -57,7 +60,7 @@ def run_worker(
         prometheus=process.prometheus,
     )
     connections.end_waits(engine, ProcessorSettings.of_consumer(consumer).hold_seconds_max)
-    # Who ends by itself does not wait for a database.
+    # A worker with --until-idle does not wait for a database.
     ends_at = inf if idle_seconds is None else 0.0
     if not await_database(partial(_require_tables, target), stop, ends_at=ends_at, alive=process.alive):
         return
@@ -97,6 +100,7 @@ def run_worker(
 
 
 def _handlers(consumer: Consumer, module: str | None) -> Handlers:
+    """Load the handlers of the module that `--handlers` names, else of the declared one."""
     name = consumer.handlers if module is None else module
     if name is None:
         raise ConfigError(
@@ -107,21 +111,28 @@ def _handlers(consumer: Consumer, module: str | None) -> Handlers:
 
 
 def _tracing(queue_name: str) -> list[WorkerHooks]:
-    """Return what makes spans, where the handlers' module has brought OpenTelemetry along."""
+    """Return the hook that makes OpenTelemetry's spans, if the handlers' module has imported OpenTelemetry."""
     return [opentelemetry(queue_name=queue_name)] if "opentelemetry" in sys.modules else []
 
 
 def _require_tables(target: ConsumerTarget) -> None:
+    """Refuse a database without the inbox's tables or a worker's rights on them."""
     with target.engine.connect() as connection:
         migrations.require(connection, tables.versioned)
         server_settings.require(connection, tables.WORKER_RIGHTS)
 
 
 def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:
-    """Return whether the queue is FIFO, after comparing it with what is declared.
+    """Return whether the queue is FIFO; compare it with the declaration first.
+
+    Args:
+        source: the consumer's queue.
+        target: the consumer.
+        sqs: a client.
+        is_given: the queue was named by `--queue-url`; then its DLQ is not compared.
 
     Raises:
-        ConfigError: it is not as declared, in a way its worker would suffer from.
+        ConfigError: the queue differs from the declaration in a way that its worker cannot work with.
     """
     live = source.attributes()
     dead_letters = None if is_given else _dead_letters(target, sqs)
@@ -132,7 +143,7 @@ def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given:
 
 
 def _dead_letters(target: ConsumerTarget, sqs: object) -> dict[str, str] | None:
-    """Return the DLQ's attributes; None where they may not be read: a task has no right to."""
+    """Return the DLQ's attributes; None where the credentials may not read them, as those of a task."""
     try:
         name = naming.dead_letter_queue_name(target.environment, target.consumer)
         return Queue(sqs, queue.url_of(sqs, name)).attributes()
