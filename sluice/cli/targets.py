@@ -1,4 +1,4 @@
-"""What a command acts on: a topic with the database of its outbox, or a consumer with the database of its inbox."""
+"""Targets of a command: a topic with the database of its outbox, or a consumer with the database of its inbox."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,6 +1,7 @@
-"""Typed declarations: values that refuse in one line what cannot be right, and what follows from them, as names do.
+"""Typed declarations of environments and consumers, and what follows from them: names, alarms, policies, expressions.
 
-Nothing here calls AWS or imports a project's `environments.py` by name: `load_declaration` reads it, for the rim alone.
+A wrong value is refused in one line when it is made. Nothing here calls AWS. Only `load_declaration` reads a project's
+`environments.py`, and only commands, stacks and test fixtures call it.
 """
 
 from sluice.declaration.consumer import RETRY_SECONDS_MAX, Consumer, Gaps, Poison

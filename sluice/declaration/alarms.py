@@ -3,10 +3,10 @@
 The stacks make these alarms, the bill counts what they read, docs/architecture/stacks.md lists them (`make docs`), and
 the contracts look for them where they are deployed.
 
-Missing data. What a queue holds is not reported once nobody has touched the queue for six hours, whatever it holds; so
-those alarms *ignore* gaps: a forgotten dead letter goes on ringing, and an idle queue stays silent. What SNS counts is
-not reported while there is nothing to count; those alarms take a gap for zero. The leading relay reports twice a
-minute whatever there is to report, so a gap in the outbox's lag *is* the failure: nobody publishes.
+Missing data. SQS stops reporting a queue's metrics when nobody has called the queue for six hours, even if it has
+messages; so its alarms *ignore* gaps: for a forgotten dead letter the alarm goes on, for an idle queue there is none.
+SNS reports a metric only in minutes with something to count; its alarms take a gap for zero. The leading relay reports
+twice a minute in any case, so a gap in the outbox's lag *is* the failure: nobody publishes.
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/monitoring-using-cloudwatch.html
 (read 2026-11-21).
 """
@@ -26,14 +26,19 @@ from sluice.declaration.watched_metrics import Expression, WatchedMetric
 _PINNED_MINUTES = 15
 _PARKED_MINUTES = 10
 _ALONE_MINUTES = 15
-_DATABASE_MINUTES, _ACUS_PERCENT, _CONNECTIONS_SHARE, _TRANSACTION_IDS_MAX = 15, 90, 0.8, 1_000_000_000
+_DATABASE_MINUTES = 15
+_ACUS_PERCENT = 90
+_CONNECTIONS_SHARE = 0.8
+_TRANSACTION_IDS_MAX = 1_000_000_000
 _DEPLOYMENT_MINUTES = 15
-"""How long an increase counts: ECS goes on watching after the last task was replaced, longer for a longer alarm, and a
-message takes some minutes to use up its attempts."""
+"""So long an alarm about a new version goes on after an increase: a message takes some minutes to use up its attempts.
+
+ECS watches an alarm for longer after the last task was replaced, the longer the alarm's own period is.
+"""
 
 
 class Comparison(Enum):
-    """When a minute breaches the threshold, as CloudWatch says it."""
+    """The comparison by which a minute breaches the threshold, in CloudWatch's words."""
 
     GREATER_THAN_OR_EQUAL_TO_THRESHOLD = "GreaterThanOrEqualToThreshold"
     GREATER_THAN_THRESHOLD = "GreaterThanThreshold"
@@ -49,28 +54,33 @@ class MissingData(Enum):
 
 
 class Hearer(Enum):
-    """Whom an alarm tells: operators, or a service that does something about it."""
+    """The receiver of an alarm: operators, or a service that acts on it."""
 
     OPERATORS = "operators"
-    DEPLOYMENT = "ECS"  # takes a version back
+    DEPLOYMENT = "ECS"  # rolls a deployment back
     SCALING = "scaling"  # starts a task
     REDRIVE = "EventBridge"  # starts a run of automatic redrive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarm:
-    """One alarm; it rings when so many of the last minutes breach.
+    """One alarm of CloudWatch; it rings when `minutes` of the last `of_minutes` breach the threshold.
 
     Args:
-        subject: a consumer's name, or what a topic or its relay is called.
-        condition: what is wrong when it rings; with the subject its name.
-        watches: what it reads.
-        threshold: what a minute is compared with.
-        bound: what the threshold is in the declaration, if it is not this number everywhere.
-        minutes: that have to breach.
-        of_minutes: of these last minutes; None: of as many.
-        duration: what the minutes are in the declaration, if they are not this number everywhere.
-        description: what it means, and what to do.
+        environment: whose alarm it is.
+        subject: a consumer's name, `topic` or `relay` (with the topic's name for other topics than the first), or
+            `database`.
+        condition: what is wrong when it rings, such as `lagging`; the alarm's name ends with subject and condition.
+        watches: the metric or expression that it reads.
+        threshold: each minute's value is compared with it.
+        bound: for the documentation, the field that the threshold follows from; None where it is a constant.
+        comparison: by which a value breaches the threshold.
+        minutes: how many minutes have to breach.
+        of_minutes: among how many last minutes; None is as many as `minutes`.
+        duration: for the documentation, the field that `minutes` follows from; None where it is a constant.
+        missing: how a minute without data counts.
+        description: what it means when the alarm rings, and what to do.
+        hearer: who receives it.
     """
 
     environment: Environment
@@ -89,23 +99,23 @@ class Alarm:
 
     @property
     def name(self) -> str:
-        """Return its name in CloudWatch."""
+        """Return the alarm's name in CloudWatch."""
         return naming.alarm_name(self.environment, self.subject, self.condition)
 
     @property
     def evaluated_minutes(self) -> int:
-        """Return how many of the last minutes are looked at."""
+        """Return how many of the last minutes CloudWatch evaluates."""
         return self.minutes if self.of_minutes is None else self.of_minutes
 
     @property
     def metrics(self) -> tuple[WatchedMetric, ...]:
-        """Return the metrics it reads, each of which is paid for."""
+        """Return the metrics that the alarm reads; AWS bills an alarm by their number."""
         return tuple(self.watches.metrics.values()) if isinstance(self.watches, Expression) else (self.watches,)
 
 
 def alarms(environment: Environment) -> tuple[Alarm, ...]:
     """Return every alarm of an environment."""
-    # Of an existing topic the metrics also count what others subscribed.
+    # An existing topic has no alarms: its metrics also count deliveries to the subscriptions of others.
     own = [topic for topic in environment.topics if isinstance(topic, Topic)]
     published = environment.published_topics if environment.has_relay else ()
     return (
@@ -117,7 +127,7 @@ def alarms(environment: Environment) -> tuple[Alarm, ...]:
 
 
 def _of_database(environment: Environment) -> Iterator[Alarm]:
-    """Yield the alarms about a database of the environment's own.
+    """Yield the alarms about a database that the environment's stacks make; none for an existing one.
 
     Postgres refuses to write after some two thousand million transaction ids without vacuum:
     https://www.postgresql.org/docs/18/routine-vacuuming.html#VACUUM-FOR-WRAPAROUND (read 2026-11-26).
@@ -131,7 +141,7 @@ def _of_database(environment: Environment) -> Iterator[Alarm]:
         subject="database",
         comparison=Comparison.GREATER_THAN_THRESHOLD,
         minutes=_DATABASE_MINUTES,
-        missing=MissingData.NOT_BREACHING,  # it pauses, or is being made
+        missing=MissingData.NOT_BREACHING,  # a database that pauses, or is being created, reports nothing
     )
     yield alarm(
         condition="full",
@@ -158,7 +168,7 @@ def _of_database(environment: Environment) -> Iterator[Alarm]:
 
 
 def of_consumer(environment: Environment, consumer: Consumer, hearer: Hearer | None = None) -> list[Alarm]:
-    """Return the alarms about a consumer; with a hearer those that tell it."""
+    """Return the alarms about a consumer; with a `hearer` only those that this one receives."""
     every = (
         *_of_queues(environment, consumer),
         *_of_latency(environment, consumer),
@@ -171,6 +181,7 @@ def of_consumer(environment: Environment, consumer: Consumer, hearer: Hearer | N
 
 
 def _of_topic(environment: Environment, topic: Topic) -> Iterator[Alarm]:
+    """Yield the alarms about deliveries of a topic that fail."""
     name = naming.topic_name(environment, topic.name)
     alarm = partial(
         Alarm,
@@ -193,6 +204,7 @@ def _of_topic(environment: Environment, topic: Topic) -> Iterator[Alarm]:
 
 
 def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterator[Alarm]:
+    """Yield the alarms about a topic's relay: late or quarantined messages, and a relay without a standby."""
     subject = naming.of_topic(environment, "relay", topic)
     alarm = partial(Alarm, environment=environment, subject=subject)
     yield alarm(
@@ -201,7 +213,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
         threshold=environment.outbox_lag_seconds,
         bound="`outbox_lag_seconds`",
         comparison=Comparison.GREATER_THAN_THRESHOLD,
-        minutes=3,  # a relay that dies is replaced sooner
+        minutes=3,  # when the leading relay dies, the standby leads sooner
         of_minutes=5,
         missing=MissingData.BREACHING,
         description=f"A committed message has waited longer than {environment.outbox_lag_seconds} s to be"
@@ -211,7 +223,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
     yield alarm(
         condition="quarantined",
         watches=watched_metrics.outbox_metric(environment, topic, metrics.OUTBOX_QUARANTINED),
-        missing=MissingData.NOT_BREACHING,  # without a relay `lagging` rings
+        missing=MissingData.NOT_BREACHING,  # when no relay runs, the alarm `lagging` rings
         description="SNS refuses a message as it is, and its group waits behind it. See `sluice"
         " outbox ls`, mend what refuses it, then unquarantine or skip it.",
     )
@@ -228,6 +240,7 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
 
 
 def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms about messages in a consumer's two DLQs."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     yield alarm(
         condition="dead-letters",
@@ -243,6 +256,7 @@ def _of_queues(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
 
 
 def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms about late messages: all of them, those near their retention, and the two usual causes."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     age = watched_metrics.inputs(environment, consumer)[backlog.AGE]
     yield alarm(
@@ -294,6 +308,7 @@ def _of_latency(environment: Environment, consumer: Consumer) -> Iterator[Alarm]
 
 
 def _pinned_description(consumer: Consumer) -> str:
+    """Return the description of the alarm that all allowed tasks or invocations run and are not enough."""
     if consumer.runtime is None:
         return (
             f"All {consumer.max_tasks} tasks have had more than they can do in time for {_PINNED_MINUTES} minutes."
@@ -307,6 +322,7 @@ def _pinned_description(consumer: Consumer) -> str:
 
 
 def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
+    """Yield the alarms about a consumer's inbox: groups parked for long, and automatic redrive that is off."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name, missing=MissingData.IGNORE)
     if consumer.parks:
         minutes = _PARKED_MINUTES + consumer.gap_wait_seconds // 60 * (consumer.gaps is Gaps.WAIT)
@@ -328,18 +344,17 @@ def _of_inbox(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
 
 
 def _of_deployment(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    """Yield the alarms by which ECS judges a new version of the workers, and takes it back while it is deployed.
+    """Yield the alarms that ECS watches while it deploys a new version of the workers; it rolls back when one rings.
 
-    The circuit breaker sees only tasks that do not start. A version that starts and then fails every message shows in
-    what its workers count and in the queues. `failing` is of what workers count themselves and write within a minute or
-    two. A worker that is killed by its message counts nothing; for that there is `dying`, of the DLQ. An increase is
-    one since the minute before. A DLQ that nobody has used for six hours reports nothing, and then up to 15 minutes
-    late. Its first minute with dead letters has nothing that it could have increased from; the next minute that brings
-    more has.
+    ECS's circuit breaker only sees tasks that do not start. A version that starts and fails each message is seen by
+    other means. `failing` reads a counter that workers write within a minute or two. A worker that its message kills
+    counts nothing: `dying` reads how many messages the DLQ has, and rings where there are more than a minute before. A
+    DLQ that nobody has called for six hours reports late and without an earlier value, so its first dead letters are
+    no increase; `dying` then rings at the next ones.
 
-    An alarm that rings when a deployment starts makes ECS watch none of them during that deployment. So these do not
-    ring for as long as a dead letter lies there, which may be weeks, but only for some minutes after there are more of
-    them. The version that mends a late queue is not taken back either.
+    ECS ignores all alarms of a deployment if one of them rings when the deployment starts. So `failing` and `dying`
+    ring for some minutes after an increase, and not for as long as a dead letter stays in the DLQ, which may be weeks.
+    For the same reason a version that is to mend a late queue is not rolled back for lateness.
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/deployment-alarm-failure.html and
     https://aws.github.io/copilot-cli/docs/manifest/backend-service/ (rollback_alarms), read 2026-11-23.
     """
@@ -407,7 +422,7 @@ def _of_function(environment: Environment, consumer: Consumer) -> Iterator[Alarm
 
 
 def _of_tasks(environment: Environment, consumer: Consumer) -> Iterator[Alarm]:
-    """Yield the alarms about tasks that do not run, and the one that starts a worker."""
+    """Yield the alarm about missing tasks; for a service that scales to zero, the alarm that starts its first task."""
     alarm = partial(Alarm, environment=environment, subject=consumer.name)
     if consumer.min_tasks > 0:
         yield alarm(

@@ -1,6 +1,6 @@
-"""The check of arguments of public classes and functions: one of a wrong type is refused in one line.
+"""Check the arguments of public classes and functions: an argument of a wrong type is refused in one line.
 
-Of a name in place of an environment Python would complain far below, of an attribute that a text does not have.
+Without the check, a name that is given in place of an `Environment` would raise an AttributeError deep in our code.
 """
 
 import inspect
@@ -15,16 +15,16 @@ from sluice.old_names import forward_names
 
 __getattr__ = forward_names(__name__, typed=f"{__name__}:check_argument_types")
 
-_UNKNOWN = (inspect.Parameter.empty, Any)  # classes to Python
+_UNCHECKED = (inspect.Parameter.empty, Any)  # annotations that are classes, and that every value fits
 
 
 def check_argument_types[**P, T](function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function, or an `__init__`, that refuses arguments of other types than it is annotated with.
+    """Decorate a function or an `__init__` so that it refuses arguments that do not fit its annotations.
 
-    Classes are checked, and unions of classes. What a sequence holds and what a protocol asks for are not.
+    Annotations that are classes, or unions of classes, are checked. Elements of a sequence, and protocols, are not.
 
     Raises:
-        FieldError: when it is called with an argument of a wrong type.
+        FieldError: when the function is called with an argument of a wrong type.
     """
     signature = inspect.signature(function)
     kinds = {name: parameter.annotation for name, parameter in signature.parameters.items()}
@@ -39,15 +39,17 @@ def check_argument_types[**P, T](function: Callable[P, T]) -> Callable[P, T]:
 
 
 def _is_checked(kind: Any, parameter_kind: Any) -> bool:
+    """Return whether a parameter's annotation `kind` can be checked; not for `*arguments` and `**named`."""
     members = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    is_one = parameter_kind not in {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
-    return is_one and all(
-        isinstance(member, type) and member not in _UNKNOWN and not getattr(member, "_is_protocol", False)
+    is_single_value = parameter_kind not in {inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL}
+    return is_single_value and all(
+        isinstance(member, type) and member not in _UNCHECKED and not getattr(member, "_is_protocol", False)
         for member in members
     )
 
 
 def _check(function: Callable[..., object], kinds: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    """Refuse the first of the given arguments that does not fit its annotation in `kinds`."""
     for name, kind in kinds.items():
         if not is_a(given[name], kind):
             called: Any = type(given["self"]) if function.__name__ == "__init__" else function

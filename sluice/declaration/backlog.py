@@ -1,28 +1,28 @@
-"""The scaling expression: backlog per task, held still where more tasks cannot help.
+"""The expression that a service is scaled on: its backlog per task, limited where more tasks cannot help.
 
-Built once as a tree (`sluice.declaration.metric_math`), it renders to CloudWatch metric math for the template and is
-evaluated in Python on time series: what is tested is what is deployed.
+The expression is a tree (`sluice.declaration.metric_math`). It is written into the template as CloudWatch metric math,
+and tests and rehearsals evaluate the same tree in Python.
 
 - *backlog per task* is (visible + in flight) / running tasks. In-flight messages count: without them long jobs look
   like an empty queue and their workers are scaled in.
 - The *target* is what one task may have in front of it and still meet the latency: acceptable latency x lanes /
   processing time. AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-20).
 - The *clamp* is for FIFO. A group is worked on by one lane at a time, so behind a hot or blocked group a backlog grows
-  that no further task can touch. Then lanes are idle, and an idle lane has no message in flight. So: while fewer
+  that no further task can work on. Then lanes are idle, and an idle lane has no message in flight. So: while fewer
   messages are in flight than nine tenths of the lanes would have, a backlog above the target counts for no more than
   the busy lanes are worth, with a quarter to spare (docs/decisions/0005-idle-lanes.md).
-- The *brake* holds a service that makes no progress. A message that failed is in flight until its next try, and no lane
-  has it, so to scale on it would start tasks for as long as an outage lasts. So: no value is above the target while
-  fewer than half of the receives end in a delete; nor, while more is in flight than there are lanes, as long as a third
-  of them does not (docs/decisions/0010-busy-lanes.md).
-- The *floor* keeps what is needed: tasks that keep up have no backlog, and a policy on backlog alone takes half of them
-  away, waits until they are late, and brings them back. So busy lanes count as well: with 0.85 of all lanes at work a
-  task is worth the target, with or without a backlog (docs/decisions/0010-busy-lanes.md).
+- The *brake* stops a service from growing while it makes no progress. A message that failed is in flight until its next
+  try although no lane works on it, so the service would grow for as long as an outage lasts. So the value is at most
+  the target while fewer than half of the receives end in a delete; while more messages are in flight than there are
+  lanes, already when a third of the receives do not (docs/decisions/0010-busy-lanes.md).
+- The *floor* keeps tasks that are needed. Tasks that keep up have no backlog; a policy on backlog alone would end half
+  of them, and start them again when messages are late. So busy lanes count as well: when 0.85 of a task's lanes work,
+  the value is the target, with or without a backlog (docs/decisions/0010-busy-lanes.md).
 
-SQS metrics come 90 s late or more, and an idle queue's up to 15 min; running tasks are counted late as well. A gap then
-means "not yet", so a gap repeats the last value. It means "none" only where no value was ever reported, and only for
-running tasks, which are not reported at all while there are none. Filling their gaps with 0 instead takes the whole
-backlog for one task's and runs to the maximum (docs/decisions/0006-late-metrics.md).
+SQS's metrics come 90 s late or more, those of an idle queue up to 15 min; running tasks are counted late as well. So a
+gap means "not yet", and the last value is repeated. Only for running tasks, which are not reported while there are
+none, it means "none", and only if no value was ever reported. If their gaps were filled with 0, the whole backlog would
+count for one task, and the service would grow to its maximum (docs/decisions/0006-late-metrics.md).
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/using-metric-math.html (read 2026-11-20).
 """
 
@@ -45,38 +45,41 @@ OF_QUEUE = {
     DELETED: ("NumberOfMessagesDeleted", "Sum"),
     AGE: ("ApproximateAgeOfOldestMessage", "Maximum"),
 }
-"""Id in an expression -> SQS's metric of the queue, and its statistic; the others are `RUNNING` and `CONCURRENT`."""
+"""SQS's metric and statistic by the id in an expression. The ids `RUNNING` and `CONCURRENT` are no metrics of SQS."""
 
 SCALE_COOLDOWN_SECONDS = 300
-"""As long as it takes until what was scaled is seen in the metrics: docs/decisions/0006-late-metrics.md."""
+"""So long it takes until the metrics show the tasks that were started or ended: docs/decisions/0006-late-metrics.md."""
 WAKE_COOLDOWN_SECONDS = 900
-"""An idle queue may report that late; until then one task is enough."""
+"""An idle queue may report so late; until then one task is enough."""
 
 _ZERO = Number(0)
 
 
 def fill_with_repeat(metric: str) -> Fill:
-    """Return a metric by its id, its gaps filled by the last value before the gap; before the first it has none."""
+    """Return the metric of an id, with each gap filled by the last value before it; a gap before all values stays."""
     return Fill(Metric(metric), "REPEAT")
 
 
 _VISIBLE, _IN_FLIGHT = fill_with_repeat(VISIBLE), fill_with_repeat(IN_FLIGHT)
 _RECEIVED, _DELETED = fill_with_repeat(RECEIVED), fill_with_repeat(DELETED)
 RUNNING_TASKS = Fill(fill_with_repeat(RUNNING), _ZERO)
-"""The running tasks: a gap repeats, and where none was ever reported there is none."""
+"""The running tasks: a gap repeats the last value; 0 where no value was ever reported."""
 _CONCURRENT = Fill(fill_with_repeat(CONCURRENT), _ZERO)
-"""The invocations that run at once: a function that is not invoked reports none, and a gap is late more often."""
-_HEADROOM = 1.25
-_IDLE_BELOW = 0.9
-_BUSY_ENOUGH = 0.85
+"""The invocations that run at once: a gap repeats the last value, as most gaps are late values; 0 before the first."""
+_HEADROOM = 1.25  # the clamp's quarter to spare
+_IDLE_BELOW = 0.9  # the clamp's share of lanes
+_BUSY_ENOUGH = 0.85  # the floor's share of lanes
 _RECEIVES_PER_DELETE = 2
-"""From so many receives for a delete on, a service makes no progress."""
+"""With more receives than this for each delete, a service makes no progress."""
 _RECEIVES_PER_DELETE_WAITING = 1.5
 """The same while failed messages wait for their next try."""
-_NO_BRAKE = Number(1_000_000_000)
+_NO_BRAKE = Number(1_000_000_000)  # larger than any backlog
 _BETWEEN_MESSAGES_SECONDS = 0.25
-"""What a lane may spend between two messages, on its delete and next receive, and still count as busy. Generous: in the
-region it is some 0.02 s. One that spends more on a much shorter handler looks idle, and its service does not scale."""
+"""So long a lane may take between two messages, for its delete and next receive, and still count as busy.
+
+Within the region it takes some 0.02 s. A lane that takes longer, with a much shorter handler, looks idle, and its
+service does not scale.
+"""
 
 
 def backlog_per_task() -> Term:
@@ -86,21 +89,21 @@ def backlog_per_task() -> Term:
 
 
 def _in_flight_per_task(*, lanes: int, processing_seconds: float) -> float:
-    """Return how many messages a task has in flight, on average, whose lanes all have work; to six digits."""
+    """Return how many messages a task has in flight on average while all its lanes have work, to six digits."""
     return float(f"{lanes * processing_seconds / (processing_seconds + _BETWEEN_MESSAGES_SECONDS):.6g}")
 
 
 def _is_idle(*, lanes: int, processing_seconds: float) -> Operation:
-    """Return whether fewer messages are in flight than nearly all lanes would have; never without a task."""
+    """Return the term that is 1 while less than 0.9 of what all lanes would have is in flight; 0 without tasks."""
     busy = _in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds)
     return Operation(_IN_FLIGHT, "<", Operation(RUNNING_TASKS, "*", Number(float(f"{_IDLE_BELOW * busy:.6g}"))))
 
 
 def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
-    """Return the backlog per task; while lanes are idle, at most what the busy ones are worth.
+    """Return the backlog per task; while lanes are idle, at most the value that stands for the busy lanes.
 
-    With one message per receive, a busy lane is a message in flight. Reporting target x busy / lanes makes target
-    tracking ask for the tasks whose lanes have work, so it also scales in from a backlog no task can touch.
+    A busy lane has one message in flight. With the value target x busy lanes / lanes, target tracking wants as many
+    tasks as have work, so the service also shrinks while a backlog waits that no task can work on.
 
     Args:
         target: messages one task may have in front of it.
@@ -110,19 +113,18 @@ def clamped_backlog_per_task(target: float, *, lanes: int, processing_seconds: f
     full = Number(_in_flight_per_task(lanes=lanes, processing_seconds=processing_seconds))
     busy = Operation(_IN_FLIGHT, "/", Operation(RUNNING_TASKS, "*", full))
     useful = Operation(busy, "*", Number(_HEADROOM * target))
-    held = If(Operation(useful, "<", Number(target)), useful, Number(target))
-    raw = backlog_per_task()
+    clamped = If(Operation(useful, "<", Number(target)), useful, Number(target))
+    backlog = backlog_per_task()
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
-    return If(Operation(idle, "AND", Operation(raw, ">", Number(target))), held, raw)
+    return If(Operation(idle, "AND", Operation(backlog, ">", Number(target))), clamped, backlog)
 
 
 def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> Term:
-    """Return what a service is scaled on: the clamped backlog per task, or what busy lanes are worth if that is more.
+    """Return the term that a service is scaled on: the clamped backlog per task, or the floor of its busy lanes.
 
-    Without progress it is the target at most, so that no task is started.
-
-    A lane is busy here only while its message is in flight, so short handlers, whose lanes spend their time between two
-    messages, count for too little, never for too much: then the backlog decides, as it would alone.
+    The larger of both counts. While the service makes no progress, the value is at most the target, so that no task is
+    started. A lane counts as busy only while its message is in flight. So the floor is too low for short handlers,
+    whose lanes spend most of their time between two messages, and never too high; then the backlog decides alone.
 
     Args:
         target: messages one task may have in front of it.
@@ -138,10 +140,11 @@ def demand_per_task(target: float, *, lanes: int, processing_seconds: float) -> 
 
 
 def _makes_no_progress(*, lanes: int) -> Operation:
-    """Return whether most receives fail, or failed messages wait for their next try and nothing is deleted.
+    """Return the term that is 1 while most messages fail.
 
-    Each receive brings one message, so a handled one is a receive and a delete. A handler of hours deletes nothing for
-    as long, but has no more in flight than lanes.
+    Each receive brings one message, so a message that is handled is one receive and one delete. A third of failed
+    receives is enough where failed messages wait for their next try, so that more is in flight than there are lanes. A
+    handler that works for hours deletes nothing meanwhile, but has no more in flight than its lanes.
     """
     fails = Operation(_RECEIVED, ">", Operation(_DELETED, "*", Number(_RECEIVES_PER_DELETE)))
     waits = Operation(_IN_FLIGHT, ">", Operation(RUNNING_TASKS, "*", Number(lanes)))
@@ -150,9 +153,9 @@ def _makes_no_progress(*, lanes: int) -> Operation:
 
 
 def work_without_workers() -> Term:
-    """Return 1 while messages are visible and nobody receives, works on or polls for any: wake from zero.
+    """Return the term that is 1 while messages are visible and no worker polls: then a first task has to start.
 
-    SQS metrics only: a service without tasks reports nothing of itself.
+    It reads SQS's metrics only, because a service without tasks reports nothing.
     """
     idle = Operation(_IN_FLIGHT, "<", Number(1))
     for signs_of_life in (fill_with_repeat(EMPTY_RECEIVES), fill_with_repeat(RECEIVED)):
@@ -161,9 +164,9 @@ def work_without_workers() -> Term:
 
 
 def group_stuck(*, acceptable_latency_seconds: float, lanes: int, processing_seconds: float) -> Term:
-    """Return 1 while the oldest message is late though lanes are idle: its group is stuck.
+    """Return the term that is 1 while the oldest message is late although lanes are idle: its group is stuck.
 
-    More tasks cannot help; somebody has to look at that group.
+    More tasks would not help; an operator has to look at that group.
     """
     late = Operation(fill_with_repeat(AGE), ">", Number(acceptable_latency_seconds))
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
@@ -171,7 +174,7 @@ def group_stuck(*, acceptable_latency_seconds: float, lanes: int, processing_sec
 
 
 def capacity_pinned(target: float, *, max_tasks: int, lanes: int, processing_seconds: float) -> Term:
-    """Return 1 while all the tasks allowed run, have work, and still have more than the target in front of each."""
+    """Return the term that is 1 while all allowed tasks run and are busy, with more than the target before each."""
     full = Operation(RUNNING_TASKS, ">=", Number(max_tasks))
     behind = Operation(backlog_per_task(), ">", Number(target))
     idle = _is_idle(lanes=lanes, processing_seconds=processing_seconds)
@@ -184,7 +187,7 @@ def target_backlog(*, acceptable_latency_seconds: float, processing_seconds: flo
 
 
 def late_with_concurrency_left(*, acceptable_latency_seconds: float, concurrency_max: int) -> Term:
-    """Return 1 while the oldest message is late though more invocations are allowed: its group is stuck.
+    """Return the term that is 1 while the oldest message is late although more invocations may run: a group is stuck.
 
     Args:
         acceptable_latency_seconds: how long a message may wait.
@@ -194,10 +197,14 @@ def late_with_concurrency_left(*, acceptable_latency_seconds: float, concurrency
 
 
 def late_with_all_concurrency(*, acceptable_latency_seconds: float, concurrency_max: int) -> Term:
-    """Return 1 while the oldest message is late and as many invocations run as are allowed; arguments as above."""
+    """Return the term that is 1 while the oldest message is late and all allowed invocations run.
+
+    The arguments are those of `late_with_concurrency_left`.
+    """
     return _late(acceptable_latency_seconds, Operation(_CONCURRENT, ">=", Number(concurrency_max)))
 
 
 def _late(acceptable_latency_seconds: float, and_also: Operation) -> Term:
+    """Return the term that is 1 while the oldest message is late and another condition holds."""
     late = Operation(fill_with_repeat(AGE), ">", Number(acceptable_latency_seconds))
     return If(Operation(late, "AND", and_also), Number(1), _ZERO)

@@ -1,4 +1,4 @@
-"""One consumer of the topic: its queue, its workers, its inbox, and how those numbers have to fit each other."""
+"""The declaration of a consumer of a topic: its queue, its workers, its inbox, and the rules that relate the fields."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,29 +19,29 @@ from sluice.declaration.metric_math import Term
 from sluice.declaration.validation import between, declaration_class, matching, refuse, require, satisfying
 
 DRAINS_MIN = 2
-"""Threads of a worker that drain what was set aside, at least; otherwise as many as its lanes have connections."""
+"""The least number of a worker's drainer threads; it has as many as its lanes have connections if that is more."""
 RETRY_SECONDS_MAX = 300
-"""A worker waits so long at most before it tries a failing message again."""
+"""The longest time that a worker waits before it tries a failing message again."""
 _INBOX_RETENTION_SECONDS_MAX = 315_360_000  # ten years
 _RETENTION = (limits.MESSAGE_RETENTION_SECONDS_MIN, limits.MESSAGE_RETENTION_SECONDS_MAX)
 
 
 class _Pace(TypedDict):
-    """A task's pace, as the scaling expressions take it."""
+    """The arguments of the scaling expressions that say how fast a task is."""
 
     lanes: int
     processing_seconds: float
 
 
 class _Bounds(TypedDict):
-    """The latency and the concurrency of a function, as the expressions of its alarms take them."""
+    """The arguments of the expressions in a function's alarms: how late is too late, how many invocations may run."""
 
     acceptable_latency_seconds: float
     concurrency_max: int
 
 
 class Poison(Enum):
-    """The fate of a group whose message is dead-lettered: it goes on without it, or the rest waits until it is back."""
+    """The fate of messages behind a dead one: SKIP handles them, PARK stores them until the dead one is handled."""
 
     SKIP = "skip"
     PARK = "park"
@@ -153,56 +153,60 @@ class Consumer:
 
     @property
     def parks(self) -> bool:
-        """Return whether its workers may set messages of a group aside in the inbox's database."""
+        """Return whether workers may store messages of a group in the inbox until a missing one has come."""
         return self.poison is Poison.PARK or self.gaps is not Gaps.RECORD
 
     @property
     def max_receive_count(self) -> int:
-        """Return the maxReceiveCount of its queue: its attempts, or the receives that its function declares."""
+        """Return the queue's maxReceiveCount: `max_attempts`, or with a Lambda function its `receives_max`."""
         return self.max_attempts if self.runtime is None else self.runtime.receives_max
 
     @property
     def maintenance_minutes(self) -> int:
-        """Return how often a schedule invokes its function: parked messages wait for that, old groups can wait."""
+        """Return after how many minutes a schedule invokes the consumer's Lambda function, again and again.
+
+        That invocation handles parked messages whose turn has come and deletes old groups. Only parked messages are
+        urgent.
+        """
         return 1 if self.parks else 60
 
     @property
     def connections_per_task(self) -> int:
         """Return how many connections to the inbox's database a task has at most.
 
-        Each lane has one, unless fewer are declared; so has each thread that handles what was set aside, where that may
-        be; what looks for that; and what measures.
+        Each lane has one, unless `database_connections` says fewer. Each drainer thread has one, if the consumer parks.
+        Two more are for the thread that finds parked groups and the one that measures.
         """
         of_lanes = self.lanes if self.database_connections is None else self.database_connections
         return of_lanes + (max(of_lanes, DRAINS_MIN) if self.parks else 0) + 2
 
     @property
     def connections_max(self) -> int:
-        """Return how many connections to the inbox's database all its tasks have at most, or all invocations."""
+        """Return how many connections to the inbox's database all tasks, or all invocations, have together at most."""
         if self.runtime is None:
             return self.max_tasks * self.connections_per_task
-        return (self.runtime.concurrency_max + 1) * CONNECTIONS  # one more invocation is that of the schedule
+        return (self.runtime.concurrency_max + 1) * CONNECTIONS  # the schedule's invocation comes on top
 
     @property
     def target_backlog(self) -> float:
-        """Return how many messages one task may have in front of it and still meet the latency."""
+        """Return how many messages may wait for each task so that all are handled within the acceptable latency."""
         return backlog.target_backlog(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
     def demand_per_task(self) -> Term:
-        """Return the expression that its service is scaled on."""
+        """Return the expression that the consumer's ECS service is scaled on."""
         return backlog.demand_per_task(self.target_backlog, **self._pace)
 
     @property
     def group_stuck(self) -> Term:
-        """Return 1 while a group of its queue is stuck."""
+        """Return the expression that is 1 while a group of the consumer's queue is stuck."""
         if self.runtime is not None:
             return backlog.late_with_concurrency_left(**self._bounds(self.runtime))
         return backlog.group_stuck(acceptable_latency_seconds=self.acceptable_latency_seconds, **self._pace)
 
     @property
     def capacity_pinned(self) -> Term:
-        """Return 1 while all its tasks run, or as many invocations as may, and are not enough."""
+        """Return the expression that is 1 while all allowed tasks or invocations run and are not enough."""
         if self.runtime is not None:
             return backlog.late_with_all_concurrency(**self._bounds(self.runtime))
         return backlog.capacity_pinned(self.target_backlog, max_tasks=self.max_tasks, **self._pace)
@@ -228,6 +232,7 @@ class Consumer:
 
 
 def _check_name(consumer: Consumer) -> None:
+    """Refuse a name that another queue, service or alarm of the environment has."""
     require(
         consumer,
         not consumer.name.endswith(("dlq", "dead-letter", "undelivered")),
@@ -239,6 +244,7 @@ def _check_name(consumer: Consumer) -> None:
 
 
 def _check_queue(consumer: Consumer) -> None:
+    """Refuse a queue of the wrong type, retentions that lose messages, and a filter policy that SNS refuses."""
     require(
         consumer,
         consumer.queue is None or consumer.queue.is_fifo == consumer.fifo,
@@ -269,6 +275,7 @@ def _check_queue(consumer: Consumer) -> None:
 
 
 def _check_scaling(consumer: Consumer) -> None:
+    """Refuse a latency that cannot be met, and numbers of tasks that could not all work."""
     latency_seconds = consumer.acceptable_latency_seconds
     require(
         consumer,
@@ -306,19 +313,20 @@ def _check_scaling(consumer: Consumer) -> None:
             f" {limits.WAKE_FROM_ZERO_SECONDS}: an idle queue's metrics, which wake it, come up to 15 minutes late"
         ),
     )
-    most = consumer.target_backlog * consumer.max_tasks
+    backlog_max = consumer.target_backlog * consumer.max_tasks
     require(
         consumer,
-        most <= limits.FIFO_WINDOW_MESSAGES or not consumer.fifo,
+        backlog_max <= limits.FIFO_WINDOW_MESSAGES or not consumer.fifo,
         field="acceptable_latency_seconds",
         allowed=(
             f"a target backlog (latency x lanes / processing_seconds) x max_tasks of at most"
-            f" {limits.FIFO_WINDOW_MESSAGES} messages ({most:g} here): behind more, SQS finds no further groups"
+            f" {limits.FIFO_WINDOW_MESSAGES} messages ({backlog_max:g} here): behind more, SQS finds no further groups"
         ),
     )
 
 
 def _check_task(consumer: Consumer) -> None:
+    """Refuse timeouts, connections, memory and images with which a task could not work."""
     stopping_seconds = consumer.processing_seconds + consumer.stop_timeout_seconds
     require(
         consumer,
@@ -346,6 +354,7 @@ def _check_task(consumer: Consumer) -> None:
 
 
 def _check_inbox(consumer: Consumer) -> None:
+    """Refuse parking where missing numbers are lawful, an inbox that forgets too soon, and a redrive without one."""
     require(
         consumer,
         consumer.poison is not Poison.PARK or consumer.gaps is not Gaps.RECORD,
@@ -366,12 +375,12 @@ def _check_inbox(consumer: Consumer) -> None:
             field=name,
             allowed="Poison.SKIP and Gaps.RECORD with a standard queue: there a missing number is only late",
         )
-    longest = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
+    way_seconds = 2 * consumer.message_retention_seconds + consumer.dead_letter_retention_seconds
     require(
         consumer,
-        longest < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,
+        way_seconds < consumer.inbox_retention_seconds <= _INBOX_RETENTION_SECONDS_MAX,
         field="inbox_retention_seconds",
-        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({longest}), the way of a"
+        allowed=f"more than 2 x message_retention_seconds + dead_letter_retention_seconds ({way_seconds}), the way of a"
         f" message through the queue, its DLQ and back, and at most {_INBOX_RETENTION_SECONDS_MAX}",
     )
     require(
@@ -389,6 +398,7 @@ def _check_inbox(consumer: Consumer) -> None:
 
 
 def _check_function(consumer: Consumer, function: Lambda) -> None:
+    """Refuse timeouts and receives that do not fit the consumer's Lambda function, and a function without handlers."""
     hidden_seconds = limits.FUNCTION_TIMEOUTS_HIDDEN * function.timeout_seconds
     require(
         consumer,

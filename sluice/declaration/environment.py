@@ -1,4 +1,4 @@
-"""One environment: its consumers, where it runs, and how its values have to fit each other."""
+"""The declaration of an environment: its topics, consumers, network and database, and the rules that relate them."""
 
 import re
 from collections.abc import Mapping
@@ -35,17 +35,19 @@ APPLICATION = (
     r"(?=.{1,40}\Z)[a-z][a-z0-9]*(-[a-z0-9]+)*",
     "up to 40 lower-case letters, digits and single inner hyphens, a letter first",
 )
-"""Pattern and words. Of all names only those of queues may then be too long; `Declaration` refuses them."""
+"""Pattern and words of an application's name. With it only names of queues can be too long; `Declaration` refuses them.
+"""
 
 
 def _is_migration(seen: str | tuple[str, ...]) -> bool:
+    """Return whether a value can be the field `migrate`: a module's name, or a command with its arguments."""
     if isinstance(seen, str):
         return all(part.isidentifier() for part in seen.split("."))
     return bool(seen and seen[0]) and not any("\0" in part for part in seen)
 
 
 class Removal(Enum):
-    """The effect of `cdk destroy` on topics, queues and keys: it deletes them, or leaves them and their messages."""
+    """The effect of `cdk destroy` on topics, queues and keys: it deletes them, or keeps them with their messages."""
 
     DESTROY = "destroy"
     RETAIN = "retain"
@@ -152,10 +154,10 @@ class Environment:
     tags: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     def topic(self, name: str | None = None) -> Topic | ExistingTopic:
-        """Return the topic of that name; without one the first.
+        """Return the topic of this name; the first topic if the name is None.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: there is no topic of this name.
         """
         found = {topic.name: topic for topic in self.topics}
         if name is not None and name not in found:
@@ -167,26 +169,26 @@ class Environment:
 
     @property
     def published_topics(self) -> tuple[Topic | ExistingTopic, ...]:
-        """Return the topics its producers publish to: its own, and existing ones where declared so."""
+        """Return the topics that a relay may publish to: those that the stacks make, and existing ones with `relay`."""
         return tuple(topic for topic in self.topics if isinstance(topic, Topic) or topic.relay)
 
     def consumers_of(self, topic: Topic | ExistingTopic) -> tuple[Consumer, ...]:
-        """Return who gets a topic."""
+        """Return the consumers of a topic."""
         return tuple(consumer for consumer in self.consumers if self.topic(consumer.topic) == topic)
 
     @property
     def has_operators(self) -> bool:
-        """Return whether anybody hears an alarm, or is not to on purpose."""
+        """Return whether alarms have a receiver, or `silent` says that they are to have none."""
         return any((self.alarm_emails, self.alarm_urls, self.alarm_slack, self.alarm_topic_arn, self.silent))
 
     @property
     def all_tags(self) -> dict[str, str]:
-        """Return the tags on every resource."""
+        """Return the tags of every resource: the declared ones, and `application` and `environment`."""
         return {"application": self.application, "environment": self.name, **self.tags}
 
     @property
     def migration(self) -> tuple[str, ...]:
-        """Return the command that makes the project's own tables; empty where there is none."""
+        """Return the command, with its arguments, that makes the project's own tables; empty where none is declared."""
         return ("python", "-m", self.migrate) if isinstance(self.migrate, str) else self.migrate or ()
 
     @property
@@ -214,7 +216,7 @@ class Environment:
 
 
 def _require_region(environment: Environment, value: Any, *names: str, kind: str = "an ARN") -> None:
-    """Refuse a field that holds an ARN of another region."""
+    """Refuse an ARN of another region in any of the named fields of a value."""
     for name in names:
         arn = getattr(value, name)
         require(
@@ -226,6 +228,7 @@ def _require_region(environment: Environment, value: Any, *names: str, kind: str
 
 
 def _check_region_and_consumers(environment: Environment) -> None:
+    """Refuse a region of another partition, names of consumers that clash, and limits that the consumers exceed."""
     # Regions of other partitions begin with cn-, or have another word, as us-gov-west-1 and us-iso-east-1.
     require(
         environment,
@@ -265,22 +268,22 @@ def _check_region_and_consumers(environment: Environment) -> None:
 
 
 def _check_topics(environment: Environment) -> None:
-    """Refuse topics that cannot be told apart, that consumers do not find, or that are out of reach."""
+    """Refuse topics of one name, without a consumer, or in another region, and consumers without a known topic."""
     names = [topic.name for topic in environment.topics]
     require(environment, len(set(names)) == len(names), field="topics", seen=names, allowed="each topic's name once")
-    taken = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
-    is_one = len(names) == 1
+    reserved_names = {f"{part}-{name}" for name in names[1:] for part in ("relay", "topic")}
+    is_single_topic = len(names) == 1
     for consumer in environment.consumers:
         require(
             consumer,
-            consumer.topic in names or (consumer.topic is None and is_one),
+            consumer.topic in names or (consumer.topic is None and is_single_topic),
             field="topic",
-            allowed=f"{'None or ' if is_one else 'one of '}{', '.join(names)}, the topics of environment"
-            f" {environment.name!r}{'' if is_one else ': with several, every consumer names its own'}",
+            allowed=f"{'None or ' if is_single_topic else 'one of '}{', '.join(names)}, the topics of environment"
+            f" {environment.name!r}{'' if is_single_topic else ': with several, every consumer names its own'}",
         )
         require(
             consumer,
-            consumer.name not in taken,
+            consumer.name not in reserved_names,
             field="name",
             allowed="another name: a topic's relay or its alarms have this one",
         )
@@ -323,6 +326,7 @@ def _check_filters(environment: Environment, topic: Topic | ExistingTopic) -> No
 
 
 def _check_keys(environment: Environment) -> None:
+    """Refuse existing keys in another region, and keys that would encrypt nothing."""
     keys = environment.keys
     if keys is not None:
         _require_region(environment, keys, "topic_arn", "queues_arn", kind="a key")
@@ -335,7 +339,7 @@ def _check_keys(environment: Environment) -> None:
 
 
 def _check_existing_queues(environment: Environment) -> None:
-    """Refuse existing queues that the environment's tasks do not reach."""
+    """Refuse existing queues of another account or region, and a queue that two consumers name."""
     queues = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
     require(
         environment,
@@ -364,6 +368,7 @@ def _check_existing_queues(environment: Environment) -> None:
 
 
 def _check_tasks(environment: Environment) -> None:
+    """Refuse images that tasks cannot pull, tables without a database, and on Spot a too short stop timeout."""
     check_image(environment)
     require(
         environment,
@@ -393,7 +398,7 @@ def _check_tasks(environment: Environment) -> None:
 
 
 def _check_functions(environment: Environment) -> None:
-    """Refuse functions of an image that Lambda does not take.
+    """Refuse an image for a Lambda function that is not in ECR in the environment's region.
 
     AWS: https://docs.aws.amazon.com/lambda/latest/dg/images-create.html (ECR, in the function's region; read
     2026-11-27).
@@ -414,30 +419,33 @@ def _check_functions(environment: Environment) -> None:
 
 
 def _check_zones(environment: Environment) -> None:
-    """Refuse a new database in subnets of one zone.
+    """Refuse a new database in a network with fewer than two availability zones, which RDS refuses.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBSubnetGroup.html (read 2026-11-23).
     """
     network = environment.network
-    is_new = isinstance(network, NewNetwork)
+    is_new_network = isinstance(network, NewNetwork)
     require(
         network,
         (network.availability_zones if isinstance(network, NewNetwork) else len(network.subnet_ids)) > 1,
-        field="availability_zones" if is_new else "subnet_ids",
-        allowed=f"2 or more {'zones' if is_new else 'subnets, in two zones,'} for a NewDatabase",
+        field="availability_zones" if is_new_network else "subnet_ids",
+        allowed=f"2 or more {'zones' if is_new_network else 'subnets, in two zones,'} for a NewDatabase",
     )
 
 
 def _check_connections(environment: Environment, database: NewDatabase | ExistingDatabase) -> None:
-    """Refuse more connections than an instance takes; a deployment runs the tasks of two versions at once."""
+    """Refuse an environment whose workers and relays may open more connections than the database takes.
+
+    During a deployment the tasks of two versions run, so the number of connections is doubled.
+    """
     workers = sum(consumer.connections_max for consumer in environment.consumers)
-    functions = any(consumer.runtime is not None for consumer in environment.consumers)
-    or_more = ", or concurrency (maximum_concurrency, pollers_max, reserved_concurrency)" if functions else ""
+    has_functions = any(consumer.runtime is not None for consumer in environment.consumers)
+    or_more = ", or concurrency (maximum_concurrency, pollers_max, reserved_concurrency)" if has_functions else ""
     relays = len(environment.published_topics) * RELAY_TASKS * RELAY_CONNECTIONS if environment.has_relay else 0
-    of_tasks = (
+    explanation = (
         f"twice {workers} of workers (max_tasks of each consumer x its database_connections, or its lanes,"
         " and two more; twice the former where it parks"
-        f"{f'; {CONNECTIONS} of each invocation at once, and of one more' if functions else ''}) and {relays} of"
+        f"{f'; {CONNECTIONS} of each invocation at once, and of one more' if has_functions else ''}) and {relays} of"
         " relays, while a deployment runs two versions"
     )
     if isinstance(database, ExistingDatabase):
@@ -445,21 +453,22 @@ def _check_connections(environment: Environment, database: NewDatabase | Existin
             database,
             database.connections is None or 2 * (workers + relays) <= database.connections,
             field="connections",
-            allowed=f"at least {2 * (workers + relays)}: {of_tasks}; raise it, or lower max_tasks{or_more}",
+            allowed=f"at least {2 * (workers + relays)}: {explanation}; raise it, or lower max_tasks{or_more}",
         )
         return
-    needed, most = 2 * (workers + relays) + database.other_connections, database.connections_max
+    needed = 2 * (workers + relays) + database.other_connections
+    most = database.connections_max
     require(
         database,
         needed < most,
         field="max_acus",
-        allowed=f"one that takes more than {needed} connections, and this one takes {most}: {of_tasks}, and"
+        allowed=f"one that takes more than {needed} connections, and this one takes {most}: {explanation}, and"
         f" {database.other_connections} others; raise it, or lower max_tasks{or_more}",
     )
 
 
 def _check_vault(environment: Environment, database: NewDatabase) -> None:
-    """Refuse a vault whose name AWS Backup does not take, and one in which copies would be when it is deleted.
+    """Refuse a vault whose name is too long for AWS Backup, and a vault that `cdk destroy` would have to delete.
 
     AWS: https://docs.aws.amazon.com/aws-backup/latest/devguide/API_DeleteBackupVault.html, as botocore's model has it
     (read 2026-11-26).
@@ -483,10 +492,12 @@ def _check_vault(environment: Environment, database: NewDatabase) -> None:
 
 
 def _check_database(environment: Environment, database: ExistingDatabase) -> None:
-    """Refuse what a task could not read: it asks in its own region, and Secrets Manager and KMS answer for theirs.
+    """Refuse an existing database that tasks cannot reach, or whose secret they cannot read.
 
-    A secret's key may lawfully be of any account. The secret itself may be of another account only with a key of its
-    own. The account is known at the latest when the environment is deployed.
+    Secrets Manager and KMS only know the secrets and keys of their own region. The secret's key may be of any account.
+    The secret may be of another account only if its key is not the default key. The environment's account may be None
+    here; it is known when the environment is deployed.
+
     AWS: https://docs.aws.amazon.com/secretsmanager/latest/userguide/auth-and-access_examples_cross.html and
     https://docs.aws.amazon.com/secretsmanager/latest/apireference/API_CreateSecret.html (read 2026-11-21).
     """
@@ -509,7 +520,7 @@ def _check_database(environment: Environment, database: ExistingDatabase) -> Non
 
 
 def _check_operators(environment: Environment) -> None:
-    """Refuse an environment whose alarms would reach nobody."""
+    """Refuse addresses and topics that could not receive the environment's alarms."""
     addresses = (
         ("alarm_emails", EMAIL, "e-mail addresses"),
         ("alarm_urls", HTTPS, "addresses that begin with https://"),
@@ -533,6 +544,7 @@ def _check_operators(environment: Environment) -> None:
 
 
 def _check_tags(environment: Environment) -> None:
+    """Refuse tags that AWS refuses: wrong characters, reserved keys, keys that differ only in case, too many."""
     tags = environment.tags
     for key, value in tags.items():
         require(

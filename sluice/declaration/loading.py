@@ -1,6 +1,7 @@
-"""Find, import and check a project's `environments.py`. The rim calls it, once per file; all else is given values.
+"""Find, import and check a project's `environments.py`.
 
-Whatever is wrong with the file is one line, which names the file and the line in it, and never a traceback.
+Commands, stacks and test fixtures call it; all other code is given the values. Each file is read once. A fault of the
+file is reported in one line with the file's name and the line's number, and never as a traceback.
 """
 
 import ast
@@ -33,11 +34,11 @@ class Declaration(Mapping[str, Environment]):
 
     Args:
         environments: each name once.
-        source: what refusals call the file they stand in.
-        path: that file; None where a stack has given a task its part.
+        source: the name of their file, for refusals.
+        path: the file; None in a task, whose stack gave it the declaration in a variable.
 
     Raises:
-        ConfigError: two have one name or different applications, or a name that follows from them is too long.
+        ConfigError: two have the same name, or different applications, or a name that follows from them is too long.
     """
 
     def __init__(self, environments: Iterable[Environment], *, source: str, path: Path | None = None) -> None:
@@ -55,14 +56,14 @@ class Declaration(Mapping[str, Environment]):
         for environment in declared:
             for consumer in environment.consumers:
                 try:
-                    naming.undelivered_queue_name(environment, consumer)  # the longest of queues
+                    naming.undelivered_queue_name(environment, consumer)  # the longest name of a queue
                     if consumer.runtime is not None:
                         naming.function_name(environment, consumer)
                 except ConfigError as error:
                     raise ConfigError(f"{error} in {source}") from error
 
     def __getitem__(self, name: str) -> Environment:
-        """Return the environment of that name."""
+        """Return the environment of this name."""
         return self._by_name[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -70,14 +71,14 @@ class Declaration(Mapping[str, Environment]):
         return iter(self._by_name)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of environments."""
         return len(self._by_name)
 
     def environment(self, name: str) -> Environment:
-        """Return the declared environment of that name.
+        """Return the declared environment of this name.
 
         Raises:
-            ConfigError: there is none.
+            ConfigError: no environment has this name.
         """
         if name not in self:
             raise ConfigError(
@@ -88,34 +89,42 @@ class Declaration(Mapping[str, Environment]):
 
 
 def load_declaration(path: Path | None = None) -> Declaration:
-    """Return what a file declares; without one, that of $SLUICE_DECLARATION, or `environments.py` where we are.
+    """Return the declaration in a file.
 
-    The file is imported as module `environments`, with its folder on the path for what it imports and for handlers.
+    The file is imported as module `environments`. Its folder is put on Python's path, for the modules that the file
+    imports and for handlers.
+
+    Args:
+        path: the file; None is that of $SLUICE_DECLARATION, or else `environments.py` in the working directory.
 
     Raises:
-        ConfigError: there is none, or it declares what cannot be right.
+        ConfigError: there is no such file, or a value in it is wrong.
 
-    Runs: in the process's main thread, before anything else is done; a file is read once.
+    Runs: in the process's main thread, before other threads start; a file is read once.
     """
     return _load((_default_path() if path is None else path).resolve())
 
 
 def is_declared() -> bool:
-    """Return whether a declaration is named, or stands where we are; for what can do without."""
+    """Return whether there is a declaration, for commands that can also work without one.
+
+    There is one if $SLUICE_DECLARATION is set, or if the working directory has an `environments.py`.
+    """
     return VARIABLE in os.environ or _default_path().exists()
 
 
 def _default_path() -> Path:
+    """Return the declaration's file where the caller names none."""
     return Path(os.environ.get(VARIABLE, _FILE))
 
 
 def load_task_declaration(path: Path | None = None) -> Declaration:
-    """Return what a stack gave its task to run with; anywhere else, and with a file named, what is declared there.
+    """Return the declaration that a stack gave this task; outside of a task, or with a path, the one in the file.
 
-    Not for what deploys: a task knows the part of an environment that it reads, and no more.
+    A task is given only the part of an environment that it reads, so commands that deploy call `load_declaration`.
 
     Raises:
-        ConfigError: there is none, or it declares what cannot be right.
+        ConfigError: there is no declaration, or a value in it is wrong.
     """
     settings = os.environ.get(task_settings.VARIABLE)
     if path is not None or settings is None:
@@ -125,6 +134,7 @@ def load_task_declaration(path: Path | None = None) -> Declaration:
 
 @cache
 def _load(path: Path) -> Declaration:
+    """Import a file as module `environments`, and return its declaration; on an error, restore the earlier module."""
     source = _path_text(path)
     try:
         text = path.read_bytes()
@@ -137,16 +147,16 @@ def _load(path: Path) -> Declaration:
         sys.path.insert(0, str(path.parent))
     module = ModuleType(_MODULE)
     module.__file__ = str(path)
-    before = sys.modules.get(_MODULE)
+    earlier_module = sys.modules.get(_MODULE)
     sys.modules[_MODULE] = module
     try:
-        # Not by an import: Python would take a file changed within a second for the one it has compiled.
+        # An `import` could use an old compiled file: Python does not notice a change within the same second.
         exec(compile(text, str(path), "exec"), module.__dict__)  # noqa: S102 (the user's own file)
         return Declaration(_environments(module, source), source=source, path=path)
     except BaseException as error:
         sys.modules.pop(_MODULE)
-        if before is not None:
-            sys.modules[_MODULE] = before
+        if earlier_module is not None:
+            sys.modules[_MODULE] = earlier_module
         if isinstance(error, KeyboardInterrupt) or (
             isinstance(error, ConfigError) and not _project_frames(error, path)
         ):
@@ -155,6 +165,7 @@ def _load(path: Path) -> Declaration:
 
 
 def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
+    """Return the module's `ENVIRONMENTS`; refuse a module without it, or a value that is no tuple of environments."""
     allowed = f"allowed is a tuple of Environment values, such as {_NAME} = (Environment(…),); change it in {source}"
     if not hasattr(module, _NAME):
         intended = nearest(_NAME, vars(module))
@@ -170,7 +181,7 @@ def _environments(module: ModuleType, source: str) -> tuple[Environment, ...]:
 
 
 def _sentence(error: BaseException, module: ModuleType) -> str:
-    """Return what is wrong; of a name nobody knows, with the one it was probably to be."""
+    """Return an error of a declaration in one line; for an unknown name, with the name that was probably meant."""
     if isinstance(error, ConfigError):
         return str(error)
     text = " ".join(printable(error).split())
@@ -187,6 +198,7 @@ def _sentence(error: BaseException, module: ModuleType) -> str:
 
 
 def _probable_name(error: BaseException, module: ModuleType) -> str | None:
+    """Return the known name that is most like the unknown one in an error; None where none is like it."""
     known: Iterable[str] = ()
     name: object = getattr(error, "name", None)
     if isinstance(error, NameError):
@@ -201,7 +213,10 @@ def _probable_name(error: BaseException, module: ModuleType) -> str | None:
 
 
 def _location(error: BaseException, path: Path) -> str:
-    """Return file and line of what is wrong: of the field where it is written out, else of the innermost call."""
+    """Return file and line of an error: the line of the wrong field if it is written in a call, else of the last call.
+
+    Only calls in the project's own files count.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return f"{_path_text(Path(error.filename))}:{error.lineno}"
     frames = _project_frames(error, path)
@@ -216,7 +231,7 @@ def _location(error: BaseException, path: Path) -> str:
 
 
 def _project_frames(error: BaseException, path: Path) -> Sequence[traceback.FrameSummary]:
-    """Return where an error passed through the project's own files, the innermost last."""
+    """Return the frames of an error's traceback that are in the project's own files, the innermost last."""
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -227,7 +242,7 @@ def _project_frames(error: BaseException, path: Path) -> Sequence[traceback.Fram
 
 
 def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
-    """Return the line of `field=` in the call that a frame stands at; None where it is not written there."""
+    """Return the line of `field=` in the call that a frame is at; None where the call does not name the field."""
     span = (frame.lineno, frame.end_lineno, frame.colno)
     for node in ast.walk(ast.parse(Path(frame.filename).read_bytes())):
         if isinstance(node, ast.Call) and (node.lineno, node.end_lineno, node.col_offset) == span:
@@ -236,6 +251,6 @@ def _line_of_field(frame: traceback.FrameSummary, field: str) -> int | None:
 
 
 def _path_text(path: Path) -> str:
-    """Return a file as it is called from the working directory."""
+    """Return a file's path, relative to the working directory if it is inside of it."""
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,4 +1,4 @@
-"""The metrics the runtime writes and the alarms read: names, units and dimensions, once."""
+"""Names, units and dimensions of the metrics that relays and workers write and alarms read."""
 
 import re
 
@@ -20,25 +20,19 @@ HELD_MESSAGES, OPEN_EXCEPTIONS = "InboxHeldMessages", "InboxOpenExceptions"
 REDRIVE_OFF = "InboxRedriveOff"
 STUCK_PARTS = "WorkerStuckParts"
 EVENTS = (HANDLED, PASSED_OVER, DUPLICATES, RETRIED, DEAD, PARKED, LOST, NOT_DELETED, OVERDUE)
-"""What a worker counts since it last wrote them."""
-
+"""Counters of a worker: events since it last wrote them."""
 COUNTED = frozenset((*EVENTS, OUTBOX_PUBLISHED))
-"""What is counted since it was last written, and is summed; all else is a gauge, what is at one moment."""
-
+"""All counters, whose values are summed. All other metrics are gauges: a value at one moment."""
 INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS, REDRIVE_OFF, STUCK_PARTS)
-"""What a worker writes."""
-
+"""The metrics that a worker writes."""
 OUTBOX = (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
-"""What a relay writes while it leads."""
-
+"""The metrics that a relay writes while it leads."""
 UNITS = dict.fromkeys((*OUTBOX, *INBOX), "Count") | {OUTBOX_LAG: "Seconds"}
-"""Name to CloudWatch's unit."""
-
+"""CloudWatch's unit of each metric."""
 OUTBOX_INTERVAL_SECONDS = 30
-"""How often the leading relay writes them; when it does not, nobody publishes."""
-
+"""Seconds after which the leading relay writes its metrics again. When it stops, nobody publishes."""
 INBOX_INTERVAL_SECONDS = 60
-"""How often each worker writes its own."""
+"""Seconds after which a worker writes its metrics again."""
 
 
 def prometheus_name(name: str) -> str:
@@ -60,19 +54,20 @@ def opentelemetry_name(name: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return a metric's name without the part it is of, in lower case: InboxNotDeleted is not_deleted."""
+    """Return a metric's name without its first word, in lower case: InboxNotDeleted is not_deleted."""
     return "_".join(_words(name)[1:])
 
 
 def _words(name: str) -> list[str]:
+    """Return the words of a name in CamelCase, in lower case."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name).lower().split()
 
 
 def inbox_dimensions(environment: Environment, consumer: Consumer) -> dict[str, str]:
-    """Return what a consumer's metrics are of: its queue. Of the gauges every worker of it writes the same."""
+    """Return the dimensions of a consumer's metrics: its queue. Each of its workers writes the same gauges."""
     return {"Queue": naming.queue_name(environment, consumer)}
 
 
 def dimensions(environment: Environment, topic: str | None = None) -> dict[str, str]:
-    """Return what the outbox's metrics are of: a topic, by its declared name, without one the first."""
+    """Return the dimensions of an outbox's metrics: the topic of this declared name; None is the first."""
     return {"Topic": naming.topic_name(environment, topic)}

@@ -1,4 +1,4 @@
-"""Every physical name and ARN, made from the declaration. Nobody parses a URL or writes a name by hand."""
+"""Every physical name and ARN, made from the declaration. No other module builds a name."""
 
 import re
 
@@ -12,10 +12,12 @@ from sluice.errors import ConfigError
 
 
 def _name(environment: Environment, *parts: str) -> str:
+    """Return application, environment and parts, joined by hyphens."""
     return "-".join((environment.application, environment.name, *parts))
 
 
 def _queue_name(environment: Environment, *parts: str, is_fifo: bool = True) -> str:
+    """Return a queue's name, with `.fifo` if it is FIFO; refuse a name that is too long for SQS."""
     name = _name(environment, *parts) + (limits.FIFO_SUFFIX if is_fifo else "")
     most = limits.QUEUE_NAME_CHARACTERS_MAX
     if len(name) > most:
@@ -34,19 +36,22 @@ def stack_name(environment: Environment, part: str) -> str:
 
 
 def stack_parts(environment: Environment) -> list[str]:
-    """Return what an environment's stacks are called in `stack_name`, in the order in which they are deployed."""
+    """Return the `part` in `stack_name` of each stack of an environment, in the order of deployment.
+
+    Consumers with `stack` have three further stacks: `messaging-STACK`, `consumers-STACK`, `observability-STACK`.
+    """
     parts = ["network", *(["database"] if isinstance(environment.database, NewDatabase) else ())]
-    besides = dict.fromkeys(consumer.stack for consumer in environment.consumers if consumer.stack is not None)
+    other_stacks = dict.fromkeys(consumer.stack for consumer in environment.consumers if consumer.stack is not None)
     for part in ("messaging", "consumers", "observability"):
-        parts += [part, *(f"{part}-{stack}" for stack in besides)]
+        parts += [part, *(f"{part}-{stack}" for stack in other_stacks)]
     return parts
 
 
 def topic_name(environment: Environment, topic: str | None = None) -> str:
-    """Return the name of an SNS FIFO topic, by its declared name; without one of the first.
+    """Return SNS's name of the topic with this declared name; None is the environment's first topic.
 
     Raises:
-        ConfigError: the environment has no topic of that name.
+        ConfigError: the environment has no topic of this name.
     """
     found = environment.topic(topic)
     name = found.name if isinstance(found, ExistingTopic) else _name(environment, found.name)
@@ -54,7 +59,10 @@ def topic_name(environment: Environment, topic: str | None = None) -> str:
 
 
 def of_topic(environment: Environment, part: str, topic: Topic | ExistingTopic) -> str:
-    """Return what a topic's relay or the subject of its alarms is called: `part`, and after the first its name."""
+    """Return the name of a topic's relay, or the subject of its alarms.
+
+    It is `part` for the environment's first topic, and `part-TOPIC` for the others.
+    """
     return part if topic == environment.topics[0] else f"{part}-{topic.name}"
 
 
@@ -66,23 +74,23 @@ def queue_name(environment: Environment, consumer: Consumer) -> str:
 
 
 def dead_letter_queue_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of the DLQ of a consumer's queue: what the consumer could not handle."""
+    """Return the name of the DLQ of a consumer's queue, which gets messages that the consumer could not handle."""
     if consumer.queue is not None:
         return consumer.queue.dead_letter_queue_arn.rpartition(":")[2]
     return _queue_name(environment, consumer.name, "dlq", is_fifo=consumer.fifo)
 
 
 def undelivered_queue_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of the FIFO DLQ of a consumer's subscription: what SNS could not deliver to the queue.
+    """Return the name of the DLQ of a consumer's subscription, which gets messages that SNS could not deliver.
 
-    It is FIFO as the topic is, whatever the queue is, and the environment's own also where the queue is not.
+    This DLQ is FIFO because the topic is, even for a standard queue. The stacks make it, even for an existing queue.
     AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read 2026-11-23).
     """
     return _queue_name(environment, consumer.name, "undelivered-dlq")
 
 
 def operator_topic_name(environment: Environment) -> str:
-    """Return the name of the topic, a standard one, that alarms go to."""
+    """Return the name of the standard topic that alarms are sent to."""
     return _name(environment, "operators")
 
 
@@ -92,10 +100,10 @@ def cluster_name(environment: Environment) -> str:
 
 
 def database_name(environment: Environment) -> str:
-    """Return the identifier of the database cluster. Every environment whose queues have names has a short enough one.
+    """Return the identifier of the database cluster; it is short enough wherever the queues' names are.
 
-    It is fixed, or declared as it was generated, so that CloudFormation fails where it would otherwise replace the
-    cluster by an empty one.
+    A fixed identifier makes CloudFormation fail where it would otherwise replace the cluster by an empty one. For a
+    cluster whose identifier CloudFormation once generated, that one is declared (`generated_identifier`).
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/APIReference/API_CreateDBCluster.html (1 to 63 letters, digits and
     hyphens; read 2026-11-26).
     """
@@ -105,29 +113,30 @@ def database_name(environment: Environment) -> str:
 
 
 def vault_name(environment: Environment) -> str:
-    """Return the name of the vault with the database's copies, and of the plan that makes them."""
+    """Return the name of the backup vault with copies of the database, and of the plan that makes the copies."""
     return _name(environment)
 
 
 def dashboard_name(environment: Environment, stack: str | None = None) -> str:
-    """Return the name of the dashboard, or of that of the consumers in a stack beside.
+    """Return the name of the environment's dashboard; with `stack`, that of the consumers with this `stack`.
 
-    With the region: an account has its dashboards in all of them, and one of the same name would be overwritten.
+    The name has the region: an account's dashboards are the same in all regions, and equal names would overwrite each
+    other.
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutDashboard.html (read 2026-11-27).
     """
     return _name(environment, *(() if stack is None else (stack,)), environment.region)
 
 
 def service_name(environment: Environment, service: str) -> str:
-    """Return the name of an ECS service: a consumer's, or `relay`; its log group is called `/ecs/` and this."""
+    """Return the name of an ECS service: a consumer's, or `relay`. Its log group is `/ecs/NAME`."""
     return _name(environment, service)
 
 
 def function_name(environment: Environment, consumer: Consumer) -> str:
-    """Return the name of a consumer's Lambda function; its log group is called `/aws/lambda/` and this.
+    """Return the name of a consumer's Lambda function. Its log group is `/aws/lambda/NAME`.
 
     Raises:
-        ConfigError: it is too long.
+        ConfigError: the name is too long for Lambda.
     """
     name = _name(environment, consumer.name)
     most = limits.FUNCTION_NAME_CHARACTERS_MAX
@@ -150,7 +159,7 @@ def key_alias(environment: Environment, encrypted: str) -> str:
 
 
 def output_name(consumer: Consumer, output: str) -> str:
-    """Return the name of a CloudFormation output about a consumer, where hyphens are not allowed."""
+    """Return the name of a CloudFormation output about a consumer; it has no hyphens, which are not allowed there."""
     return "".join(part.capitalize() for part in consumer.name.split("-")) + output
 
 
@@ -163,9 +172,12 @@ def topic_output_name(environment: Environment, topic: Topic | ExistingTopic) ->
 
 
 def topic_arn(environment: Environment, account: str, topic: str | None = None) -> str:
-    """Return a topic's ARN, where it is the environment's own in `account` (twelve digits); without a name the first's.
+    """Return a topic's ARN.
 
-    The declaration refuses every partition but `aws`.
+    Args:
+        environment: as declared; its region is of the partition `aws`, or the declaration refuses it.
+        account: twelve digits; where the environment is deployed.
+        topic: declared name; None is the environment's first topic.
     """
     found = environment.topic(topic)
     if isinstance(found, ExistingTopic):

@@ -1,6 +1,7 @@
-"""The statements of resource policies that let SNS and other accounts in: ours, and those that others have to write.
+"""The statements of resource policies that allow SNS and other accounts to use topics, queues and keys.
 
-The stacks attach the same statements to what is ours. Every statement names whom it lets in, and on whose behalf.
+The stacks attach them to what they make; owners of existing resources have to attach them themselves. Each statement
+names the principal that it allows, and the resource on whose behalf.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-account.html (read 2026-11-23). That SNS
 and SQS set `kms:ViaService`, and SNS `sns:Protocol` and `sns:Endpoint`, was neither read there nor tried on AWS.
 """
@@ -16,7 +17,7 @@ from sluice.declaration.validation import is_pending
 type Statement = dict[str, Any]
 
 USE_KEY = ["kms:Decrypt", "kms:GenerateDataKey"]
-"""What takes a key to encrypt and to decrypt messages."""
+"""The actions of KMS that encrypting and decrypting messages needs."""
 CONSUME = (
     "sqs:ReceiveMessage",
     "sqs:ChangeMessageVisibility",
@@ -24,19 +25,19 @@ CONSUME = (
     "sqs:DeleteMessage",
     "sqs:GetQueueAttributes",
 )
-"""What a worker does with its queue."""
+"""The actions of a worker on its queue."""
 GIVE_UP = ("sqs:GetQueueUrl", "sqs:SendMessage")
-"""What a function does with its DLQ: it sends a message there itself when it gives that message up."""
-_THIS = "*"  # in a key's policy: this key
+"""The actions of a Lambda function on its DLQ: it sends a message there itself when it gives that message up."""
+_THIS = "*"  # in a key's policy, the key itself
 
 
 class Grant(NamedTuple):
-    """A grant that somebody else has to make, so that the environment works, or may make because it allows that.
+    """Statements that another owner has to add to a policy so that the environment works, or may add to use it.
 
     Args:
-        owner: twelve digits, whose part it is.
-        attached_to: the resource or the role whose policy it belongs to.
-        statements: of that policy.
+        owner: the owner's account, twelve digits.
+        attached_to: the resource or the role that has the policy.
+        statements: to be added to the policy.
     """
 
     owner: str
@@ -47,45 +48,47 @@ class Grant(NamedTuple):
 def _statement(
     principal: dict[str, str], actions: str | list[str], resource: str, condition: dict[str, Any] | None = None
 ) -> Statement:
+    """Return a policy's statement that allows a principal these actions on a resource."""
     conditions = {} if condition is None else {"Condition": condition}
     return {"Effect": "Allow", "Principal": principal, "Action": actions, "Resource": resource, **conditions}
 
 
 def _account(account: str) -> dict[str, str]:
+    """Return an account as the principal of a statement; its own policies then say which of its roles are allowed."""
     return {"AWS": f"arn:aws:iam::{account}:root"}
 
 
 def deliver(*, queue_arn: str, topic_arn: str) -> Statement:
-    """Return the queue's statement that lets SNS send to it for the topic."""
+    """Return the statement for a queue's policy that allows SNS to deliver messages of a topic."""
     condition = {"ArnEquals": {"aws:SourceArn": topic_arn}}
     return _statement({"Service": "sns.amazonaws.com"}, "sqs:SendMessage", queue_arn, condition)
 
 
 def use_key_for(topic_arn: str) -> Statement:
-    """Return a key's statement that lets SNS use it for the topic."""
+    """Return the statement for a key's policy that allows SNS to use the key for a topic."""
     condition = {"ArnEquals": {"aws:SourceArn": topic_arn}}
     return _statement({"Service": "sns.amazonaws.com"}, USE_KEY, _THIS, condition)
 
 
 def use_key_for_alarms(account: str) -> Statement:
-    """Return a key's statement that lets CloudWatch use it for the account's alarms, which go to the operator topic."""
+    """Return the statement for a key's policy that allows CloudWatch to send alarms to an encrypted operator topic."""
     condition = {"StringEquals": {"aws:SourceAccount": account}}
     return _statement({"Service": "cloudwatch.amazonaws.com"}, USE_KEY, _THIS, condition)
 
 
 def publish(*, topic_arn: str, account: str) -> Statement:
-    """Return the topic's statement that lets roles of another account publish, as far as their own policies do."""
+    """Return the statement for a topic's policy that allows another account to publish, as its roles' policies say."""
     return _statement(_account(account), "sns:Publish", topic_arn)
 
 
 def use_key_through(service: str, *, account: str, region: str) -> Statement:
-    """Return a key's statement that lets roles of another account use it, through `sns` or through `sqs` alone."""
+    """Return the statement for a key's policy that allows another account to use it only through `sns` or `sqs`."""
     condition = {"StringEquals": {"kms:ViaService": f"{service}.{region}.amazonaws.com"}}
     return _statement(_account(account), USE_KEY, _THIS, condition)
 
 
 def subscribe(*, topic_arn: str, account: str, region: str) -> Statement:
-    """Return the topic's statement that lets another account subscribe SQS queues of its own, and nothing else."""
+    """Return the statement for a topic's policy that allows another account to subscribe its own SQS queues only."""
     condition = {
         "StringEquals": {"sns:Protocol": "sqs"},
         "StringLike": {"sns:Endpoint": f"arn:aws:sqs:{region}:{account}:*"},
@@ -94,11 +97,11 @@ def subscribe(*, topic_arn: str, account: str, region: str) -> Statement:
 
 
 def for_others(environment: Environment, account: str) -> list[Grant]:
-    """Return what others have to allow, and what they may attach to their own roles and queues.
+    """Return the statements that other owners have to add to their policies, or may add to use the environment.
 
     Args:
-        environment: which of its things are somebody else's.
-        account: twelve digits; where it is deployed.
+        environment: as declared, with its existing resources and the accounts of other producers and subscribers.
+        account: twelve digits; where the environment is deployed.
     """
     grants = [
         *_existing_queues(environment, account),
@@ -109,6 +112,7 @@ def for_others(environment: Environment, account: str) -> list[Grant]:
 
 
 def _existing_queues(environment: Environment, account: str) -> Iterator[Grant]:
+    """Yield what the owners of existing queues have to add: SNS may deliver, and may use the queue's key."""
     for consumer in environment.consumers:
         queue = consumer.queue
         if queue is not None:
@@ -119,6 +123,7 @@ def _existing_queues(environment: Environment, account: str) -> Iterator[Grant]:
 
 
 def _existing_keys(environment: Environment, account: str) -> Iterator[Grant]:
+    """Yield what the owners of the existing keys of topics and queues have to add."""
     keys = environment.keys
     if keys is None:
         return
@@ -140,17 +145,22 @@ def _existing_keys(environment: Environment, account: str) -> Iterator[Grant]:
 
 
 def _of_queues_key(environment: Environment, account: str, key_arn: str, topic_arns: Sequence[str]) -> Grant:
+    """Return what the owner of a queues' key has to add: SNS may use it for these topics, and `account` through SQS."""
     delivery = [use_key_for(topic_arn) for topic_arn in topic_arns]
     return Grant(_owner(key_arn), key_arn, [*delivery, *_through("sqs", key_arn, [account], environment.region)])
 
 
 def _through(service: str, key_arn: str, accounts: Sequence[str], region: str) -> list[Statement]:
-    """Return what a key says to other accounts than its own, where a role's policy suffices."""
+    """Return the statements that allow accounts to use a key through SNS or SQS.
+
+    The key's own account needs none: there the policies of its roles are enough.
+    """
     others = dict.fromkeys(account for account in accounts if account != _owner(key_arn))
     return [use_key_through(service, account=account, region=region) for account in others]
 
 
 def _of_topic(environment: Environment, account: str, topic: Topic | ExistingTopic) -> Iterator[Grant]:
+    """Yield what others add for a topic: the owner of an existing one, or subscribers and producers of ours."""
     if isinstance(topic, ExistingTopic):
         yield from _of_existing_topic(environment, account, topic)
         return
@@ -169,15 +179,19 @@ def _of_topic(environment: Environment, account: str, topic: Topic | ExistingTop
 
 
 def _of_existing_topic(environment: Environment, account: str, topic: ExistingTopic) -> Iterator[Grant]:
+    """Yield what the owners of an existing topic and of its key have to add so that the environment uses them."""
     if topic.account != account:
         is_consumed = bool(environment.consumers_of(topic))
-        subscribed = [subscribe(topic_arn=topic.arn, account=account, region=environment.region)] if is_consumed else []
-        published = [publish(topic_arn=topic.arn, account=account)] if topic.relay else []
-        yield Grant(topic.account, topic.arn, [*subscribed, *published])
+        to_subscribe = (
+            [subscribe(topic_arn=topic.arn, account=account, region=environment.region)] if is_consumed else []
+        )
+        to_publish = [publish(topic_arn=topic.arn, account=account)] if topic.relay else []
+        yield Grant(topic.account, topic.arn, [*to_subscribe, *to_publish])
     if topic.relay and topic.key_arn is not None:
         through_sns = _through("sns", topic.key_arn, [account], environment.region)
         yield Grant(_owner(topic.key_arn), topic.key_arn, through_sns)
 
 
 def _owner(arn: str) -> str:
+    """Return the account in a key's ARN; words where the ARN is a token, which has no account yet."""
     return "the key's owner" if is_pending(arn) else arn.split(":")[4]

@@ -1,7 +1,8 @@
-"""Declared values as JSON and back: what a task is given by its stack, because its image carries no declaration.
+"""The declaration that a stack gives its task as JSON in a variable, because an image has no `environments.py`.
 
-All fields are written, defaults too: the image may be of another version than the stack. A field it does not know is
-refused, one it is not given has its default; so what came later is written only where it is declared (`_LATER`).
+The version in the image may differ from that of the stack. So all fields are written, defaults too. The image refuses
+a field that it does not know; so a field of later versions (`_LATER`) is written only where it has a value. A field
+that is not written has the image's default.
 """
 
 import json
@@ -22,16 +23,21 @@ VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
 _LATER = ("runtime",)
-"""Fields that older images do not know, and that are None for what these do."""
+"""Fields that older images do not know; None means the behaviour that those images have."""
 
 
 def task_environment(
     environment: Environment, consumer: Consumer | None, topic: Topic | ExistingTopic | None = None
 ) -> Environment:
-    """Return the part of an environment that a task reads: of a consumer, or of a topic's relay.
+    """Return the part of an environment that a task reads.
 
-    What it does not read is left out, so that another tag or address starts no task again. All that a relay reads of
-    consumers is for how long the longest inbox remembers a group: so long a group goes on counting in the outbox.
+    The rest is left out, so that a change of a tag or an address restarts no task.
+
+    Args:
+        environment: as declared.
+        consumer: whose worker the task runs; None for a relay. A relay only reads how long the longest inbox remembers
+            a group, because so long it keeps the group's counter.
+        topic: the topic of the relay.
     """
     found = environment.topic(None if consumer is None else consumer.topic) if topic is None else topic
     part = _nobody(environment) if consumer is None else replace(consumer, image=None, stack=None)
@@ -47,7 +53,7 @@ def task_environment(
 
 
 def _nobody(environment: Environment) -> Consumer:
-    """Return the consumer a relay is given, as an environment has one at least."""
+    """Return the placeholder for all consumers in a relay's settings; an environment needs at least one."""
     nobody = Consumer(name="nobody")
     longest = max(consumer.inbox_retention_seconds for consumer in (nobody, *environment.consumers))
     return replace(nobody, inbox_retention_seconds=longest)
@@ -59,10 +65,10 @@ def render(environment: Environment) -> str:
 
 
 def parse(text: str) -> Environment:
-    """Return the environment that `render` wrote, checked like one that is declared.
+    """Return the environment that `render` wrote; it is checked like a declared one.
 
     Raises:
-        ConfigError: it cannot be read, or holds what cannot be right.
+        ConfigError: the text is no such JSON, or a value in it is wrong.
     """
     try:
         found = json.loads(text)
@@ -77,6 +83,7 @@ def parse(text: str) -> Environment:
 
 
 def _encode(value: Any) -> Any:
+    """Return a declared value as JSON has it, with all its fields."""
     if is_dataclass(value):
         encoded = {field.name: _encode(getattr(value, field.name)) for field in fields(value)}
         return {name: each for name, each in encoded.items() if each is not None or name not in _LATER}
@@ -90,7 +97,10 @@ def _encode(value: Any) -> Any:
 
 
 def _decode(value: Any, kind: Any) -> Any:
-    """Return a value of that type; what it cannot be made of is returned as it is, and refused where it is put."""
+    """Return a value of the declared type `kind` from its JSON.
+
+    A value that does not fit is returned unchanged; the class whose field it is then refuses it.
+    """
     if get_origin(kind) is UnionType:
         kinds = [arg for arg in get_args(kind) if arg is not NoneType]
         kind = next((member for member in kinds if _fits(value, member)), kinds[0])
@@ -106,4 +116,5 @@ def _decode(value: Any, kind: Any) -> Any:
 
 
 def _fits(value: Any, kind: Any) -> bool:
+    """Return whether JSON is of this declared class: it has no other fields."""
     return is_dataclass(kind) and isinstance(value, dict) and value.keys() <= {field.name for field in fields(kind)}

@@ -1,7 +1,7 @@
-"""Checks of a declared value: names and types of its fields, then each field's rule, then its relations.
+"""Checks of declared values: names and types of the fields, then the rule of each field, then relations of fields.
 
-Python's dataclasses check none of it. Pydantic would, and takes a quarter of a second to import: a command answers
-`--help` in less than a tenth, and workers would need it in their image.
+Python's dataclasses check nothing. Pydantic would, but its import takes a quarter of a second, while a command answers
+`--help` in less than a tenth; and workers would need it in their image.
 """
 
 import re
@@ -19,64 +19,72 @@ from sluice.terminal.printable import text_of
 _RULE = "rule"
 _SEEN_CHARACTERS_MAX = 500
 PENDING = r"\$\{Token\[[^\]]+\]\}"
-"""CDK's token: it stands for a value that is known when the stacks are deployed, or when a context is looked up.
+"""Pattern of a CDK token, which stands for a value that is known later: at deployment, or after a context lookup.
 
 AWS: https://docs.aws.amazon.com/cdk/v2/guide/tokens.html (read 2026-11-27).
 """
 _NAME_CHARACTERS_MAX = 300
-"""Of a name in a refusal; names that are allowed are shorter."""
+"""Length to which a refusal cuts a name; all allowed names are shorter."""
 
 
 class Rule(NamedTuple):
-    """A condition that a field's values have to meet, and the words for it."""
+    """A condition that a field's values have to meet, and the allowed values in words."""
 
     is_met: Callable[[Any], object]
     allowed: str
 
 
 def rule_of(declared_field: Field[Any]) -> Rule | None:
-    """Return the rule of a field of its own, if it has one."""
+    """Return the rule of a field; None if only its type is checked."""
     return declared_field.metadata.get(_RULE)
 
 
 def satisfying(is_met: Callable[[Any], object], allowed: str, *, default: Any = MISSING) -> Any:
-    """Return a field whose values have to meet a rule of their own; None, where its type takes None, always does."""
+    """Return a field whose values have to meet a condition; None always meets it where the field's type allows None."""
     return field(default=default, metadata={_RULE: Rule(is_met, allowed)})
 
 
 def between(lowest: float, highest: float, unit: str = "", *, default: Any = MISSING) -> Any:
-    """Return a field with bounds, both of them allowed."""
+    """Return a field of numbers from `lowest` to `highest`, both included."""
     return satisfying(lambda seen: lowest <= seen <= highest, f"{lowest} to {highest} {unit}".strip(), default=default)
 
 
 def matching(pattern: str, allowed: str, *, default: Any = MISSING) -> Any:
-    """Return a field whose whole text matches a pattern."""
+    """Return a field of texts that a pattern matches as a whole; `allowed` are its words."""
     return satisfying(lambda seen: re.fullmatch(pattern, seen), allowed, default=default)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(field, satisfying, between, matching))
 def declaration_class[T](cls: type[T]) -> type[T]:
-    """Make a frozen, slotted, keyword-only dataclass of a class, which refuses wrong fields in one line.
+    """Decorate a class: a frozen, slotted, keyword-only dataclass that refuses wrong fields in one line.
 
-    `__post_init__` is left to what relates fields to each other, and finds each of them right by itself.
+    When `__post_init__` of the class runs, each field is right by itself; it only has to check relations of fields.
 
     Raises:
-        FieldError: when a value is made with a name, type or value of a field that cannot be right.
+        FieldError: when a value is made with an unknown field, or a field of a wrong type or value.
     """
-    made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    make = made.__init__
+    data_class = dataclass(frozen=True, slots=True, kw_only=True)(cls)
+    unchecked_init = data_class.__init__
 
-    @wraps(make)
-    def refusing(self: T, *unnamed: object, **values: Any) -> None:
-        _check_fields(made, unnamed, values)
-        make(self, **values)
+    @wraps(unchecked_init)
+    def checked_init(self: T, *unnamed: object, **values: Any) -> None:
+        _check_fields(data_class, unnamed, values)
+        unchecked_init(self, **values)
 
-    made.__init__ = refusing  # type: ignore[assignment]
-    return made
+    data_class.__init__ = checked_init  # type: ignore[assignment]
+    return data_class
 
 
 def require(value: Any, is_met: object, *, field: str, allowed: str, seen: Any = MISSING) -> None:
-    """Refuse a declared value one of whose fields does not fit the others; `seen` is shown in place of the field's."""
+    """Refuse a declared value unless a condition on one of its fields is met.
+
+    Args:
+        value: the declared value.
+        is_met: whether the condition is met.
+        field: the name of the field to blame.
+        allowed: the allowed values in words.
+        seen: shown as the wrong value, in place of the field's value.
+    """
     if not is_met:
         found = getattr(value, field) if seen is MISSING else seen
         refuse(type(value), getattr(value, "name", None), field=field, seen=found, allowed=allowed)
@@ -85,7 +93,10 @@ def require(value: Any, is_met: object, *, field: str, allowed: str, seen: Any =
 def refuse(
     kind: type, name: object, *, field: str, seen: object, allowed: str, intended: str | None = None
 ) -> NoReturn:
-    """Refuse a field of a declared value in one line."""
+    """Raise a FieldError about a declared value's field: in one line the value seen and the values allowed.
+
+    `kind` is the value's class and `name` the value's own name; `intended` is a value that was probably meant.
+    """
     label = kind.__name__ if name is None or field == "name" else f"{kind.__name__}({value_text(name)})"
     found = value_text(seen, characters_max=_SEEN_CHARACTERS_MAX)
     raise FieldError(
@@ -100,23 +111,24 @@ def is_pending(seen: object) -> bool:
 
 
 def value_text(seen: object, *, characters_max: int = _NAME_CHARACTERS_MAX) -> str:
-    """Return a value as a refusal shows it: its text in Python, cut."""
+    """Return a value as a refusal shows it: as Python writes it, cut at a length."""
     text = text_of(seen)
     return text if len(text) <= characters_max else f"{text[:characters_max]}…"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that `name` was probably to be, quoted."""
+    """Return the known name that is most like `name`, in quotes; None if none is like it."""
     found = get_close_matches(name, list(known), n=1)
     return repr(found[0]) if found else None
 
 
 def did_you_mean(intended: str | None) -> str:
-    """Return the question for a message, from its space on; nothing where there is none to ask."""
+    """Return the question "did you mean …?" with a leading space, for a message; empty for None."""
     return "" if intended is None else f" (did you mean {intended}?)"
 
 
 def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]) -> None:
+    """Refuse arguments for a declared class: without names, of unknown names, of wrong values, or missing ones."""
     known: dict[str, Any] = {declared_field.name: declared_field for declared_field in fields(kind)}
     if unnamed:
         raise FieldError(
@@ -141,17 +153,18 @@ def _check_fields(kind: Any, unnamed: tuple[object, ...], values: dict[str, Any]
 
 
 def _check_field(kind: type, name: object, declared_field: Any, seen: object) -> None:
+    """Refuse a field's value of a wrong type, or one that breaks the field's rule."""
     field_type, rule = declared_field.type, rule_of(declared_field)
     if not is_a(seen, field_type):
         intended = _probable_value(seen, field_type)
         refuse(kind, name, field=declared_field.name, seen=seen, allowed=allowed_type(field_type), intended=intended)
     if rule is not None and seen is not None and not rule.is_met(seen):
-        written = "; a token of CDK stands for it until it is deployed: write it out" if is_pending(seen) else ""
-        refuse(kind, name, field=declared_field.name, seen=seen, allowed=f"{rule.allowed}{written}")
+        token_remark = "; a token of CDK stands for it until it is deployed: write it out" if is_pending(seen) else ""
+        refuse(kind, name, field=declared_field.name, seen=seen, allowed=f"{rule.allowed}{token_remark}")
 
 
 def allowed_type(kind: Any) -> str:
-    """Return what an annotation takes, in words."""
+    """Return the values that an annotation allows, in words."""
     if isinstance(kind, EnumType):
         return " or ".join(map(str, kind))
     text = kind.__name__ if isinstance(kind, type) else re.sub(r"[\w.]+\.(?=[A-Z])", "", str(kind))
@@ -159,7 +172,10 @@ def allowed_type(kind: Any) -> str:
 
 
 def _probable_value(seen: object, kind: Any) -> str | None:
-    """Return what a value of a wrong type was probably to be: a member for its word, a tuple for what it is of."""
+    """Return the text of the value that was probably meant instead of one of a wrong type.
+
+    For the word of an Enum's member that is the member; for a single element in place of a tuple, the tuple of it.
+    """
     found = None
     if isinstance(kind, EnumType) and isinstance(seen, str):
         members: list[Enum] = list(kind)
@@ -170,7 +186,7 @@ def _probable_value(seen: object, kind: Any) -> str | None:
 
 
 def is_a(seen: object, kind: Any) -> bool:
-    """Tell whether a value is of a declared type; True is not a number here, though Python says it is one."""
+    """Return whether a value is of a declared type. Unlike in Python, True and False are no numbers."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin is UnionType:
         is_met = any(is_a(seen, member) for member in inner)
@@ -183,5 +199,5 @@ def is_a(seen: object, kind: Any) -> bool:
     elif kind in (int, float):
         is_met = type(seen) is int or type(seen) is kind
     else:
-        is_met = origin is not None or isinstance(seen, kind)  # what a sequence holds is checked where it is used
+        is_met = origin is not None or isinstance(seen, kind)  # other generics, as Sequence, are checked by their user
     return is_met

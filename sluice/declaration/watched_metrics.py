@@ -1,4 +1,4 @@
-"""The CloudWatch metrics that alarms, graphs and scaling read, and metric math over them: values, by the minute.
+"""The CloudWatch metrics, and expressions of them, that alarms, graphs and scaling read, one value for each minute.
 
 AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html,
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html (read 2026-11-21).
@@ -16,7 +16,7 @@ from sluice.declaration.metric_math import Term, metric_ids
 
 @dataclass(frozen=True, slots=True)
 class WatchedMetric:
-    """A metric, and how a minute's values of it become one."""
+    """A metric of CloudWatch, with the statistic that makes one value of a minute's values."""
 
     namespace: str
     name: str
@@ -26,7 +26,7 @@ class WatchedMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """Metric math, with the metrics it names by their ids in it."""
+    """An expression of metric math, with the metrics that it reads by their ids in the text."""
 
     text: str
     metrics: Mapping[str, WatchedMetric]
@@ -39,9 +39,9 @@ def queue_metric(queue_name: str, metric_name: str, statistic: str) -> WatchedMe
 
 
 def queue_content(queue_name: str) -> WatchedMetric:
-    """Return how many messages of a queue are visible.
+    """Return the metric of how many messages of a queue are visible.
 
-    Of a DLQ it is the one to watch: NumberOfMessagesSent does not count what SQS moves there itself.
+    For a DLQ only this metric works: NumberOfMessagesSent does not count messages that SQS itself moves there.
     """
     return queue_metric(queue_name, "ApproximateNumberOfMessagesVisible", "Maximum")
 
@@ -57,14 +57,14 @@ def outbox_metric(environment: Environment, topic: Topic | ExistingTopic, metric
 
 
 def inbox_metric(environment: Environment, consumer: Consumer, metric_name: str) -> WatchedMetric:
-    """Return what a consumer's workers write of its inbox; not reported while no worker runs."""
+    """Return a metric of a consumer's inbox that its workers write; not reported while no worker runs."""
     return _runtime_metric(metric_name, metrics.inbox_dimensions(environment, consumer))
 
 
 def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> WatchedMetric:
     """Return a metric that tasks write.
 
-    A counter is summed over the tasks; of a gauge the maximum is taken, because every task writes the same value.
+    A counter's statistic is the sum over all tasks; a gauge's is the maximum, because every task writes the same value.
     """
     return WatchedMetric(
         metrics.NAMESPACE, metric_name, dimensions, "Sum" if metric_name in metrics.COUNTED else "Maximum"
@@ -72,7 +72,7 @@ def _runtime_metric(metric_name: str, dimensions: Mapping[str, str]) -> WatchedM
 
 
 def running_tasks(environment: Environment, service: str) -> WatchedMetric:
-    """Return how many tasks of a consumer's service, or of `relay`, run; not reported at all while there are none."""
+    """Return the metric of how many tasks of a service run; CloudWatch has no value while there are none."""
     dimensions = {
         "ClusterName": naming.cluster_name(environment),
         "ServiceName": naming.service_name(environment, service),
@@ -91,7 +91,7 @@ def function_metric(environment: Environment, consumer: Consumer, metric_name: s
 
 
 def database_metric(environment: Environment, metric_name: str) -> WatchedMetric:
-    """Return a metric of the instance of the environment's own database that writes, whichever it is.
+    """Return a metric of the environment's own database, of the instance that writes at that time.
 
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/creating_alarms.html (read 2026-11-26).
     """

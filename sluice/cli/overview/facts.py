@@ -31,7 +31,7 @@ AUTOMATIC = "automatic-redrive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """How many messages came into an outbox, and how many were published from it, within the last minute."""
+    """The numbers of messages that came into an outbox, and that were published from it, within the last minute."""
 
     committed: int
     sent: int

@@ -1,4 +1,4 @@
-"""The declaration of automatic redrive: how far dead letters of a consumer are brought back without an operator."""
+"""The declaration of automatic redrive: the bounds within which dead letters are brought back without an operator."""
 
 from sluice.declaration.validation import between, declaration_class, satisfying
 from sluice.limits import ALARM_SECONDS_MAX
@@ -28,10 +28,13 @@ class AutomaticRedrive:
 
     @property
     def quiet_minutes(self) -> int:
-        """Return the quiet time as the alarm counts it."""
+        """Return `quiet_seconds` in minutes, as the alarm that begins a run needs it."""
         return self.quiet_seconds // _MINUTE_SECONDS
 
     @property
     def repeat_minutes(self) -> int:
-        """Return how often a run begins by itself: for what a run left, and what died while the alarm rang."""
+        """Return after how many minutes a schedule begins a further run.
+
+        The alarm begins only the first run. The schedule is for messages that this run left, or that died later.
+        """
         return max(self.quiet_seconds, _HOUR_SECONDS) // _MINUTE_SECONDS

@@ -1,4 +1,4 @@
-"""The database that holds the inbox and the outbox: one of the environment's own, or somebody else's."""
+"""The declaration of the database of inbox and outbox: one that the stacks make, or an existing one."""
 
 import re
 from enum import Enum
@@ -12,16 +12,18 @@ _VERSION = re.compile(r"(\d{2})\.(\d{1,2})")
 
 
 def _is_current(version: str) -> bool:
+    """Return whether a version of Aurora PostgreSQL, such as `17.9`, is new enough."""
     found = _VERSION.fullmatch(version)
     return found is not None and (int(found[1]), int(found[2])) >= limits.AURORA_VERSION_MIN
 
 
 def _is_capacity(seen: float) -> bool:
+    """Return whether a number of Aurora capacity units is a multiple of 0.5 within the bounds."""
     return 0 <= seen <= limits.AURORA_ACUS_MAX and (seen * 2) % 1 == 0
 
 
 class DatabaseRole(Enum):
-    """A user of the database: what `schema apply --roles` makes, each with the rights of its part and no others."""
+    """The users of the database that `schema apply --roles` makes, each with only the rights that its part needs."""
 
     PRODUCER = "sluice_producer"
     RELAY = "sluice_relay"
@@ -32,7 +34,7 @@ class DatabaseRole(Enum):
 
 
 class DatabaseUsers(Enum):
-    """The users that tasks and producers are in the environment's database."""
+    """The users as which tasks and producers log in to the database."""
 
     ROLES = "roles"
     EITHER = "either"
@@ -96,10 +98,13 @@ class NewDatabase:
 
     @property
     def connections_max(self) -> int:
-        """Return how many connections an instance takes: between two capacities that AWS names, in proportion."""
-        known = limits.AURORA_CONNECTIONS
-        most = max(known.values())
-        for (low, low_count), (high, high_count) in pairwise(known.items()):
+        """Return how many connections an instance takes at `max_acus`.
+
+        AWS documents the number for some capacities; between two of them it is interpolated.
+        """
+        connections_by_acus = limits.AURORA_CONNECTIONS
+        most = max(connections_by_acus.values())
+        for (low, low_count), (high, high_count) in pairwise(connections_by_acus.items()):
             if self.max_acus < high:
                 most = low_count + int((self.max_acus - low) / (high - low) * (high_count - low_count))
                 break
@@ -135,11 +140,11 @@ class ExistingDatabase:
             ROLES: each has its own user and logs in with a token of IAM, which its RDS has to take; the owner's secret
             reaches the step that makes tables and users, alone. These users are the server's: one environment has them.
             EITHER: users are made, and all may read the secret, while images and producers change.
-        resource_id: what IAM calls it, of a cluster, an instance or a proxy of RDS in the environment's account.
-        host: where it is; None where the secret says it.
-        database_name: of the database there; None where the secret says it.
+        resource_id: its id in IAM's policies: of a cluster, an instance or a proxy of RDS in the environment's account.
+        host: its host's name; None where the secret has it.
+        database_name: its name on that host; None where the secret has it.
         connections: how many of its connections workers and relays may have, while a deployment runs two versions; None
-            is not checked.
+            checks nothing.
     """
 
     secret_arn: str = matching(

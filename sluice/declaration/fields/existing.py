@@ -1,7 +1,7 @@
-"""Things an environment uses and does not make: queues and keys that are somebody else's.
+"""The declaration of queues and keys that an environment uses and that somebody else makes.
 
-Their policies are their owner's, too: nothing is attached to them, and `sluice env ENV --policies` prints what they
-have to allow. `cdk destroy` leaves them as they are.
+Their owner also writes their policies; `sluice env ENV --policies` prints the statements that he has to add. The stacks
+attach nothing to them, and `cdk destroy` leaves them as they are.
 """
 
 from sluice.declaration.validation import PENDING, declaration_class, matching, require
@@ -32,7 +32,7 @@ class ExistingQueue:
 
     @property
     def is_fifo(self) -> bool:
-        """Return whether it is a FIFO queue."""
+        """Return whether the queue is FIFO."""
         return self.arn.endswith(FIFO_SUFFIX)
 
     def __post_init__(self) -> None:
@@ -52,8 +52,8 @@ class ExistingQueue:
 class ExistingKeys:
     """The two KMS keys of an environment with `Encryption.CMK`, where somebody else looks after them.
 
-    Both may be one key, of any account; of a key of the same app its `key_arn`, although that is a token. Its policy
-    is its owner's there too: `sluice.declaration.policies.for_others` returns what it has to allow.
+    Both may be the same key, of any account. A key that the same CDK app makes is given by its `key_arn`, which is a
+    token then. Its policy is up to the app too: `sluice.declaration.policies.for_others` returns the statements.
 
     Args:
         topic_arn: encrypts the topics.

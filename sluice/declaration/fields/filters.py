@@ -1,8 +1,9 @@
-"""SNS filter policies on message attributes: what SNS takes, and takes as it is meant.
+"""Check SNS filter policies on message attributes: refuse what SNS refuses, and conditions that can never match.
 
-An operator SNS does not know fails a deployment half-way. A name no message attribute can have is worse: SNS takes it,
-and the consumer never gets a message. So is a condition that no attribute of an event can meet: an outbox sends all of
-them as text, which is never a number, true or null. Who else publishes to a topic may send attributes of other types.
+An operator that SNS does not know makes a deployment fail half-way. Worse is what SNS accepts although nothing can
+match it, because the consumer then never gets a message: an attribute name that no message can have; or a condition
+on a number, true or null, because an outbox sends all attributes as text. Other producers of a topic may send
+attributes of other types, so that second check is only for topics without them.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/string-value-matching.html, numeric-value-matching.html,
 attribute-key-matching.html and and-or-logic.html there (read 2026-11-26).
 """
@@ -33,7 +34,7 @@ _MATCHING = (
     "a condition that text can meet, as all attributes of events are text, none of it empty: a string, exists, prefix,"
     " suffix, wildcard, equals-ignore-case, cidr, or anything-but with strings"
 )
-_TYPE = "type"  # of each event, which is an attribute too
+_TYPE = "type"  # the attribute that has the event's type
 _OF_TYPE = "a condition that a type can meet: each event has one, of letters, digits and . _ -"
 
 
@@ -46,7 +47,7 @@ class FilterFault(NamedTuple):
 
 
 def fault(policy: Mapping[str, Sequence[object]]) -> FilterFault | None:
-    """Return the first thing that is wrong with a filter policy; None when SNS takes it."""
+    """Return the first fault of a filter policy; None when SNS accepts it."""
     if not 1 <= len(policy) <= limits.FILTER_POLICY_ATTRIBUTES_MAX:
         return FilterFault("", policy, f"1 to {limits.FILTER_POLICY_ATTRIBUTES_MAX} attributes, or None")
     found = next(_faults(policy, policy), None)
@@ -65,6 +66,7 @@ def fault(policy: Mapping[str, Sequence[object]]) -> FilterFault | None:
 
 
 def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[FilterFault]:
+    """Yield the faults of a policy; `whole` is the policy that an `$or` around it belongs to, and is shown."""
     for name, conditions in policy.items():
         if not isinstance(conditions, list | tuple) or not conditions:
             yield FilterFault("", whole, _CONDITIONS)
@@ -79,7 +81,10 @@ def _faults(policy: Mapping[str, Sequence[object]], whole: object) -> Iterator[F
 
 
 def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> Iterator[FilterFault]:
-    """Find what makes SNS take '$or' for the name of an attribute, and what is wrong inside."""
+    """Yield the faults of an `$or`, and of the policies in it.
+
+    With fewer than two policies, or with an attribute named like an operator, SNS takes `$or` for an attribute's name.
+    """
     policies = [
         alternative
         for alternative in alternatives
@@ -92,6 +97,7 @@ def _faults_of_alternatives(alternatives: Sequence[object], whole: object) -> It
 
 
 def _fault_of_condition(name: str, condition: object, whole: object) -> FilterFault | None:
+    """Return the fault of one condition on an attribute: an unknown operator, or an operand that it does not take."""
     found = None
     if isinstance(condition, Mapping) and len(condition) == 1:
         ((operator, operand),) = condition.items()
@@ -105,7 +111,7 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> FilterFa
 
 
 def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[FilterFault]:
-    """Yield the conditions of a policy without faults that mean nothing for a topic to which only outboxes publish."""
+    """Yield each condition that no event of an outbox can meet, or that each meets; the policy has no other faults."""
     for name, conditions in policy.items():
         for condition in conditions:
             if name == OR:
@@ -116,14 +122,14 @@ def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[FilterFa
 
 
 def _fault_of_match(name: str, condition: object) -> FilterFault | None:
-    """Return a fault where no event can meet a condition, or each does though it seems to leave some out."""
+    """Return a fault if no event of an outbox can meet a condition, or if an exclusion can exclude no event."""
     operator, operand = next(iter(condition.items())) if isinstance(condition, Mapping) else ("", condition)
     if operator == "exists":
         return None if operand or name != _TYPE else FilterFault(f"[{name!r}]", condition, _OF_TYPE)
     values = list(_operands(operand))
     kinds = {"number"} if operator == "numeric" else set(map(filter_cost.kind_of, values))
-    is_whole = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
-    if not kinds <= filter_cost.compared_kinds(filter_cost.SENT_TYPE) or (is_whole and "" in values):
+    is_compared_with_whole_text = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
+    if not kinds <= filter_cost.compared_kinds(filter_cost.SENT_TYPE) or (is_compared_with_whole_text and "" in values):
         return FilterFault(f"[{name!r}]", condition, _MATCHING)
     if (
         name == _TYPE
@@ -135,7 +141,7 @@ def _fault_of_match(name: str, condition: object) -> FilterFault | None:
 
 
 def _operands(operand: object) -> Iterator[object]:
-    """Yield the values that a condition names, also those of a prefix or a wildcard that it excludes."""
+    """Yield the values in a condition's operand, also those inside of a list or of `{'prefix': …}`."""
     if isinstance(operand, Mapping):
         yield from operand.values()
     elif isinstance(operand, list | tuple):
@@ -145,10 +151,12 @@ def _operands(operand: object) -> Iterator[object]:
 
 
 def _is_value(operand: object) -> bool:
+    """Return whether an operand is a text, a boolean or a finite number."""
     return isinstance(operand, str | int) or (isinstance(operand, float) and math.isfinite(operand))
 
 
 def _is_operand(operator: str, operand: object) -> bool:
+    """Return whether SNS accepts an operand for an operator."""
     match operator:
         case "exists":
             return isinstance(operand, bool)
@@ -164,6 +172,7 @@ def _is_operand(operator: str, operand: object) -> bool:
 
 
 def _is_excluded(operand: object) -> bool:
+    """Return whether SNS accepts an operand for `anything-but`."""
     if isinstance(operand, Mapping):
         return list(operand) in (["prefix"], ["wildcard"]) and _is_operand(*next(iter(operand.items())))
     values = operand if isinstance(operand, list | tuple) else [operand]
@@ -171,19 +180,23 @@ def _is_excluded(operand: object) -> bool:
 
 
 def _is_comparison(*parts: object) -> bool:
-    """Tell whether it is one comparison with a number, or a lower bound and an upper one above it."""
+    """Return whether the operand of `numeric` is one comparison, or a lower bound followed by a higher upper bound.
+
+    `parts` are operators and numbers in turn, such as `'>=', 0, '<', 100`.
+    """
     numbers = [
         part for part in parts[1::2] if isinstance(part, int | float) and _is_value(part) and type(part) is not bool
     ]
-    words = (("=", "<", "<=", ">", ">="),) if len(parts) == 2 else ((">", ">="), ("<", "<="))
+    operators = (("=", "<", "<=", ">", ">="),) if len(parts) == 2 else ((">", ">="), ("<", "<="))
     return (
-        len(parts) == 2 * len(words) == 2 * len(numbers)
-        and all(seen in known for seen, known in zip(parts[::2], words, strict=True))
+        len(parts) == 2 * len(operators) == 2 * len(numbers)
+        and all(seen in allowed for seen, allowed in zip(parts[::2], operators, strict=True))
         and sorted(set(numbers)) == numbers
     )
 
 
 def _is_range(text: str) -> bool:
+    """Return whether a text is a range of IP addresses."""
     try:
         ipaddress.ip_network(text)
     except ValueError:

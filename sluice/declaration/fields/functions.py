@@ -11,7 +11,7 @@ from sluice import limits
 from sluice.declaration.validation import between, declaration_class, require, satisfying
 
 ENTRY_POINT = "sluice.cli.services.function.handle"
-"""The handler of a deployed function. It reads the variables that a task of an ECS service is given. It
+"""The handler of a deployed Lambda function. It reads the same variables as a worker in an ECS task. It
 calls GetQueueUrl, GetQueueAttributes, ChangeMessageVisibility and DeleteMessage of the consumer's queue, and
 GetQueueUrl and SendMessage of its DLQ."""
 SCHEDULED_EVENT = {"sluice": "maintenance"}
@@ -19,7 +19,7 @@ SCHEDULED_EVENT = {"sluice": "maintenance"}
 groups. See `Consumer.maintenance_minutes`."""
 
 CONNECTIONS = 2
-"""To the database of the inbox, of one invocation: its handler's, and one that counts and measures."""
+"""Connections of one invocation to the inbox's database: one for its handler, one that counts and measures."""
 
 
 @declaration_class
@@ -69,7 +69,7 @@ class Lambda:
 
     @property
     def concurrency_max(self) -> int:
-        """Return how many of its invocations may run at once."""
+        """Return how many invocations of the function may run at once: the lowest of all bounds."""
         bounds = (
             self.maximum_concurrency,
             self.reserved_concurrency,

@@ -29,9 +29,9 @@ class Image(NamedTuple):
 
 
 def image_of(image: str) -> Image | None:
-    """Return the parts of an image's name; None if it has neither tag nor digest, or is no image's name.
+    """Return the parts of an image's name; None for a text that is no image's name, or has neither tag nor digest.
 
-    Where there are a tag and a digest, the digest is the version: it alone decides what is pulled.
+    Of a name with both, the digest is the version: it alone decides which image is pulled.
     """
     found = _IMAGE.fullmatch(image)
     version = found and (found["digest"] or found["tag"])
@@ -39,7 +39,7 @@ def image_of(image: str) -> Image | None:
 
 
 def check_image(value: Any) -> None:
-    """Refuse a declared value whose `image` cannot be deployed or rolled back to."""
+    """Refuse an environment or a consumer whose `image` could not be deployed, or not be rolled back to."""
     image: str | None = value.image
     require(
         value,

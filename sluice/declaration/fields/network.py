@@ -1,4 +1,4 @@
-"""The network of the tasks: a VPC of the environment's own, or somebody else's."""
+"""The declaration of the network of the tasks: a VPC that the stacks make, or an existing one."""
 
 import ipaddress
 import re
@@ -12,6 +12,7 @@ _RESOURCE = rf"arn:aws:({'|'.join(_ENDPOINTS)}):[a-z0-9-]*:[0-9]*:.+"
 
 
 def _is_network(cidr: str) -> bool:
+    """Return whether a text is an IPv4 network of a size from /16 to /24, with its prefix length written out."""
     try:
         prefix_length = ipaddress.IPv4Network(cidr).prefixlen
     except ValueError:

@@ -1,7 +1,7 @@
-"""The topics of an environment: those it makes, and those that are somebody else's.
+"""The declaration of topics: those that the stacks make, and existing ones.
 
-A consumer names the topic it gets, where there are several: their order means nothing to it. A subscriber of another
-account makes the subscription itself: one that the queue's owner makes needs no confirmation.
+Where an environment has several topics, each consumer names its topic, whatever their order. A subscriber of another
+account makes its subscription itself: SNS needs no confirmation of a subscription that the queue's owner makes.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-send-message-to-sqs-cross-account.html (read 2026-11-23).
 """
 
@@ -16,11 +16,12 @@ LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a lett
 RELAY_TASKS = 2
 """Tasks of each topic's relay: one leads, one stands by."""
 RELAY_CONNECTIONS = 4
-"""Of one of them to the database at most: its work, what listens for commits, what measures, and one in its place."""
+"""The most connections of one relay to the database: for its work, for notifications of commits, for measuring, and one
+that replaces a broken one."""
 
 
 def _accounts() -> tuple[str, ...]:
-    """Return a field that holds accounts."""
+    """Return a dataclass field for a tuple of account numbers, each once."""
     accounts: tuple[str, ...] = satisfying(
         lambda seen: len(set(seen)) == len(seen) and all(re.fullmatch(r"[0-9]{12}", account) for account in seen),
         "accounts of twelve digits, each once",
@@ -45,7 +46,7 @@ class Topic:
 
     @property
     def has_other_producers(self) -> bool:
-        """Return whether others than relays may publish to it, and send attributes of any type."""
+        """Return whether producers without a relay may publish to the topic; they may send attributes of any type."""
         return bool(self.producer_accounts)
 
 
@@ -71,7 +72,7 @@ class ExistingTopic:
 
     @property
     def has_other_producers(self) -> bool:
-        """Return whether others than relays may publish to it, and send attributes of any type."""
+        """Return True: the owner's producers publish to the topic, and may send attributes of any type."""
         return True
 
     @property
@@ -81,5 +82,5 @@ class ExistingTopic:
 
     @property
     def account(self) -> str:
-        """Return whose it is."""
+        """Return the account that the topic is in."""
         return self.arn.split(":")[4]
