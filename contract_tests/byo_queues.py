@@ -1,8 +1,8 @@
-"""Promises held against a queue, a DLQ and a topic that somebody else made and keeps: bring your own queues.
+"""Test promises on the user's own queue, DLQ and topic ("bring your own queues").
 
-The tests are those that need only plain resources; the others are deselected. The run deletes its own messages only,
-and purges and changes nothing. It recognises its messages by their group: every group and deduplication id gets a
-prefix when it is sent, which is taken off when it is received.
+Only tests that need no special resources run; the others are deselected. The run deletes only its own messages, and
+neither purges nor changes anything. It knows its messages by their group: each group and deduplication id gets a prefix
+when it is sent, which is removed when it is received.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from contract_tests.targets.binding import Target
 from sluice.clock import eventually
 from sluice.errors import EndpointError
 
-# What a test needs: how often it receives one message. A queue with a redrive policy has to allow as many.
+# By promise: how often its test receives one message. The queue's redrive policy has to allow so many receives.
 WITH_QUEUE: Mapping[str, int] = {
     id_: receives
     for receives, ids in {
@@ -35,7 +35,7 @@ WITH_QUEUE: Mapping[str, int] = {
     }.items()
     for id_ in ids.split()
 }
-# The maxReceiveCount a test is written for.
+# By promise: the maxReceiveCount that the queue needs for its test.
 WITH_DLQ: Mapping[str, int] = {
     **dict.fromkeys(("DED-13", "DED-16", "DLQ-04", "DLQ-06", "DLQ-07", "DLQ-08"), 1),
     **dict.fromkeys(("DLQ-01", "DLQ-21"), 2),
@@ -67,12 +67,12 @@ _BATCHES = ("Entries", "PublishBatchRequestEntries")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByoQueues:
-    """Resources of somebody else.
+    """The user's own resources.
 
     Args:
-        queue_url: a FIFO queue nobody else uses meanwhile.
-        dlq_url: its DLQ; None where it has none.
-        topic_arn: a FIFO topic whose one subscriber is that queue, without the envelope; None where there is none.
+        queue_url: a FIFO queue that nobody else uses during the run.
+        dlq_url: the queue's DLQ; None if none is given.
+        topic_arn: a FIFO topic whose only subscription is that queue, with raw delivery; None if none is given.
     """
 
     queue_url: str
@@ -80,10 +80,10 @@ class ByoQueues:
     topic_arn: str | None = None
 
     def promises(self, target: Target) -> frozenset[str]:
-        """Return the ids of the promises that can be held against them.
+        """Return the ids of the promises that can be tested on these resources.
 
         Raises:
-            EndpointError: one of them is not there, is not what the tests need, or is not empty.
+            EndpointError: a resource does not exist, is not as the tests need it, or has messages.
         """
         sqs, sns = target.make_client("sqs"), target.make_client("sns")
         try:
@@ -108,6 +108,7 @@ class ByoQueues:
 
 
 def _checked_queue(sqs: Any, url: str, option: str) -> dict[str, str]:
+    """Return a queue's attributes; refuse a queue that is not FIFO, has a delay, or has messages."""
     attributes: dict[str, str] = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     if attributes.get("FifoQueue") != "true" or attributes.get("DelaySeconds", "0") != "0":
         raise EndpointError(f"{option} {url} is not a FIFO queue without delay; name one that is")
@@ -118,6 +119,7 @@ def _checked_queue(sqs: Any, url: str, option: str) -> dict[str, str]:
 
 
 def _check_topic(sns: Any, arn: str, queue_arn: str) -> None:
+    """Refuse a topic with another subscription than the queue's, or without raw delivery of all messages."""
     pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
     subscriptions = [subscription for page in pages for subscription in page["Subscriptions"]]
     endpoints = [subscription["Endpoint"] for subscription in subscriptions]
@@ -134,10 +136,14 @@ def _check_topic(sns: Any, arn: str, queue_arn: str) -> None:
 
 
 class ByoQueueResources:
-    """Hands out the given resources as `Resources` hands out its own, through clients that nobody else uses.
+    """Gives a test the user's resources where `Resources` would make new ones.
 
     Args:
-        number: of the test; no other test of the process has it.
+        target: the endpoint under test.
+        byo: the user's resources.
+        sqs: a client that only this test uses; its calls are changed by hooks.
+        sns: the same for SNS.
+        number: of the test, unique in the process; part of the prefix of its messages.
     """
 
     def __init__(self, target: Target, byo: ByoQueues, sqs: Any, sns: Any, *, number: int) -> None:
@@ -152,7 +158,7 @@ class ByoQueueResources:
         sqs.meta.events.register("after-call.sqs.ReceiveMessage", self._unmark)
 
     def fifo_queue(self, *, hint: str = "q", **_: object) -> QueueUnderTest:
-        """Return the DLQ where `hint` asks for one, else the queue, whose redrive policy is what it is."""
+        """Return the DLQ if `hint` is "dlq", else the queue; other arguments are ignored, because nothing is made."""
         url = self._byo.dlq_url if hint == "dlq" else self._byo.queue_url
         assert url is not None, "the tests that ask for a DLQ are deselected where none was given"
         arn = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
@@ -168,13 +174,13 @@ class ByoQueueResources:
         return TopicUnderTest(self._sns, self._byo.topic_arn)
 
     def close(self) -> None:
-        """Delete the messages of the test, and wait until nothing is left.
+        """Delete the messages of the test, and wait until both queues are empty.
 
         Raises:
-            NotReachedError: something stays.
+            NotReachedError: a message is still there when the target's patience ends.
         """
         for url, handle in self._handles:
-            with contextlib.suppress(ClientError):  # expired, or gone: what is left is received again
+            with contextlib.suppress(ClientError):  # an expired handle: the message is received again below
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
         for url in filter(None, (self._byo.queue_url, self._byo.dlq_url)):
             eventually(
@@ -185,11 +191,11 @@ class ByoQueueResources:
             )
 
     def _emptying(self, url: str) -> Callable[[], dict[str, int]]:
-        """Return what deletes what a receive brings, and tells how much it brought and how much is counted."""
-        under_way_seconds = 0 if self._byo.topic_arn is None else 1  # what was published may not have arrived yet
+        """Return a function that deletes the messages of one receive, and returns their number and the counts."""
+        wait_seconds = 0 if self._byo.topic_arn is None else 1  # a published message may not have arrived yet
 
         def empty() -> dict[str, int]:
-            answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=under_way_seconds)
+            answer = self._sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, WaitTimeSeconds=wait_seconds)
             for message in answer.get("Messages", []):
                 self._sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
             attributes = self._sqs.get_queue_attributes(QueueUrl=url, AttributeNames=list(_COUNTERS))["Attributes"]
@@ -200,10 +206,12 @@ class ByoQueueResources:
 
     @staticmethod
     def _refuse(model: Any, **_: object) -> None:
+        """Refuse calls that would change or purge the user's resources; botocore calls this before each call."""
         if model.name not in _ALLOWED:
             raise RuntimeError(f"{model.name} is not for resources of somebody else; take the promise out of the table")
 
     def _mark(self, params: dict[str, Any], **_: object) -> dict[str, Any]:
+        """Return a send's parameters with the prefix before each id; botocore calls this before each send."""
         marked = {name: self._prefix_id(name, value) for name, value in params.items()}
         for batch in _BATCHES:
             if batch in params:
@@ -216,7 +224,10 @@ class ByoQueueResources:
         return f"{self._prefix}{value}" if name in _IDS and value else value
 
     def _request_group(self, params: dict[str, Any], context: dict[str, Any], **_: object) -> dict[str, Any]:
-        """Let every receive return the group, and remember what the test asked for."""
+        """Return a receive's parameters with a request for the group, by which `_unmark` knows the test's messages.
+
+        The context stores whether the test itself requested the group.
+        """
         parameter = "AttributeNames" if "AttributeNames" in params else "MessageSystemAttributeNames"
         parameter = "MessageSystemAttributeNames" if "MessageSystemAttributeNames" in params else parameter
         names = params.get(parameter, [])
@@ -226,7 +237,10 @@ class ByoQueueResources:
         return {**marked, parameter: [*names, "MessageGroupId"]} if context["sluice_hide_group"] else marked
 
     def _unmark(self, parsed: dict[str, Any], context: dict[str, Any], **_: object) -> None:
-        """Take the prefix off what is this test's, delete what an earlier test left, give back what is not ours."""
+        """Change the answer of a receive: keep this test's messages, without the prefix.
+
+        Messages that an earlier test left are deleted. A message of somebody else is released, and refused.
+        """
         url, kept = context["sluice_queue"], []
         for message in parsed.get("Messages", []):
             attributes = message["Attributes"]
@@ -246,6 +260,7 @@ class ByoQueueResources:
             parsed["Messages"] = kept
 
     def _restore(self, message: dict[str, Any], *, hide_group: bool) -> dict[str, Any]:
+        """Return a message without the prefix in its ids, and without the group if the test did not request it."""
         attributes = {
             name: value.removeprefix(self._prefix) if name in _IDS else value
             for name, value in message["Attributes"].items()

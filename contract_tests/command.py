@@ -1,4 +1,4 @@
-"""`sluice contracts`, which runs the suite wherever it is installed, and `sluice conformance`."""
+"""The commands `sluice contracts`, which runs the suite on one target, and `sluice conformance`, on all emulators."""
 
 import sys
 from collections.abc import Generator
@@ -21,7 +21,7 @@ _EXITS: dict[int, int] = {
 
 
 class _Ending:
-    """Notes what pytest's exit code does not tell: an endpoint that cannot be used, and Ctrl-C."""
+    """A plugin that stores two ends of a run that pytest's exit code does not tell: a bad endpoint, and Ctrl-C."""
 
     is_unusable = is_stopped = False
 
@@ -34,7 +34,7 @@ class _Ending:
             raise
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        self.is_stopped = excinfo.type is KeyboardInterrupt  # other types are pytest's own, of a broken collection
+        self.is_stopped = excinfo.type is KeyboardInterrupt  # pytest also calls this when collection fails
 
 
 @click.command(
@@ -55,14 +55,14 @@ def contracts(arguments: tuple[str, ...]) -> None:
     """
     ending = _Ending()
     own = ["-c", str(_SUITE / "suite.ini"), "--rootdir", str(_SUITE), "--confcutdir", str(_SUITE)]
-    ended = pytest.main([*own, str(_SUITE), *arguments], plugins=[ending])
+    exit_code = pytest.main([*own, str(_SUITE), *arguments], plugins=[ending])
     if ending.is_stopped:
         sys.exit(STOPPED)
-    sys.exit(COULD_NOT if ending.is_unusable else _EXITS.get(ended, COULD_NOT))
+    sys.exit(COULD_NOT if ending.is_unusable else _EXITS.get(exit_code, COULD_NOT))
 
 
 def _known_targets(context: click.Context, option: click.Parameter, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names, each of which must be a target's."""
+    """Return the names of `--only`; refuse a name that is no target's. click calls this."""
     if not names:
         return names
     from contract_tests.proving.conformance import COLUMNS  # noqa: PLC0415 (starts emulators: in a checkout only)
@@ -71,7 +71,7 @@ def _known_targets(context: click.Context, option: click.Parameter, names: tuple
 
 
 def _endpoints(_context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
-    """Return title and URL of every endpoint."""
+    """Return the URL of each `--endpoint TITLE=URL`, by its title. click calls this."""
     found = {}
     for text in given:
         title, _, url = text.partition("=")

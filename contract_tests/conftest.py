@@ -1,7 +1,7 @@
-"""The contract run: one emulator for all workers, one promise per test, and `--prove`.
+"""Fixtures and options of a contract run: the target, which all workers share, and the promise of each test.
 
-`--prove` runs every test once under each saboteur of its promise, and inverts the result: a test that turns red is
-proven, one that stays green has failed.
+`--prove` runs each test once under each saboteur of its promise, and inverts the result: a test that fails is proven,
+a test that still passes has failed.
 """
 
 import importlib
@@ -112,10 +112,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _has_results(config: pytest.Config) -> bool:
+    """Return whether the run records a status for each promise."""
     return bool(config.getoption("--results") or config.getoption("--expect"))
 
 
 def _baseline(config: pytest.Config) -> dict[str, results.PromiseStatus] | None:
+    """Return the statuses in the file of `--expect`; None without it."""
     path = config.getoption("--expect")
     try:
         return None if path is None else results.read_baseline(path)
@@ -124,7 +126,7 @@ def _baseline(config: pytest.Config) -> dict[str, results.PromiseStatus] | None:
 
 
 def _mutants() -> object:
-    """Return the plugin of `--mutants`, which is a tool for work on Sluice and is installed nowhere."""
+    """Return the plugin of `--mutants`, which only a checkout of Sluice has."""
     try:
         return importlib.import_module(_MUTANTS)
     except ModuleNotFoundError as error:
@@ -137,6 +139,10 @@ def _mutants() -> object:
 
 
 def _start(config: pytest.Config) -> None:
+    """Start or check the target, and set the variables by which workers find it.
+
+    With `--results`, an endpoint that cannot be used is recorded instead of refused.
+    """
     stack = ExitStack()
     config.stash[_emulator] = stack
     os.environ[_RUN] = uuid.uuid4().hex[:4]
@@ -157,16 +163,17 @@ def _start(config: pytest.Config) -> None:
 
 
 def _is_declared(config: pytest.Config) -> bool:
-    """Return whether there is a declaration: promises of the services need none, and hold wherever the suite is run."""
+    """Return whether there is a declaration; only the promises of a deployed environment need one."""
     return config.getoption("--declaration") is not None or is_declared()
 
 
 def _declared_environment(config: pytest.Config) -> Environment:
+    """Return the environment of `--env`."""
     return load_declaration(config.getoption("--declaration")).environment(config.getoption("--env"))
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Say what a run on AWS takes before it begins, and how to find what it would leave behind if it were killed."""
+    """Print what a run on AWS takes, and by which names its resources would be found if it were killed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     notice = session.config.stash.get(_notice, "")
     if notice and reporter is not None:
@@ -181,6 +188,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def _promise_id(item: pytest.Item) -> str:
+    """Return the promise in a test's marker; refuse a test without exactly one, or with an unknown promise."""
     markers = list(item.iter_markers("promise"))
     if len(markers) != 1:
         raise pytest.UsageError(f"{item.nodeid} has {len(markers)} promise markers, allowed is exactly one")
@@ -191,7 +199,7 @@ def _promise_id(item: pytest.Item) -> str:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Under --prove, make one test of every promise and saboteur."""
+    """Under --prove, run each test once for each saboteur of its promise."""
     if "saboteur" in metafunc.fixturenames and metafunc.config.getoption("--prove"):
         marker = metafunc.definition.get_closest_marker("promise")
         promise = None if marker is None else PROMISES.get(marker.args[0])
@@ -200,9 +208,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Hold every contract to its promise, expect the known deviations, and let blocking and deduplication come first.
+    """Mark each contract test by its promise, expect the known deviations, and sort the tests by their promise's area.
 
-    Tests of other folders in the same run are left as they are, before the contracts.
+    Tests that need what the target does not have are deselected. Tests of other folders stay as they are, and run
+    first.
     """
     target = os.environ.get(_TARGET, "")
     areas = list(dict.fromkeys(promise.area for promise in PROMISES.values()))
@@ -213,7 +222,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.core)
         deviation = deviations.of_promise(target, _promise_id(item))
         if deviation is not None and not config.getoption("--prove"):
-            # Only an expectation may fail: a crash is no known deviation.
+            # Only a failed assertion is the known deviation; a crash still fails the run.
             reason = f"{_promise_id(item)}, {deviation}"
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
@@ -229,6 +238,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _deselect(config: pytest.Config, contracts: list[pytest.Item], left_out: list[pytest.Item]) -> None:
+    """Remove tests from the list of contract tests, and report them to pytest as deselected."""
     contracts[:] = [item for item in contracts if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
@@ -237,7 +247,7 @@ def _deselect(config: pytest.Config, contracts: list[pytest.Item], left_out: lis
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a failure name its promise; under --prove, invert the result of the call."""
+    """Add the promise to a failed test's report; under --prove, invert the result."""
     report = yield
     failures.tell(item, call, report)
     if not item.config.getoption("--prove") or call.when != "call":
@@ -254,7 +264,11 @@ def pytest_runtest_makereport(
 
 
 def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
-    """Return how a sabotaged test fared. Only a failed expectation is a proof: a crash proves nothing."""
+    """Return the result of a test under a saboteur: red, GREEN, ERROR, or deviates.
+
+    Only a failed assertion is red. A crash is an ERROR and proves nothing. On a target that breaks the promise anyway,
+    a failed assertion is "deviates".
+    """
     if call.excinfo is None:
         return "GREEN"
     if not call.excinfo.errisinstance((AssertionError, pytest.fail.Exception)):
@@ -263,7 +277,7 @@ def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Name the target and what about it is not as AWS would be; under --prove, print promise by saboteur."""
+    """Print the target and its differences to AWS; under --prove, print the result of each promise and saboteur."""
     failures.summarise(terminalreporter)
     if os.environ.get(_TARGET) is None:
         return
@@ -311,18 +325,20 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
         return request.config.stash[_results].watch.on(bound)
     if request.config.getoption("--mutants") or request.config.getoption("--relevance"):
         breaking.shorten_grace(bound)
-    is_simulated = bound.name == "simulator" and not request.config.getoption("--prove")  # a saboteur stays on a client
+    # Under --prove each test needs its own clients, because a saboteur stays on a client.
+    is_simulated = bound.name == "simulator" and not request.config.getoption("--prove")
     return binding.sharing_clients(bound) if is_simulated else bound
 
 
 def _bind_target(config: pytest.Config) -> binding.Target:
+    """Return the target that the controlling process has chosen; under --prove it has less patience."""
     patience = _PATIENCE_SECONDS_SABOTAGED if config.getoption("--prove") else _PATIENCE_SECONDS
     return binding.BINDINGS[os.environ[_TARGET]](os.environ[_ENDPOINT], patience_seconds=patience)
 
 
 @pytest.fixture(autouse=True)
 def time_of_the_target(target: binding.Target) -> Iterator[None]:
-    """Let everything that waits go by the target's clock."""
+    """Make everything in a test that waits use the target's clock."""
     with waiting_on(target.clock):
         yield
 
@@ -335,7 +351,7 @@ def saboteur(request: pytest.FixtureRequest) -> str | None:
 
 @pytest.fixture(scope="session")
 def deployed_environment(request: pytest.FixtureRequest, target: binding.Target) -> Environment:
-    """Return the environment, deployed."""
+    """Return the environment of `--env` after it was deployed, or found deployed."""
     declared = _declared_environment(request.config)
     require(target, declared, is_own=options.OWN in os.environ)
     return declared
@@ -343,7 +359,7 @@ def deployed_environment(request: pytest.FixtureRequest, target: binding.Target)
 
 @pytest.fixture
 def deployment(deployed_environment: Environment, target: binding.Target, saboteur: str | None) -> DeployedEnvironment:
-    """Return the deployed environment, as this test sees it."""
+    """Return the deployed environment with clients of this test, which a saboteur may have changed."""
     services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms")
     clients = {service: target.make_client(service) for service in services}
     if saboteur is not None:
@@ -360,7 +376,7 @@ def deployment(deployed_environment: Environment, target: binding.Target, sabote
 def resources(
     request: pytest.FixtureRequest, target: binding.Target, saboteur: str | None
 ) -> Iterator[Resources | ByoQueueResources]:
-    """Yield a maker of queues and topics that belong to this test alone, or what hands out the given ones."""
+    """Yield an object that makes queues and topics for this test alone, or hands out the user's own."""
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     if _byo_queues in request.config.stash:
         byo, _ = request.config.stash[_byo_queues]
@@ -370,7 +386,7 @@ def resources(
         return
     if saboteur is not None:
         sabotage((sqs, sns), saboteur)
-    elif deviations.of_promise(target.name, _promise_id(request.node)) is not None:  # what is waited for never comes
+    elif deviations.of_promise(target.name, _promise_id(request.node)) is not None:  # the test will wait in vain
         target = replace(target, patience_seconds=min(target.patience_seconds, _PATIENCE_SECONDS_DEVIATING))
     made = Resources(target, sqs, sns, prefix=f"ct-{os.environ[_RUN]}{uuid.uuid4().hex[:6]}")
     yield made

@@ -1,4 +1,4 @@
-"""Which target a run has, from its options: `--target`, `--endpoint-url`, and the resources somebody brings along."""
+"""The target of a run, from its options: `--target`, `--endpoint-url`, and options that name the user's resources."""
 
 import os
 from contextlib import ExitStack
@@ -18,8 +18,8 @@ from sluice.localstack import identify
 from sluice.simulator.hook import ENDPOINT_URL
 
 OWN = "SLUICE_CONTRACT_OWN"
-"""Set where the run started its own LocalStack."""
-_AGREED = "SLUICE_AWS"
+"""Name of the variable that is set where the run started its own LocalStack."""
+_AGREED = "SLUICE_AWS"  # name of the variable by which somebody agrees to the cost of AWS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class ListChoice:
     Args:
         name: of the binding.
         endpoint: its URL, or for AWS the region.
-        notice: what is to be said before the run begins; empty where nothing is.
+        notice: printed before the run begins; may be empty.
     """
 
     name: str
@@ -38,7 +38,7 @@ class ListChoice:
 
 
 def add_options(group: pytest.OptionGroup) -> None:
-    """Add the options this module reads."""
+    """Add the options that this module reads."""
     group.addoption("--endpoint-url", metavar="URL", help="run against this endpoint instead of starting LocalStack")
     group.addoption(
         "--target",
@@ -54,7 +54,7 @@ def add_options(group: pytest.OptionGroup) -> None:
 
 
 def target(config: pytest.Config, stack: ExitStack) -> ListChoice:
-    """Return the target asked for, which answers; start LocalStack where none is named.
+    """Return the target that the options name, after it has answered; start LocalStack where they name none.
 
     Raises:
         ConfigError: there is no such target, or the options contradict each other.
@@ -78,7 +78,7 @@ def target(config: pytest.Config, stack: ExitStack) -> ListChoice:
 
 
 def _own(stack: ExitStack) -> ListChoice:
-    """Start a LocalStack for this run, which a checkout can."""
+    """Start a LocalStack for this run; only a checkout of Sluice can."""
     try:
         from emulator import localstack  # noqa: PLC0415 (is in no package)
     except ModuleNotFoundError as error:
@@ -92,11 +92,13 @@ def _own(stack: ExitStack) -> ListChoice:
 
 
 def _url(config: pytest.Config) -> str | None:
+    """Return the endpoint that the option or the variable names; None where neither does."""
     given = config.getoption("--endpoint-url") or os.environ.get("AWS_ENDPOINT_URL")
     return checked_url(given) if given else None
 
 
 def _aws(config: pytest.Config, url: str | None) -> ListChoice:
+    """Return AWS as the target, if credentials are there and somebody has agreed to the cost."""
     tests = sum(promise.promiser is Promiser.SERVICE for promise in PROMISES.values())
     estimate = aws.SuiteEstimate(tests=tests, workers=config.getoption("numprocesses", None) or 1)
     is_agreed = config.getoption("--i-will-pay") or os.environ.get(_AGREED) == "1"
@@ -105,6 +107,7 @@ def _aws(config: pytest.Config, url: str | None) -> ListChoice:
 
 
 def _answering(choice: ListChoice) -> ListChoice:
+    """Return the target after a call of SQS has succeeded there."""
     try:
         bound = binding.BINDINGS[choice.name](choice.endpoint, patience_seconds=1)
         bound.make_client("sqs").list_queues(MaxResults=1)
@@ -118,7 +121,7 @@ def _answering(choice: ListChoice) -> ListChoice:
 
 
 def byo_queues(config: pytest.Config) -> ByoQueues | None:
-    """Return the resources somebody brings along; None where there are none.
+    """Return the user's own resources that the options name; None where they name none.
 
     Raises:
         ConfigError: the options contradict each other.

@@ -1,4 +1,4 @@
-"""Queues and topics of one test: made with unique names, deleted after it, with methods that read like the promise."""
+"""Queues and topics for one test, with unique names, deleted after the test; their methods are the steps of a test."""
 
 import contextlib
 import itertools
@@ -17,16 +17,16 @@ type Message = dict[str, Any]
 type Refusal = tuple[str, int, str]
 _LONG_POLL_SECONDS = 1
 CLOCKS_APART_MILLISECONDS_MAX = 900_000
-"""How far a caller's clock may be off: AWS refuses a request that is signed by one further off."""
+"""The largest difference between a caller's clock and AWS's: with a larger one AWS refuses the caller's signature."""
 
 
 class NotArrangedError(Exception):
-    """Raised when a test could not be arranged: that proves nothing about a promise or a saboteur."""
+    """Raised when the preparation of a test failed, which proves nothing about a promise or a saboteur."""
 
 
 @contextlib.contextmanager
 def arranging() -> Iterator[None]:
-    """Raise NotArrangedError where a wait or an expectation fails meanwhile: that is no failure of the promise."""
+    """Turn an AssertionError of a test's preparation into a NotArrangedError: the promise did not fail."""
     try:
         yield
     except AssertionError as error:
@@ -34,12 +34,12 @@ def arranging() -> Iterator[None]:
 
 
 def bodies(messages: Iterable[Message]) -> list[str]:
-    """Return the bodies, in order."""
+    """Return the bodies of messages, in their order."""
     return [message["Body"] for message in messages]
 
 
 def refusal(call: Callable[..., object], *arguments: object, **parameters: object) -> Refusal:
-    """Make a call the service must refuse; return error code, HTTP status and text."""
+    """Make a call that the service has to refuse; return error code, HTTP status and text of the refusal."""
     try:
         answer = call(*arguments, **parameters)
     except ClientError as error:
@@ -49,17 +49,17 @@ def refusal(call: Callable[..., object], *arguments: object, **parameters: objec
 
 
 def invalid_parameter_value(text: str) -> Refusal:
-    """Return how SQS refuses a value."""
+    """Return SQS's refusal of a parameter's value, with this text."""
     return "InvalidParameterValue", 400, text
 
 
 def invalid_parameter(text: str) -> Refusal:
-    """Return how SNS refuses a parameter, but for the words that its text begins with."""
+    """Return SNS's refusal of a parameter, whose text goes on with `text` after "Invalid parameter: "."""
     return "InvalidParameter", 400, f"Invalid parameter: {text}"
 
 
 def require_accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args, **parameters: P.kwargs) -> Answer:
-    """Make a call the service must not refuse as a whole, and return its answer."""
+    """Make a call that the service has to accept, and return its answer; entries of a batch may still fail."""
     try:
         return call(*arguments, **parameters)
     except ClientError as error:
@@ -67,7 +67,7 @@ def require_accepted[**P, Answer](call: Callable[P, Answer], *arguments: P.args,
 
 
 def entry(body: str, **more: Any) -> dict[str, Any]:
-    """Return an entry of SendMessageBatch, to group g1, with its body as both ids; `more` replaces parts of it."""
+    """Return an entry of SendMessageBatch to group g1 whose two ids are the body; `more` replaces parameters."""
     return _without_none(
         {"Id": body, "MessageBody": body, "MessageGroupId": "g1", "MessageDeduplicationId": body, **more}
     )
@@ -80,7 +80,7 @@ def _without_none(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class QueueUnderTest:
-    """One SQS queue. Every method is one API call, except those whose docstring says that they wait."""
+    """One SQS queue. Each method is one API call, except methods whose docstring says that they wait."""
 
     sqs: Any
     name: str
@@ -95,7 +95,7 @@ class QueueUnderTest:
         return answer
 
     def send_each(self, *bodies: str, group: str | None = "g1") -> None:
-        """Send messages to a group, with their bodies as deduplication ids; None: to a standard queue, without ids."""
+        """Send messages to a group, each with its body as deduplication id; a group of None sends without ids."""
         for body in bodies:
             self.send(body, group=group, id=body if group else None)
 
@@ -130,7 +130,7 @@ class QueueUnderTest:
         return self.await_batch(most=1, visibility=visibility)[0]
 
     def await_batch(self, *, most: int, visibility: int | None = None) -> list[Message]:
-        """Wait until a receive is not empty, and return what it brought."""
+        """Wait until a receive brings messages, and return them."""
         return eventually(
             lambda: self.receive(most=most, visibility=visibility, wait=_LONG_POLL_SECONDS),
             timeout_seconds=self.patience_seconds,
@@ -138,9 +138,9 @@ class QueueUnderTest:
         )
 
     def hold(self, *expected: str, visibility: int) -> list[Message]:
-        """Wait until one receive brings exactly these messages, and keep them in flight.
+        """Wait until one receive brings exactly these messages, which then stay in flight.
 
-        AWS does not promise how many messages a receive brings; what comes otherwise is given back.
+        AWS does not promise how many messages a receive brings; if it brings others or fewer, they are released.
 
         Raises:
             NotArrangedError: no receive brings them.
@@ -170,10 +170,13 @@ class QueueUnderTest:
         )
 
     def dead_letter(self, *sent: str, group: str | None = "g1") -> list[Message]:
-        """Send messages to a queue that allows one receive, and receive them until all are in its DLQ.
+        """Send messages to a queue that allows one receive, and receive them, so that all go to its DLQ.
+
+        Returns:
+            The received messages.
 
         Raises:
-            NotArrangedError: they are not.
+            NotArrangedError: a message was delivered a second time.
         """
         self.send_each(*sent, group=group)
         received: list[Message] = []
@@ -184,20 +187,20 @@ class QueueUnderTest:
         return received
 
     def redrive(self, **more: Any) -> dict[str, Any]:
-        """Move the messages of a DLQ, and wait until the move task has ended; return it as it is listed."""
+        """Move this DLQ's messages by a move task, wait for its end, and return the task from SQS's list."""
         self.start_move(**more)
         return self.await_move()
 
     def start_move(self, **more: Any) -> str:
-        """Start a move task of a DLQ, and return its handle."""
+        """Start a move task of this DLQ, and return its handle."""
         return str(self.sqs.start_message_move_task(SourceArn=self.arn, **more).get("TaskHandle", ""))
 
     def moves(self, **more: Any) -> list[dict[str, Any]]:
-        """Return the move tasks of a DLQ, the newest first, as they are listed."""
+        """Return SQS's list of this DLQ's move tasks, the newest first."""
         return list(self.sqs.list_message_move_tasks(SourceArn=self.arn, **more).get("Results", []))
 
     def await_move(self) -> dict[str, Any]:
-        """Wait until the newest move task of a DLQ has ended, and return it as it is listed."""
+        """Wait until this DLQ's newest move task has ended, and return the task from SQS's list."""
         return eventually(
             lambda: next(iter(self.moves()), {}),
             until=lambda task: task.get("Status", "RUNNING") not in ("RUNNING", "CANCELLING"),
@@ -210,7 +213,7 @@ class QueueUnderTest:
         return dict(answer["Attributes"])
 
     def await_attributes(self, expected: Mapping[str, str], *, settling_seconds: float = 0) -> None:
-        """Wait until the queue reports these values, for as long as something takes that has to be over first."""
+        """Wait until the queue reports these values; `settling_seconds` is added to the target's patience."""
         eventually(
             lambda: self.attributes(*expected),
             until=lambda reported: reported == expected,
@@ -229,11 +232,14 @@ class QueueUnderTest:
         self.sqs.purge_queue(QueueUrl=self.url)
 
     def drain(self, count: int) -> list[Message]:
-        """Wait until `count` messages were received and deleted; then receive once more, so that a surplus shows."""
+        """Wait until `count` messages were received and deleted, then receive once more; return all that was received.
+
+        If the queue has more messages than expected, the last receive returns them too.
+        """
         return list(itertools.chain.from_iterable(self.drain_by_receive(count)))
 
     def drain_by_receive(self, count: int) -> list[list[Message]]:
-        """Drain, and return what each receive brought."""
+        """Do the same as `drain`, and return the messages of each receive as a list of its own."""
         drained: list[list[Message]] = []
 
         def take() -> list[str]:
@@ -276,8 +282,8 @@ class TopicUnderTest:
         """Publish a batch.
 
         Args:
-            entries: without its own, an entry has the `Id` 1, 2 …, group `g1`, and the `Id` as deduplication id; None
-                leaves a parameter out.
+            entries: parameters of each entry. The defaults are `Id` 1, 2 …, group `g1`, and the `Id` as deduplication
+                id; None leaves a parameter out.
         """
         complete = [
             {"Id": str(index), "MessageGroupId": "g1", "MessageDeduplicationId": str(entry.get("Id", index)), **entry}
@@ -288,7 +294,7 @@ class TopicUnderTest:
         return answer
 
     def elsewhere(self) -> "TopicUnderTest":
-        """Return a topic of that name in another Region."""
+        """Return a topic of the same name in another region."""
         *service, _, account, name = self.arn.split(":")
         return TopicUnderTest(self.sns, ":".join([*service, "ap-southeast-4", account, name]))
 
@@ -303,7 +309,10 @@ class TopicUnderTest:
         self.sns.set_subscription_attributes(SubscriptionArn=subscription, AttributeName=name, AttributeValue=value)
 
     def subscribe(self, queue: QueueUnderTest, *, raw: bool = True, **attributes: str) -> str:
-        """Subscribe a queue, `raw` without the envelope, and allow the topic to send to it; return the ARN."""
+        """Allow the topic to send to a queue, and subscribe the queue; return the subscription's ARN.
+
+        `raw` is SNS's raw delivery, without the envelope.
+        """
         self.allow(queue)
         delivery = {"RawMessageDelivery": "true"} if raw else {}
         answer: dict[str, str] = self.sns.subscribe(
@@ -324,7 +333,7 @@ class TopicUnderTest:
 
 
 class Resources:
-    """Makes what one test needs, under names no other test uses, and deletes it again.
+    """Makes queues and topics for one test, with unique names, and deletes them.
 
     Args:
         prefix: unique among all tests that share the target.
@@ -345,7 +354,7 @@ class Resources:
         return self._queue(self.name(hint), self._redrive(dead_letters, max_receive_count))
 
     def name(self, hint: str) -> str:
-        """Return a name no other test uses."""
+        """Return a name that no other test uses, with `hint` in it."""
         return f"{self._prefix}-{hint}-{next(self._numbers)}"
 
     def fifo_queue(
@@ -409,7 +418,7 @@ class Resources:
         return self.create_topic(self.name("t"))
 
     def create_topic(self, name: str, **attributes: str) -> TopicUnderTest:
-        """Ask for a topic, which may be refused."""
+        """Create a topic; the service may refuse it."""
         arn = self._sns.create_topic(Name=name, Attributes=attributes).get("TopicArn", "")
         if arn:
             self._topics.append(lambda: self._delete_topic(arn, is_archived="ArchivePolicy" in attributes))
@@ -427,13 +436,13 @@ class Resources:
             self._subscriptions.append(lambda: self._unsubscribe(arn))
 
     def _unsubscribe(self, arn: str) -> None:
-        with contextlib.suppress(ClientError):  # the test may have ended it; what is left goes with its topic
+        with contextlib.suppress(ClientError):  # the test may have deleted it
             self._sns.unsubscribe(SubscriptionArn=arn)
 
     def close(self) -> None:
-        """Delete everything: subscriptions, topics, queues, so that nothing is delivered to what is gone.
+        """Delete all subscriptions, then topics, then queues.
 
-        What cannot be deleted does not keep the rest; its error is raised at the end.
+        If a deletion fails, the others are still done, and its error is raised at the end.
         """
         self._sns.meta.events.unregister("after-call.sns.Subscribe", self._note_subscription)
         with contextlib.ExitStack() as stack:

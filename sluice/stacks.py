@@ -1,6 +1,7 @@
-"""The stacks of an environment, one for each concern. `stacks/stage.py` of a project composes them.
+"""The stacks of an environment, which `stacks/stage.py` of a project composes.
 
-What a stack holds are its attributes, for stacks of your own beside it (docs/guides/existing-things.md).
+A stack's constructs are its attributes, so that other stacks of the project can use them
+(docs/guides/existing-things.md).
 """
 
 from pathlib import Path
@@ -22,11 +23,11 @@ from sluice.declaration.validation import require
 
 
 class EnvironmentStack(cdk.Stack):
-    """One stack of an environment, called after it, and protected from deletion where the environment is retained.
+    """One stack of an environment; with Removal.RETAIN it is protected from deletion.
 
     Args:
-        environment: whose stack it is.
-        holds: what it holds, for its description.
+        environment: as declared; its name begins the stack's name.
+        holds: for the stack's description, what it contains.
     """
 
     @check_argument_types
@@ -42,17 +43,16 @@ class EnvironmentStack(cdk.Stack):
 
     @property
     def availability_zones(self) -> list[str]:
-        """Return the zones as the region will name them: asking at synth would need the network and an account."""
+        """Return the region's availability zones as tokens; their names at synth would take a call to an account."""
         return [cdk.Fn.select(number, cdk.Fn.get_azs()) for number in range(self._zones)]
 
     def require_room(self, environment: Environment) -> None:
-        """Refuse more resources or outputs than CloudFormation takes in a stack.
+        """Refuse this stack, or one of its counterparts for consumers with `stack`, if it is too large.
 
-        Those beside it, of consumers that name a stack, count each for itself. With the resource that the cdk command
-        adds, and the outputs of the keys, which other stacks import.
+        The cdk command adds one resource, and the keys are two outputs that other stacks import; both count.
 
         Raises:
-            ConfigError: there are more, and CDK or CloudFormation would end halfway.
+            ConfigError: a stack has more resources or outputs than CloudFormation takes.
         """
         assert self.node.scope is not None, "every stack is in an app"
         names = {self.node.id, *(f"{self.node.id}-{consumer.stack}" for consumer in environment.consumers)}
@@ -75,7 +75,7 @@ class EnvironmentStack(cdk.Stack):
                 )
 
     def output(self, **values: str) -> None:
-        """Say where things are, a name each."""
+        """Make an output of the stack for each name and value."""
         for name, value in values.items():
             cdk.CfnOutput(self, name, value=value)
 
@@ -115,16 +115,16 @@ class DatabaseStack(EnvironmentStack):
             SecretArn=self.database.access.secret_arn,
             Endpoint=self.database.cluster.cluster_endpoint.socket_address,
         )
-        # Also where nobody is a user: CloudFormation takes no export away that a later stack still imports.
+        # Exported even if no users are made: CloudFormation removes no export that a later stack still imports.
         self.export_value(self.database.cluster.cluster_resource_identifier)
         if self.database.access.users_arn is not None:
             self.output(UsersArn=self.database.access.users_arn)
 
 
 class MessagingStack(EnvironmentStack):
-    """Holds `fan_out`, the topics and the consumers' queues, and `producers`, the policies of who publishes.
+    """Holds `fan_out`, the topics and the consumers' queues, and `producers`, the policies for producers' roles.
 
-    `producers` is None where nothing is published: every topic is somebody else's.
+    `producers` is None where every topic is an existing one that the environment does not publish to.
     """
 
     @check_argument_types
@@ -138,10 +138,11 @@ class MessagingStack(EnvironmentStack):
             self.producers = Producers(
                 self, "Producers", environment=environment, fanout=self.fan_out, database=database
             )
-        self._say_where_things_are(environment)
+        self._add_outputs(environment)
         self.require_room(environment)
 
-    def _say_where_things_are(self, environment: Environment) -> None:
+    def _add_outputs(self, environment: Environment) -> None:
+        """Make outputs of the topics' and queues' ARNs and URLs, and of the producers' policies."""
         for topic in environment.topics:
             self.output(**{naming.topic_output_name(environment, topic): self.fan_out.topics[topic.name].topic_arn})
         if self.producers is not None:
@@ -165,15 +166,15 @@ class ConsumersStack(EnvironmentStack):
     """Holds `cluster`, `services` and `functions` by their consumer's name, and `relays` by their topic's.
 
     Args:
-        environment: what is declared.
+        environment: as declared.
         network: where the tasks run.
-        database: how they get into it; None if there is none.
+        database: the access to the database; None if there is none.
         keys: of topics and queues; None if SQS holds them.
         project: the folder with the Dockerfile of an image that is to be built, and with the packages of functions.
 
     Raises:
-        ConfigError: the environment has handlers and no database; or its image is to be built, and there is no
-            Dockerfile, or the image would not hold a consumer's handlers; or a function cannot be right.
+        ConfigError: a consumer has handlers and the environment no database; or the image is to be built and there is
+            no Dockerfile, or the image would lack a consumer's handlers; or a Lambda function is declared wrongly.
     """
 
     @check_argument_types
@@ -215,12 +216,11 @@ class ObservabilityStack(EnvironmentStack):
     """Holds `operators`, `alarms` and `dashboard`. `operators.topic` is for alarms of your own.
 
     Args:
-        environment: what is declared.
-        key: of the operator topic, where there are keys.
+        environment: as declared.
+        key: the KMS key of the operator topic; None without `Encryption.CMK`.
 
     Raises:
-        ConfigError: the environment keeps its data, and nobody would hear that some is late, dead or about to be
-            deleted.
+        ConfigError: the environment has Removal.RETAIN, and nobody would receive its alarms.
     """
 
     @check_argument_types

@@ -1,4 +1,4 @@
-"""A message that fails too often is set aside with its identity, and its group moves on."""
+"""SQS moves a message that failed too often to the DLQ, with its identity, and its group goes on."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -203,7 +203,18 @@ def test_message_fifteen_fails_twice_and_everything_behind_it_waits(resources: R
 
 
 def _work_until_idle(queue: QueueUnderTest, *, consumers: int, count: int, failing: str, failures: int) -> list[str]:
-    """Let consumers receive, handle and delete one message at a time; return what happened, in that order."""
+    """Run consumers that receive, handle and delete one message at a time, until all is handled or nothing comes.
+
+    Args:
+        queue: with the messages.
+        consumers: how many threads work at once.
+        count: how many messages there are.
+        failing: the body of the message whose first handlings fail.
+        failures: how often it fails.
+
+    Returns:
+        The body of each message that was handled, and `BODY failed` for each failure, in the order of their ends.
+    """
     happened: list[str] = []
     lock = threading.Lock()
     done = threading.Event()

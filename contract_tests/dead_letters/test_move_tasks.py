@@ -1,8 +1,7 @@
 """A move task takes dead letters back.
 
-No recording of a move task between FIFO queues is public: those of AWS are of standard queues. Where the answer does
-not depend on the type, the queues here are FIFO; where messages return to their source, they are standard, as
-recorded, and MOV-17 says what FIFO queues should do.
+AWS's public recordings of move tasks are of standard queues. Where the type cannot matter, the queues here are FIFO.
+Where messages return to their source, the queues are standard, as recorded; MOV-17 is the promise for FIFO queues.
 """
 
 import json
@@ -24,7 +23,7 @@ from contract_tests.targets.binding import Target
 
 
 def _without_time(task: dict[str, Any]) -> dict[str, Any]:
-    """Return a listed task without the one value nobody can write down beforehand."""
+    """Return a task of SQS's list without its start time, which a test cannot know."""
     assert isinstance(task["StartedTimestamp"], int | datetime)
     return {name: value for name, value in task.items() if name != "StartedTimestamp"}
 
@@ -69,8 +68,8 @@ def test_a_moved_message_is_a_new_message(resources: Resources) -> None:
 
     assert moved["Body"] == "m1"
     assert moved["MessageId"] != before["MessageId"]
-    sent_at = [int(seen["Attributes"]["SentTimestamp"]) for seen in (before, dead, moved)]
-    assert sent_at[2] > max(sent_at[:2]), sent_at
+    first_sent_at, died_at, moved_at = (int(seen["Attributes"]["SentTimestamp"]) for seen in (before, dead, moved))
+    assert moved_at > max(first_sent_at, died_at)
 
 
 @pytest.mark.promise("MOV-31")

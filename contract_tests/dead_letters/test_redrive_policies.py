@@ -1,6 +1,6 @@
-"""Which redrive policies a queue accepts, and how it refuses the others.
+"""Redrive policies that a queue accepts, and its refusals of others.
 
-Texts are compared where AWS's answer was quoted; where only other emulators say a code or a text, the status is.
+Where AWS's answer is recorded, code and text are compared; else only the HTTP status.
 """
 
 import json
@@ -13,7 +13,7 @@ _INVALID = ("InvalidParameterValue", 400)
 
 
 def _set_refused_policy(queue: QueueUnderTest, policy: object) -> tuple[str, int, str]:
-    """Set a redrive policy that must be refused."""
+    """Set a redrive policy that the queue has to refuse; return the refusal."""
     text = policy if isinstance(policy, str) else json.dumps(policy)
     return refusal(queue.set_attributes, RedrivePolicy=text)
 
@@ -73,7 +73,7 @@ def test_max_receive_count_is_1_to_1000(resources: Resources) -> None:
 
 @pytest.mark.promise("DLQ-13")
 def test_max_receive_count_may_be_a_string_and_numbers_stay_numbers(resources: Resources) -> None:
-    """As what a string comes back is recorded by nobody [DLQ-40]."""
+    """It is not recorded whether a string comes back as a string or a number [DLQ-40]."""
     queue = resources.fifo_queue()
     dead_letters = resources.fifo_queue(hint="dlq")
 
@@ -125,7 +125,7 @@ def test_an_empty_redrive_policy_takes_the_dlq_away(resources: Resources) -> Non
 def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
     listed, unlisted = resources.fifo_queue(), resources.fifo_queue()
     by_queue = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [listed.arn]})
-    choosy = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)
+    choosy = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)  # it allows the listed queue only
     closed = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
 
     listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2}))

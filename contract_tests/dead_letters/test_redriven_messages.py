@@ -1,7 +1,7 @@
 """Promises about a message that a move task took out of a DLQ.
 
-No recording of a move task between FIFO queues is public. Whether a redriven message counts its receives anew is
-disputed [MOV-19], so the tests let it be received more often than either answer needs.
+No recording of a move task between FIFO queues is public. Whether a redriven message's receive count starts anew is
+disputed [MOV-19], so the tests raise maxReceiveCount until they pass with either answer.
 """
 
 import json
@@ -13,6 +13,7 @@ from contract_tests.targets.binding import Target
 
 
 def _allow_receives(queue: QueueUnderTest, dead_letters: QueueUnderTest, count: int) -> None:
+    """Set the queue's maxReceiveCount."""
     queue.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": count}))
 
 

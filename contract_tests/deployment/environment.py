@@ -28,7 +28,7 @@ _VOLATILE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeployedEnvironment:
-    """An environment and clients of where it is deployed. Every method asks the service."""
+    """A declared environment, and clients of the account where it is deployed. Each method calls the service."""
 
     environment: Environment
     sqs: Any
@@ -40,12 +40,12 @@ class DeployedEnvironment:
     patience_seconds: float
 
     def queue(self, name: str) -> QueueUnderTest:
-        """Return the queue called `name`."""
+        """Return the queue of this name."""
         url = self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
         return QueueUnderTest(self.sqs, name, url, self.queue_arn(name), self.patience_seconds)
 
     def queue_arn(self, name: str) -> str:
-        """Return the ARN a queue of that name has here."""
+        """Return the ARN of a queue by its name."""
         return naming.queue_arn(self.environment, name, self.account)
 
     @property
@@ -55,13 +55,13 @@ class DeployedEnvironment:
 
     @property
     def own_topics(self) -> dict[str, Topic]:
-        """Return the topics the environment makes, by ARN; what an existing one is like is its owner's part."""
+        """Return the topics that the stacks made, by ARN; existing topics are configured by their owner."""
         made = [topic for topic in self.environment.topics if isinstance(topic, Topic)]
         return {naming.topic_arn(self.environment, self.account, topic.name): topic for topic in made}
 
     @property
     def operator_topic_arn(self) -> str:
-        """Return the ARN of the topic alarms go to."""
+        """Return the ARN of the topic that alarms are sent to."""
         own = self.topic_arn.rpartition(":")[0] + ":" + naming.operator_topic_name(self.environment)
         return self.environment.alarm_topic_arn or own
 
@@ -105,12 +105,17 @@ class DeployedEnvironment:
 
 
 def require(target: Target, environment: Environment, *, is_own: bool) -> None:
-    """See to it that the environment is deployed: to a LocalStack of our own, by deploying it there.
+    """Return when the environment is deployed. To a LocalStack that this run started it is deployed now, if needed.
 
-    Runs: in every worker; the first one deploys while the others wait.
+    Runs: in each worker of pytest-xdist; the first one deploys while the others wait.
+
+    Args:
+        target: the endpoint.
+        environment: as declared.
+        is_own: whether this run started the target.
 
     Raises:
-        EndpointError: it is not deployed, and this is not ours to change; or the deployment failed.
+        EndpointError: the environment is not deployed, and the target is not ours; or the deployment failed.
     """
     with _alone():
         if _is_deployed(target, environment):
@@ -131,6 +136,7 @@ def require(target: Target, environment: Environment, *, is_own: bool) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
+    """Hold a lock that all workers share."""
     path = _PROJECT / "runs" / "deploying.lock"
     path.parent.mkdir(exist_ok=True)
     with path.open("w") as file:
@@ -139,7 +145,7 @@ def _alone() -> Iterator[None]:
 
 
 def _is_deployed(target: Target, environment: Environment) -> bool:
-    # The last stack of the stage, complete: whatever came before it is.
+    """Return whether the last stack of the environment is complete, which is deployed after all others."""
     name = naming.stack_name(environment, "observability")
     try:
         (stack,) = target.make_client("cloudformation").describe_stacks(StackName=name)["Stacks"]

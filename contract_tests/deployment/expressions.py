@@ -1,4 +1,4 @@
-"""Every metric-math expression that is deployed, as queries of GetMetricData: of alarms, scaling policies, dashboard.
+"""The deployed metric-math expressions of alarms, scaling policies and dashboards, as queries of GetMetricData.
 
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataQuery.html and
 https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/CloudWatch-Dashboard-Body-Structure.html
@@ -15,16 +15,16 @@ from botocore.validate import ParamValidator
 type Queries = list[dict[str, Any]]
 
 _PERIOD_SECONDS = 60
-_IDS = re.compile(r"\b[a-z]\w*")  # functions are upper-case
+_IDS = re.compile(r"\b[a-z]\w*")  # ids of metrics are lower-case, functions upper-case
 
 
 def of_alarms(alarms: Mapping[str, Mapping[str, Any]]) -> dict[str, Queries]:
-    """Return the queries of each alarm that is computed, by its name; as DescribeAlarms has them."""
+    """Return the queries of each alarm with an expression, by the alarm's name; `alarms` are from DescribeAlarms."""
     return {f"alarm {name}": alarm["Metrics"] for name, alarm in alarms.items() if alarm.get("Metrics")}
 
 
 def of_template(template: Mapping[str, Any]) -> dict[str, Queries]:
-    """Return the queries of each scaling policy and graph of a deployed template that is computed, by its place."""
+    """Return the queries of each scaling policy and graph with an expression in a template, by their place in it."""
     found = {}
     for id_, resource in template["Resources"].items():
         properties = resource.get("Properties", {})
@@ -43,14 +43,17 @@ def of_template(template: Mapping[str, Any]) -> dict[str, Queries]:
 
 
 def _with_period(metric: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a metric of a scaling policy as a query: a policy has no period of its own."""
+    """Return a metric of a scaling policy as a query; a query needs a period, which the policy does not have."""
     if "MetricStat" not in metric:
         return dict(metric)
     return {**metric, "MetricStat": {**metric["MetricStat"], "Period": _PERIOD_SECONDS}}
 
 
 def _of_graph(rows: Sequence[Sequence[Any]]) -> Queries:
-    """Return the queries of a graph's rows; none if nothing in it is computed."""
+    """Return the queries of a dashboard's graph; none if the graph has no expression.
+
+    A row is namespace, metric, then names and values of dimensions in turn, and at the end an object of options.
+    """
     if not any(isinstance(row[0], dict) for row in rows):
         return []
     queries: Queries = []
@@ -73,7 +76,7 @@ def _of_graph(rows: Sequence[Sequence[Any]]) -> Queries:
 
 
 def _text(value: Any) -> str:
-    """Return the text of a property; what CloudFormation fills in, which no expression names, is a zero."""
+    """Return the text of a template's property, with "0" for values that CloudFormation fills in at deployment."""
     match value:
         case str():
             return value
@@ -83,11 +86,11 @@ def _text(value: Any) -> str:
 
 
 def faults(queries: Queries, shape: Any) -> Iterator[str]:
-    """Yield what a service model says against queries, and which metric an expression names that is not there.
+    """Yield the faults of queries: breaches of CloudWatch's service model, and ids in expressions that no query has.
 
     Args:
         queries: of one alarm, policy or graph.
-        shape: of `MetricDataQueries` in CloudWatch's service model, which botocore checks but for the longest length.
+        shape: of `MetricDataQueries` in CloudWatch's service model; botocore checks all of it except maximum lengths.
     """
     report = ParamValidator().validate(queries, shape)
     if report.has_errors():

@@ -1,7 +1,7 @@
-"""A deployed environment is what its declaration says, and an operator hears of a poison message.
+"""A deployed environment is as declared, and its alarm about a poison message reaches an operator.
 
-Expectations are written from the declaration, not from the stacks. LocalStack enforces no policy: policies are read and
-evaluated (`sluice/simulator/model/policies.py`).
+The expected values are made from the declaration, not from the stacks. LocalStack enforces no policies, so the tests
+read and evaluate them (`sluice/simulator/model/policies.py`).
 """
 
 import json
@@ -28,20 +28,21 @@ from sluice.simulator.model.policies import PolicyDecision, PolicyRequest, decid
 
 pytestmark = pytest.mark.deployment
 
-_ALARM_SECONDS = 200  # a LocalStack not started by us looks at an alarm once a minute
-_QUIET_SECONDS = 300  # and at three minutes' data points, where AWS would look at one
+_ALARM_SECONDS = 200  # LocalStack evaluates alarms once a minute, unless this run started it
+_QUIET_SECONDS = 300  # LocalStack evaluates three minutes' data points, where AWS would evaluate one
 _SECURE = {"aws:securetransport": "true"}
 _STRANGER = "arn:aws:iam::999999999999:user/stranger"
 
 
 def _encryption(deployment: DeployedEnvironment) -> dict[str, str]:
+    """Return the queue attributes about encryption that the declaration calls for."""
     if deployment.environment.encryption is Encryption.SQS_MANAGED:
         return {"SqsManagedSseEnabled": "true"}
     return {"KmsMasterKeyId": deployment.key_id("queues")}
 
 
 def _queue_facts(deployment: DeployedEnvironment, name: str) -> dict[str, Any]:
-    """Return a queue's attributes, policies apart and documents read."""
+    """Return a queue's live attributes without its policy; redrive policies are parsed JSON."""
     attributes: dict[str, Any] = deployment.queue_attributes(name)
     del attributes["Policy"]
     for document in ("RedrivePolicy", "RedriveAllowPolicy"):
@@ -49,7 +50,7 @@ def _queue_facts(deployment: DeployedEnvironment, name: str) -> dict[str, Any]:
             attributes[document] = json.loads(attributes[document])
     if "KmsMasterKeyId" in attributes:
         attributes["KmsMasterKeyId"] = attributes["KmsMasterKeyId"].rpartition("/")[2]
-        # Beside a key AWS says false, and five minutes; LocalStack leaves the one true and does not know the other.
+        # With a key AWS returns false and 300 seconds for these; LocalStack returns true for one, and not the other.
         attributes.pop("SqsManagedSseEnabled", None)
         attributes.pop("KmsDataKeyReusePeriodSeconds", None)
     return attributes
@@ -66,7 +67,7 @@ _HIGH_THROUGHPUT = {
 def _queue(
     deployment: DeployedEnvironment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
 ) -> dict[str, Any]:
-    """Return the attributes that every queue of the environment has."""
+    """Return the expected attributes of a queue; the caller replaces those that differ for a consumer's queue."""
     return (
         (_HIGH_THROUGHPUT if name.endswith(FIFO_SUFFIX) else {})
         | {
@@ -91,7 +92,7 @@ def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> Non
         undelivered = naming.undelivered_queue_name(environment, consumer)
         kept_seconds = consumer.dead_letter_retention_seconds
         expected[undelivered] = _queue(deployment, undelivered, retention_seconds=kept_seconds)
-        if consumer.queue is not None:  # what an existing one is like is its owner's part
+        if consumer.queue is not None:  # an existing queue and its DLQ are configured by their owner
             continue
         expected[name] = _queue(
             deployment,
@@ -123,6 +124,7 @@ def test_every_topic_is_live_as_declared(deployment: DeployedEnvironment) -> Non
 
 
 def _topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
+    """Return the expected attributes of a topic."""
     environment = deployment.environment
     expected = {
         "TopicArn": arn,
@@ -141,7 +143,7 @@ def _topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
 
 
 def _topic_facts(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
-    """Return a topic's attributes that somebody chose."""
+    """Return a topic's live attributes, without its policy, counts and computed values."""
     seen = deployment.topic_attributes(arn)
     volatile = ("Policy", "EffectiveDeliveryPolicy", "BeginningArchiveTime")
     counts = ("SubscriptionsConfirmed", "SubscriptionsDeleted", "SubscriptionsPending")
@@ -155,7 +157,7 @@ def _topic_facts(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
 
 @pytest.mark.promise("STK-03")
 def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: DeployedEnvironment) -> None:
-    """Of an existing topic, and of other accounts that may subscribe, the rest is not ours to judge."""
+    """Other subscriptions are allowed only to existing topics, and from accounts that are declared as subscribers."""
     environment = deployment.environment
     expected, seen = {}, {}
     for topic in environment.topics:
@@ -173,6 +175,7 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
 
 
 def _subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
+    """Return the expected subscriptions of a topic, by the ARN of the consumer's queue."""
     environment = deployment.environment
     expected = {}
     for consumer in environment.consumers_of(topic):
@@ -190,6 +193,7 @@ def _subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | Exist
 
 
 def _subscription(attributes: dict[str, str]) -> dict[str, Any]:
+    """Return a live subscription's attributes as `_subscriptions` has the expected ones."""
     return {
         "Protocol": attributes["Protocol"],
         "RawMessageDelivery": attributes["RawMessageDelivery"],
@@ -201,7 +205,11 @@ def _subscription(attributes: dict[str, str]) -> dict[str, Any]:
 
 
 def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: str, own: dict[str, str]) -> Any:
-    """Return what the policy says of a service on our behalf (`own`) and on others', and of a stranger."""
+    """Return a policy's decision about each caller, by words for the caller.
+
+    The callers are an AWS service on our behalf (in the context `own`), on behalf of a stranger's topic, on nobody's
+    behalf; and a stranger.
+    """
 
     def decision_for(principal: str, context: dict[str, str]) -> PolicyDecision:
         return decide(policy, PolicyRequest(principal=principal, action=action, resource=resource, context=context))
@@ -249,7 +257,7 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
                 own={"aws:sourcearn": naming.topic_arn(environment, deployment.account, consumer.topic)},
             )
     topics = dict.fromkeys(deployment.own_topics, _NOBODY)
-    if deployment.environment.alarm_topic_arn is None:  # else its policy is its owner's
+    if deployment.environment.alarm_topic_arn is None:  # the policy of an existing topic is up to its owner
         topics[deployment.operator_topic_arn] = _LET_IN
     for arn, decisions in topics.items():
         expected[arn] = decisions
@@ -265,7 +273,7 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
 
 
 def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
-    """Return a declared alarm as `_flat` returns one that is deployed."""
+    """Return a declared alarm with the fields that `_flat` gives a deployed alarm."""
     if isinstance(alarm.watches, Expression):
         inputs = {id_: _input(metric) for id_, metric in alarm.watches.metrics.items()}
         watches: dict[str, Any] = {"Expression": alarm.watches.text, "Inputs": inputs}
@@ -282,7 +290,7 @@ def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
 
 
 def _input(metric: WatchedMetric) -> dict[str, Any]:
-    """Return a metric, by the minute."""
+    """Return a declared metric with a period of one minute, as `_flat_input` returns a deployed one."""
     return {
         "Namespace": metric.namespace,
         "MetricName": metric.name,
@@ -294,7 +302,7 @@ def _input(metric: WatchedMetric) -> dict[str, Any]:
 
 @pytest.mark.promise("STK-05")
 def test_every_alarm_is_live_as_declared(deployment: DeployedEnvironment) -> None:
-    """Unit tests cover the other alarms: they wake a service, take a version back or begin a redrive."""
+    """Only alarms for operators are compared; unit tests cover those that start a task, a rollback or a redrive."""
     declared = alarms(deployment.environment)
     expected = {alarm.name: _expected_alarm(alarm) for alarm in declared if alarm.hearer is Hearer.OPERATORS}
     others = {alarm.name for alarm in declared} - expected.keys()
@@ -310,7 +318,7 @@ def test_every_alarm_is_live_as_declared(deployment: DeployedEnvironment) -> Non
 
 
 def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
-    """Return an alarm with the one expression it is computed by, if any, and its metrics beside its other fields."""
+    """Return a deployed alarm with its dimensions as a dictionary, or with its expression and the metrics in that."""
     queries = alarm.get("Metrics", [])
     expressions = [query["Expression"] for query in queries if "Expression" in query]
     if not expressions:
@@ -320,6 +328,7 @@ def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
 
 
 def _flat_input(statistic: dict[str, Any]) -> dict[str, Any]:
+    """Return a metric of a deployed alarm's expression with the fields of `_input`."""
     metric = statistic["Metric"]
     return {
         "Namespace": metric["Namespace"],
@@ -336,7 +345,7 @@ def _dimensions(metric: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.promise("STK-07")
 def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnvironment, target: Target) -> None:
-    """CloudWatch's service model reads the request on a target that computes no expressions."""
+    """CloudWatch answers each expression; a target that computes none is replaced by CloudWatch's service model."""
     requests = expressions.of_alarms(deployment.alarms())
     parts = [part for part in naming.stack_parts(deployment.environment) if part not in ("network", "database")]
     for part in parts:
@@ -354,7 +363,10 @@ def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnv
 
 
 def _answer(deployment: DeployedEnvironment, target: Target, queries: expressions.Queries) -> str | None:
-    """Return what CloudWatch says of the last ten minutes of some queries; None where it computes nothing."""
+    """Return CloudWatch's answer to queries about the last ten minutes: "Complete", or what is wrong.
+
+    None stands for a target that computes no expressions.
+    """
     if not target.computes_metrics:
         return None
     now = datetime.fromtimestamp(target.clock.now_us() / 1_000_000, UTC)
@@ -368,7 +380,7 @@ def _answer(deployment: DeployedEnvironment, target: Target, queries: expression
 
 @pytest.fixture
 def operator_inbox(deployment: DeployedEnvironment, resources: Resources, target: Target) -> Iterator[QueueUnderTest]:
-    """Yield a queue that hears what is said on the operator topic; afterwards it is subscribed no more."""
+    """Yield a queue for messages of the operator topic; a subscription that the test makes is removed afterwards."""
     queue = resources.standard_queue()
     yield queue
     honest = target.make_client("sns")
@@ -379,7 +391,7 @@ def operator_inbox(deployment: DeployedEnvironment, resources: Resources, target
 
 
 def _listen(deployment: DeployedEnvironment, queue: QueueUnderTest) -> None:
-    """Subscribe a queue to the operator topic, and wait until it hears what is said there."""
+    """Subscribe a queue to the operator topic, and wait until a published message arrives in it."""
     topic = TopicUnderTest(deployment.sns, deployment.operator_topic_arn)
     topic.subscribe(queue, raw=False)
     topic.publish("can you hear me?", group=None)
@@ -390,9 +402,9 @@ def _listen(deployment: DeployedEnvironment, queue: QueueUnderTest) -> None:
 
 @pytest.fixture
 def poison(deployment: DeployedEnvironment, target: Target) -> Iterator[str]:
-    """Yield a body no other message has; whatever became of it, it is gone afterwards.
+    """Yield a unique body for a poison message, which is deleted afterwards from the first consumer's queue and DLQ.
 
-    Its queue is received from, so the environment has to be one that may be destroyed, and the queue has to be idle.
+    The test receives from that queue, so the queue has to be empty and the environment one with Removal.DESTROY.
     """
     _require_idle(deployment)
     body = f"poison-{uuid.uuid4().hex}"
@@ -407,6 +419,7 @@ def poison(deployment: DeployedEnvironment, target: Target) -> Iterator[str]:
 
 
 def _require_idle(deployment: DeployedEnvironment) -> None:
+    """Refuse to run the test unless the first consumer's queue is empty and the environment may be destroyed."""
     environment = deployment.environment
     queue = deployment.queue(naming.queue_name(environment, environment.consumers[0]))
     names = [f"ApproximateNumberOfMessages{what}" for what in ("", "NotVisible", "Delayed")]
@@ -420,7 +433,7 @@ def _require_idle(deployment: DeployedEnvironment) -> None:
 
 
 def _await_quiet(deployment: DeployedEnvironment, alarm: str) -> None:
-    """Wait until the alarm does not ring; that it does says nothing of the promise."""
+    """Wait until the alarm does not ring; if it goes on ringing, the test cannot judge the promise."""
     try:
         eventually(
             lambda: deployment.alarms()[alarm]["StateValue"],
@@ -463,12 +476,12 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
 
 
 def _since_quiet(states: Iterable[str]) -> list[str]:
-    """Return an alarm's states without the OK of before: of the first look at a new one, or after it had rung."""
+    """Return an alarm's states from the first that is not OK; OK before it is from the time before the test."""
     return list(dropwhile(lambda state: state == "OK", states))
 
 
 def _notices(queue: QueueUnderTest) -> list[dict[str, Any]]:
-    """Return what has been said on the operator topic since, and forget it."""
+    """Receive the notices that arrived from the operator topic, and delete them."""
     messages = queue.receive(most=10, wait=1)
     for message in messages:
         queue.delete(message)

@@ -1,1 +1,1 @@
-"""Promises of SQS about a message group: its order, its lock, and for how long a consumer has it."""
+"""Promises of SQS about message groups: their order, their blocking, and the visibility timeout."""

@@ -1,4 +1,4 @@
-"""The messages of a group come in the order they were sent."""
+"""The messages of a group are delivered in the order in which they were sent."""
 
 import itertools
 from collections import Counter
@@ -25,7 +25,10 @@ def test_messages_received_one_at_a_time_come_in_the_order_sent(resources: Resou
 
 @pytest.mark.promise("RCV-08")
 def test_one_receive_fills_up_from_one_group_before_the_next(resources: Resources) -> None:
-    """AWS does not promise how many messages a receive brings, nor which group comes first."""
+    """A receive that has begun with a group takes no other group while the first has more messages.
+
+    AWS does not promise how many messages a receive brings, nor which group comes first.
+    """
     queue = resources.fifo_queue()
     queue.send_each("a1", group="g1")
     queue.send_each("b1", group="g2")
@@ -41,7 +44,10 @@ def test_one_receive_fills_up_from_one_group_before_the_next(resources: Resource
 
 
 def _left_too_early(receives: list[list[Message]], left: Counter[str]) -> list[str]:
-    """Return the messages after which a receive went on to another group, while theirs had more to deliver."""
+    """Return the messages after which a receive went on to another group too early.
+
+    `left` is how many messages each group has; too early is while the message's own group has more.
+    """
     found = []
     for messages in receives:
         for message, following in itertools.zip_longest(messages, messages[1:]):
@@ -54,7 +60,7 @@ def _left_too_early(receives: list[list[Message]], left: Counter[str]) -> list[s
 
 @pytest.mark.promise("SND-10")
 def test_sequence_numbers_of_a_group_rise(resources: Resources) -> None:
-    """Ten numbers: three drawn at random rise in one run of six."""
+    """Ten numbers are compared, because three random ones would rise in one run of six."""
     queue = resources.fifo_queue()
 
     numbers = [int(queue.send(str(message), id=str(message))["SequenceNumber"]) for message in range(10)]
@@ -113,10 +119,11 @@ def test_a_queue_with_a_delay_keeps_the_order(resources: Resources) -> None:
     received = queue.drain(3)
 
     assert bodies(received) == ["m1", "m2", "m3"]
-    assert [message["Body"] for message in received if _milliseconds_waited(message) < 1_900] == []  # of 2,000
+    too_early = [message["Body"] for message in received if _milliseconds_waited(message) < 1_900]  # 2,000 is the delay
+    assert too_early == []
 
 
 def _milliseconds_waited(message: Message) -> int:
-    """Return how long after its send a message was first received, both by the service's own clock."""
+    """Return the time from a message's send to its first receive, both by the service's own clock."""
     attributes = message["Attributes"]
     return int(attributes["ApproximateFirstReceiveTimestamp"]) - int(attributes["SentTimestamp"])

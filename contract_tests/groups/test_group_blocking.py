@@ -1,4 +1,4 @@
-"""A message in flight blocks its group, and only its group, until it is deleted, expires or is given back."""
+"""A message in flight blocks its group, and only its group, until it is deleted, is released, or its timeout ends."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -49,7 +49,7 @@ def test_a_new_message_does_not_release_a_blocked_group(resources: Resources) ->
 
 @pytest.mark.promise("GRP-05")
 def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer(resources: Resources) -> None:
-    """At once is before a message of another group, hidden for five seconds, comes again to the same poll."""
+    """The waiting poll gets the next message before a message of another group that is hidden for five seconds."""
     queue = resources.fifo_queue()
     queue.send_each("m1", "m2", group="g1")
     first = queue.await_message(visibility=600)
@@ -61,7 +61,7 @@ def test_deleting_the_message_in_flight_releases_its_group_to_a_waiting_consumer
     with ThreadPoolExecutor() as pool:
         waiting = pool.submit(queue.receive, wait=20)
         assert polling.wait(timeout=5), "the poll was not sent"
-        assert queue.receive(wait=1) == []  # sent is not waiting: by now it is
+        assert queue.receive(wait=1) == []  # after this second the service has received the poll that was sent
         assert not waiting.done()
         queue.delete(first)
         released = waiting.result(timeout=30)
@@ -219,7 +219,7 @@ def test_nothing_comes_while_every_message_in_flight_is_extended(resources: Reso
         extended.change_visibility(message, 600)
 
     let_go.await_batch(most=3, visibility=2)
-    again = let_go.drain(3)  # so two seconds have passed for the other queue as well
+    again = let_go.drain(3)  # this takes two seconds, in which the timeout in the other queue would have ended
 
     assert bodies(again) == ["m1", "m2", "m3"]
     assert extended.receive(most=10, wait=1) == []

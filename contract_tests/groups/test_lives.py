@@ -1,6 +1,8 @@
-"""A message is a message, however it came: the rules of a group hold together with every other rule.
+"""The rules of a message group hold for each message, whatever way it came into the queue.
 
-`_Life` goes through what a consumer can do with a message, and says what it saw; `_FULL_LIFE` is what it has to see.
+`_live` does everything with two messages that a consumer can do, and returns what it received; `_FULL_LIFE` is what it
+has to return. Messages come by a batch, by a topic, by the DLQ of another queue, or by a move task, into queues with
+unusual attributes.
 """
 
 import contextlib
@@ -25,13 +27,13 @@ from sluice.clock import eventually
 _ATTRIBUTES: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "order"}}
 _STEPS = ("at first", "after a release", "after a shortened timeout", "after a timeout", "after a delete")
 _FULL_LIFE = [f"{body} {step}" for body, step in zip(["m1"] * 4 + ["m2"], _STEPS, strict=True)]
-_EVERYTHING: dict[str, Any] = {
+_UNUSUAL_ATTRIBUTES: dict[str, Any] = {
     "DelaySeconds": "1",
     "DeduplicationScope": "messageGroup",
     "ContentBasedDeduplication": "true",
 }
-_COUNTERS_SETTLE_SECONDS = 120  # on AWS
-_NOTHING = {f"ApproximateNumberOfMessages{name}": "0" for name in ("", "NotVisible", "Delayed")}
+_COUNTERS_SETTLE_SECONDS = 120  # so late may AWS count
+_EMPTY_COUNTS = {f"ApproximateNumberOfMessages{name}": "0" for name in ("", "NotVisible", "Delayed")}
 
 
 def _with_history(queue: QueueUnderTest) -> QueueUnderTest:
@@ -55,7 +57,13 @@ def _publish(topic: TopicUnderTest, body: str) -> None:
 
 
 def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
-    """Live with m1, and then m2 of its group, which are alone in a queue; return what was seen, in order."""
+    """Receive, release, extend, let expire and delete m1, then receive and delete m2 of the same group.
+
+    The queue has no other messages. Counts and attributes are checked on the way.
+
+    Returns:
+        Each receive as `BODY STEP`; see `_FULL_LIFE`.
+    """
     seen: list[Message] = []
 
     def receive(visibility: int = 600) -> Message:
@@ -80,7 +88,7 @@ def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
     shortened = receive(visibility=2)
     count(visible=2, in_flight=0)
     with contextlib.suppress(ClientError):
-        queue.delete(shortened)  # too late: whether it is refused is for VIS-01 and VIS-33 to say
+        queue.delete(shortened)  # after the timeout: VIS-01 and VIS-33 say whether this is refused; it deletes nothing
     expired = receive()
     require_accepted(queue.delete, expired)
     second = receive()
@@ -96,12 +104,13 @@ def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
 
 
 def _settling_seconds(target: Target) -> float:
+    """Return how long the target's counts may be wrong."""
     return _COUNTERS_SETTLE_SECONDS if target.name == "aws" else 0
 
 
 @pytest.mark.promise("SLU-59")
 def test_a_message_sent_in_every_way_at_once_lives_as_any_other(resources: Resources, target: Target) -> None:
-    queue = _with_history(resources.fifo_queue(**_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     first = _send_in_a_batch(queue, "m1")
     queue.send("m2", id="m2")
 
@@ -115,7 +124,7 @@ def test_a_message_sent_in_every_way_at_once_lives_as_any_other(resources: Resou
 
 @pytest.mark.promise("SLU-60")
 def test_a_message_of_a_topic_lives_as_any_other(resources: Resources, target: Target) -> None:
-    queue = _with_history(resources.fifo_queue(**_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     _publish(topic, "m1")
     queue.await_attributes({"ApproximateNumberOfMessages": "1"}, settling_seconds=_settling_seconds(target))
@@ -144,7 +153,7 @@ def test_a_dead_letter_lives_as_any_other_message(resources: Resources, target: 
 def test_a_redriven_message_lives_as_any_other(resources: Resources, target: Target) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")
     queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    other = _with_history(resources.fifo_queue(**_EVERYTHING))
+    other = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     queue.dead_letter("m1")
     dead_letters.redrive(DestinationArn=other.arn)
     other.send("m2", id="m2")
@@ -153,7 +162,11 @@ def test_a_redriven_message_lives_as_any_other(resources: Resources, target: Tar
 
 
 def _die(queue: QueueUnderTest, dead_letters: QueueUnderTest) -> list[tuple[str, str, str]]:
-    """Receive and release m1 and m2, all of a queue that allows two receives, until they die; return them in order."""
+    """Receive m1 and m2 twice each, which is all that their queue allows, so that they go to the DLQ.
+
+    Returns:
+        Body, group and message id of each dead letter, in the order of the DLQ.
+    """
     received = []
     for _ in range(4):
         message = queue.await_message(visibility=60)
@@ -169,8 +182,9 @@ def _die(queue: QueueUnderTest, dead_letters: QueueUnderTest) -> list[tuple[str,
 
 
 def _queue_with_history_and_dlq(resources: Resources) -> tuple[QueueUnderTest, QueueUnderTest]:
+    """Return a queue with unusual attributes that allows two receives, and its DLQ."""
     dead_letters = _with_history(resources.fifo_queue(hint="dlq", DelaySeconds="1", DeduplicationScope="messageGroup"))
-    queue = _with_history(resources.fifo_queue(dead_letters=dead_letters, max_receive_count=2, **_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(dead_letters=dead_letters, max_receive_count=2, **_UNUSUAL_ATTRIBUTES))
     return queue, dead_letters
 
 
@@ -238,17 +252,18 @@ def test_a_purge_removes_every_message_however_it_came_and_is_held(resources: Re
 
     for purged in (queue, changed, dead_letters):
         assert purged.receive(most=10, wait=1) == []
-        purged.await_attributes(_NOTHING, settling_seconds=_settling_seconds(target))
+        purged.await_attributes(_EMPTY_COUNTS, settling_seconds=_settling_seconds(target))
 
 
 def _hold(queue: QueueUnderTest, group: str, seconds: int) -> None:
-    """Receive until the message of a group comes, hide it for that time, and release the others."""
+    """Receive until a message of the group comes; give it this visibility timeout, and release the others."""
 
     def take() -> bool:
-        taken = queue.await_batch(most=10, visibility=60)
-        groups = [message["Attributes"]["MessageGroupId"] for message in taken]
-        for message, its in zip(taken, groups, strict=True):
-            queue.change_visibility(message, seconds if its == group else 0)
+        groups = set()
+        for message in queue.await_batch(most=10, visibility=60):
+            message_group = message["Attributes"]["MessageGroupId"]
+            groups.add(message_group)
+            queue.change_visibility(message, seconds if message_group == group else 0)
         return group in groups
 
     with arranging():
@@ -283,7 +298,7 @@ def test_a_repeat_is_dropped_whatever_became_of_the_first(resources: Resources) 
 @pytest.mark.promise("DED-19")
 def test_the_window_ends_whatever_became_of_the_first(resources: Resources, target: Target) -> None:
     window_seconds = 3 if target.has_short_window else 300
-    queue = _with_history(resources.fifo_queue(hint="window3", **_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(hint="window3", **_UNUSUAL_ATTRIBUTES))
     changed = resources.fifo_queue(hint="window3")
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     states = ("released", "expired", "extended")
@@ -291,7 +306,7 @@ def test_the_window_ends_whatever_became_of_the_first(resources: Resources, targ
     changed.set_attributes(VisibilityTimeout="31")
     first = {name: queue.send(name, group=name)["MessageId"] for name in states[:2]}
     held = queue.hold(*states[:2], visibility=5)
-    # Last: GRP-13 is another promise, that what stays invisible delays nothing that was received after it.
+    # The message that stays in flight is received last: that it does not delay later ones is another promise (GRP-13).
     first["extended"] = queue.send("extended", group="extended")["MessageId"]
     for message in held + queue.hold("extended", visibility=5):
         if message["Body"] != "expired":
@@ -302,18 +317,18 @@ def test_the_window_ends_whatever_became_of_the_first(resources: Resources, targ
 
     again = {name: queue.send(name, group=name)["MessageId"] for name in states}
     changed.send("m1 again", id="m1")
-    queue.send("m1")  # not by the topic, whose window is not shortened
+    queue.send("m1")  # not by the topic, because the topic's own window is not shortened
     again["m2"] = _send_in_a_batch(queue, "m2")
 
     assert {name for name in first if first[name] == again[name]} == set()
     visible = ["expired", "expired", "m1", "m1", "m2", "m2", "released", "released"]
-    assert sorted(bodies(queue.drain(8))) == visible  # one waits behind what is in flight
+    assert sorted(bodies(queue.drain(8))) == visible  # the second "extended" waits behind the first, in flight
     assert bodies(changed.drain(2)) == ["m1", "m1 again"]
 
 
 @pytest.mark.promise("RCV-37")
 def test_an_attempt_can_be_repeated_however_its_messages_came(resources: Resources) -> None:
-    queue = _with_history(resources.fifo_queue(**_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     _send_in_a_batch(queue, "m1")
     queue.await_message(visibility=0)
     attempt: dict[str, Any] = {"QueueUrl": queue.url, "ReceiveRequestAttemptId": "attempt-1", "WaitTimeSeconds": 1}
@@ -347,7 +362,7 @@ def test_an_attempt_can_be_repeated_in_a_dlq_and_after_a_move(resources: Resourc
 def test_an_older_handle_deletes_nothing_that_is_held_however_it_came(resources: Resources) -> None:
     dead_letters = _with_history(resources.fifo_queue(hint="dlq", DeduplicationScope="messageGroup"))
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    sent, published = (_with_history(resources.fifo_queue(**_EVERYTHING)) for _ in range(2))
+    sent, published = (_with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES)) for _ in range(2))
     moved = resources.fifo_queue()
     source.dead_letter("redriven")
     dead_letters.redrive(DestinationArn=moved.arn)
@@ -430,7 +445,7 @@ def test_sequence_numbers_rise_however_the_messages_come(resources: Resources) -
 def test_a_move_task_takes_every_message_however_it_came(resources: Resources) -> None:
     middle, last = resources.fifo_queue(hint="dlq"), resources.fifo_queue()
     resources.fifo_queue(dead_letters=middle)
-    dead_letters = _with_history(resources.fifo_queue(hint="dlq", **_EVERYTHING))
+    dead_letters = _with_history(resources.fifo_queue(hint="dlq", **_UNUSUAL_ATTRIBUTES))
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
     source.dead_letter("dead", group="dead")
     _publish(resources.fifo_topic(dead_letters, ContentBasedDeduplication="true"), "published")
@@ -450,7 +465,7 @@ def test_a_move_task_takes_every_message_however_it_came(resources: Resources) -
 def test_retention_ends_for_every_message_however_it_came_and_is_held(resources: Resources, target: Target) -> None:
     dead_letters = resources.fifo_queue(hint="dlq", MessageRetentionPeriod="60")
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    queue = _with_history(resources.fifo_queue(MessageRetentionPeriod="60", **_EVERYTHING))
+    queue = _with_history(resources.fifo_queue(MessageRetentionPeriod="60", **_UNUSUAL_ATTRIBUTES))
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     source.dead_letter("redriven", group="redriven")
     dead_letters.redrive(DestinationArn=queue.arn)
@@ -466,5 +481,5 @@ def test_retention_ends_for_every_message_however_it_came_and_is_held(resources:
     target.await_age(70, since=target.clock.monotonic())
 
     for each in (queue, dead_letters):
-        each.await_attributes(_NOTHING, settling_seconds=_settling_seconds(target))
+        each.await_attributes(_EMPTY_COUNTS, settling_seconds=_settling_seconds(target))
         assert each.receive(most=10, wait=2) == []

@@ -1,4 +1,4 @@
-"""A received message is its consumer's for the visibility timeout, and not a moment longer."""
+"""A received message is hidden from other consumers for the visibility timeout, and not longer."""
 
 import contextlib
 
@@ -17,6 +17,7 @@ from contract_tests.resources import (
 
 
 def _expired_handle_refusal(message: Message) -> Refusal:
+    """Return SQS's refusal of a message's handle after its visibility timeout."""
     return invalid_parameter_value(
         f"Value {message['ReceiptHandle']} for parameter ReceiptHandle is invalid. "
         "Reason: The receipt handle has expired."
@@ -38,7 +39,7 @@ def test_an_overrun_consumer_is_not_fenced(resources: Resources) -> None:
 
 @pytest.mark.promise("VIS-01")
 def test_deleting_after_the_visibility_timeout_fails_and_the_message_stays(resources: Resources) -> None:
-    """That a timeout of another queue has ended is seen, so that nobody receives the message meanwhile [VIS-05]."""
+    """A message in another queue shows that the timeout has ended: a receive from this queue would be VIS-05."""
     queue, other = resources.fifo_queue(), resources.fifo_queue()
     queue.send_each("m1")
     other.send_each("m1")
@@ -86,7 +87,7 @@ def test_a_message_received_without_visibility_timeout_cannot_be_deleted(resourc
 
 @pytest.mark.promise("VIS-05")
 def test_an_older_handle_does_not_delete_while_another_consumer_has_the_message(resources: Resources) -> None:
-    """The delete is documented to fail, or to be confirmed in vain; its answer is recorded by nobody."""
+    """AWS documents that the delete fails, or is confirmed and deletes nothing; its answer is not recorded."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     overrun = queue.await_message(visibility=1)
@@ -130,7 +131,7 @@ def test_an_invalid_handle_is_refused(resources: Resources) -> None:
 
 @pytest.mark.promise("VIS-08")
 def test_a_standard_queue_confirms_a_late_visibility_change_and_does_nothing(resources: Resources) -> None:
-    """For a FIFO queue nobody has recorded it."""
+    """The answer of a FIFO queue is not recorded, so the queue here is standard."""
     queue = resources.standard_queue()
     queue.send("m1", group=None)
     late = queue.await_message(visibility=1)
@@ -183,7 +184,7 @@ def test_an_extended_message_is_deleted_with_its_handle(resources: Resources) ->
 
 @pytest.mark.promise("VIS-29")
 def test_a_late_visibility_change_hides_nothing(resources: Resources) -> None:
-    """Nobody recorded whether it is refused or confirmed in vain, as on a standard queue [VIS-08]."""
+    """It is not recorded whether the change is refused, or confirmed as by a standard queue [VIS-08]."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     late = queue.await_message(visibility=1)
@@ -255,7 +256,7 @@ def test_the_receive_after_a_release_counts(resources: Resources) -> None:
 
 @pytest.mark.promise("VIS-33")
 def test_an_older_handle_does_not_delete_what_nobody_holds(resources: Resources) -> None:
-    """The delete may fail, or be confirmed in vain; its answer is recorded by nobody."""
+    """The delete may fail, or be confirmed and delete nothing; its answer is not recorded."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     oldest = queue.await_message(visibility=0)

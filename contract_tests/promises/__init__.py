@@ -1,8 +1,8 @@
-"""Every promise Sluice relies on: what is promised, by whom, how we know, and which saboteur breaks it.
+"""Every promise that Sluice relies on: its sentence, who keeps it, the evidence, and the saboteurs that break it.
 
-The contract tests carry the ids (`@promise("GRP-01")`). The files beside this one, one for each area, are the only
-place with evidence: under its grade each source, with its date in brackets. Ids with a fact behind them are the fact's;
-`SLU-nn` are Sluice's own compositions of several. `docs/promises.md` is generated from here.
+Contract tests name a promise by its id (`@promise("GRP-01")`). The evidence is only in the files beside this one, one
+file for each area: under each grade the sources, with the date in brackets. `SLU-nn` are promises that Sluice composed
+of several facts; the other ids are each one fact. `docs/promises.md` is generated from here.
 
 A source is one of these:
 
@@ -34,7 +34,7 @@ _AREAS = (
 
 def _read(area: str) -> Iterator[Promise]:
     """Yield the promises of an area, in the order of its file."""
-    path, place = Path(__file__).parent / f"{area}.toml", "its head"
+    path, place = Path(__file__).parent / f"{area}.toml", "its head"  # the place is for an error's note
     try:
         read = tomllib.loads(path.read_text(encoding="utf-8"))
         title, promiser = read.pop("area"), Promiser(read.pop("promiser", Promiser.SERVICE))
@@ -50,6 +50,7 @@ def _read(area: str) -> Iterator[Promise]:
 
 
 def _evidence(sources_of: dict[str, Any]) -> Iterator[Evidence]:
+    """Yield the evidence in a promise's entry: lists of sources by grade, each `SOURCE (DATE)`."""
     for grade, sources in sources_of.items():
         for text in sources:
             found = re.fullmatch(r"(.+) \((.+?)\)", text)
@@ -70,4 +71,4 @@ _CORE = {
     "fan-out": "SLU-05 SNS-24 SLU-06 SNS-39 SNS-14 SNS-31",
 }
 CORE: tuple[str, ...] = tuple(id_ for ids in _CORE.values() for id_ in ids.split())
-"""What everybody who builds on FIFO queues and topics should be able to recite; `pytest contract_tests -m core`."""
+"""The promises that everybody who builds on FIFO queues and topics should know; `pytest contract_tests -m core`."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LOCALSTACK_TESTS = "LocalStack tests/aws/services/"
-"""What the source of a test of LocalStack's begins with."""
+"""The beginning of each source that is a test of LocalStack's."""
 
 
 class Promiser(StrEnum):
@@ -44,12 +44,12 @@ class Promise:
     """One promise.
 
     Args:
-        id: stable; the contract test's marker.
+        id: never changes; the contract test's marker has it.
         statement: one sentence that a test can contradict.
         evidence: strongest first.
-        saboteurs: names in `sluice.saboteurs`; each one alone turns the promise's test red.
-        promiser: who keeps it.
-        area: heading it stands under.
+        saboteurs: names in `sluice.saboteurs`; each one alone makes the promise's test fail.
+        promiser: who keeps the promise.
+        area: the heading of its group in the documentation.
     """
 
     id: str
@@ -61,6 +61,6 @@ class Promise:
 
     @property
     def grade(self) -> Grade:
-        """Return the grade of its strongest evidence."""
+        """Return the grade of the strongest evidence."""
         grades = [evidence.grade for evidence in self.evidence]
         return min(grades, key=list(Grade).index)

@@ -1,6 +1,6 @@
-"""Run contract tests again while something is broken, on the simulator, and count which promises notice it.
+"""Run contract tests on the simulator while something is broken, and collect the promises whose tests notice it.
 
-`--relevance` breaks what is between client and service; `--mutants` the rules of the model.
+`--relevance` breaks calls between client and service; `--mutants` breaks rules of the simulator's model.
 """
 
 import uuid
@@ -24,18 +24,28 @@ def shorten_grace(target: binding.Target) -> None:
 
 
 def forget(given: dict[str, Any]) -> None:
-    """Empty the simulator, so that it follows the rules as they are now, and no run finds another's queues."""
+    """Reset the simulator of a test: it applies the rules as they are now, and has no queues of an earlier run.
+
+    `given` are the test's fixtures.
+    """
     _simulator(given["resources"].target).reset()
 
 
 def _simulator(target: binding.Target) -> hook.Simulator:
+    """Return the simulator behind a target's clients."""
     simulator = hook.of(target.make_client("sqs"))
     assert simulator is not None, "such a run goes with --target simulator"
     return simulator
 
 
 def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractContextManager[object]) -> str:
-    """Return how a test fares while something is broken. Only a failed expectation is `red`: a crash proves nothing."""
+    """Run a test while something is broken; return `green` if it passes, `red` if an assertion fails, else `crashed`.
+
+    Args:
+        test: the test's function.
+        given: its fixtures.
+        breaking: breaks something inside of the `with`.
+    """
     target, seen = given["resources"].target, "green"
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
@@ -47,13 +57,19 @@ def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractC
             seen = "red"
         except Exception:
             seen = "crashed"
-    forget(given)  # what a broken rule has left behind may not be deletable
+    forget(given)  # queues that were made under a broken rule may be impossible to delete
     resources.close()
     return seen
 
 
 def promises_by_name(terminalreporter: Any, kind: str, names: Iterable[str]) -> dict[str, dict[str, set[str]]]:
-    """Return the promises in the reports' properties of a kind, by the name of what was broken and by status."""
+    """Return the promises whose tests ran while something was broken, by its name and by the test's status.
+
+    Args:
+        terminalreporter: pytest's, with all reports.
+        kind: the reports' property that has name and status, such as `mutant`.
+        names: all things that were broken.
+    """
     found: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in names}
     for report in (report for reports in terminalreporter.stats.values() for report in reports):
         if getattr(report, "when", "") == "call":
@@ -67,7 +83,7 @@ def promises_by_name(terminalreporter: Any, kind: str, names: Iterable[str]) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let every report name its promise."""
+    """Add each test's promise to its report."""
     for item in items:
         promise = item.get_closest_marker("promise")
         if promise is not None:

@@ -1,7 +1,7 @@
-"""Which emulator keeps which promise: `sluice conformance` (or `make conformance`).
+"""Test every promise on every emulator, for `sluice conformance` (or `make conformance`).
 
-Runs the suite against one target after the other and writes the page of promise by target. A target that cannot be
-installed, started or tested to the end is `unknown` with the reason, never left out.
+The suite runs against one target after the other; then the page of promises and targets is written. A target that
+cannot be installed, started or tested to the end is `unknown` with the reason, and stays on the page.
 """
 
 import contextlib
@@ -38,11 +38,11 @@ class Column:
     """A target, as a column of the page.
 
     Args:
-        name: stable; in files and options.
+        name: never changes; in file names and options.
         title: as people call it.
-        version: exact; "" for what is of this very commit.
-        note: what about it is not as it comes; "" where nothing is.
-        url: where it runs already; "" for what is started here.
+        version: exact; "" for the simulator, which has none of its own.
+        note: how it differs from the emulator as it is installed; "" where it does not.
+        url: of an emulator that runs already; "" for one that is started here.
     """
 
     name: str
@@ -70,7 +70,7 @@ COLUMNS: dict[str, Column] = {
 
 @contextlib.contextmanager
 def _start(column: Column, log: Path) -> Iterator[list[str]]:
-    """Start a target and yield the options that lead the suite there."""
+    """Start a target and yield the suite's options that name it."""
     if column.url:
         yield ["--target", "endpoint", "--endpoint-url", column.url]
     elif column.name == "simulator":
@@ -85,22 +85,28 @@ def _start(column: Column, log: Path) -> Iterator[list[str]]:
 
 
 def _environment(column: Column) -> dict[str, str]:
-    """Return an environment with keys no emulator checks, and nothing of the caller's AWS_*."""
+    """Return the variables of the suite's process: placeholders for credentials, and none of the caller's AWS_*."""
     running = localstack.Emulator(endpoint_url="", log=_WORK if column.note == _WINDOW else None)
     given = localstack.with_endpoint(running)
     return {name: value for name, value in given.items() if "ENDPOINT" not in name and name != "PYTEST_ADDOPTS"}
 
 
 def _test(column: Column, options: list[str], workers: int, selected: list[str]) -> Mapping[str, Any]:
-    """Run the suite and return its results.
+    """Run the suite in a process of its own and return its results by promise.
+
+    Args:
+        column: the target.
+        options: of the suite, which name the target.
+        workers: tests at a time.
+        selected: options that select tests.
 
     Raises:
-        EndpointError: it did not end in its bound, or wrote no results.
+        EndpointError: the suite did not end in time, or wrote no results.
     """
     path, log = _WORK / f"{column.name}.json", _WORK / f"{column.name}.log"
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "pytest", "-v", "-n", str(workers), "contract_tests"]
-    command += ["-o", "verbosity_assertions=2"]  # evidence is worth what it shows of both sides
+    command += ["-o", "verbosity_assertions=2"]  # the evidence of a failure shows both sides whole
     command += ["-m", "not deployment and not slow", "--results", str(path), *options, *selected]
     deadline, shown = _clock.monotonic() + _RUN_SECONDS_MAX, 0
     with (
@@ -127,7 +133,7 @@ def _test(column: Column, options: list[str], workers: int, selected: list[str])
 
 
 def measure(column: Column, *, workers: int, selected: list[str]) -> tuple[Mapping[str, Any], str | None]:
-    """Return one target's results by promise, and why there are none when there are none."""
+    """Return one target's results by promise, and None; or no results, and the reason."""
     started = _clock.monotonic()
     _describe(f"{column.name}: starting {column.title} {column.version}".rstrip())
     try:
@@ -150,15 +156,15 @@ def matrix(
     """Return the data of the page.
 
     Args:
-        measured: column name to its results, and why there are none.
+        measured: by column's name, the result of `measure`.
         date: of the run.
-        columns: what was measured, by name.
+        columns: the measured columns by their names.
     """
     tested = {promise for results, _ in measured.values() for promise in results}
-    every = not tested
+    is_nothing_tested = not tested  # then all promises are rows, each unknown
     rows = []
     for promise in PROMISES.values():
-        if promise.id in tested or (every and promise.promiser is not Promiser.STACK):
+        if promise.id in tested or (is_nothing_tested and promise.promiser is not Promiser.STACK):
             found = {}
             for name, (results, reason) in measured.items():
                 unknown = {"status": PromiseStatus.UNKNOWN.value, "evidence": reason or "its test did not run"}
@@ -170,11 +176,12 @@ def matrix(
 
 
 def _describe(text: str) -> None:
+    """Print a line about the progress."""
     click.echo(f"conformance: {text}", err=True)
 
 
 def endpoint_columns(endpoints: Mapping[str, str]) -> dict[str, Column]:
-    """Return the columns of what runs already, by name; `endpoints` is title to URL."""
+    """Return the columns of emulators that run already, by name; `endpoints` has each URL by its title."""
     made = [
         Column(re.sub(r"[^a-z0-9.]+", "-", title.lower()), title, "", "an endpoint that ran already", url)
         for title, url in endpoints.items()

@@ -45,7 +45,7 @@ _TEMPLATE = Path(__file__).resolve().parent / "conformance_template.html"
 
 
 def write(matrix: Matrix, folder: Path) -> None:
-    """Write the results and what is made of them into a folder."""
+    """Write the results, and the pages that are made from them, into a folder."""
     texts = {
         RESULTS: results(matrix),
         Path("conformance.md"): markdown(matrix),
@@ -57,14 +57,17 @@ def write(matrix: Matrix, folder: Path) -> None:
 
 
 def results(matrix: Matrix) -> str:
-    """Return what of the matrix the catalogue does not know, as JSON: a promise that changes changes one line."""
+    """Return the matrix as JSON without the promises' own texts, one line for each promise.
+
+    A promise that holds on a target is left out for that target.
+    """
     rows = {}
     for row in matrix["promises"]:
         found = row["results"]
-        kept = {result["evidence"] for result in found.values() if result["status"] == "holds"}
+        tests = {result["evidence"] for result in found.values() if result["status"] == "holds"}
         broken = {name: list(result.values()) for name, result in found.items() if result["status"] != "holds"}
-        rows[row["id"]] = {"test": kept.pop() if kept else None} | broken
-        assert not kept, f"{row['id']} has tests of two names"
+        assert len(tests) <= 1, f"{row['id']} has tests of two names"
+        rows[row["id"]] = {"test": next(iter(tests), None)} | broken
     return _lines(matrix["date"], matrix["targets"], [{"id": id_} | row for id_, row in rows.items()])
 
 
@@ -74,6 +77,7 @@ def dump(matrix: Matrix) -> str:
 
 
 def _lines(date: str, targets: Sequence[Any], promises: Sequence[Any]) -> str:
+    """Return JSON with one line for each target and each promise, so that git shows a change as one line."""
     lines = [f'{{"date": {json.dumps(date)}']
     for name, rows in (("targets", targets), ("promises", promises)):
         written = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
@@ -82,7 +86,7 @@ def _lines(date: str, targets: Sequence[Any], promises: Sequence[Any]) -> str:
 
 
 def read_matrix(folder: Path) -> dict[str, Any]:
-    """Return the matrix of the results in a folder; promises that the catalogue has lost are left out."""
+    """Return the matrix of the results in a folder, without promises that no longer exist."""
     found: dict[str, Any] = json.loads((folder / RESULTS).read_text(encoding="utf-8"))
     names = [target["name"] for target in found["targets"]]
     rows = []
@@ -95,7 +99,7 @@ def read_matrix(folder: Path) -> dict[str, Any]:
 
 
 def describe(promise: Promise) -> dict[str, Any]:
-    """Return the result of a promise in a row of the matrix."""
+    """Return the promise's own part of its row in the matrix."""
     return {
         "id": promise.id,
         "area": promise.area,
@@ -105,7 +109,7 @@ def describe(promise: Promise) -> dict[str, Any]:
 
 
 def counts(matrix: Matrix) -> dict[str, Counter[str]]:
-    """Return target name -> status -> how many promises."""
+    """Return how many promises have which status, by the target's name."""
     return {
         target["name"]: Counter(row["results"][target["name"]]["status"] for row in matrix["promises"])
         for target in matrix["targets"]

@@ -1,4 +1,4 @@
-"""Refusals of a FIFO queue or topic, and their words."""
+"""Sends that a FIFO queue or topic accepts or refuses, and the words of its refusals."""
 
 import string
 
@@ -25,6 +25,7 @@ _TRACE = {
 
 
 def _bad_id(name: str, value: str) -> Refusal:
+    """Return SQS's refusal of a group or deduplication id."""
     return invalid_parameter_value(
         f"Value {value} for parameter {name} is invalid. "
         f"Reason: {name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
@@ -251,7 +252,7 @@ def test_the_trace_header_of_a_send_arrives(resources: Resources) -> None:
 
 @pytest.mark.promise("SLU-35")
 def test_send_and_receive_state_the_checksums_of_what_was_sent(resources: Resources) -> None:
-    """The MD5 were worked out by hand."""
+    """The MD5 sums were computed without Sluice, by AWS's documented rule."""
     queue = resources.fifo_queue()
     attributes = {
         "Hello.a": {"DataType": "String", "StringValue": "1"},
@@ -302,7 +303,7 @@ def test_message_attributes_of_every_type_arrive_as_they_were_sent(resources: Re
 
 @pytest.mark.promise("SND-36")
 def test_the_name_of_a_message_attribute_is_checked(resources: Resources) -> None:
-    """Up to 256 characters, the guide says; emulators refuse what is not shorter: the 256th is left open."""
+    """AWS documents up to 256 characters, and emulators allow 255: a name of 256 characters is not tried."""
     queue = resources.fifo_queue()
     text = {"DataType": "String", "StringValue": "x"}
     names = ["a^b", ".a", "a.", "a..b", "a" * 257]

@@ -1,4 +1,4 @@
 """Targets of the suite: LocalStack, the simulator, any endpoint, or AWS.
 
-A target is clients, names, clean-up and what it can do; it knows no promise.
+A target gives clients and says what it can do. It knows nothing of promises.
 """

@@ -1,6 +1,6 @@
-"""Needs of the target `aws` besides clients: an account, a consent to what a run costs, and patience.
+"""The target `aws`: its region and credentials, the user's consent to the cost, and waits for slow changes.
 
-Nothing here has met AWS itself: `docs/contract-tests.md` lists what was tried and what was not.
+It was never run against AWS: `docs/contract-tests.md` lists what was tried and what was not.
 """
 
 import math
@@ -23,23 +23,23 @@ SETTLES_SECONDS: Mapping[str, float] = {
     # https://docs.aws.amazon.com/sns/latest/dg/sns-message-filtering-apply.html
     "sns.SetSubscriptionAttributes": 900,
 }
-"""How long AWS may take until a change holds everywhere, by operation; nothing tells when it does."""
+"""By operation: seconds until AWS promises that a change holds everywhere. No call tells whether it does."""
 RETENTION_SETTLES_SECONDS = 900.0
-"""How long AWS may take with a changed MessageRetentionPeriod, by the same page."""
+"""Seconds until a changed MessageRetentionPeriod holds, by the page of SetQueueAttributes."""
 
 # The whole suite makes 10 requests a test on the simulator, which answers at once; 400 of its 2,600 are receives.
 _REQUESTS_PER_TEST_MAX = 40
-_USD_PER_REQUEST_MAX = 0.5e-6  # the dearest of them: a request to a FIFO queue, us-east-1, of up to 64 KB
-_SECONDS_PER_TEST = 60  # two tests in five change attributes; the rest takes seconds
+_USD_PER_REQUEST_MAX = 0.5e-6  # the most expensive request: to a FIFO queue, us-east-1, of up to 64 KB
+_SECONDS_PER_TEST = 60  # two tests in five change attributes and wait; the others take seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteEstimate:
-    """The most that a run on AWS takes.
+    """The most time, requests and money that a run on AWS takes.
 
     Args:
-        tests: how many are run.
-        workers: how many run at a time.
+        tests: how many tests are run.
+        workers: how many tests run at a time.
     """
 
     tests: int
@@ -56,11 +56,11 @@ class SuiteEstimate:
 
 
 def require_region(session: "boto3.Session", estimate: SuiteEstimate, *, is_agreed: bool) -> str:
-    """Return the region the run will use.
+    """Return the region of the run, after checking that it may begin.
 
     Raises:
-        EndpointError: there is no region, or there are no credentials.
-        ConfigError: nobody has agreed to the estimate.
+        EndpointError: no region is configured, or there are no credentials.
+        ConfigError: nobody has agreed to the cost.
     """
     if session.region_name is None:
         raise EndpointError("target aws has no region; set AWS_DEFAULT_REGION or name a profile in AWS_PROFILE")
@@ -72,7 +72,7 @@ def require_region(session: "boto3.Session", estimate: SuiteEstimate, *, is_agre
 
 
 def settling(client: Any, clock: Clock) -> Any:
-    """Return the client, which from now on waits after each change until AWS says that it holds."""
+    """Make a client wait after each change for as long as AWS may need to apply it; return the client."""
     for operation, seconds in SETTLES_SECONDS.items():
         service, name = operation.split(".")
         if client.meta.service_model.service_name == service:
@@ -81,6 +81,8 @@ def settling(client: Any, clock: Clock) -> Any:
 
 
 def _wait(clock: Clock, seconds: float) -> Callable[..., None]:
+    """Return a hook of botocore that sleeps after a successful call."""
+
     def wait(http_response: Any, **_: object) -> None:
         if http_response.status_code == 200:
             clock.sleep(seconds)

@@ -1,7 +1,4 @@
-"""Bindings of the contract tests to their targets.
-
-A binding says how to get clients and what the target can do; tests know no target.
-"""
+"""The targets of the contract tests: each gives clients and says what it can do. Tests do not know their target."""
 
 import os
 from collections.abc import Callable
@@ -29,14 +26,15 @@ class Target:
     """One endpoint under test.
 
     Args:
-        name: key into `sluice.deviations`.
-        make_client: AWS service name to a client of it.
-        patience_seconds: bound for everything that should happen soon.
-        computes_metrics: whether GetMetricData computes expressions, as AWS does; elsewhere they are only read.
-        has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as our own LocalStack's do.
-        clock: the target's time, which every wait goes by.
+        name: by which `sluice.deviations` lists its known deviations.
+        make_client: makes a client of an AWS service by its name.
+        patience_seconds: how long a test waits for anything that should happen soon.
+        computes_metrics: whether GetMetricData computes expressions, as AWS does.
+        has_short_window: whether a queue named `…-window3-…` deduplicates for 3 s only, as in the LocalStack that we
+            start.
+        clock: the target's time, by which every wait goes.
         retention_settles_seconds: how long a changed MessageRetentionPeriod may take to hold.
-        caller: the id of who calls, where there is no STS to ask for it.
+        caller: the id of the caller, on a target without STS; None calls STS.
     """
 
     name: str
@@ -53,7 +51,7 @@ class Target:
         return self.caller or str(self.make_client("sts").get_caller_identity()["UserId"])
 
     def await_age(self, seconds: float, *, since: float) -> None:
-        """Wait until so many seconds of the target's time have passed since an instant of its monotonic clock."""
+        """Wait until so many seconds of the target's time have passed since `since`, a value of its monotonic clock."""
         eventually(
             lambda: self.clock.monotonic() - since > seconds,
             timeout_seconds=seconds + 10,
@@ -64,13 +62,13 @@ class Target:
 
 
 def sharing_clients(target: Target) -> Target:
-    """Return the target with one client for each service: on the simulator, making them takes most of a test's time."""
+    """Return the target with one client for each service, because making clients takes most of a test's time."""
     return replace(target, make_client=cache(target.make_client))
 
 
 def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "localstack") -> Target:
-    """Return LocalStack, or the engine of that name, as started by `emulator`, through localstack-client."""
-    os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # what localstack-client goes by
+    """Return LocalStack, or another engine that `emulator` starts, with clients of localstack-client."""
+    os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # localstack-client reads this variable
     session = localstack_client.session.Session()
     return Target(
         name=name,
@@ -81,7 +79,7 @@ def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "local
 
 
 def endpoint(endpoint_url: str, *, patience_seconds: float) -> Target:
-    """Return whatever answers at that URL, with the caller's own credentials and region."""
+    """Return the endpoint at this URL, with the caller's own credentials and region."""
     return Target(
         name="endpoint",
         make_client=lambda service: boto3.client(service, endpoint_url=endpoint_url, config=_CONFIG),
@@ -93,9 +91,9 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
     """Return AWS, with the caller's own credentials and region.
 
     Args:
-        endpoint_url: an endpoint of AWS in your own network; anything but a URL means AWS's public ones.
-        patience_seconds: raised to what eventual answers need.
-        clock: None means the machine's.
+        endpoint_url: an endpoint of AWS in your own network; a text that is no URL means AWS's public endpoints.
+        patience_seconds: raised to at least two minutes.
+        clock: None means the machine's clock.
     """
     clock = SystemClock() if clock is None else clock
     url = endpoint_url if "://" in endpoint_url else None
@@ -110,7 +108,7 @@ def aws(endpoint_url: str, *, patience_seconds: float, clock: Clock | None = Non
 
 
 def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
-    """Return a simulator of this process alone, whose time costs nothing."""
+    """Return a new simulator in this process, whose clock the tests move."""
     assert endpoint_url == ENDPOINT_URL
     simulated = Simulator()
     return Target(

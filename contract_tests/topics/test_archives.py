@@ -1,6 +1,6 @@
 """A topic with an archive can deliver again what was published to it.
 
-AWS keeps a replay's answer from nobody, but nobody has recorded one: all of this is read in the developer guide of SNS.
+No recording of a replay is public: these promises are from the developer guide of SNS.
 """
 
 import json
@@ -18,6 +18,7 @@ def _subscribe(topic: TopicUnderTest, queue: QueueUnderTest, *, raw: bool = True
 
 
 def _archived_topic(resources: Resources, *queues: QueueUnderTest) -> TopicUnderTest:
+    """Make a topic that archives its messages for a day."""
     return resources.fifo_topic(*queues, ArchivePolicy='{"MessageRetentionPeriod": "1"}')
 
 

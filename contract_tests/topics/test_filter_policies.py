@@ -1,7 +1,7 @@
 """Filter policies: the messages they let through, and the policies that are refused.
 
-The texts AWS answers to a malformed policy end with a second line, in which its JSON parser says where it was; the
-first lines are compared. AWS takes up to 15 minutes to apply a new policy.
+AWS's refusal of a malformed policy has a second line with the position in the JSON; only the first line is compared.
+AWS takes up to 15 minutes to apply a new policy.
 """
 
 import json
@@ -22,10 +22,12 @@ from contract_tests.resources import (
 
 
 def _text(name: str, value: str) -> dict[str, dict[str, str]]:
+    """Return message attributes with one text."""
     return {name: {"DataType": "String", "StringValue": value}}
 
 
 def _number(name: str, value: str) -> dict[str, dict[str, str]]:
+    """Return message attributes with one number."""
     return {name: {"DataType": "Number", "StringValue": value}}
 
 
@@ -36,6 +38,7 @@ def _subscribe_refused(topic: TopicUnderTest, queue: QueueUnderTest, policy: obj
 
 
 def _policy_refusal(text: str) -> Refusal:
+    """Return SNS's refusal of a filter policy."""
     return invalid_parameter(f"Attributes Reason: FilterPolicy: {text}")
 
 

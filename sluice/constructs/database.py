@@ -1,9 +1,9 @@
-"""The environment's own database, and how tasks and producers get into it or into somebody else's.
+"""The environment's own database, and the access of tasks and producers to it or to an existing one.
 
-Tasks and producers log in as a user of their part, with tokens of IAM. The owner makes these users. Its password is
-RDS's to make and to rotate, every seven days, in a secret that RDS manages: that takes no Lambda, which in a network
-without internet would need endpoints and code of its own. Neither token nor secret says where the database is, so
-tasks are given host, port and name as variables.
+Each task or producer logs in as a user of its part, with a token of IAM. The database's owner makes these users. RDS
+makes the owner's password and rotates it every seven days, in a secret that RDS manages. Rotation by a Lambda would
+need endpoints and code of its own in a network without internet. Neither token nor secret has the database's address,
+so tasks get host, port and name as variables.
 AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/rds-secrets-manager.html and
 https://docs.aws.amazon.com/secretsmanager/latest/userguide/rotate-secrets_managed.html (read 2026-11-23);
 https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/UsingWithRDS.IAMDBAuth.IAMPolicy.html (read 2026-11-26).
@@ -39,9 +39,9 @@ from sluice.declaration import (
 from sluice.declaration.arguments import check_argument_types
 
 _NAME = "sluice"
-"""Of the database and of its master user."""
+"""Name of the database, and of its owner."""
 _PORT = 5432
-_LOCALSTACK = "000000000000"
+_LOCALSTACK = "000000000000"  # LocalStack's account
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,11 +49,11 @@ class DatabaseAccess:
     """The access to a database: as the user of a part, or as the owner with its secret.
 
     Args:
-        secret_arn: of the secret with user and password.
+        secret_arn: ARN of the secret with the owner's name and password.
         secret_key_arn: the KMS key of that secret; None means the account's aws/secretsmanager.
         places: variables with host, port and name, where the secret does not have them.
-        users_arn: begins the ARN of each user in it, for IAM; None where all are the owner.
-        shares_secret: whether all may read the secret.
+        users_arn: the beginning of each user's ARN in IAM's policies; None where all log in as the owner.
+        shares_secret: whether tasks and producers may read the secret.
     """
 
     secret_arn: str
@@ -81,19 +81,20 @@ class DatabaseAccess:
         )
 
     def variables(self, role: DatabaseRole) -> dict[str, str]:
-        """Return the variables that tell a task where the database is; it makes its token, or reads its secret."""
+        """Return the variables with which a task of this role finds the database, and a token or the secret."""
         user = {} if self.users_arn is None else {"SLUICE_DATABASE_USER": role.value}
         return {**user, **self.owner_variables()}
 
     def owner_variables(self) -> dict[str, str]:
-        """Return the variables of the schema step; a secret that is not shared is injected (`owner_secrets`)."""
+        """Return the variables of the container that makes the tables; `owner_secrets` hands it an unshared secret."""
         secret = {"SLUICE_DATABASE_SECRET_ARN": self.secret_arn} if self.shares_secret else {}
         return {**secret, **self.places}
 
     def owner_secrets(self, task: ecs.TaskDefinition) -> dict[str, ecs.Secret]:
-        """Return the secret that ECS hands to who makes tables and users; none where he reads it as all others do.
+        """Return the secret that ECS hands to the container that makes tables and users.
 
-        ECS reads it with the task's execution role, whose credentials no container has.
+        ECS reads it with the task's execution role, whose credentials no container has. There is none where no users
+        are made: then each container reads the secret itself.
         """
         if self.users_arn is None:
             return {}
@@ -104,7 +105,7 @@ class DatabaseAccess:
         return {"SLUICE_DATABASE_SECRET": ecs.Secret.from_secrets_manager(secret)}
 
     def statements(self, role: DatabaseRole) -> list[iam.PolicyStatement]:
-        """Return the statements with which a role of IAM logs in as that user; with a shared secret, also reads it."""
+        """Return the statements that allow a role of IAM to log in as this user, and to read a shared secret."""
         allowed = {} if self.users_arn is None else {"rds-db:connect": f"{self.users_arn}/{role.value}"}
         if self.shares_secret:
             allowed["secretsmanager:GetSecretValue"] = self.secret_arn
@@ -114,9 +115,10 @@ class DatabaseAccess:
 
 
 class Database(Construct):
-    """An Aurora PostgreSQL Serverless v2 cluster in the environment's network: tasks and producers reach it, by TLS.
+    """An Aurora PostgreSQL Serverless v2 cluster in the environment's network, which tasks and producers reach by TLS.
 
-    Retained, it is protected from deletion, and ends as a snapshot when that protection is taken away; its key stays.
+    With Removal.RETAIN the cluster is protected from deletion. If that protection is switched off, a deletion keeps a
+    snapshot, and the key.
     AWS: https://docs.aws.amazon.com/AmazonRDS/latest/AuroraUserGuide/AuroraPostgreSQL.Security.html (`rds.force_ssl`)
     and https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-attribute-deletionpolicy.html
     (read 2026-11-23).
@@ -129,7 +131,7 @@ class Database(Construct):
         super().__init__(scope, id_)
         is_retained = environment.removal is Removal.RETAIN
         has_users = declared.users is not DatabaseUsers.OWNER
-        self.key: kms.Key | None = None  # its own, so that it needs no stack but the database's
+        self.key: kms.Key | None = None  # a key of its own, so that this stack depends on no stack with other keys
         if environment.encryption is Encryption.CMK:
             self.key = encryption_key(self, "Key", environment=environment, encrypts="database")
         self.security_group = closed_group(self, "Clients", network.vpc, "Sluice database: tasks and producers call it")
@@ -148,7 +150,7 @@ class Database(Construct):
             credentials=rds.Credentials.from_username(_NAME, encryption_key=self.key),
             manage_master_user_password=True,
             iam_authentication=True if has_users else None,
-            # A minor version that Aurora installed would be later than the template's.
+            # If Aurora installed minor versions by itself, the template's version would be older than the cluster's.
             writer=rds.ClusterInstance.serverless_v2("Writer", auto_minor_version_upgrade=False),
             readers=[
                 rds.ClusterInstance.serverless_v2("Standby", scale_with_writer=True, auto_minor_version_upgrade=False)
@@ -172,7 +174,7 @@ class Database(Construct):
             deletion_protection=is_retained,
             removal_policy=cdk.RemovalPolicy.SNAPSHOT if is_retained else cdk.RemovalPolicy.DESTROY,
         )
-        self.cluster.node.add_dependency(postgres_logs)  # or RDS would make it, kept for ever
+        self.cluster.node.add_dependency(postgres_logs)  # RDS would otherwise make a log group that is kept for ever
         if declared.vault_days is not None:
             self._copy_to_vault(environment, declared.vault_days)
         self._acknowledge(is_retained=is_retained, has_users=has_users)
@@ -185,7 +187,7 @@ class Database(Construct):
         )
 
     def _copy_to_vault(self, environment: Environment, days: int) -> None:
-        """Let AWS Backup keep a copy a day beside the cluster's own backups, which go with it."""
+        """Let AWS Backup keep a copy of each day; the cluster's own backups are deleted with the cluster."""
         vault = backup.BackupVault(
             self,
             "Vault",
@@ -208,6 +210,7 @@ class Database(Construct):
         acknowledge(copied, f"AwsSolutions-IAM4[{policy}]", "what AWS Backup needs is in AWS's own policy for it")
 
     def _users_arn(self) -> str:
+        """Return the beginning of the ARN by which IAM names the cluster's users."""
         return cdk.Stack.of(self).format_arn(
             service="rds-db",
             resource="dbuser",
@@ -216,9 +219,10 @@ class Database(Construct):
         )
 
     def _secret_arn(self) -> str:
+        """Return the ARN of the secret that RDS makes for the cluster."""
         stack = cdk.Stack.of(self)
         if stack.account == _LOCALSTACK:
-            # There an RDS cluster is only a name, and `unknown`, the ARN of its secret, is none that IAM takes.
+            # LocalStack only pretends to make a cluster; its secret's ARN is `unknown`, which IAM refuses.
             return stack.format_arn(
                 service="secretsmanager",
                 resource="secret",
@@ -229,6 +233,7 @@ class Database(Construct):
         return str(self.cluster.secret.secret_arn)
 
     def _acknowledge(self, *, is_retained: bool, has_users: bool) -> None:
+        """Acknowledge cdk-nag's findings about passwords and deletion, where the declaration wants them."""
         if not has_users:
             reason = "tasks log in with the password of a secret that is rotated every week"
             acknowledge(self.cluster, "AwsSolutions-RDS6", reason)
@@ -239,9 +244,11 @@ class Database(Construct):
 
 
 def _places(host: str, port: int, name: str) -> dict[str, str]:
+    """Return the variables with the database's address."""
     return {"SLUICE_DATABASE_HOST": host, "SLUICE_DATABASE_PORT": str(port), "SLUICE_DATABASE_NAME": name}
 
 
 def _version(declared: NewDatabase) -> rds.AuroraPostgresEngineVersion:
+    """Return the declared engine version; CDK has no constants for new versions."""
     major = declared.engine_version.partition(".")[0]
     return rds.AuroraPostgresEngineVersion.of(declared.engine_version, major, serverless_v2_auto_pause_supported=True)

@@ -1,7 +1,7 @@
-"""Endpoint policies of a new network: they allow what tasks and producers do with what is declared, and no more.
+"""Endpoint policies of a new network: they allow the calls of this environment's tasks and producers, and no others.
 
-A policy of an endpoint gives nobody a right; it takes those that do not belong to this environment. So credentials that
-do not belong here, or a right given by mistake, reach no other queue, topic, repository or secret from this network.
+An endpoint's policy gives no right; it limits the rights of all credentials that are used through the endpoint. So even
+stolen credentials, or a right given by mistake, reach no other queue, topic, repository or secret from this network.
 AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html has the bucket of ECR's layers.
 """
 
@@ -11,18 +11,18 @@ from sluice.declaration import Environment, NewNetwork, naming, policies
 from sluice.declaration.fields.image import image_of
 
 type AllowedCalls = tuple[Sequence[str], list[str]]
-"""Actions, and the ARNs of what they are for."""
+"""Actions, and the ARNs of the resources on which they are allowed."""
 
 _PULL = ["ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"]
 
 
 def let_through(environment: Environment, declared: NewNetwork, *, account: str) -> dict[str, list[AllowedCalls]]:
-    """Return the actions and resources that each endpoint lets through, by service as in ARNs and actions.
+    """Return the actions and resources that each endpoint lets through, by the service's name in ARNs.
 
     Args:
-        environment: what is declared.
-        declared: its network, with what producers in it reach besides.
-        account: where it is deployed.
+        environment: as declared.
+        declared: its network, with the further resources that producers in it reach.
+        account: where the environment is deployed.
     """
     region = environment.region
     logs = f"arn:aws:logs:{region}:{account}:log-group:/ecs/{naming.service_name(environment, '*')}"
@@ -49,9 +49,10 @@ def let_through(environment: Environment, declared: NewNetwork, *, account: str)
 
 
 def _queues(environment: Environment, account: str) -> Iterator[AllowedCalls]:
-    """Yield what is done with queues. Those of the environment by the beginning of their names.
+    """Yield the calls on queues; the environment's own queues are named by the beginning of their names.
 
-    So a consumer that is added or removed changes nothing here, and one that goes deletes what it still has.
+    So the policy does not change when a consumer is added or removed, and the worker of a removed consumer can still
+    delete the messages that it holds.
     """
     own = naming.queue_arn(environment, naming.service_name(environment, "*"), account)
     existing = [consumer.queue for consumer in environment.consumers if consumer.queue is not None]
@@ -62,12 +63,12 @@ def _queues(environment: Environment, account: str) -> Iterator[AllowedCalls]:
 
 
 def _repositories(environment: Environment, account: str) -> Iterator[str]:
-    """Yield the repositories of declared images, whatever their account, and of the one that is built."""
+    """Yield the ARNs of the ECR repositories of all declared images, and of the image that CDK builds."""
     region = environment.region
     for image in (environment.image, *(consumer.image for consumer in environment.consumers)):
         parts = None if image is None else image_of(image)
         if parts is not None:
             owner = account if parts.registry is None else parts.registry.partition(".")[0]
             yield f"arn:aws:ecr:{region}:{owner}:repository/{parts.repository}"
-    if environment.image is None:  # of CDK's assets, whatever the qualifier of its bootstrap stack
+    if environment.image is None:  # CDK's repository of built images; the qualifier of its bootstrap stack may vary
         yield f"arn:aws:ecr:{region}:{account}:repository/cdk-*-container-assets-{account}-{region}"

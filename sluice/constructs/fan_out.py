@@ -1,9 +1,9 @@
 """SNS FIFO topics and, for each consumer, an SQS queue with two DLQs of its own.
 
-The DLQ of the queue holds what the consumer could not handle; the DLQ of the subscription what SNS could not deliver to
-the queue. They are separate because only the first can be moved back (a move task refuses a DLQ whose source is not
-SQS), and because SNS keeps group and deduplication id: in one DLQ shared by all subscriptions, the second queue's copy
-of a message would be taken for a duplicate of the first's.
+The DLQ of the queue holds messages that the consumer could not handle; the DLQ of the subscription holds messages that
+SNS could not deliver. They are separate for two reasons. Only messages of the first can be moved back: a move task
+refuses a DLQ whose source is not SQS. And SNS keeps group and deduplication id, so that in one DLQ of all subscriptions
+SQS would drop the second consumer's copy of a message as a duplicate.
 AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-dead-letter-queues.html (read 2026-11-20).
 """
 
@@ -34,8 +34,8 @@ class EncryptionKeys(Construct):
     """The two KMS keys of an environment with keys of its own: one for the topics, one for the queues; new or existing.
 
     There are two, because one key would be a circular dependency in the template: the policy of the queues' key names
-    the topic, on whose behalf SNS may use the key, and the topic names the key that encrypts it. The policy of an
-    existing key belongs to the key's owner: statements that are added to it here change nothing.
+    the topic, on whose behalf SNS may use the key, and the topic names the key that encrypts it. Statements that are
+    added here to an existing key change nothing: its owner writes its policy.
 
     AWS: https://docs.aws.amazon.com/sns/latest/dg/message-archiving-and-replay-topic-owner.html (read 2026-11-21).
     """
@@ -53,7 +53,7 @@ class EncryptionKeys(Construct):
         _attach(self.topic, policies.use_key_for_alarms(account))
         own = [topic for topic in environment.topics if isinstance(topic, Topic)]
         if environment.archive_days is not None:
-            # SNS reads its archive to replay it. The literal ARN: the topic itself names this key.
+            # SNS reads its archive to replay it. The ARN is a literal, because the topic itself refers to this key.
             for topic in own:
                 _attach(self.topic, policies.use_key_for(naming.topic_arn(environment, account, topic.name)))
         for producer in dict.fromkeys(account for topic in own for account in topic.producer_accounts):
@@ -78,7 +78,7 @@ class ConsumerQueue(Construct):
             self.dead_letter_queue: sqs.IQueue = self._dead_letter_queue(consumer)
         else:
             self.dead_letter_queue = self._existing("DeadLetterQueue", consumer.queue.dead_letter_queue_arn)
-        # No redriveAllowPolicy: AWS does not say how one acts on what SNS sends, and refusing it would lose messages.
+        # It has no redriveAllowPolicy: AWS does not document whether that would refuse what SNS sends, and lose it.
         self.undelivered_queue = self._new(
             "UndeliveredQueue",
             naming.undelivered_queue_name(environment, consumer),
@@ -93,10 +93,14 @@ class ConsumerQueue(Construct):
             self.queue = self._existing("Queue", consumer.queue.arn)
 
     def _existing(self, id_: str, arn: str) -> sqs.IQueue:
+        """Return an existing queue."""
         return sqs.Queue.from_queue_attributes(self, id_, queue_arn=arn, fifo=arn.endswith(limits.FIFO_SUFFIX))
 
     def _dead_letter_queue(self, consumer: Consumer) -> sqs.Queue:
-        # The literal ARN: the queue itself names its DLQ, so naming the queue here would close a circle.
+        """Make the queue's DLQ, which takes messages of that queue only.
+
+        The queue's ARN is a literal: the queue refers to its DLQ, and a reference back would be circular.
+        """
         name = naming.queue_name(self._environment, consumer)
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=name)
         queue = self._new(
@@ -113,6 +117,7 @@ class ConsumerQueue(Construct):
         return queue
 
     def _queue(self, consumer: Consumer) -> sqs.Queue:
+        """Make the consumer's queue."""
         return self._new(
             "Queue",
             naming.queue_name(self._environment, consumer),
@@ -136,9 +141,10 @@ class ConsumerQueue(Construct):
         max_message_size_bytes: int = limits.MESSAGE_BYTES_MAX,
         **more: object,
     ) -> sqs.Queue:
-        """Make a queue; a FIFO queue for high throughput: ids are unique, throughput is limited, per message group.
+        """Make a queue; a FIFO queue has high throughput, with deduplication and limits for each message group.
 
-        A DLQ takes all that SQS takes: what its queue had taken must fit after `event_bytes_max` was lowered.
+        By default a queue takes messages of any size. A DLQ has to: its queue may have large messages from before
+        `event_bytes_max` was lowered.
         """
         high_throughput = {
             "fifo": True,
@@ -156,7 +162,7 @@ class ConsumerQueue(Construct):
             enforce_ssl=True,
             removal_policy=removal_policy(self._environment),
             **(high_throughput if is_fifo else {}),  # type: ignore[arg-type]
-            **more,  # type: ignore[arg-type]  # of sqs.Queue, as the calls above give them
+            **more,  # type: ignore[arg-type]  # arguments of sqs.Queue, as in the calls above
         )
 
 
@@ -204,10 +210,10 @@ class Fanout(Construct):
 
     @property
     def topic(self) -> sns.ITopic:
-        """Return the topic of an environment that has one; with several `topics` has them by their declared names.
+        """Return the only topic of the environment; with several, read `topics`.
 
         Raises:
-            ConfigError: there are several.
+            ConfigError: the environment has several topics.
         """
         if len(self.topics) > 1:
             raise ConfigError(
@@ -227,7 +233,7 @@ class Fanout(Construct):
         return self._queues(consumer).queue
 
     def dead_letter_queue(self, consumer: str) -> sqs.IQueue:
-        """Return the DLQ of a consumer's queue: what the consumer could not handle.
+        """Return the DLQ of a consumer's queue, with the messages that the consumer could not handle.
 
         Raises:
             ConfigError: it is not declared.
@@ -235,7 +241,7 @@ class Fanout(Construct):
         return self._queues(consumer).dead_letter_queue
 
     def metric_dead_letters(self, consumer: str, **options: Any) -> cloudwatch.Metric:
-        """Return how many messages are in the DLQ of a consumer's queue, the most within a period.
+        """Return the metric of how many messages the DLQ of a consumer's queue has, the maximum of each period.
 
         Args:
             consumer: its declared name.
@@ -248,11 +254,11 @@ class Fanout(Construct):
         """Allow a grantee to publish to a topic and to use its key. With an outbox only the relay needs this.
 
         Args:
-            grantee: who.
-            topic: its declared name; None where there is one topic.
+            grantee: the role or user.
+            topic: the topic's declared name; None where there is only one.
 
         Raises:
-            ConfigError: there is no such topic, or several and none is named.
+            ConfigError: there is no such topic, or there are several and none is named.
         """
         arn = (self.topic if topic is None else self.topics[self.environment.topic(topic).name]).topic_arn
         key_arn = topic_key_arn(self.environment.topic(topic), self.keys)
@@ -262,7 +268,7 @@ class Fanout(Construct):
         """Allow a grantee to receive, extend and delete messages of a consumer's queue, and to use its key.
 
         Args:
-            grantee: who.
+            grantee: the role or user.
             consumer: its declared name.
 
         Raises:
@@ -270,13 +276,14 @@ class Fanout(Construct):
         """
         found = next((each for each in self.environment.consumers if each.name == consumer), None)
         queue = self.queue(consumer)
-        assert found is not None, "the queue above was refused otherwise"
+        assert found is not None, "self.queue refuses an unknown consumer"
         key_arn = None if self.keys is None else self.keys.queues.key_arn
         if found.queue is not None:
             key_arn = found.queue.key_arn
         return _grant(grantee, queue.queue_arn, policies.CONSUME, key_arn, ["kms:Decrypt"])
 
     def _queues(self, consumer: str) -> ConsumerQueue:
+        """Return a consumer's queues by its name; refuse an unknown name."""
         if consumer not in self.consumers:
             raise ConfigError(
                 f"consumer is {value_text(consumer)}{did_you_mean(nearest(consumer, self.consumers))}, allowed is"
@@ -285,6 +292,7 @@ class Fanout(Construct):
         return self.consumers[consumer]
 
     def _topic(self, environment: Environment, declared: Topic | ExistingTopic) -> sns.ITopic:
+        """Make a topic with the statements for other accounts, or return an existing one."""
         id_ = f"Topic-{declared.name}"
         if isinstance(declared, ExistingTopic):
             return sns.Topic.from_topic_arn(self, id_, declared.arn)
@@ -301,8 +309,8 @@ class Fanout(Construct):
         )
         resource = topic.node.default_child
         assert isinstance(resource, sns.CfnTopic)
-        # Given also where it is SNS's default: whether removing the property restores that is documented nowhere. As
-        # text, which CloudFormation takes for a number: LocalStack 4.14.0 fails to create a topic with a number here.
+        # Written even where it is SNS's default: AWS does not document that removing the property restores the
+        # default. It is a text, which CloudFormation converts: LocalStack 4.14.0 fails on a number here.
         resource.add_property_override("MaximumMessageSize", str(environment.event_bytes_max))
         acknowledge(resource, "CloudFormation-Validate::W9003", "CloudFormation takes it for a number")
         topic.apply_removal_policy(removal_policy(environment))
@@ -314,6 +322,7 @@ class Fanout(Construct):
         return topic
 
     def _subscribe(self, consumer: Consumer, topic: sns.ITopic) -> None:
+        """Subscribe a consumer's queue to a topic, after the queue's policy allows SNS to deliver."""
         policy, queues = consumer.filter_policy, self.consumers[consumer.name]
         may_deliver = _attach(
             queues.queue, policies.deliver(queue_arn=queues.queue.queue_arn, topic_arn=topic.topic_arn)
@@ -335,9 +344,9 @@ class Fanout(Construct):
 
 
 class Producers(Construct):
-    """Managed policies for the role of a service: to publish by itself, or to write to the outbox.
+    """Managed policies for the roles of producers: `publish_policy` to publish directly, `outbox_policy` for an outbox.
 
-    The second is there with a database, and lets nobody publish: that is the relay's part.
+    `outbox_policy` only allows to log in to the database, because the relay publishes; it is None without a database.
     """
 
     @check_argument_types
@@ -353,7 +362,7 @@ class Producers(Construct):
         super().__init__(scope, id_)
         self.outbox_policy = None
         if database is not None:
-            # Its first description: another one would replace the policy, and take it from the producers' roles.
+            # The description must not change: CloudFormation would replace the policy, and detach it from roles.
             self.outbox_policy = iam.ManagedPolicy(self, "Outbox", description="Read the Sluice database's secret")
             self.outbox_policy.add_statements(*database.statements(DatabaseRole.PRODUCER))
         self.publish_policy = iam.ManagedPolicy(self, "Publish", description="Publish to the Sluice topic")
@@ -383,7 +392,7 @@ def _grant(
 
 
 def topic_key_arn(topic: Topic | ExistingTopic, keys: EncryptionKeys | None) -> str | None:
-    """Return the key a topic is encrypted with, if any: the environment's own, or its owner's."""
+    """Return the ARN of the key that a topic is encrypted with; None if there is none."""
     if isinstance(topic, ExistingTopic):
         return topic.key_arn
     return None if keys is None else keys.topic.key_arn
@@ -396,5 +405,5 @@ def _acknowledge_dead_letters(queue: sqs.Queue) -> None:
 def _attach(
     resource: sns.ITopic | sqs.IQueue | kms.IKey, statement: policies.Statement
 ) -> iam.AddToResourcePolicyResult:
-    """Add a statement to a resource's own policy; an existing resource keeps its owner's."""
+    """Add a statement to a resource's policy; CDK leaves the policy of an existing resource alone."""
     return resource.add_to_resource_policy(iam.PolicyStatement.from_json(statement))

@@ -1,6 +1,6 @@
-"""CDK's feature flags on which our templates would depend: set by our constructs, whatever the app around them says.
+"""CDK's feature flags that change our templates. Our constructs set them, so that templates are equal in every app.
 
-An app made by `cdk init` has most of them, and one made by hand has none. They decide how the same thing is written.
+An app of `cdk init` has most of them set, an app made by hand none. They decide how CDK writes the same resources.
 AWS: https://github.com/aws/aws-cdk/blob/main/packages/aws-cdk-lib/cx-api/FEATURE_FLAGS.md (read 2026-11-23).
 """
 
@@ -15,6 +15,6 @@ FLAGS = (
 
 
 def set_flags(construct: Construct) -> None:
-    """Set them for a construct and all it holds; called before it holds anything."""
+    """Set the flags for a construct and all its children; call it before the construct has children."""
     for flag in FLAGS:
         construct.node.set_context(flag, value=True)

@@ -1,4 +1,4 @@
-"""Log groups, and the key of an environment that has keys of its own: CloudWatch Logs encrypts with it."""
+"""Log groups, and the KMS key with which CloudWatch Logs encrypts them in an environment with `Encryption.CMK`."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_iam as iam
@@ -11,18 +11,17 @@ from sluice.declaration import Encryption, Environment, NewDatabase, naming
 
 
 def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key | None:
-    """Make the key of an environment's log groups, of tasks and network; None if SQS holds the keys.
+    """Make the key of an environment's log groups; None without `Encryption.CMK`.
 
-    One of its own also where topics and queues have existing keys: those are there for other services.
-
-    CloudWatch Logs may use it for groups whose names begin with the environment's, and for no other of the account.
+    The key is made even where topics and queues have existing keys, whose policies are for other services. CloudWatch
+    Logs may use it only for groups whose names begin with the environment's name.
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/logs/encrypt-log-data-kms.html (read 2026-11-23).
     """
     if environment.encryption is not Encryption.CMK:
         return None
     key = encryption_key(scope, id_, environment=environment, encrypts="logs")
     stack, name = cdk.Stack.of(scope), naming.service_name(environment, "*")
-    names = [f"/ecs/{name}", name]  # of services, and those that CloudFormation names after their stack
+    names = [f"/ecs/{name}", name]  # log groups of services, and those that CloudFormation names after their stack
     if any(consumer.runtime is not None for consumer in environment.consumers):
         names.append(f"/aws/lambda/{name}")
     if isinstance(environment.database, NewDatabase):
@@ -39,7 +38,7 @@ def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key 
     key.add_to_resource_policy(
         iam.PolicyStatement(
             actions=["kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*"],
-            resources=["*"],  # in a key's policy: this key
+            resources=["*"],  # in a key's policy, the key itself
             principals=[iam.ServicePrincipal(f"logs.{environment.region}.amazonaws.com")],
             conditions={"ArnLike": {"kms:EncryptionContext:aws:logs:arn": groups}},
         )
@@ -50,10 +49,10 @@ def log_key(scope: Construct, id_: str, *, environment: Environment) -> kms.Key 
 def log_group(
     scope: Construct, id_: str, *, environment: Environment, key: kms.IKey | None, name: str | None = None
 ) -> logs.LogGroup:
-    """Make a log group that is kept and removed as declared; without a name CloudFormation gives it one."""
+    """Make a log group with the declared retention and removal; without a name CloudFormation gives it one."""
     group = logs.LogGroup(
         scope, id_, log_group_name=name, encryption_key=key, removal_policy=removal_policy(environment)
     )
-    # By number: CDK's own enumeration is of words.
+    # The number of days is set on the resource, because CDK's own argument takes a member of an enumeration.
     group.node.default_child.retention_in_days = environment.log_retention_days  # type: ignore[union-attr]
     return group

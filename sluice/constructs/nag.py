@@ -1,4 +1,4 @@
-"""cdk-nag at the app's root: every synth is checked, and every finding is either none or acknowledged with a reason."""
+"""cdk-nag's rules for each synth of an app, and the acknowledgement of findings that are as they should be."""
 
 import aws_cdk as cdk
 import cdk_nag
@@ -6,10 +6,10 @@ from constructs import IConstruct
 
 
 def rule_packs(app: cdk.App) -> list[cdk.IPolicyValidationPlugin]:
-    """Return the rule packs every synth of `app` is checked against."""
+    """Return the packs of rules that each synth of an app is checked against."""
     return [cdk_nag.AwsSolutionsChecks(app), cdk_nag.ServerlessChecks(app)]
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
-    """Say why a finding of `rule` on `construct` is as it should be."""
+    """Accept the finding of a rule on a construct, for a reason."""
     cdk.Validations.of(construct).acknowledge(cdk.Acknowledgment(id=rule, reason=reason))

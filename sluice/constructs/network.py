@@ -1,4 +1,4 @@
-"""The network of the tasks: private subnets without a way to the internet, or somebody else's VPC."""
+"""The network of the tasks: a new VPC with private subnets and no way to the internet, or an existing VPC."""
 
 from collections.abc import Sequence
 
@@ -17,17 +17,18 @@ _HTTPS = 443
 
 
 def closed_group(scope: Construct, id_: str, vpc: ec2.IVpc, description: str) -> ec2.SecurityGroup:
-    """Make a security group that lets nobody in and out."""
+    """Make a security group without rules: it allows no traffic in or out."""
     return ec2.SecurityGroup(scope, id_, vpc=vpc, description=description, allow_all_outbound=False)
 
 
 class Network(Construct):
     """The tasks' network: a VPC and subnets, new or existing, security groups of tasks and producers, the logs' key.
 
-    Producers have one where there is a database: what joins it reaches database, Secrets Manager and other endpoints.
+    The producers' security group is made where there is a database. A service with this group reaches the database,
+    Secrets Manager and the other endpoints.
 
-    A new VPC has no NAT and no internet gateway; the AWS services the tasks call are reached through endpoints that let
-    in nobody else, and nothing else through. In an existing one, that is its owner's part.
+    A new VPC has neither NAT nor internet gateway. Its tasks call AWS through endpoints, which only tasks and producers
+    can use, and only for this environment's resources. An existing VPC is left to its owner.
     AWS: https://docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html (read 2026-11-21).
     """
 
@@ -43,7 +44,7 @@ class Network(Construct):
                 self,
                 "Vpc",
                 vpc_id=declared.vpc_id,
-                # One per subnet; their names appear nowhere.
+                # CDK wants a zone for each subnet; the names are not written into the template.
                 availability_zones=[f"zone-{number}" for number, _ in enumerate(declared.subnet_ids, start=1)],
                 isolated_subnet_ids=list(declared.subnet_ids),
             )
@@ -66,7 +67,7 @@ class Network(Construct):
             self._add_endpoints(environment, declared)
 
     def let_into_database(self, scope: Construct, database: ec2.ISecurityGroup, port: int) -> None:
-        """Let tasks and producers into a database's security group; the rules are made in `scope`."""
+        """Allow tasks and producers to connect to a database, by rules that are made in `scope`."""
         for id_, (group, description) in self._clients().items():
             ec2.CfnSecurityGroupEgress(
                 scope,
@@ -90,22 +91,24 @@ class Network(Construct):
             )
 
     def _clients(self) -> dict[str, tuple[ec2.SecurityGroup, str]]:
-        """Return the security groups that call endpoints and database, by an id."""
+        """Return the security groups that may call endpoints and database, each with a description, by construct id."""
         clients = {"Tasks": (self.security_group, "Sluice tasks")}
         return clients if self.producers is None else {**clients, "Producers": (self.producers, "Sluice producers")}
 
     def _producers(self) -> ec2.SecurityGroup:
+        """Make the security group for producers."""
         group = closed_group(self, "Producers", self.vpc, "Sluice producers: what joins it reaches the database")
         group.add_egress_rule(ec2.Peer.any_ipv4(), ec2.Port.tcp(_HTTPS), "AWS services")
         return group
 
     def _new_vpc(self, declared: NewNetwork, *, environment: Environment) -> ec2.Vpc:
+        """Make the VPC with its private subnets and its flow log."""
         vpc = ec2.Vpc(
             self,
             "Vpc",
             ip_addresses=ec2.IpAddresses.cidr(declared.cidr),
             max_azs=declared.availability_zones,
-            # Addresses stay free for zones that are declared later, so that no subnet changes its own.
+            # Addresses are reserved for zones that are declared later, so that no subnet's addresses change then.
             reserved_azs=declared.availability_zones_max - declared.availability_zones,
             nat_gateways=0,
             subnet_configuration=[ec2.SubnetConfiguration(name="Tasks", subnet_type=ec2.SubnetType.PRIVATE_ISOLATED)],
@@ -116,6 +119,7 @@ class Network(Construct):
         return vpc
 
     def _add_endpoints(self, environment: Environment, declared: NewNetwork) -> None:
+        """Make the endpoints of the AWS services that tasks call, with their security group and policies."""
         known = ec2.InterfaceVpcEndpointAwsService
         services = {
             "Sqs": (known.SQS, "sqs"),
@@ -141,7 +145,7 @@ class Network(Construct):
 
 
 def _limit(endpoint: ec2.VpcEndpoint, allowed: Sequence[AllowedCalls]) -> None:
-    """Let nothing else through an endpoint."""
+    """Give an endpoint a policy that allows these calls and no others."""
     for actions, resources in allowed:
         endpoint.add_to_policy(
             iam.PolicyStatement(principals=[iam.AnyPrincipal()], actions=list(actions), resources=resources)

@@ -1,4 +1,4 @@
-"""The place of an environment's constructs: its account and region, once, and stacks beside for some consumers."""
+"""Check that an environment's constructs are in the right account and region, and find the stack of a consumer."""
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -9,12 +9,13 @@ from sluice.declaration.validation import require
 
 
 def require_place(construct: Construct, environment: Environment) -> None:
-    """Refuse a stack of another region or account than the declared: names and tasks would be of the declared one.
+    """Refuse a construct whose stack has another region or account than its environment: names and ARNs would be wrong.
 
-    A stack that names none is said at synth: it has to be deployed there.
+    If the stack names no region or account, synth only prints a warning that says where to deploy it.
 
     Raises:
-        ConfigError: the stack names another one; or the same construct of the same environment is there already.
+        ConfigError: the stack has another region or account; or the app has the same construct of the same environment
+            already.
     """
     stack = cdk.Stack.of(construct)
     for field, seen in (("region", stack.region), ("account", stack.account)):
@@ -50,9 +51,10 @@ def require_place(construct: Construct, environment: Environment) -> None:
 
 
 def consumer_scope(construct: Construct, consumer: Consumer) -> Construct:
-    """Return where a consumer's part of a construct goes: into it, or into a stack beside the construct's own.
+    """Return the scope for a consumer's part of a construct: the construct, or its counterpart in the consumer's stack.
 
-    Such a stack is made for the first consumer that names it, and is deployed after the construct's own.
+    A consumer with `stack` is in a stack `STACK-NAME` beside the construct's stack. It is made for the first consumer
+    that names it, and is deployed after the construct's stack.
     """
     if consumer.stack is None:
         return construct
@@ -60,7 +62,7 @@ def consumer_scope(construct: Construct, consumer: Consumer) -> Construct:
     scope = stack.node.scope
     assert isinstance(scope, Construct), "every stack is in an app"
     id_ = f"{stack.node.id}-{consumer.stack}"
-    beside = scope.node.try_find_child(id_) or cdk.Stack(
+    other_stack = scope.node.try_find_child(id_) or cdk.Stack(
         scope,
         id_,
         stack_name=f"{stack.stack_name}-{consumer.stack}",
@@ -68,15 +70,16 @@ def consumer_scope(construct: Construct, consumer: Consumer) -> Construct:
         env=cdk.Environment(account=stack.account, region=stack.region),
         termination_protection=stack.termination_protection,
     )
-    assert isinstance(beside, cdk.Stack)
-    beside.add_stack_dependency(stack)
-    found = beside.node.try_find_child(construct.node.id)
-    if found is None:
-        found = Construct(beside, construct.node.id)
-        set_flags(found)
-    assert isinstance(found, Construct)
-    return found
+    assert isinstance(other_stack, cdk.Stack)
+    other_stack.add_stack_dependency(stack)
+    counterpart = other_stack.node.try_find_child(construct.node.id)
+    if counterpart is None:
+        counterpart = Construct(other_stack, construct.node.id)
+        set_flags(counterpart)
+    assert isinstance(counterpart, Construct)
+    return counterpart
 
 
 def _place(environment: Environment) -> tuple[str, str, str, str | None]:
+    """Return the values that make an environment's names unique."""
     return environment.application, environment.name, environment.region, environment.account

@@ -1,4 +1,4 @@
-"""Moved: a project has its stage in `stacks/stage.py`, and the stacks are in `sluice.stacks`."""
+"""Tell imports of this old module that a project has its stage in `stacks/stage.py`, of stacks in `sluice.stacks`."""
 
 from sluice.old_names import forward_names
 

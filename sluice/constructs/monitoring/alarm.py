@@ -1,4 +1,4 @@
-"""Alarms and metrics of the declaration, as CDK makes them."""
+"""Make CDK's alarms and metrics from those of the declaration."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_cloudwatch as cloudwatch
@@ -11,7 +11,7 @@ MINUTE = cdk.Duration.minutes(1)
 
 
 def make_alarm(scope: Construct, id_: str, alarm: Alarm) -> cloudwatch.Alarm:
-    """Make an alarm, without actions."""
+    """Make an alarm without actions; the caller adds them."""
     return cloudwatch.Alarm(
         scope,
         id_,
@@ -27,7 +27,7 @@ def make_alarm(scope: Construct, id_: str, alarm: Alarm) -> cloudwatch.Alarm:
 
 
 def to_cloudwatch(watched: WatchedMetric | Expression) -> cloudwatch.IMetric:
-    """Return a metric, or metric math, by the minute."""
+    """Return CDK's metric, or expression of metrics, with one value for each minute."""
     if isinstance(watched, Expression):
         return cloudwatch.MathExpression(
             expression=watched.text,

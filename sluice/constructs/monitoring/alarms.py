@@ -1,4 +1,4 @@
-"""The alarms that operators hear, and the topic they are told by."""
+"""The alarms that operators receive, and the topic that sends them."""
 
 import aws_cdk as cdk
 from aws_cdk import aws_chatbot as chatbot
@@ -18,9 +18,9 @@ from sluice.declaration.arguments import check_argument_types
 
 
 class OperatorTopic(Construct):
-    """The topic that alarms go to: an existing one, or the environment's own with whoever is subscribed to it.
+    """The topic that alarms are sent to: an existing one, or the environment's own with its declared subscribers.
 
-    A standard topic: CloudWatch does not publish to FIFO topics.
+    It is a standard topic, because CloudWatch does not publish to FIFO topics.
 
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Notify_Users_Alarm_Changes.html
     (read 2026-11-21).
@@ -35,6 +35,7 @@ class OperatorTopic(Construct):
             self.topic = sns.Topic.from_topic_arn(self, "Topic", environment.alarm_topic_arn)
 
     def _own_topic(self, environment: Environment, key: kms.IKey | None) -> sns.Topic:
+        """Make the topic, allow CloudWatch to publish to it, and subscribe addresses and Slack channel."""
         topic = sns.Topic(
             self, "Topic", topic_name=naming.operator_topic_name(environment), master_key=key, enforce_ssl=True
         )
@@ -70,19 +71,20 @@ class OperatorTopic(Construct):
 
 
 class Alarms(Construct):
-    """Every alarm of an environment that operators hear, when it rings and when it is over."""
+    """The alarms of an environment that operators receive, both when an alarm begins and when it ends."""
 
     @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, topic: sns.ITopic) -> None:
         super().__init__(scope, id_)
         action = actions.SnsAction(topic)
-        beside = {
+        scope_by_alarm = {
             alarm.name: consumer_scope(self, consumer)
             for consumer in environment.consumers
             for alarm in of_consumer(environment, consumer, Hearer.OPERATORS)
         }
         for alarm in alarms(environment):
             if alarm.hearer is Hearer.OPERATORS:
-                made = make_alarm(beside.get(alarm.name, self), f"{alarm.subject}-{alarm.condition}", alarm)
-                made.add_alarm_action(action)
-                made.add_ok_action(action)
+                alarm_scope = scope_by_alarm.get(alarm.name, self)
+                resource = make_alarm(alarm_scope, f"{alarm.subject}-{alarm.condition}", alarm)
+                resource.add_alarm_action(action)
+                resource.add_ok_action(action)

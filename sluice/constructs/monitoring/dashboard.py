@@ -1,4 +1,4 @@
-"""The page an operator looks at: topic, outbox, then every consumer."""
+"""The dashboard of an environment for operators."""
 
 from collections.abc import Sequence
 
@@ -21,15 +21,14 @@ from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.metrics import OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_PUBLISHED, OUTBOX_QUARANTINED
 from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
-_WIDTH = 8
+_WIDTH = 8  # of a graph; CloudWatch's dashboards have 24 columns
 
 
 class Dashboard(Construct):
-    """One page for an environment: topic, outbox and database where they are its own, and two rows a consumer.
+    """One dashboard for an environment: rows for its own topics, outboxes and database, and two rows for each consumer.
 
-    The second row of a consumer is about its tasks, or about its Lambda function.
-
-    Consumers in stacks beside the environment's have a page for each such stack.
+    A consumer's first row is about its queue, the second about its tasks or its Lambda function. Consumers with `stack`
+    have a dashboard of their own for each such stack.
     """
 
     @check_argument_types
@@ -61,6 +60,7 @@ class Dashboard(Construct):
 
 
 def _heading(name: str) -> cloudwatch.TextWidget:
+    """Return a heading as wide as a row of three graphs."""
     return cloudwatch.TextWidget(markdown=f"## {name}", width=3 * _WIDTH, height=1)
 
 
@@ -71,6 +71,7 @@ def _graph(
     right: Sequence[WatchedMetric | Expression] = (),
     line: tuple[str, float] | None = None,
 ) -> cloudwatch.GraphWidget:
+    """Return a graph with metrics on its left and right axis; `line` is label and value of a horizontal line."""
     lines = [] if line is None else [cloudwatch.HorizontalAnnotation(label=line[0], value=line[1])]
     return cloudwatch.GraphWidget(
         title=title,
@@ -83,6 +84,7 @@ def _graph(
 
 
 def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidget]:
+    """Return the graphs of a topic: published, delivered and undelivered messages."""
     name = naming.topic_name(environment, topic.name)
     return [
         _graph("Published", [watched_metrics.topic_metric(name, "NumberOfMessagesPublished")]),
@@ -98,6 +100,7 @@ def _topic_row(environment: Environment, topic: Topic) -> list[cloudwatch.IWidge
 
 
 def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[cloudwatch.IWidget]:
+    """Return the graphs of a topic's outbox: lag, unpublished and published messages."""
     lag, pending, quarantined, published = (
         watched_metrics.outbox_metric(environment, topic, name)
         for name in (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
@@ -110,6 +113,7 @@ def _outbox_row(environment: Environment, topic: Topic | ExistingTopic) -> list[
 
 
 def _database_row(environment: Environment, database: NewDatabase) -> list[cloudwatch.IWidget]:
+    """Return the graphs of the database: capacity, connections, transaction ids."""
     return [
         _graph("Used of max_acus, %", [watched_metrics.database_metric(environment, "ACUUtilization")]),
         _graph(
@@ -156,8 +160,8 @@ def _service_row(environment: Environment, consumer: Consumer) -> list[cloudwatc
     """Return the graphs of a consumer that runs on ECS: backlog per task, tasks, and how fast the queue empties.
 
     The first graph has the backlog per task and the expression that the service is scaled on, because the two differ
-    while lanes are busy and while nothing progresses (`backlog.demand_per_task`). The minutes to drain are shown only
-    while more messages are deleted than sent.
+    while lanes are busy and while no message is handled (`backlog.demand_per_task`). The minutes to drain are shown
+    only while more messages are deleted than sent.
     """
     inputs = watched_metrics.inputs(environment, consumer)
     name = naming.queue_name(environment, consumer)

@@ -1,11 +1,11 @@
-"""Automatic redrive of a consumer: an alarm on its DLQ, a rule on the alarm, a schedule, and a task that both run.
+"""Automatic redrive of a consumer: an alarm on its DLQ, a rule on the alarm, a schedule, and the task that both start.
 
-The alarm begins a run when a DLQ that was empty is not; the schedule begins those that no change of the alarm does: for
-what a run left, and for what died while other messages stayed in the DLQ.
+The alarm starts a run when an empty DLQ gets messages. While messages stay in the DLQ the alarm does not change; the
+schedule then starts the further runs, for messages that a run left and for messages that died later.
 
 The task is `sluice dlq automatic-redrive`, in the image of the consumer's workers, with a role of its own. EventBridge
-starts it from outside, so a network without internet needs no further endpoint. What a run may do is decided by the
-guard in the inbox's database (`sluice.messaging.inbox.redrive_guard`), never here.
+starts it from outside, so a network without internet needs no further endpoint. The guard in the inbox's database
+(`sluice.messaging.inbox.redrive_guard`) decides what a run may do.
 
 AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/cloudwatch-and-eventbridge.html,
 https://docs.aws.amazon.com/eventbridge/latest/userguide/eb-use-identity-based.html,
@@ -29,12 +29,16 @@ from sluice.declaration.arguments import check_argument_types
 
 
 class AutomaticRedriveRule(Construct):
-    """Runs a task once the DLQ has held messages for the declared quiet time, and then by a schedule.
+    """Starts a task when the DLQ has held messages for the declared quiet time, and then again by a schedule.
 
     Args:
-        declared: the consumer's bounds.
-        task_definition: of the task, which gets what it needs of the queues.
-        key_arn: the KMS key of the queues, where they have one.
+        environment: as declared.
+        consumer: whose dead letters the task brings back.
+        declared: the consumer's bounds of automatic redrive.
+        task_definition: of the task, whose role gets the rights on the queues here.
+        cluster: in which the task runs.
+        network: in which the task runs.
+        key_arn: the KMS key of the queues; None if SQS holds the keys.
     """
 
     @check_argument_types
@@ -72,8 +76,8 @@ class AutomaticRedriveRule(Construct):
             schedule=events.Schedule.rate(cdk.Duration.minutes(declared.repeat_minutes)),
         )
         role = _starting_role(self, task_definition, cluster).without_policy_updates()
-        for each, overrides in {rule: None, schedule: [_of_old(task_definition, declared)]}.items():
-            each.add_target(
+        for starting_rule, overrides in {rule: None, schedule: [_older_only(task_definition, declared)]}.items():
+            starting_rule.add_target(
                 targets.EcsTask(
                     cluster=cluster,
                     task_definition=task_definition,
@@ -86,14 +90,14 @@ class AutomaticRedriveRule(Construct):
                 )
             )
             acknowledge(
-                each,
+                starting_rule,
                 "Serverless-EventBusDLQ",
                 "a run that does not start leaves dead letters, and their alarm goes on ringing",
             )
 
 
-def _of_old(task_definition: ecs.FargateTaskDefinition, declared: AutomaticRedrive) -> targets.ContainerOverride:
-    """Return the command of a run that no alarm began: what has just died has its quiet time, too."""
+def _older_only(task_definition: ecs.FargateTaskDefinition, declared: AutomaticRedrive) -> targets.ContainerOverride:
+    """Return the command of a scheduled run, which leaves messages that died less than the quiet time ago."""
     container = task_definition.default_container
     assert container is not None, "the task has a container"
     command = ["python", "-m", "sluice", "dlq", "automatic-redrive", "--older-than", f"{declared.quiet_seconds}s"]
@@ -101,7 +105,7 @@ def _of_old(task_definition: ecs.FargateTaskDefinition, declared: AutomaticRedri
 
 
 def _starting_role(scope: Construct, task_definition: ecs.FargateTaskDefinition, cluster: ecs.ICluster) -> iam.Role:
-    """Return a role that may run this task in this cluster and pass its roles. CDK's own may tag any task besides."""
+    """Make the role with which EventBridge starts this task in this cluster; CDK's own role could also tag any task."""
     role = iam.Role(scope, "Start", assumed_by=iam.ServicePrincipal("events.amazonaws.com"))
     role.add_to_policy(
         iam.PolicyStatement(
@@ -110,13 +114,16 @@ def _starting_role(scope: Construct, task_definition: ecs.FargateTaskDefinition,
             conditions={"ArnEquals": {"ecs:cluster": cluster.cluster_arn}},
         )
     )
-    passed = [task_definition.obtain_execution_role().role_arn, task_definition.task_role.role_arn]
-    role.add_to_policy(iam.PolicyStatement(actions=["iam:PassRole"], resources=passed))
+    passed_roles = [task_definition.obtain_execution_role().role_arn, task_definition.task_role.role_arn]
+    role.add_to_policy(iam.PolicyStatement(actions=["iam:PassRole"], resources=passed_roles))
     return role
 
 
 def _grant_queues(role: iam.IRole, environment: Environment, consumer: Consumer, key_arn: str | None) -> None:
-    """Let the task take from the DLQ and send to the queue; by literal ARNs, as the service's."""
+    """Allow the task to receive and delete in the DLQ, and to send to the queue.
+
+    The ARNs are literals: a reference to another stack's export would keep that stack from removing the consumer.
+    """
     stack = cdk.Stack.of(role)
     queue, dead_letters = (
         stack.format_arn(service="sqs", resource=name)

@@ -1,9 +1,8 @@
 """A consumer's handlers as a Lambda function, and the event source mapping by which Lambda polls the consumer's queue.
 
-Lambda's pollers receive and delete with the function's role, from outside the network; the function itself runs in it,
-with the security group of the tasks, and so reaches the database by the rules that are there for tasks. It is given the
-same variables as a worker's task. Its image is the tasks', or a zip package stands in for that
-(`sluice.constructs.services.function_package`).
+Lambda's pollers receive and delete with the function's role, from outside the network. The function itself runs in the
+network with the security group of the tasks, so that the rules for tasks let it reach the database. It has the same
+variables as a worker's task. It runs the tasks' image or a zip package (`sluice.constructs.services.function_package`).
 
 AWS: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html,
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-parameters.html and
@@ -36,12 +35,12 @@ from sluice.declaration.validation import require
 
 _IMAGE_ENTRY = ["python", "-m", "awslambdaric"]
 _PROCESSORS = {Architecture.X86_64: lambda_.Architecture.X86_64, Architecture.ARM64: lambda_.Architecture.ARM_64}
-_TOKEN_CHARACTERS = 128  # of a value that is known when the stack is deployed: an ARN, or a host
+_TOKEN_CHARACTERS = 128  # the assumed length of a value that is known only at deployment, such as an ARN or a host
 _OF_INTERFACES = (
     *("CreateNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets", "DeleteNetworkInterface"),
     *("AssignPrivateIpAddresses", "UnassignPrivateIpAddresses"),
 )
-"""What Lambda does with a function's role to bring the function into a network.
+"""The actions with which Lambda connects a function to a network; it calls them with the function's role.
 
 AWS: https://docs.aws.amazon.com/aws-managed-policy/latest/reference/AWSLambdaVPCAccessExecutionRole.html and
 https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html, which also says how to keep the function's own code
@@ -50,15 +49,15 @@ from doing it (read 2026-11-27).
 
 
 class ConsumerFunction(Construct):
-    """A consumer's function, its mapping, and the schedule by which it handles messages that were set aside.
+    """A consumer's function, its mapping, and the schedule by which it handles parked messages.
 
     Args:
-        place: as of tasks.
+        place: environment, network, database and keys, as tasks have them.
         consumer: whose function it is.
         declared: the consumer's `runtime`.
-        tables: a service whose tasks make the tables before they start: the function comes after it, and so does each
-            new version of the function.
-        project: the folder that the package's path begins at.
+        tables: a service whose tasks make the tables before they start. CloudFormation makes and updates the function
+            after this service.
+        project: the folder that the package's path is relative to.
     """
 
     @check_argument_types
@@ -101,6 +100,7 @@ class ConsumerFunction(Construct):
     def _function(
         self, place: TaskPlace, consumer: Consumer, declared: Lambda, code: Mapping[str, Any]
     ) -> lambda_.Function:
+        """Make the function with its role, log group and variables; `code` is from `_image_code` or `_package_code`."""
         environment = place.environment
         name = naming.function_name(environment, consumer)
         logs = log_group(self, "Logs", environment=environment, key=place.network.log_key, name=f"/aws/lambda/{name}")
@@ -140,13 +140,13 @@ class ConsumerFunction(Construct):
         return function
 
     def _role(self, place: TaskPlace, consumer: Consumer, name: str) -> iam.Role:
-        """Make the role of the function, which is the pollers' role, too. CDK's own would have two policies of AWS."""
+        """Make the role of the function, which the pollers have, too; CDK's own role would have two policies of AWS."""
         role = iam.Role(self, "Role", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"))
         stack = cdk.Stack.of(self)
-        # By literal ARN: an export would forbid to remove a consumer in one deployment.
+        # The ARNs are literals: a reference to another stack's export would keep that stack from removing the consumer.
         queue, dead_letters = (
-            stack.format_arn(service="sqs", resource=found(place.environment, consumer))
-            for found in (naming.queue_name, naming.dead_letter_queue_name)
+            stack.format_arn(service="sqs", resource=name_of(place.environment, consumer))
+            for name_of in (naming.queue_name, naming.dead_letter_queue_name)
         )
         _allow(role, policies.CONSUME, queue)
         _allow(role, policies.GIVE_UP, dead_letters)
@@ -157,7 +157,8 @@ class ConsumerFunction(Construct):
             role.add_to_policy(statement)
         interfaces = [f"ec2:{action}" for action in _OF_INTERFACES]
         _allow(role, interfaces, "*")
-        # The literal ARN: the function itself names this role.
+        # The ARN is a literal, because the function itself refers to this role. Only Lambda may use these actions: they
+        # are denied to the function's own code.
         function_arn = stack.format_arn(
             service="lambda", resource="function", resource_name=name, arn_format=cdk.ArnFormat.COLON_RESOURCE_NAME
         )
@@ -178,7 +179,7 @@ class ConsumerFunction(Construct):
         return role
 
     def _maintain(self, consumer: Consumer) -> None:
-        """Invoke the function by a schedule: it handles messages that were set aside, and forgets old groups."""
+        """Invoke the function by a schedule, so that it handles parked messages and deletes old groups."""
         rule = events.Rule(
             self,
             "Maintenance",
@@ -191,11 +192,12 @@ class ConsumerFunction(Construct):
 
 
 def _allow(role: iam.Role, actions: Sequence[str], arn: str) -> None:
+    """Allow a role these actions on one resource."""
     role.add_to_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
 
 
 def _scaling(declared: Lambda) -> dict[str, Any]:
-    """Return how many invocations the mapping makes at once: by a bound, by pollers of its own, or as AWS does it."""
+    """Return the mapping's arguments that limit concurrent invocations: by pollers, by a maximum, or none."""
     mapping = lambda_.CfnEventSourceMapping
     if declared.pollers_min is not None:
         pollers = mapping.ProvisionedPollerConfigProperty(
@@ -208,7 +210,7 @@ def _scaling(declared: Lambda) -> dict[str, Any]:
 
 
 def _package_code(consumer: Consumer, folder: Path) -> dict[str, Any]:
-    """Return what a function runs of a zip package."""
+    """Return the function's arguments that make it run a zip package; refuse a wrong package."""
     require_package(consumer, folder, architecture=Architecture.ARM64)
     return {
         "code": lambda_.Code.from_asset(str(folder), exclude=["**/__pycache__"]),
@@ -219,7 +221,7 @@ def _package_code(consumer: Consumer, folder: Path) -> dict[str, Any]:
 
 
 def _image_code(image: TaskImage) -> dict[str, Any]:
-    """Return what a function runs of the image of tasks."""
+    """Return the function's arguments that make it run the tasks' image."""
     assert image.repository is not None, "the declaration refuses functions of an image that is not in ECR"
     return {
         "code": lambda_.Code.from_ecr_image(
@@ -232,7 +234,7 @@ def _image_code(image: TaskImage) -> dict[str, Any]:
 
 
 def _variables(place: TaskPlace, consumer: Consumer) -> dict[str, str]:
-    """Return the variables that a worker's task has, too."""
+    """Return the function's variables; a worker's task has the same."""
     environment = place.environment
     return {
         "SLUICE_ENV": environment.name,
@@ -243,7 +245,7 @@ def _variables(place: TaskPlace, consumer: Consumer) -> dict[str, str]:
 
 
 def _require_room(consumer: Consumer, variables: dict[str, str]) -> None:
-    """Refuse more variables than a function may have, which CloudFormation would find out halfway.
+    """Refuse variables that are together too large for a function; CloudFormation would fail in the middle.
 
     AWS: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (4 KB in all; read 2026-11-27).
     """

@@ -1,4 +1,4 @@
-"""The cluster and everything in it, a service for each consumer that runs as tasks and the relay; and the functions."""
+"""The cluster, a service for each consumer that runs as tasks, the relays, and the Lambda functions."""
 
 from pathlib import Path
 
@@ -20,19 +20,19 @@ from sluice.declaration.validation import refuse
 
 
 class Consumers(Construct):
-    """The services and functions by their consumer's name, and the relays by their topic's; tasks in one cluster.
+    """All services and functions of an environment's consumers, and its relays; tasks run in one cluster.
 
     Args:
-        environment: what is declared. Its `cluster` may be one of this app, by its name.
+        environment: as declared. Its `cluster` may be made in this app, and is found by name.
         network: where the tasks run.
-        database: how they get into it; None if there is none.
+        database: the access to the database; None if there is none.
         keys: of topics and queues; None if SQS holds them.
         project: the folder with the Dockerfile of an image that is to be built, and with the packages of functions.
-        deployment_alarms: whether a service's new version is taken back by alarms, which are made with it. The other
-            alarms are constructs of their own (`sluice.constructs.monitoring.alarms`).
+        deployment_alarms: make the alarms by which ECS rolls back a new version of a service. The other alarms are
+            constructs of their own (`sluice.constructs.monitoring.alarms`).
 
     Attributes:
-        environment: whose they are.
+        environment: as declared.
         cluster: where the tasks run.
         services: a `ConsumerService` for each consumer that runs as tasks, by its name.
         functions: a `ConsumerFunction` for each consumer that runs on Lambda, by its name.
@@ -92,11 +92,11 @@ class Consumers(Construct):
         self._start_after_queues(environment)
 
     def _makes_tables(self, environment: Environment, function: Consumer) -> IDependable:
-        """Return a service whose tasks make the tables that a function needs, whenever its image is another one.
+        """Return a service whose tasks make the tables that a function needs, whenever the image changes.
 
-        A relay's tasks always do. Those of another consumer do where they have the environment's image, or the project
-        has no tables of its own, and where one runs at every deployment. CloudFormation takes a service for made or
-        updated once it is in a steady state, and its tasks start after the tables are made.
+        A function makes no tables. A relay's tasks always do. A consumer's tasks do if at least one always runs, and if
+        they have the environment's image or the project has no tables of its own. CloudFormation waits until the
+        service is in a steady state, and its tasks start after the tables are made.
 
         Raises:
             ConfigError: the environment has no such service.
@@ -118,15 +118,18 @@ class Consumers(Construct):
         )
 
     def _start_after_queues(self, environment: Environment) -> None:
-        """Let what is in a stack beside this one start after its queue, which it finds by name."""
-        beside = [consumer for consumer in environment.consumers if consumer.stack is not None]
-        if not beside:
+        """Deploy each consumer that is in a stack of its own after its queue, which it finds by name.
+
+        The stage makes the consumers' main stack depend on the queues' main stack; the other stacks depend here.
+        """
+        moved_consumers = [consumer for consumer in environment.consumers if consumer.stack is not None]
+        if not moved_consumers:
             return
         for part in self.node.root.node.find_all():
             if isinstance(part, Fanout) and part.environment == environment:
-                for consumer in beside:
-                    made = self.services.get(consumer.name) or self.functions[consumer.name]
-                    made.node.add_dependency(part.consumers[consumer.name])
+                for consumer in moved_consumers:
+                    service_or_function = self.services.get(consumer.name) or self.functions[consumer.name]
+                    service_or_function.node.add_dependency(part.consumers[consumer.name])
 
     def add_variable(self, name: str, value: str) -> None:
         """Set an environment variable in every container of every task and in every function, such as HTTPS_PROXY.
@@ -141,10 +144,10 @@ class Consumers(Construct):
 
 
 def _cluster(scope: Construct, id_: str, *, environment: Environment, vpc: ec2.IVpc) -> ecs.ICluster:
-    """Return the environment's cluster. Container Insights are on: scaling counts running tasks with them.
+    """Return the environment's cluster, with Container Insights, by whose metric scaling counts running tasks.
 
-    Of an existing one nothing is changed: it has them, and the capacity provider FARGATE_SPOT where the environment's
-    tasks run on it.
+    An existing cluster is not changed: it has to have Container Insights, and the capacity provider FARGATE_SPOT if the
+    environment uses Spot.
 
     AWS: https://docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/Container-Insights-metrics-ECS.html
     (read 2026-11-21).

@@ -1,8 +1,8 @@
-"""The files that a Dockerfile copies into its image, as far as its text tells.
+"""Tell from a Dockerfile's text whether its image has a file of the build context.
 
-Read are COPY and ADD of the last stage and of the stages that it begins with, in both forms, with continuations,
-wildcards and here-documents; FROM may name an ARG that has a default. What comes from another stage, from elsewhere or
-through another variable or a mount is not known.
+COPY and ADD are understood, in both forms, with continuation lines, wildcards and here-documents, in the last stage and
+in the stages that it is based on. FROM may name an ARG with a default. Unknown is what is copied from another stage or
+a URL, or depends on other variables or on a mount.
 Reference: https://docs.docker.com/reference/dockerfile/ (read 2026-11-23).
 """
 
@@ -21,7 +21,7 @@ class _Instruction(NamedTuple):
 
 
 def copies(text: str, file: PurePosixPath) -> bool | None:
-    """Return whether the image of a Dockerfile holds a file of the build context; None where its text does not tell.
+    """Return whether a Dockerfile copies a file of the build context into its image; None where that is unknown.
 
     Args:
         text: the Dockerfile.
@@ -31,14 +31,18 @@ def copies(text: str, file: PurePosixPath) -> bool | None:
 
 
 def _any(verdicts: Iterable[bool | None]) -> bool | None:
+    """Return True if a verdict is True, else None if one is None (unknown), else False."""
     found = set(verdicts)
-    return True if True in found else None if None in found else False
+    if True in found:
+        return True
+    return None if None in found else False
 
 
 def _last_stage(text: str) -> list[_Instruction]:
+    """Return the instructions of the last stage, after those of the stages that it is based on."""
     stages: dict[str, list[_Instruction]] = {}
     stage: list[_Instruction] = []
-    defaults: dict[str, str] = {}  # of ARG before the first FROM, which every FROM may name
+    defaults: dict[str, str] = {}  # values of each ARG before the first FROM, which each FROM may use
     for instruction in _instructions(text):
         if instruction.name == "ARG" and not stage:
             name, _, default = instruction.rest.partition("=")
@@ -47,16 +51,17 @@ def _last_stage(text: str) -> list[_Instruction]:
             rest = instruction.rest
             for name, default in defaults.items():
                 rest = rest.replace(name, default)
-            begun = _Instruction("FROM", rest)
+            from_instruction = _Instruction("FROM", rest)
             words = [word for word in rest.lower().split() if not word.startswith("--")]
-            stage = [copied for image in words[:1] for copied in stages.get(image, [begun])]
-            stages |= dict.fromkeys(words[2:], stage)  # after AS
+            stage = [inherited for image in words[:1] for inherited in stages.get(image, [from_instruction])]
+            stages |= dict.fromkeys(words[2:], stage)  # FROM IMAGE AS NAME
         else:
             stage.append(instruction)
     return stage
 
 
 def _instructions(text: str) -> Iterator[_Instruction]:
+    """Yield the instructions of a Dockerfile, with continuation lines joined, without comments and here-documents."""
     directive = re.match(r"(?:#.*\n)*?#\s*escape\s*=\s*`", text, re.IGNORECASE)
     escape, whole = "`" if directive else "\\", ""
     lines = iter(text.splitlines())
@@ -70,14 +75,15 @@ def _instructions(text: str) -> Iterator[_Instruction]:
         name, rest = (*whole.split(maxsplit=1), "")[:2]
         whole = ""
         yield _Instruction(name.upper(), rest)
-        for ends_at in re.findall(r"<<-?[\"']?(\w+)", rest):
-            while next(lines, ends_at).strip() != ends_at:
-                pass
+        for end_word in re.findall(r"<<-?[\"']?(\w+)", rest):
+            while next(lines, end_word).strip() != end_word:
+                pass  # a line of a here-document
 
 
 def _has(instruction: _Instruction, file: PurePosixPath) -> bool | None:
+    """Return whether an instruction brings a file into the image; None where that is unknown."""
     name, rest = instruction
-    if name == "FROM":  # a variable alone may name a stage
+    if name == "FROM":  # an unknown variable in place of a whole image may name an earlier stage
         return None if "$" in rest and ":" not in re.sub(r"\$\{.*?\}", "", rest) else False
     if name not in ("COPY", "ADD"):
         return None if name == "RUN" and "--mount" in rest else False
@@ -96,6 +102,6 @@ def _covers(source: str, file: PurePosixPath, *, is_add: bool) -> bool | None:
     if "$" in source or "**" in source or source.startswith("<<"):
         return None
     if is_add and ("://" in source or source.startswith("git@") or ".tar" in source):
-        return None  # unpacked there
-    pattern = PurePosixPath(posixpath.normpath(f"/{source}")).parts[1:]  # nothing is above the context
+        return None  # ADD unpacks archives
+    pattern = PurePosixPath(posixpath.normpath(f"/{source}")).parts[1:]  # `..` cannot leave the context
     return len(pattern) <= len(file.parts) and all(map(fnmatchcase, file.parts, pattern))

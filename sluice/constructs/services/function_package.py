@@ -1,7 +1,7 @@
-"""The zip package of a Lambda function: a folder that the project builds of its locked packages, before `cdk synth`.
+"""Check the zip package of a Lambda function: a folder that the project builds of its locked packages before synth.
 
-CDK zips and hashes the folder; neither synth nor deployment needs Docker. Whatever the folder says about itself is
-checked, so that a wrong package is refused when the templates are written, and not by an invocation.
+CDK zips and hashes the folder; neither synth nor deployment needs Docker. A wrong package is refused at synth, and not
+found by the first invocation.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ _MACHINES = {Architecture.ARM64: "aarch64", Architecture.X86_64: "x86_64"}
 
 
 def require_package(consumer: Consumer, folder: Path, *, architecture: Architecture) -> None:
-    """Refuse a folder that Lambda would not take, or whose function could not import Sluice or the handlers.
+    """Refuse a folder that is too large for Lambda, or whose function could not import Sluice or the handlers.
 
     AWS: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (250 MB unzipped) and
     https://docs.aws.amazon.com/lambda/latest/dg/python-package.html (read 2026-11-27). Tags of wheels:
@@ -56,7 +56,7 @@ def require_package(consumer: Consumer, folder: Path, *, architecture: Architect
 
 
 def _wheels(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name and the tags of each installed wheel."""
+    """Yield the name of each wheel that is installed in a folder, and its tags, such as cp313-abi3-linux_x86_64."""
     for file in sorted(folder.glob("*.dist-info/WHEEL")):
         tags = HeaderParser().parsestr(file.read_text(encoding="utf-8")).get_all("Tag", [])
         if tags:
@@ -64,7 +64,7 @@ def _wheels(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _fits(tag: str, machine: str) -> bool:
-    """Return whether a wheel with this tag runs on such a machine, in the runtime's Python."""
+    """Return whether a wheel with this tag runs on a machine such as `aarch64`, with the runtime's Python."""
     python, abi, platform = tag.split("-", 2)
     own = f"cp{PYTHON[0]}{PYTHON[1]}"
     is_python = abi in ("abi3", "none") or own in python.split(".")

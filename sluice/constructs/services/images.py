@@ -1,8 +1,8 @@
-"""The image that tasks run: built of the project's Dockerfile when it is deployed, or a declared one.
+"""The image that tasks run: a declared one, or one that is built from the project's Dockerfile at deployment.
 
-A built image is an asset of the CDK's. Synthesizing reads and hashes the files it is built of, and starts no Docker;
-`cdk deploy` builds it and pushes it to the repository that `cdk bootstrap` made in the account and region, unless an
-image of the same files is there. So what is not to make a new image has to stay out by `.dockerignore`.
+A built image is an asset of CDK. Synth hashes its files and does not need Docker. `cdk deploy` builds the image and
+pushes it to the repository that `cdk bootstrap` made, unless the repository has an image of the same files. So each
+changed file makes a new image, except files that `.dockerignore` names.
 AWS: https://docs.aws.amazon.com/cdk/v2/guide/assets.html (read 2026-11-23).
 """
 
@@ -30,7 +30,7 @@ _PROCESSORS = {Architecture.X86_64: ecs.CpuArchitecture.X86_64, Architecture.ARM
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskImage:
-    """An image, the processors it is for, and its repository where it is in ECR: a task needs a token to pull it there.
+    """An image that a task or a function can run.
 
     Args:
         container: the image as ECS takes it.
@@ -46,7 +46,7 @@ class TaskImage:
 
     @property
     def is_in_ecr(self) -> bool:
-        """Return whether a task needs ECR's token to pull it."""
+        """Return whether the image is in ECR, so that a task needs ECR's token to pull it."""
         return self.repository is not None
 
     @property
@@ -58,11 +58,11 @@ class TaskImage:
 
 
 class Images(Construct):
-    """The images of an environment's tasks; the one that is built is built once for all of them.
+    """The images of an environment's tasks; an image from the project's Dockerfile is built once for all tasks.
 
     Args:
-        environment: what is declared.
-        project: the folder with the Dockerfile. All of it but what `.dockerignore` keeps back goes to the builder.
+        environment: as declared.
+        project: the folder with the Dockerfile. Its files, except those in `.dockerignore`, are the build context.
     """
 
     @check_argument_types
@@ -74,7 +74,7 @@ class Images(Construct):
         """Return the image of a consumer's workers.
 
         Raises:
-            ConfigError: it is to be built, and there is no Dockerfile, or it would not hold the consumer's handlers.
+            ConfigError: the image is to be built, and there is no Dockerfile, or the image would lack the handlers.
         """
         if consumer.image is not None:
             return self._declared_image(consumer.image, f"Image-{consumer.name}")
@@ -85,10 +85,10 @@ class Images(Construct):
 
     @cached_property
     def shared_image(self) -> TaskImage:
-        """Return the image of the relay, and of every consumer without one of its own.
+        """Return the image of the relay, and of each consumer that declares no image.
 
         Raises:
-            ConfigError: it is to be built, and there is no Dockerfile.
+            ConfigError: the image is to be built, and there is no Dockerfile.
         """
         if self._environment.image is not None:
             return self._declared_image(self._environment.image, "Image")
@@ -111,7 +111,10 @@ class Images(Construct):
         )
 
     def _require_held(self, consumer: Consumer, handlers: str) -> None:
-        """Refuse handlers that the image would not hold, as far as can be told; what pip installs there is not here."""
+        """Refuse a module of handlers that the built image would lack, as far as the project's files tell.
+
+        Nothing is known about modules that pip installs into the image.
+        """
         project = self._file.parent
         file = module_file(handlers, [project, *map(Path, sys.path)])
         if file is None or {"site-packages", "dist-packages"} & {*file.parts}:
@@ -143,13 +146,13 @@ class Images(Construct):
 
     @cached_property
     def _ignore_strategy(self) -> cdk.IgnoreStrategy:
-        """Return the patterns of files that stay out of the build, as the asset reads them."""
+        """Return the patterns of `.dockerignore`, read as CDK's asset reads them."""
         file = self._file.with_name(".dockerignore")
         lines = file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else ()
         return cdk.IgnoreStrategy.docker(str(self._file.parent), [line for line in lines if line])
 
     def _declared_image(self, image: str, id_: str) -> TaskImage:
-        """Return a declared image; one in ECR with the right to pull it, and no other."""
+        """Return a declared image; one in ECR gives its task the right to pull it."""
         parts = image_of(image)
         assert parts is not None, "the declaration refuses what is no image"
         architecture = self._environment.architecture
@@ -164,6 +167,7 @@ class Images(Construct):
         )
 
     def _repository(self, id_: str, host: str | None, name: str) -> ecr.IRepository:
+        """Return a repository of ECR; a host of None is the environment's own account and region."""
         if host is None:
             return ecr.Repository.from_repository_name(self, id_, name)
         account, _, _, region = host.split(".")[:4]
@@ -174,7 +178,7 @@ class Images(Construct):
 
 
 def module_file(name: str, folders: Sequence[Path]) -> Path | None:
-    """Return the file of a module, which is not imported, in the first folder that has one."""
+    """Return the file of a module in the first of the folders that has it, without importing it; None if none has."""
     for folder in folders:
         module = folder.resolve().joinpath(*name.split("."))
         for file in (module / "__init__.py", module.with_name(f"{module.name}.py")):

@@ -1,8 +1,8 @@
-"""A consumer's service scaled on the backlog each of its tasks has in front of it, from and to zero if declared.
+"""Scale a consumer's service on the backlog of each task, down to zero tasks if declared.
 
-The expression and why it is as it is: `sluice/declaration/backlog.py` and docs/decisions/0005-idle-lanes.md. It stands
-in the policy itself: there is no Lambda and no custom metric. No policy on CPU beside it: it would scale in tasks at
-work.
+`sluice/declaration/backlog.py` and docs/decisions/0005-idle-lanes.md explain the expression. The scaling policy
+contains it, so that no Lambda and no metric of our own is needed. There is no policy on CPU, which would end tasks that
+are at work.
 """
 
 import aws_cdk as cdk
@@ -21,9 +21,9 @@ from sluice.declaration.watched_metrics import WatchedMetric
 
 
 class BacklogScaling(Construct):
-    """Target tracking on the clamped backlog per task and, where min_tasks is 0, a step that wakes the service.
+    """Target tracking on the clamped backlog per task, and, where min_tasks is 0, a step that starts the first task.
 
-    Target tracking alone never wakes a service: its alarm wants three minutes above a target of one message or more.
+    Target tracking cannot start the first task: its alarm needs three minutes above a target of one message or more.
     AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-target-tracking-metric-math.html
     (read 2026-11-21).
     """
@@ -57,6 +57,7 @@ class BacklogScaling(Construct):
             self._wake(environment, consumer)
 
     def _track(self, environment: Environment, consumer: Consumer) -> None:
+        """Make the policy that keeps the expression at its target."""
         # The L2 policy refuses metric math: https://github.com/aws/aws-cdk/issues/34072
         term, inputs = consumer.demand_per_task, watched_metrics.inputs(environment, consumer)
         autoscaling.CfnScalingPolicy(
@@ -82,6 +83,7 @@ class BacklogScaling(Construct):
         )
 
     def _wake(self, environment: Environment, consumer: Consumer) -> None:
+        """Make the policy that adds one task when its alarm finds messages and no worker."""
         step = autoscaling.StepScalingAction(
             self,
             "WakeFromZero",
@@ -96,7 +98,7 @@ class BacklogScaling(Construct):
 
 
 def _service_linked_role(scope: Construct) -> str:
-    """Return the role Application Auto Scaling itself keeps in every account.
+    """Return the ARN of the role that Application Auto Scaling has in each account.
 
     AWS: https://docs.aws.amazon.com/autoscaling/application/userguide/application-auto-scaling-service-linked-roles.html
     (read 2026-11-21).
@@ -111,6 +113,7 @@ def _service_linked_role(scope: Construct) -> str:
 
 
 def _metric_stat(metric: WatchedMetric) -> dict[str, object]:
+    """Return a metric and its statistic as a scaling policy in CloudFormation has them."""
     return {
         "stat": metric.statistic,
         "metric": {

@@ -1,10 +1,9 @@
-"""Services on Fargate, one for each command of `messaging`, and a consumer's workers and the relay as such.
+"""Tasks and services on Fargate: a consumer's workers, the relays, and the task of automatic redrive.
 
-What runs in the container is fixed here: `sluice worker`. SLUICE_ENV and SLUICE_CONSUMER say who it is,
-SLUICE_TASK_SETTINGS what is declared of it, SLUICE_DATABASE_USER and others where the inbox is. The image holds code
-and no declaration, so that a changed queue needs no new one. Queues are found by name (`sluice.declaration.naming`).
-The relay gets its topic by SLUICE_TOPIC_ARN: to make the ARN itself it would have to ask STS for the account, and has
-no way there.
+A task runs a command such as `sluice worker`. The variables SLUICE_ENV and SLUICE_CONSUMER say for which consumer,
+SLUICE_TASK_SETTINGS has its part of the declaration, and SLUICE_DATABASE_… tell where the inbox is. The image has code
+only, so that a changed declaration needs no new image. Workers find their queues by name (`sluice.declaration.naming`).
+A relay gets its topic's ARN in SLUICE_TOPIC_ARN: the ARN contains the account, and its network has no way to STS.
 """
 
 import shlex
@@ -42,23 +41,24 @@ from sluice.declaration.fields.topics import RELAY_TASKS
 
 _USER = "10001"
 _SCHEMA_START_SECONDS = 120
-_SCHEMA_WAIT_SECONDS = 90  # shorter, so that the command itself says what is in the way
-_ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (of the container alone; its root file system is read-only)
-_SMALL_CPU, _SMALL_MEMORY_MIB, _RELAY_STOP_SECONDS = 256, 512, 30
+_SCHEMA_WAIT_SECONDS = 90  # shorter, so that the command ends by itself and logs why
+_ALIVE_FILE = "/dev/shm/alive"  # noqa: S108 (only this container sees it; its root file system is read-only)
+_SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # of relays and of automatic redrive
+_RELAY_STOP_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """The place where the tasks of an environment run, and what they share.
+    """The constructs that all tasks of an environment share.
 
     Args:
-        environment: what is declared.
+        environment: as declared.
         images: of the tasks.
-        cluster: where they run.
+        cluster: where the tasks run.
         network: their subnets and security groups.
-        database: how they get into it; None if there is none.
+        database: the access to the database; None if there is none.
         keys: of topics and queues; None if SQS holds them.
-        deployment_alarms: whether a service's new version is taken back by alarms.
+        deployment_alarms: whether alarms roll back a new version of a service.
     """
 
     environment: Environment
@@ -71,9 +71,9 @@ class TaskPlace:
 
 
 class TaskSpec(Construct):
-    """A Fargate task that runs one command of `messaging`, with a role and a log group of its own.
+    """A Fargate task that runs one command of `sluice`, with a role and a log group of its own.
 
-    As a service, one whose process gives no signs of life is replaced; run once, it is left alone.
+    In a service, ECS replaces a task whose process gives no signs of life. A task that is started once is not replaced.
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/healthcheck.html (read 2026-11-23).
     """
 
@@ -115,13 +115,13 @@ class TaskSpec(Construct):
             "SLUICE_ENV": environment.name,
             task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer, topic)),
         }
-        of_database = {} if database is None else database.variables(role)
+        database_variables = {} if database is None else database.variables(role)
         container = self.task_definition.add_container(
             "Container",
             container_name=name,
             image=image.container,
             command=["python", "-m", "sluice", *command],
-            environment={**common, **of_database, **variables, "SLUICE_ALIVE_FILE": _ALIVE_FILE},
+            environment={**common, **database_variables, **variables, "SLUICE_ALIVE_FILE": _ALIVE_FILE},
             logging=logging,
             health_check=ecs.HealthCheck(
                 command=["CMD", "python", "-m", "sluice", "alive"],
@@ -165,13 +165,14 @@ class TaskSpec(Construct):
         logging: ecs.LogDriver,
         migration: Sequence[str],
     ) -> None:
-        """Let `sluice schema apply`, and the project's own migration, succeed in a container before `container` starts.
+        """Add a container that makes the tables, and that has to succeed before `container` starts.
 
-        Where tasks have users of their own, it makes these as the owner, too: ECS hands this container the owner's
-        secret, which it reads with the execution role, and the task's own role may not.
+        It runs `sluice schema apply` and the project's own migration. Where tasks have users of their own, it also
+        makes these users as the database's owner: ECS hands this container the owner's secret, which it reads with the
+        execution role; the task's own role may not read it.
 
-        It waits for a database that is away or wakes up. Where it fails the task does not start, and a deployment whose
-        tasks do not start is rolled back.
+        The command waits for a database that does not answer or wakes up. If it fails, the task does not start, and ECS
+        rolls the deployment back.
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDependency.html and startTimeout in
         https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_ContainerDefinition.html (read 2026-11-23);
         https://docs.aws.amazon.com/AmazonECS/latest/developerguide/secrets-envvar-secrets-manager.html
@@ -204,14 +205,14 @@ class TaskSpec(Construct):
         )
 
     def allow(self, arn: str, *actions: str) -> None:
-        """Let the task do this with one resource."""
+        """Allow the task these actions on one resource."""
         self.task_role.add_to_principal_policy(iam.PolicyStatement(actions=list(actions), resources=[arn]))
 
     def serve(self, *, desired_count: int | None = None) -> ecs.FargateService:
-        """Return a service of such tasks.
+        """Make a service of these tasks; ECS rolls back a deployment whose tasks do not start.
 
-        By default it has no DesiredCount, so that a deployment leaves alone what scaling chose. A deployment whose
-        tasks do not start is rolled back.
+        Without a `desired_count` the template has no DesiredCount, so that a deployment keeps the number of tasks that
+        scaling chose.
         AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/aws-resource-ecs-service.html
         (read 2026-11-21).
         """
@@ -233,9 +234,9 @@ class TaskSpec(Construct):
             propagate_tags=ecs.PropagatedTagSource.SERVICE,
             enable_ecs_managed_tags=True,
         )
-        # A task that starts before it can pull its image counts as failed; one that stops after the endpoints are gone
-        # cannot delete its messages.
-        # A cluster keeps a capacity provider that a service uses.
+        # The service is made after these and deleted before them. A task that cannot pull its image yet counts as
+        # failed; a task that stops after the endpoints are deleted cannot delete its messages; and a cluster cannot
+        # give up a capacity provider that a service uses.
         service.node.add_dependency(
             self._place.network, self.task_definition.obtain_execution_role(), self._place.cluster
         )
@@ -243,20 +244,20 @@ class TaskSpec(Construct):
 
 
 def queue_key_arn(place: TaskPlace, consumer: Consumer) -> str | None:
-    """Return the key that a consumer's queue is encrypted with; None where SQS holds it."""
+    """Return the ARN of the key that a consumer's queue is encrypted with; None where SQS holds the key."""
     if consumer.queue is not None:
         return consumer.queue.key_arn
     return None if place.keys is None else place.keys.queues.key_arn
 
 
 def add_automatic_redrive(scope: Construct, *, place: TaskPlace, consumer: Consumer, image: TaskImage | None) -> None:
-    """Make the task of automatic redrive, and what starts it, where the consumer declares it.
+    """Make the task of automatic redrive and the rules that start it, if the consumer declares automatic redrive.
 
     Args:
-        scope: what it is made in.
-        place: where its task runs.
-        consumer: whose dead letters it brings back.
-        image: the consumer's; None if nobody has asked for it yet.
+        scope: the construct in which they are made.
+        place: where the task runs.
+        consumer: whose dead letters the task brings back.
+        image: the consumer's image; None if it has not been made yet, because a function runs a zip package.
     """
     if consumer.automatic_redrive is None:
         return
@@ -286,7 +287,7 @@ def add_automatic_redrive(scope: Construct, *, place: TaskPlace, consumer: Consu
 
 
 class ConsumerService(Construct):
-    """A consumer's workers: a service that may receive from its queue and delete, scaled on the queue's backlog."""
+    """The service of a consumer's workers, with their rights on its queue, scaled on the queue's backlog."""
 
     @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, consumer: Consumer) -> None:
@@ -307,20 +308,20 @@ class ConsumerService(Construct):
             memory_mib=consumer.memory_mib,
         )
         self.service = tasks.serve()
-        # By literal ARN: an export would forbid to remove a consumer in one deployment.
+        # The ARN is a literal: a reference to another stack's export would keep that stack from removing the consumer.
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
         tasks.allow(queue_arn, *policies.CONSUME)
         key_arn = queue_key_arn(place, consumer)
         if key_arn is not None:
             tasks.allow(key_arn, "kms:Decrypt")
         if place.deployment_alarms:
-            self._let_alarms_take_a_version_back(environment, consumer)
+            self._roll_back_on_alarms(environment, consumer)
         self._allow_task_protection(tasks, environment=environment)
         add_automatic_redrive(self, place=place, consumer=consumer, image=image)
         self.scaling = BacklogScaling(self, "Scaling", environment=environment, consumer=consumer, service=self.service)
 
-    def _let_alarms_take_a_version_back(self, environment: Environment, consumer: Consumer) -> None:
-        """Make the alarms by which ECS judges a new version, before the service that names them."""
+    def _roll_back_on_alarms(self, environment: Environment, consumer: Consumer) -> None:
+        """Make the alarms on which ECS rolls back a new version; the service is made after them."""
         scope = Construct(self, "DeploymentAlarms")
         alarms = of_consumer(environment, consumer, Hearer.DEPLOYMENT)
         for alarm in alarms:
@@ -331,7 +332,7 @@ class ConsumerService(Construct):
         self.service.node.add_dependency(scope)
 
     def _allow_task_protection(self, tasks: TaskSpec, *, environment: Environment) -> None:
-        """Let a worker protect its own task from scale-in while it works on messages.
+        """Allow a worker to protect its own task from scale-in while it works on messages.
 
         AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection.html
         (read 2026-11-21).
@@ -357,7 +358,7 @@ class RelayService(TaskSpec):
     @check_argument_types
     def __init__(self, scope: Construct, id_: str, *, place: TaskPlace, topic: Topic | ExistingTopic) -> None:
         environment = place.environment
-        # By literal ARN, as the queues: the relay can then be switched off in one deployment.
+        # The ARN is a literal: a reference to another stack's export would keep that stack from changing the topic.
         topic_arn = naming.topic_arn(environment, cdk.Stack.of(scope).account, topic.name)
         super().__init__(
             scope,
@@ -379,7 +380,9 @@ class RelayService(TaskSpec):
 
 
 def _linux_parameters(scope: Construct, id_: str) -> ecs.LinuxParameters:
-    """Return that a container has no capability, and a first process that passes signals on and ends what is left over.
+    """Return a container's settings: no capabilities of the kernel, and an init process.
+
+    The init process passes signals on, and ends processes that others left behind.
 
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/APIReference/API_KernelCapabilities.html (read 2026-11-26)
     """
@@ -389,10 +392,10 @@ def _linux_parameters(scope: Construct, id_: str) -> ecs.LinuxParameters:
 
 
 def _spot() -> list[ecs.CapacityProviderStrategy]:
-    """Return where tasks run that may be taken back: SIGTERM, two minutes before AWS needs what they run on.
+    """Return the capacity provider of Fargate Spot, whose tasks get SIGTERM two minutes before AWS ends them.
 
-    A worker ends at SIGTERM within its stop timeout (the promises S1 to S6 of the worker, which
-    tests/integration/messaging/worker/processes/test_signals.py holds it to), and that is at most two minutes.
+    A worker ends within its stop timeout of at most two minutes after SIGTERM (promises S1 to S6 of the worker, in
+    tests/integration/messaging/worker/processes/test_signals.py).
     AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/fargate-capacity-providers.html
     (read 2026-11-23).
     """
