@@ -22,6 +22,7 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
     "django": (*_WORKER, "django"),
     "load": (*_WORKER, *_CHECKER, "google", "grpc", "grpc_status", "numba", "py4j", "pyspark", "zstandard"),
     "rehearse": (*_CHECKER, "lark", "numba"),
+    "ui": (*_WORKER, "altair", "jinja2", "markupsafe", "starlette", "uvicorn", "vl_convert"),
 }
 """Extra to the modules that are there when it is installed. Where it is not known which is meant, the first counts."""
 _IN_A_CHECKOUT = "emulator"

@@ -57,6 +57,7 @@ COMMANDS = {
     "simulator": Lazy("sluice.cli.simulator:simulator", "Run SQS and SNS in memory, as a server for development."),
     "status": Lazy("sluice.cli.overview.commands:status", "Show an environment on one screen, and what waits for you."),
     "topology": Lazy("sluice.cli.topology:topology", "Make an environment's topics and queues on an emulator."),
+    "ui": Lazy("sluice.console.command:ui", "Show an environment in the browser, and act there.", "ui"),
     "worker": Lazy("sluice.cli.services.commands:worker", "Hand a consumer's messages to its handlers."),
 }
 

@@ -434,7 +434,7 @@ def svg(chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, desc
     wide = float(found[1].split()[2])
     head = (
         f'<svg class="chart" role="img" aria-labelledby="{name}-title {name}-told" viewBox="{found[1]}"'
-        f' style="max-width:{1.35 * wide:.0f}px">'
+        f' width="{1.35 * wide:.0f}">'
         f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-told">{escape(description)}</desc>'
     )
     # Roles inside an image and empty backgrounds say nothing.

@@ -52,10 +52,11 @@ def as_json(value: object, *, indent: int | None = 2) -> None:
     """
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     text = json.dumps(value, indent=indent, ensure_ascii=not is_unicode)
-    click.echo("\n".join(map(_printable_json, text.split("\n"))))
+    click.echo("\n".join(map(printable_json, text.split("\n"))))
 
 
-def _printable_json(text: str) -> str:
+def printable_json(text: str) -> str:
+    """Return JSON that says the same, with every character that is not printable as JSON escapes it."""
     return text if text.isprintable() else "".join(map(_escape, text))
 
 

@@ -184,9 +184,9 @@ def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: 
         for dead_letter in dead_letters:
             if shown == most or not _is_chosen(dead_letter, choice):
                 continue
-            facts = _inbox_facts(dlq.target, dead_letter)
+            facts = inbox_facts(dlq.target, dead_letter)
             if choice.matches_reason((facts["known"] or {}).get("reason")):
-                groups.setdefault(dead_letter.message_group_id, []).append(_dead_letter_fields(dead_letter, **facts))
+                groups.setdefault(dead_letter.message_group_id, []).append(dead_letter_fields(dead_letter, **facts))
                 shown += 1
     if as_json:
         groups_shown = [{"group": group, "first": len(rows), "messages": rows} for group, rows in groups.items()]
@@ -212,7 +212,7 @@ def _is_chosen(dead_letter: StoredDeadLetter, choice: RowChoice) -> bool:
     return is_in_group and choice.matches_type(type_) and choice.matches_instant(dead_letter.sent_at_us)
 
 
-def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
+def inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[str, Any]:
     """Return the inbox's record of a message (`known`), and whether its number is handled or given up.
 
     Both are None without a database; `known` is None as well where the inbox has no record.
@@ -226,10 +226,10 @@ def _inbox_facts(target: ConsumerTarget, dead_letter: StoredDeadLetter) -> dict[
         }
 
 
-def _dead_letter_fields(
+def dead_letter_fields(
     dead_letter: StoredDeadLetter, *, known: dict[str, Any] | None, is_done_with: bool | None
 ) -> dict[str, Any]:
-    """Return the JSON fields of a message; the two arguments are those of `_inbox_facts`."""
+    """Return the JSON fields of a message; the two arguments are those of `inbox_facts`."""
     fields: dict[str, Any] = {
         "sqs_message_id": dead_letter.sqs_message_id,
         "in_dlq_since": instant_text(dead_letter.sent_at_us),
@@ -248,7 +248,7 @@ def _dead_letter_fields(
 
 
 def _show_group(group: str, rows: list[dict[str, Any]]) -> None:
-    """Print the messages of a group; `rows` are the fields of `_dead_letter_fields`."""
+    """Print the messages of a group; `rows` are the fields of `dead_letter_fields`."""
     output.line(f"first {len(rows)} of group {group}, more may be behind")
     for row in rows:
         if "undecodable" in row:

@@ -185,6 +185,7 @@ class EnvironmentState:
 def gather(sources: Sources, consumers: tuple[Consumer, ...]) -> EnvironmentState:
     """Read the state of an environment's topics and of the given consumers."""
     environment = sources.environment
+    sources.begin_look()
     read_queues = {
         consumer.name: tuple(
             sources.queue(name_of(environment, consumer))

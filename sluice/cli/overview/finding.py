@@ -52,34 +52,46 @@ def show(
     """
     consumers = chosen_consumers(environment, consumer_name)
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
-        search = _Search(sources, consumers, most)
-        events = [search.event_fields(place, row) for place, row in search.events(sought)]
-        group = search.group_fields(sought)
-    found: dict[str, Any] = {"sought": sought, "events": events, "group": group, "unknown": search.unknown}
+        found, unfound = search(sources, consumers, sought, most=most)
     if as_json:
         output.as_json(found)
     else:
-        for event in events:
+        for event in found["events"]:
             _print_event(event)
-        if group is not None:
-            _print_group(group)
-        for name, reason in search.unknown.items():
+        if found["group"] is not None:
+            _print_group(found["group"])
+        for name, reason in found["unknown"].items():
             output.line(f"not known: {name} ({reason})", is_error=True)
-    if not events and group is None:
-        _end(sought, search)
+    if unfound is not None:
+        output.line(unfound.sentence, is_error=True)
+        sys.exit(COULD_NOT if unfound.is_blind else PARTLY)
 
 
-def _end(sought: str, search: "_Search") -> None:
-    """Exit after a search that has found nothing: with 2 if no database could be read, else with 1."""
-    if search.is_blind:
-        output.line(f"no database could be read, so nothing is known of {sought}", is_error=True)
-        sys.exit(COULD_NOT)
-    output.line(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfound:
+    """The sentence about a search that found nothing; `is_blind` says that no database could be read."""
+
+    is_blind: bool
+    sentence: str
+
+
+def search(
+    sources: Sources, consumers: Sequence[Consumer], sought: str, *, most: int
+) -> tuple[dict[str, Any], Unfound | None]:
+    """Return what is known of an event of that id and a group of that name, as JSON; and why, if there is neither."""
+    looked = _Search(sources, consumers, most)
+    events = [looked.event_fields(place, row) for place, row in looked.events(sought)]
+    group = looked.group_fields(sought)
+    found = {"sought": sought, "events": events, "group": group, "unknown": looked.unknown}
+    if events or group is not None:
+        return found, None
+    if looked.is_blind:
+        return found, Unfound(is_blind=True, sentence=f"no database could be read, so nothing is known of {sought}")
+    sentence = (
         f"neither an event nor a group {sought!r} is known; what was sent is deleted after a while (`relay --keep`),"
-        " and an inbox keeps only positions of groups: try the name of its group",
-        is_error=True,
+        " and an inbox keeps only positions of groups: try the name of its group"
     )
-    sys.exit(PARTLY)
+    return found, Unfound(is_blind=False, sentence=sentence)
 
 
 class _Search:

@@ -93,10 +93,10 @@ def _topic_lines(topic: TopicFacts, reasons: dict[str, str], before: TopicFacts 
         reasons.setdefault(topic.leader.reason, f"leader of {topic.topic}")
         yield f"relay    {_UNKNOWN}"
     else:
-        yield f"relay    {_leader_text(topic.leader)}"
+        yield f"relay    {leader_text(topic.leader)}"
 
 
-def _leader_text(leader: Leader | None) -> str:
+def leader_text(leader: Leader | None) -> str:
     """Return in words which relay leads or led last, and when it wrote last."""
     if leader is None:
         return "none has ever led"

@@ -1,5 +1,6 @@
 """The databases, queues and services of an environment, read so that a failure is an `Unknown` and no exception."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +25,7 @@ from sluice.terminal.printable import printable
 _REASON_CHARACTERS_MAX = 200
 _ANSWER_SECONDS = 5
 # To open a database, a token or a secret may be fetched from AWS, so its errors count as well.
-_FAILURES = (MessagingError, SQLAlchemyError, ClientError, *sdk.UNANSWERED)
+FAILURES = (MessagingError, SQLAlchemyError, ClientError, *sdk.UNANSWERED)
 _UNREACHABLE = (ConnectTimeoutError, EndpointConnectionError)
 
 
@@ -83,27 +84,33 @@ class Sources:
     _session: Any = field(default_factory=boto3.session.Session)
     _clients: dict[str, Any] = field(default_factory=dict)
     _unreachable: dict[str, Unknown] = field(default_factory=dict)
+    _making: threading.Lock = field(default_factory=threading.Lock)  # a session makes one client at a time
 
     def client(self, service: str) -> Any:
         """Return boto3's client of a service. It tries once, and waits a few seconds for an answer."""
-        if service not in self._clients:
-            config = sdk.config(answer_seconds=_ANSWER_SECONDS)
-            self._clients[service] = self._session.client(
-                service, region_name=self.environment.region, endpoint_url=self.endpoint_url, config=config
-            )
-        return self._clients[service]
+        with self._making:
+            if service not in self._clients:
+                config = sdk.config(answer_seconds=_ANSWER_SECONDS)
+                self._clients[service] = self._session.client(
+                    service, region_name=self.environment.region, endpoint_url=self.endpoint_url, config=config
+                )
+            return self._clients[service]
+
+    def begin_look(self) -> None:
+        """Try every service again, also one that could not be reached at the last look."""
+        self._unreachable.clear()
 
     def call[Answer](self, service: str, call: Callable[[Any], Answer]) -> Answer | Unknown:
         """Return the answer of a service to `call`, which gets its client; `Unknown` where the call fails.
 
-        After a service could not be reached once, it is not called again.
+        After a service could not be reached once, it is not called again in this look.
         """
         if service in self._unreachable:
             return self._unreachable[service]
         try:
             return call(self.client(service))
         except (MessagingError, ClientError, *sdk.UNANSWERED) as error:
-            unknown = Unknown(_explain(error))
+            unknown = Unknown(explain_failure(error))
             if isinstance(error, _UNREACHABLE) or isinstance(error.__cause__, _UNREACHABLE):
                 self._unreachable[service] = unknown
             return unknown
@@ -120,8 +127,8 @@ def read[Answer](engine: Engine | Unknown, look: Callable[[Connection], Answer])
     try:
         with engines.reading(engine) as connection, engines.explaining_missing_tables():
             return look(connection)
-    except _FAILURES as error:
-        return Unknown(_explain(error))
+    except FAILURES as error:
+        return Unknown(explain_failure(error))
 
 
 def explaining[Answer](look: Callable[[], Answer]) -> Answer | Unknown:
@@ -129,8 +136,8 @@ def explaining[Answer](look: Callable[[], Answer]) -> Answer | Unknown:
     try:
         with engines.explaining_missing_tables():
             return look()
-    except _FAILURES as error:
-        return Unknown(_explain(error))
+    except FAILURES as error:
+        return Unknown(explain_failure(error))
 
 
 @contextmanager
@@ -156,7 +163,7 @@ def opening(
             try:
                 engine = runtime_engine(environment.region, url)
             except (ClientError, *sdk.UNANSWERED) as error:
-                return Unknown(_explain(error))
+                return Unknown(explain_failure(error))
             engines.require_there(engine, part=part)
             stack.callback(engine.dispose)
             return engine
@@ -213,7 +220,7 @@ def _read_queue(sqs: Any, name: str) -> QueueCounts:
     return QueueCounts(name=name, arn=attributes["QueueArn"], retention_seconds=retention_seconds, **counts(attributes))
 
 
-def _explain(error: BaseException) -> str:
+def explain_failure(error: BaseException) -> str:
     """Return the reason of a failure in one short line."""
     if isinstance(error, ClientError):
         failed = error.response.get("Error", {})

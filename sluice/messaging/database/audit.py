@@ -80,15 +80,23 @@ class Operator:
 
 
 def acts(
-    connection: Connection, owner: Column[str], name: str, *, choice: RowChoice = EVERYTHING, most: int
+    connection: Connection,
+    owner: Column[str],
+    name: str,
+    *,
+    choice: RowChoice = EVERYTHING,
+    most: int,
+    before_id: int | None = None,
 ) -> list[dict[str, Any]]:
-    """Return the last `most` actions, newest first.
+    """Return the last `most` actions, newest first; with `before_id` those before the action of that id.
 
     The type of an action is that of its message; its reason is the error with which the message had failed before.
     """
     table = owner.table
     here = (owner == name, choice.in_groups(table.c.group_id), choice.is_since(table.c.at_us))
     ordered = select(table).where(*here).order_by(table.c.id.desc())
+    if before_id is not None:
+        ordered = ordered.where(table.c.id < before_id)
     if not choice.types and choice.died_of is None:
         ordered = ordered.limit(most)
     rows = (dict(row) for row in connection.execute(ordered.execution_options(yield_per=_PAGE)).mappings())

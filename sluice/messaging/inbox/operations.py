@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, tuple_, update
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
@@ -265,9 +265,14 @@ def listed_groups(
 
 
 def parked_groups(
-    connection: Connection, consumer: str, *, choice: RowChoice = EVERYTHING, most: int
+    connection: Connection,
+    consumer: str,
+    *,
+    choice: RowChoice = EVERYTHING,
+    most: int,
+    after: tuple[int, str] | None = None,
 ) -> list[dict[str, Any]]:
-    """Return up to `most` parked groups, those parked longest first.
+    """Return up to `most` parked groups, those parked longest first; with `after`, those after that time and group.
 
     The time of a group is when it was parked. If `choice` has types or a reason, only groups with a parked message of
     that type or reason match.
@@ -282,7 +287,10 @@ def parked_groups(
         of_messages = RowChoice(groups=choice.groups, types=choice.types, died_of=choice.died_of)
         wanted = {row["group_id"] for row in parked_messages(connection, consumer, choice=of_messages)}
         here.append(groups.c.group_id.in_(sorted(wanted)))
-    rows = connection.execute(select(*columns).where(*here).order_by(groups.c.parked_at_us).limit(most))
+    if after is not None:
+        here.append(tuple_(groups.c.parked_at_us, groups.c.group_id) > after)
+    ordered = select(*columns).where(*here).order_by(groups.c.parked_at_us, groups.c.group_id)
+    rows = connection.execute(ordered.limit(most))
     return [_parked_group(connection, consumer, dict(row)) for row in rows.mappings().all()]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, case, func, select, update
+from sqlalchemy import Connection, Row, case, func, select, tuple_, update
 
 from sluice.messaging.database import engines
 from sluice.messaging.database.audit import Operator
@@ -137,11 +137,17 @@ def resend_all(operator: OutboxOperator, connection: Connection, ranges: Iterabl
 
 
 def list_messages(
-    connection: Connection, topic: str, *, status: str | None, choice: RowChoice, most: int
+    connection: Connection,
+    topic: str,
+    *,
+    status: str | None,
+    choice: RowChoice,
+    most: int,
+    after: tuple[str, int] | None = None,
 ) -> tuple[list[dict[str, Any]], int]:
     """Return up to `most` messages, by group and number, and how many match.
 
-    Without a status only unfinished ones match.
+    Without a status only unfinished ones match. With `after`, those after that group and number are returned.
 
     The time of a message is that of its commit, and its reason is the last error of publishing it.
 
@@ -154,6 +160,8 @@ def list_messages(
     if choice.types:
         wanted.append(messages.c.type.in_(sorted(choice.types)))
     count = connection.execute(select(func.count()).select_from(messages).where(*wanted)).scalar_one()
+    if after is not None:
+        wanted.append(tuple_(messages.c.group_id, messages.c.group_seq) > after)
     rows = connection.execute(
         select(*(messages.c[name] for name in _SHOWN))
         .where(*wanted)

@@ -282,6 +282,27 @@ def find(reading: Reading, described: str, is_wanted: Callable[[StoredDeadLetter
     )
 
 
+def first_of_group(
+    reading: Reading, group_id: str, *, is_stopped: Callable[[], bool]
+) -> tuple[list[StoredDeadLetter], int]:
+    """Return the first letters of a group, at most ten, and how many letters of all groups had to be received.
+
+    SQS cannot be asked for a group. The list is empty if the group has no visible letter, or when it is stopped.
+
+    Raises:
+        TransientError: the queue did not answer.
+    """
+    seen: set[str] = set()
+    while len(seen) < _READ_MAX and not is_stopped() and (dead_letters := reading.receive()):
+        if dead_letters[0].sqs_message_id in seen:
+            break
+        seen |= {dead_letter.sqs_message_id for dead_letter in dead_letters}
+        found = [dead_letter for dead_letter in dead_letters if dead_letter.message_group_id == group_id]
+        if found:
+            return found, len(seen)
+    return [], len(seen)
+
+
 def _unseen(reading: Reading, seen: set[str]) -> Iterator[StoredDeadLetter]:
     while len(seen) < _READ_MAX and (dead_letters := reading.receive()):
         for dead_letter in dead_letters:

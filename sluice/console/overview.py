@@ -1,0 +1,69 @@
+"""The overview: the state of the environment, again and again."""
+
+from typing import Any
+
+from starlette.requests import Request
+
+from sluice.cli.overview.facts import EnvironmentState
+from sluice.cli.overview.screen import leader_text
+from sluice.cli.overview.sources import Unknown
+from sluice.console import live_charts
+from sluice.console.state import Console
+from sluice.console.views import Answer, Draw, parameter
+from sluice.messaging.outbox.store import Lag
+
+_POLL_SECONDS = 10
+_REASONS_SHOWN = 5
+
+
+def show_overview(console: Console, request: Request) -> Answer:
+    """Show the page around the state."""
+    return Draw("overview.html", {**_values(console), "is_live": parameter(request, "live") != "0"})
+
+
+def show_live(console: Console, _: Request) -> Answer:
+    """Show the state alone, which the page's script puts in the place of the one before."""
+    return Draw("live.html", _values(console))
+
+
+def _values(console: Console) -> dict[str, Any]:
+    state, samples = console.look()
+    return {
+        "state": state,
+        "charts": live_charts.draw(samples),
+        "reasons": _read_reasons(state),
+        "unknown": _unknown_reasons(state),
+        "is_unknown": lambda value: isinstance(value, Unknown),
+        "count_text": Lag.count_text,
+        "leader_text": leader_text,
+        "poll_seconds": _POLL_SECONDS,
+        "page": "overview",
+    }
+
+
+def _read_reasons(state: EnvironmentState) -> list[tuple[str, Any]]:
+    """Return the most frequent reasons of each consumer's dead numbers, with the consumer."""
+    return [
+        (each.consumer, reason)
+        for each in state.consumers
+        if not isinstance(each.inbox, Unknown)
+        for reason in each.inbox.reasons[:_REASONS_SHOWN]
+    ]
+
+
+def _unknown_reasons(state: EnvironmentState) -> dict[str, str]:
+    """Return why something is shown as ?: the reason to the first name of which it is the reason."""
+    reasons: dict[str, str] = {}
+    for topic in state.topics:
+        for name in ("pending", "flow", "leader"):
+            _keep(reasons, f"{name} of {topic.topic}", getattr(topic, name))
+    for consumer in state.consumers:
+        names = ("queue", "dead_letters", "undelivered", "oldest_seconds", "tasks", "inbox", "last_redrive")
+        for name in names:
+            _keep(reasons, f"{name.replace('_', ' ')} of {consumer.consumer}", getattr(consumer, name))
+    return reasons
+
+
+def _keep(reasons: dict[str, str], name: str, value: object) -> None:
+    if isinstance(value, Unknown):
+        reasons.setdefault(value.reason, name)
