@@ -227,6 +227,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
         _deselect(config, contracts, [item for item in contracts if item.get_closest_marker("deployment") is not None])
+    if not binding.plays_functions(target):
+        played = [item for item in contracts if PROMISES[_promise_id(item)].promiser is Promiser.MAPPING]
+        _deselect(config, contracts, played)
     contracts.sort(key=lambda item: areas.index(PROMISES[_promise_id(item)].area))
     if target == "aws":
         for item in contracts:
@@ -284,13 +287,19 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     terminalreporter.write_line(f"target: {os.environ[_TARGET]} at {os.environ[_ENDPOINT]}")
     if os.environ[_TARGET] in ("localstack", "localemu") and MODIFIED in os.environ:
         terminalreporter.write_line(
-            "modified target: queues named -window3- deduplicate for 3 s instead of 300 s, and alarms are looked at"
-            " every 10 s"
+            "modified target: queues named -window3- deduplicate for 3 s instead of 300 s, alarms are looked at every"
+            " 10 s, and functions are played by the tests"
         )
     if os.environ[_TARGET] == "simulator" or not _is_declared(config):
         deployed_only = sum(promise.promiser is Promiser.STACK for promise in PROMISES.values())
         hint = "" if _is_declared(config) else "; none is declared here, name its file with --declaration"
         terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected{hint}")
+    if not binding.plays_functions(os.environ[_TARGET]):
+        of_mappings = sum(promise.promiser is Promiser.MAPPING for promise in PROMISES.values())
+        terminalreporter.write_line(
+            f"{of_mappings} promises of event source mappings are unknown here and were deselected: this process plays"
+            " a function on the simulator and on a LocalStack that the run starts"
+        )
     if _byo_queues in config.stash:
         byo, promises = config.stash[_byo_queues]
         terminalreporter.write_line(
@@ -325,9 +334,7 @@ def target(request: pytest.FixtureRequest) -> binding.Target:
         return request.config.stash[_results].watch.on(bound)
     if request.config.getoption("--mutants") or request.config.getoption("--relevance"):
         breaking.shorten_grace(bound)
-    # Under --prove each test needs its own clients, because a saboteur stays on a client.
-    is_simulated = bound.name == "simulator" and not request.config.getoption("--prove")
-    return binding.sharing_clients(bound) if is_simulated else bound
+    return binding.sharing_clients(bound) if bound.name == "simulator" else bound
 
 
 def _bind_target(config: pytest.Config) -> binding.Target:
@@ -384,10 +391,17 @@ def resources(
         yield lent
         lent.close()
         return
-    if saboteur is not None:
-        sabotage((sqs, sns), saboteur)
-    elif deviations.of_promise(target.name, _promise_id(request.node)) is not None:  # the test will wait in vain
+    is_of_mapping = PROMISES[_promise_id(request.node)].promiser is Promiser.MAPPING
+    functions = target.make_client("lambda") if is_of_mapping else None
+    clients = (sqs, sns) if functions is None else (sqs, sns, functions)
+    hook = None if saboteur is None else sabotage(clients, saboteur)
+    if hook is None and deviations.of_promise(target.name, _promise_id(request.node)) is not None:
+        # The test will wait in vain.
         target = replace(target, patience_seconds=min(target.patience_seconds, _PATIENCE_SECONDS_DEVIATING))
-    made = Resources(target, sqs, sns, prefix=f"ct-{os.environ[_RUN]}{uuid.uuid4().hex[:6]}")
+    prefix = f"ct-{os.environ[_RUN]}{uuid.uuid4().hex[:6]}"
+    made = Resources(target, sqs, sns, prefix, functions=functions)
     yield made
+    if hook is not None:
+        for client in clients:
+            hook.detach(client)
     made.close()

@@ -10,7 +10,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from contract_tests.functions import FunctionUnderTest, MappingUnderTest
 from contract_tests.targets.binding import Target
+from contract_tests.targets.functions import function_code
 from sluice.clock import eventually
 
 type Message = dict[str, Any]
@@ -337,10 +339,14 @@ class Resources:
 
     Args:
         prefix: unique among all tests that share the target.
+        functions: a client of Lambda, for a test that plays a function.
     """
 
-    def __init__(self, target: Target, sqs: Any, sns: Any, prefix: str) -> None:
+    def __init__(self, target: Target, sqs: Any, sns: Any, prefix: str, *, functions: Any = None) -> None:
         self.target, self._sqs, self._sns, self._prefix = target, sqs, sns, prefix
+        self._lambda = functions
+        self._mappings: list[Callable[[], object]] = []
+        self._functions: list[Callable[[], object]] = []
         self._numbers = itertools.count(1)
         self._subscriptions: list[Callable[[], object]] = []
         self._topics: list[Callable[[], object]] = []
@@ -439,12 +445,65 @@ class Resources:
         with contextlib.suppress(ClientError):  # the test may have deleted it
             self._sns.unsubscribe(SubscriptionArn=arn)
 
+    @property
+    def plays_functions(self) -> bool:
+        """Return whether it was made for a test that plays a function."""
+        return self._lambda is not None
+
+    def function(self, *, timeout_seconds: int = 20) -> FunctionUnderTest:
+        """Make a Lambda function that the test plays."""
+        assert self.target.functions is not None, "a test of a target that invokes no function is not selected"
+        name = self.name("f")
+        self._lambda.create_function(
+            FunctionName=name,
+            Runtime="python3.13",
+            Role="arn:aws:iam::000000000000:role/played",
+            Handler="played.handle",
+            Code={"ZipFile": function_code()},
+            Timeout=timeout_seconds,
+            Environment={"Variables": dict(self.target.functions.variables(name))},
+        )
+        self._functions.append(lambda: self._delete_function(name))
+        eventually(
+            lambda: self._lambda.get_function_configuration(FunctionName=name)["State"],
+            until=lambda state: state == "Active",
+            timeout_seconds=self.target.patience_seconds,
+            describe=f"{name} to be active",
+        )
+        return FunctionUnderTest(self._lambda, self.target.functions, name, self.target.patience_seconds)
+
+    def mapping(self, queue: QueueUnderTest, function: FunctionUnderTest, **settings: Any) -> MappingUnderTest:
+        """Map a queue to a function, which reports failures; return the mapping when it receives, or does not."""
+        made = self.create_mapping(queue, function, **settings)
+        mapping = MappingUnderTest(self._lambda, made["UUID"], self.target.patience_seconds)
+        mapping.await_state("Enabled" if settings.get("Enabled", True) else "Disabled")
+        return mapping
+
+    def create_mapping(self, queue: QueueUnderTest, function: FunctionUnderTest, **settings: Any) -> dict[str, Any]:
+        """Ask for a mapping, which may be refused; None leaves a parameter out."""
+        params = {"FunctionResponseTypes": ["ReportBatchItemFailures"], **settings}
+        made: dict[str, Any] = self._lambda.create_event_source_mapping(
+            EventSourceArn=queue.arn, FunctionName=function.name, **_without_none(params)
+        )
+        if "UUID" in made:
+            self._mappings.append(lambda: self._delete_mapping(made["UUID"]))
+        return made
+
+    def _delete_function(self, name: str) -> None:
+        with contextlib.suppress(ClientError):  # the simulator may have been emptied
+            self._lambda.delete_function(FunctionName=name)
+
+    def _delete_mapping(self, id_: str) -> None:
+        with contextlib.suppress(ClientError):  # the test may have deleted it
+            self._lambda.delete_event_source_mapping(UUID=id_)
+
     def close(self) -> None:
-        """Delete all subscriptions, then topics, then queues.
+        """Delete all mappings and functions, then subscriptions, topics, and queues.
 
         If a deletion fails, the others are still done, and its error is raised at the end.
         """
         self._sns.meta.events.unregister("after-call.sns.Subscribe", self._note_subscription)
         with contextlib.ExitStack() as stack:
-            for undo in (*self._queues, *self._topics, *self._subscriptions):  # the last is called first
+            made = (self._queues, self._topics, self._subscriptions, self._functions, self._mappings)
+            for undo in itertools.chain.from_iterable(made):  # the last is called first
                 stack.callback(undo)

@@ -113,6 +113,12 @@ _LOCALSTACK: Mapping[str, Deviation] = {
     "SNS-156": Deviation("GAP-84", "a filter policy does not look at the type of an attribute"),
     "SNS-161": Deviation("GAP-36", "topics do not deduplicate: a repeat gets new ids"),
     "SNS-162": Deviation("GAP-41", "a replay policy is refused as an unknown attribute"),
+    "ESM-01": Deviation("GAP-87", "a mapping works on one batch at a time, each of one group"),
+    "ESM-21": Deviation("GAP-87", "a mapping works on one batch at a time, each of one group"),
+    "ESM-14": Deviation("GAP-88", "a throttled batch is not tried again before its messages are received again"),
+    "ESM-16": Deviation("GAP-90", "a batching window is accepted for a FIFO queue"),
+    "ESM-30": Deviation("GAP-91", "the function's timeout is not compared with the visibility timeout"),
+    "ESM-33": Deviation("GAP-89", "a body that is JSON is parsed and written anew"),
 }
 _KEPT_BY_LOCALEMU = ("SNS-18", "SNS-20", "SNS-21", "SNS-59", "SNS-95", "SNS-113", "SNS-125", "SNS-130", "SNS-161")
 _LOCALEMU: Mapping[str, Deviation] = {

@@ -27,7 +27,7 @@ __all__ = ["CORE", "PROMISES", "Evidence", "Grade", "Promise", "Promiser"]
 _AREAS = (
     *("group_blocking", "order", "visibility", "deduplication", "sending", "purge"),
     *("queue_attributes", "batches", "receiving", "tags", "limits", "errors"),
-    *("dead_letter_queue", "redrive_policy", "move_task"),
+    *("dead_letter_queue", "redrive_policy", "move_task", "mapping"),
     *("fan_out", "topic", "subscription", "publishing", "filter_policy", "deployment"),
 )
 

@@ -11,6 +11,7 @@ class Promiser(StrEnum):
     """The party that keeps a promise."""
 
     SERVICE = "SQS and SNS"
+    MAPPING = "Lambda's event source mapping"
     STACK = "Sluice's stacks"
 
 

@@ -48,7 +48,8 @@ def status(test: Callable[..., None], given: dict[str, Any], breaking: AbstractC
     """
     target, seen = given["resources"].target, "green"
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
-    resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}")
+    functions = target.make_client("lambda") if given["resources"].plays_functions else None
+    resources = Resources(target, sqs, sns, prefix=f"ct-{uuid.uuid4().hex[:10]}", functions=functions)
     with breaking:
         forget(given)
         try:

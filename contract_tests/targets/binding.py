@@ -11,6 +11,7 @@ import localstack_client.session
 from botocore.config import Config
 
 from contract_tests.targets import aws as account
+from contract_tests.targets.functions import FunctionHost, LoopbackFunctions, SimulatedFunctions
 from sluice import sdk
 from sluice.clock import Clock, SystemClock, eventually
 from sluice.localstack import MODIFIED
@@ -35,6 +36,7 @@ class Target:
         clock: the target's time, by which every wait goes.
         retention_settles_seconds: how long a changed MessageRetentionPeriod may take to hold.
         caller: the id of the caller, on a target without STS; None calls STS.
+        functions: lets a test play a Lambda function; None on a target whose functions cannot call this process.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Target:
     clock: Clock = field(default_factory=SystemClock)
     retention_settles_seconds: float = 0
     caller: str | None = None
+    functions: FunctionHost | None = None
 
     def caller_id(self) -> str:
         """Return the unique id of the user or role whose credentials the clients have."""
@@ -66,6 +69,11 @@ def sharing_clients(target: Target) -> Target:
     return replace(target, make_client=cache(target.make_client))
 
 
+def plays_functions(target: str) -> bool:
+    """Return whether tests can play functions there: on the simulator, and on LocalStack with our hooks."""
+    return target == "simulator" or (target == "localstack" and MODIFIED in os.environ)
+
+
 def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "localstack") -> Target:
     """Return LocalStack, or another engine that `emulator` starts, with clients of localstack-client."""
     os.environ["AWS_ENDPOINT_URL"] = endpoint_url  # localstack-client reads this variable
@@ -75,6 +83,7 @@ def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "local
         make_client=lambda service: session.client(service, config=_CONFIG),
         has_short_window=MODIFIED in os.environ,
         patience_seconds=patience_seconds,
+        functions=LoopbackFunctions() if plays_functions(name) else None,
     )
 
 
@@ -117,6 +126,7 @@ def simulator(endpoint_url: str, *, patience_seconds: float) -> Target:
         patience_seconds=patience_seconds,
         clock=simulated.clock,
         caller=SENDER_ID,
+        functions=SimulatedFunctions(simulated),
     )
 
 

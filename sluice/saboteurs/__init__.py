@@ -10,14 +10,24 @@ from collections.abc import Iterable
 from botocore.client import BaseClient
 
 from sluice.errors import ConfigError
-from sluice.saboteurs import dead_letters, deployment, outcomes, queues, receiving, sending, topics, visibility
-from sluice.saboteurs.base import Saboteur
+from sluice.saboteurs import (
+    dead_letters,
+    deployment,
+    mappings,
+    outcomes,
+    queues,
+    receiving,
+    sending,
+    topics,
+    visibility,
+)
+from sluice.saboteurs.base import Hook, Saboteur
 
 __all__ = ["SABOTEURS", "Saboteur", "sabotage", "saboteur"]
 
 SABOTEURS: dict[str, Saboteur] = {
     name: entry
-    for area in (receiving, sending, visibility, outcomes, queues, dead_letters, topics, deployment)
+    for area in (receiving, sending, visibility, outcomes, queues, dead_letters, topics, mappings, deployment)
     for name, entry in area.SABOTEURS.items()
 }
 
@@ -33,11 +43,11 @@ def saboteur(name: str) -> Saboteur:
     return SABOTEURS[name]
 
 
-def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> None:
-    """Install one saboteur on all these clients, which share its memory.
+def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> Hook:
+    """Install one saboteur on all these clients, which share its memory; return it, so that it can be detached.
 
     Args:
-        clients: of SQS, SNS or CloudWatch.
+        clients: of SQS, SNS, Lambda or CloudWatch.
         name: a key of `SABOTEURS`.
         every: n, to strike at each n-th opportunity only.
 
@@ -47,3 +57,4 @@ def sabotage(clients: Iterable[BaseClient], name: str, *, every: int = 1) -> Non
     hook = saboteur(name).make(every)
     for client in clients:
         hook.attach(client)
+    return hook

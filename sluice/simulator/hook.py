@@ -1,6 +1,6 @@
-"""SQS and SNS behind boto3 without a server: `sluice.simulator.model` answers, and time passes only when it must.
+"""SQS, SNS and event source mappings behind boto3 without a server: a model answers, and time passes when it must.
 
-The hook is `before-send`, the last before the network: parameters are validated, saboteurs and recorders take part and
+The model is `sluice.simulator.model`. The hook is `before-send`, the last before the network: parameters are validated, saboteurs and recorders take part and
 errors are raised exactly as with the service. A long poll does not wait. When nobody else may act, it moves the clock
 to the next instant at which something can change.
 
@@ -11,19 +11,23 @@ import functools
 import io
 import json
 import math
+import re
 import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import botocore.session
 from botocore.awsrequest import AWSPreparedRequest, AWSResponse, HeadersDict
 from botocore.client import BaseClient
+from botocore.model import OperationModel
 
 from sluice import sdk
 from sluice.clock import VirtualClock
 from sluice.simulator import query_protocol
 from sluice.simulator.model import Account, AwsRefusal
+from sluice.simulator.model.functions import FunctionInvocation
 from sluice.simulator.wire import WireAnswer, json_answer, xml_answer
 
 ENDPOINT_URL = "http://simulator.invalid"
@@ -74,7 +78,7 @@ class Simulator:
             self.account = Account(region=_REGION, base_url=ENDPOINT_URL)
 
     def client(self, service: str) -> BaseClient:
-        """Return a new boto3-style client, of `sqs` or `sns`."""
+        """Return a new boto3-style client, of `sqs`, `sns` or `lambda`."""
         client = _session().create_client(
             service,
             region_name=_REGION,
@@ -93,8 +97,8 @@ class Simulator:
 
         def respond(request: AWSPreparedRequest, event_name: str, **_: Any) -> AWSResponse:
             operation = service.operation_model(event_name.rpartition(".")[2])
-            sends_json = service.protocol == "json"
-            params = json.loads(request.body) if sends_json else query_protocol.decode(request.body, operation)
+            sends_json = service.protocol != "query"
+            params = _json_params(request, operation) if sends_json else query_protocol.decode(request.body, operation)
             result = self._answer(service.service_name, operation.name, params)
             request_id = f"simulated-{self._calls}"
             answer = json_answer(result, request_id) if sends_json else xml_answer(result, operation, request_id)
@@ -108,6 +112,23 @@ class Simulator:
             self.clock.sleep(seconds)
             self._calls += 1
             self._changed.notify_all()
+
+    def next_invocation(self, function: str, seconds: float) -> FunctionInvocation | None:
+        """Return the next invocation of a function; None where none begins for so long."""
+        with self._changed:
+            deadline, found = self.clock.monotonic() + seconds, None
+            self._deadlines.append(deadline)
+            while found is None and self.clock.monotonic() < deadline:
+                found = self.account.functions.poll(function, self.clock.monotonic())
+                if found is None:
+                    self._move_clock()
+            self._deadlines.remove(deadline)
+            return found
+
+    def finish(self, invocation: FunctionInvocation, answer: object) -> None:
+        """End an invocation: by what the function returned, as JSON has it, or by `NoAnswer`."""
+        with self._changed:
+            self.account.functions.finish(invocation, answer, self.clock.monotonic())
 
     def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         """Return the model's answer to one call of a client; a receive that finds no message becomes a long poll."""
@@ -151,6 +172,14 @@ class Simulator:
         next_at = min([*self._deadlines, *([] if change_at is None else [change_at])])
         # One microsecond more than needed, so that rounding never leaves the clock before the instant.
         self.advance((math.ceil(max(0, next_at - now) * 1_000_000) + 1) / 1_000_000)
+
+
+def _json_params(request: AWSPreparedRequest, operation: OperationModel) -> dict[str, Any]:
+    """Return the parameters of a request whose body is JSON, and whose path has the others."""
+    template = re.sub(r"\\{(\w+)\\}", r"(?P<\1>[^/]+)", re.escape(operation.http["requestUri"]))
+    found = re.fullmatch(template, urlsplit(request.url).path)
+    assert found is not None, f"{operation.name} is asked for at another path"
+    return {**json.loads(request.body or b"{}"), **{name: unquote(value) for name, value in found.groupdict().items()}}
 
 
 def of(client: BaseClient) -> Simulator | None:

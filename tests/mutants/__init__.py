@@ -13,7 +13,7 @@ from tests.mutants.mutant import Mutant
 
 __all__ = ["MUTANTS", "Mutant"]
 
-_PARTS = ("emulators", "messages", "queues", "dead_letters", "topics", "filters", "pairs")
+_PARTS = ("emulators", "messages", "queues", "dead_letters", "topics", "filters", "mappings", "pairs")
 MUTANTS: Mapping[str, Mutant] = {
     mutant.name: mutant for part in _PARTS for mutant in importlib.import_module(f"{__name__}.{part}").MUTANTS
 }

@@ -1,15 +1,18 @@
-"""One account and region: its SQS and its SNS, which delivers into the queues of that SQS."""
+"""One account and region: its SQS, its SNS, which delivers into that SQS, and its mappings, which receive from it."""
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
+from sluice.simulator.model.functions import Functions
+from sluice.simulator.model.operation import ModelOperation
 from sluice.simulator.model.queues.sqs import Sqs
 from sluice.simulator.model.refusal import AwsRefusal
 from sluice.simulator.model.topics.sns import Sns
 
 
 class Account:
-    """The state of SQS and SNS in one account and region.
+    """The state of SQS, SNS and Lambda's event source mappings in one account and region.
 
     Args:
         region: the region in every ARN.
@@ -29,6 +32,14 @@ class Account:
         self._seed, self._ids = seed, 0
         self.sqs = Sqs(base_url=f"{base_url}/{id_}", arn_prefix=f"arn:aws:sqs:{region}:{id_}:", new_id=self._new_id)
         self.sns = Sns(self.sqs.queues, arn_prefix=f"arn:aws:sns:{region}:{id_}:", new_id=self._new_id)
+        self.functions = Functions(
+            self._call_of_mapping, self.sqs.queues, arn_prefix=f"arn:aws:lambda:{region}:{id_}:", new_id=self._new_id
+        )
+        self._operations: Mapping[str, Mapping[str, ModelOperation]] = {
+            "sqs": self.sqs.operations,
+            "sns": self.sns.operations,
+            "lambda": self.functions.operations,
+        }
 
     def _new_id(self) -> str:
         self._ids += 1
@@ -39,7 +50,7 @@ class Account:
 
         A receive never waits. For a long poll, the caller receives again at `next_change_at`.
         """
-        operations = (self.sqs if service == "sqs" else self.sns).operations
+        operations = self._operations[service]
         if operation not in operations:
             return AwsRefusal("UnsupportedOperation", f"{operation} is not modelled.")
         self.sqs.settle(now)
@@ -50,4 +61,9 @@ class Account:
 
     def next_change_at(self, now: float) -> float | None:
         """Return the next instant at which the state changes without a call; None if it never does."""
-        return min(self.sqs.changes_after(now), default=None)
+        return min([*self.sqs.changes_after(now), *self.functions.changes_after(now)], default=None)
+
+    def _call_of_mapping(self, operation: str, params: dict[str, Any], now: float) -> Mapping[str, Any]:
+        """Answer a call that a mapping makes, with nothing if its queue is gone."""
+        answered = self.call("sqs", operation, params, now)
+        return {} if isinstance(answered, AwsRefusal) else answered

@@ -9,21 +9,27 @@ that function is the model of the queue, elsewhere a boto3 client. Ids in bracke
   hidden until its visibility timeout ends. After an error, a timeout or a crash, all messages do [GRP-17]. SQS moves a
   message that was received too often to the DLQ [DLQ-24].
 - A throttled invocation is tried again until the visibility timeout of its batch is over. Then the batch is dropped: it
-  was received, and the function never saw it.
+  was received, and the function never saw it [ESM-12, ESM-14].
+- The mapping deletes the messages that no filter wants, without an invocation [ESM-22].
+- A disabled mapping receives nothing. An invocation that began before ends as usual [ESM-18, ESM-19].
 
 How many pollers AWS starts, and how it slows down after errors, is not modelled: at most `concurrency_max` invocations
 are under way.
 
 https://docs.aws.amazon.com/lambda/latest/dg/with-sqs.html,
 https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html ("success and failure conditions"),
-https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (read 2026-11-27)
+https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html,
+https://docs.aws.amazon.com/lambda/latest/dg/with-sqs-filtering.html (read 2026-11-27)
 """
 
 import base64
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
+
+from sluice.simulator.model.filter_policy import accepts_body
 
 type SqsCall = Callable[[str, dict[str, Any]], Mapping[str, Any]]
 """Calls SQS: takes the name of an operation and its parameters, and returns the answer."""
@@ -47,12 +53,14 @@ class Invocation:
         messages: as SQS returned them.
         event: the function's event: the messages as records.
         received_at: the instant of the receive, in seconds.
+        begun_at: the instant at which the function was last invoked with it.
         retry_at: the instant of the next try of a throttled invocation; None while the function runs.
     """
 
     messages: list[Mapping[str, Any]]
     event: dict[str, Any]
     received_at: float
+    begun_at: float
     retry_at: float | None = None
 
 
@@ -67,6 +75,8 @@ class EventSourceMapping:
         concurrency_max: the most invocations at the same time.
         reports_failures: whether the function's answer names failed messages (ReportBatchItemFailures); otherwise it is
             ignored.
+        filters: patterns as JSON. A message that none of them wants is deleted; without any, all messages are wanted.
+        is_enabled: whether the mapping receives.
         invocations: those that run or wait for their next try.
     """
 
@@ -77,33 +87,28 @@ class EventSourceMapping:
     visibility_seconds: float
     concurrency_max: int = 1
     reports_failures: bool = True
+    filters: Sequence[str] = ()
+    is_enabled: bool = True
     invocations: list[Invocation] = field(default_factory=list)
 
     def poll(self, now: float) -> Invocation | None:
         """Return an invocation to begin now: a throttled one whose pause is over, or of a new batch; else None."""
         self._drop_late(now)
+        if not self.is_enabled:
+            return None
         for waiting in self.invocations:
             if waiting.retry_at is not None and waiting.retry_at <= now:
-                waiting.retry_at = None
+                waiting.retry_at, waiting.begun_at = None, now
                 return waiting
-        if len(self.invocations) >= self.concurrency_max:
-            return None
-        answer = self.call(
-            "ReceiveMessage",
-            {
-                "QueueUrl": self.queue_url,
-                "MaxNumberOfMessages": self.batch_size,
-                "MessageSystemAttributeNames": ["All"],
-                "MessageAttributeNames": ["All"],
-            },
-        )
-        messages = list(answer.get("Messages", []))
-        if not messages:
-            return None
-        event = {"Records": [to_record(message, self.queue_arn) for message in messages]}
-        invocation = Invocation(messages=messages, event=event, received_at=now)
-        self.invocations.append(invocation)
-        return invocation
+        while len(self.invocations) < self.concurrency_max and (messages := self._receive()):
+            wanted = [message for message in messages if self._wants(message)]
+            self._delete([message for message in messages if message not in wanted])
+            if wanted:
+                event = {"Records": [to_record(message, self.queue_arn) for message in wanted]}
+                invocation = Invocation(messages=wanted, event=event, received_at=now, begun_at=now)
+                self.invocations.append(invocation)
+                return invocation
+        return None
 
     def finish(self, invocation: Invocation, answer: object, now: float) -> None:
         """Delete the messages of an invocation that ended, as its answer says; or plan the retry of a throttled one.
@@ -117,16 +122,33 @@ class EventSourceMapping:
             invocation.retry_at = now + THROTTLE_PAUSE_SECONDS
             return
         self.invocations.remove(invocation)
-        handled = [] if isinstance(answer, NoAnswer) else self._messages_to_delete(invocation, answer)
-        if handled:
-            entries = [
-                {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]} for number, message in enumerate(handled)
-            ]
-            self.call("DeleteMessageBatch", {"QueueUrl": self.queue_url, "Entries": entries})
+        self._delete([] if isinstance(answer, NoAnswer) else self._messages_to_delete(invocation, answer))
 
     def next_change_at(self) -> float | None:
         """Return the instant at which the next throttled invocation is tried again; None if none waits."""
         return min((each.retry_at for each in self.invocations if each.retry_at is not None), default=None)
+
+    def _receive(self) -> list[Mapping[str, Any]]:
+        answer = self.call(
+            "ReceiveMessage",
+            {
+                "QueueUrl": self.queue_url,
+                "MaxNumberOfMessages": self.batch_size,
+                "MessageSystemAttributeNames": ["All"],
+                "MessageAttributeNames": ["All"],
+            },
+        )
+        return list(answer.get("Messages", []))
+
+    def _wants(self, message: Mapping[str, Any]) -> bool:
+        return not self.filters or any(_accepts(json.loads(pattern), message["Body"]) for pattern in self.filters)
+
+    def _delete(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        entries = [
+            {"Id": str(number), "ReceiptHandle": message["ReceiptHandle"]} for number, message in enumerate(messages)
+        ]
+        if entries:
+            self.call("DeleteMessageBatch", {"QueueUrl": self.queue_url, "Entries": entries})
 
     def _messages_to_delete(self, invocation: Invocation, answer: object) -> list[Mapping[str, Any]]:
         failed_ids = failed_message_ids(answer) if self.reports_failures else frozenset()
@@ -142,6 +164,25 @@ class EventSourceMapping:
             for each in self.invocations
             if each.retry_at is None or now < each.received_at + self.visibility_seconds
         ]
+
+
+def _accepts(pattern: Mapping[str, Any], body: str) -> bool:
+    """Return whether a pattern wants a message: only `body` is looked at, text by a list of rules, JSON by an object.
+
+    AWS: where the pattern is of one kind and the body of the other, Lambda drops the message (with-sqs-filtering.html).
+    """
+    rules = pattern.get("body", {})
+    if not isinstance(rules, list):
+        return accepts_body(rules, body)
+    return not _is_json(body) and accepts_body({"body": rules}, json.dumps({"body": body}))
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def failed_message_ids(answer: object) -> frozenset[str] | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sluice.simulator.model.mapping import EventSourceMapping
 from sluice.simulator.model.message import QueuedMessage, content_id
 from sluice.simulator.model.queues.fifo import FifoQueue
 from sluice.simulator.model.queues.queue import SimulatedQueue
@@ -83,6 +84,8 @@ def tracking() -> Iterator[None]:
         patch.setattr(Delivery, "_deliver", _while("delivery", Delivery._deliver))
         patch.setattr(Delivery, "replay", _while("replay", Delivery.replay))
         patch.setattr(Receiving, "receive", _polling(Receiving.receive))
+        for name in ("poll", "finish"):
+            patch.setattr(EventSourceMapping, name, _while("mapping", getattr(EventSourceMapping, name)))
         yield
 
 
@@ -113,6 +116,7 @@ OF_QUEUES: Mapping[str, OfQueue] = {
     "purged": lambda queue, _message, _now: queue._purged_at is not None,
     "changed": lambda queue, _message, _now: queue.modified_at > queue.created_at and "Policy" not in queue.attributes,
     "polled": lambda _queue, _message, _now: "poll" in _under_way,
+    "mapped": lambda _queue, _message, _now: "mapping" in _under_way,
     "later": lambda queue, message, _now: isinstance(queue, FifoQueue) and _is_later(queue, message),
 }
 """What may have happened to a message before a rule meets it."""

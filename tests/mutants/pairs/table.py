@@ -29,10 +29,23 @@ _REASONS: tuple[tuple[str, str, str, str], ...] = (
         "polled",
         "no receive does this",
     ),
+    (
+        "queue",
+        "expired handle, replaced handle, release, extension, purge, deduplication, repeat's answer, window, sequence"
+        " numbers, move task, counters, attempts",
+        "mapped",
+        "a mapping receives and deletes what it holds, and makes no other call",
+    ),
+    ("queue", "retention", "mapped", "what is too old is removed at each call, so nothing is seen of it"),
     ("queue", "move task", "polled", "a move task takes its steps before a receive, not in it"),
     ("queue", "retention", "polled", "what is too old is removed before the poll too, so nothing is seen of it"),
     ("queue", "window", "polled", "an id is forgotten at the next call that is no poll, before anything is sent"),
-    ("queue", "order", "delayed, scope, purged, changed, polled", "it holds of all messages of a queue: order is kept"),
+    (
+        "queue",
+        "order",
+        "delayed, scope, purged, changed, polled, mapped",
+        "it holds of all messages of a queue: order is kept",
+    ),
     ("queue", "order", "later", "a later message is behind the first of its group anyway"),
     ("queue", "dying, living", "later", "a later message is received no more often than the first of its group"),
     (
