@@ -1,1 +1,1 @@
-"""What Lambda's event source mapping promises of a FIFO queue; each test plays the function."""
+"""Promises of Lambda's event source mapping of a FIFO queue; each test plays the function."""

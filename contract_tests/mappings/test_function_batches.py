@@ -94,7 +94,7 @@ def test_no_more_batches_are_under_way_than_the_maximum_concurrency(resources: R
 
 
 @pytest.mark.promise("ESM-27")
-def test_a_record_has_the_ids_the_group_and_the_attributes_of_its_message(resources: Resources) -> None:
+def test_a_record_has_the_ids_and_attributes_of_its_message(resources: Resources) -> None:
     queue, function = resources.fifo_queue(), resources.function()
     kind = {"DataType": "String", "StringValue": "order"}
     sent = queue.send("m1", group="g1", id="d1", MessageAttributes={"kind": kind})
@@ -117,7 +117,7 @@ def test_a_record_has_the_ids_the_group_and_the_attributes_of_its_message(resour
 @pytest.mark.slow
 @pytest.mark.promise("ESM-33")
 def test_a_record_has_the_body_of_its_message_to_the_byte(resources: Resources) -> None:
-    """Whoever compares a checksum, or a deduplication id by content, needs it so."""
+    """A checksum of the body, or a deduplication id by its content, would be another one otherwise."""
     queue, function = resources.fifo_queue(), resources.function()
     queue.send('{"total":1.0,"kind":"order"}', id="m1")
     resources.mapping(queue, function)

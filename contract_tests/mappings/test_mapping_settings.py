@@ -71,7 +71,7 @@ def test_messages_of_a_deleted_mapping_stay_in_order_for_others(resources: Resou
 
 
 @pytest.mark.promise("ESM-22")
-def test_what_no_filter_wants_is_deleted_without_a_call(resources: Resources) -> None:
+def test_messages_that_no_filter_wants_are_deleted_without_a_call(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout=str(_VISIBILITY_SECONDS))
     function = resources.function(timeout_seconds=2)
     mapping = resources.mapping(queue, function, FilterCriteria=_filter_of({"kind": ["order"]}, {"kind": ["refund"]}))
@@ -81,7 +81,7 @@ def test_what_no_filter_wants_is_deleted_without_a_call(resources: Resources) ->
     invocation.answer(None)
     mapping.delete()
 
-    assert [json.loads(body) for body in invocation.bodies] == [{"kind": "refund"}]
+    assert [body.replace(" ", "") for body in invocation.bodies] == [_REFUND]
     assert queue.receive(most=10, wait=_VISIBILITY_SECONDS + 3) == []
 
 
@@ -103,12 +103,12 @@ def test_a_message_that_a_filter_drops_does_not_block_its_group(resources: Resou
     resources.mapping(queue, function, FilterCriteria=_ORDERS, BatchSize=1)
     queue.send_each(_NOTE, _ORDER)
 
-    assert [json.loads(body) for body in function.await_invocation().bodies] == [{"kind": "order"}]
+    assert [body.replace(" ", "") for body in function.await_invocation().bodies] == [_ORDER]
 
 
 @pytest.mark.slow
 @pytest.mark.promise("ESM-31")
-def test_what_a_filter_drops_is_deleted_although_its_batch_fails(resources: Resources) -> None:
+def test_a_message_that_a_filter_drops_is_deleted_although_its_batch_fails(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout=str(_VISIBILITY_SECONDS))
     function = resources.function(timeout_seconds=2)
     mapping = resources.mapping(queue, function, FilterCriteria=_ORDERS, Enabled=False)

@@ -19,6 +19,7 @@ from sluice.simulator.hook import ENDPOINT_URL, Simulator
 from sluice.simulator.model.message import SENDER_ID
 
 _CONFIG = sdk.config(connect_seconds=5, answer_seconds=30, connections=20)
+_FUNCTIONS = _CONFIG.merge(Config(read_timeout=120))  # a new LocalStack loads its Lambda at the first call
 _PATIENT = _CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": 5}))  # AWS throttles
 
 
@@ -80,7 +81,7 @@ def localstack(endpoint_url: str, *, patience_seconds: float, name: str = "local
     session = localstack_client.session.Session()
     return Target(
         name=name,
-        make_client=lambda service: session.client(service, config=_CONFIG),
+        make_client=lambda service: session.client(service, config=_FUNCTIONS if service == "lambda" else _CONFIG),
         has_short_window=MODIFIED in os.environ,
         patience_seconds=patience_seconds,
         functions=LoopbackFunctions() if plays_functions(name) else None,

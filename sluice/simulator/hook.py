@@ -1,8 +1,8 @@
 """SQS, SNS and event source mappings behind boto3 without a server: a model answers, and time passes when it must.
 
-The model is `sluice.simulator.model`. The hook is `before-send`, the last before the network: parameters are validated, saboteurs and recorders take part and
-errors are raised exactly as with the service. A long poll does not wait. When nobody else may act, it moves the clock
-to the next instant at which something can change.
+The model is `sluice.simulator.model`. The hook is `before-send`, the last before the network: parameters are validated,
+saboteurs and recorders take part and errors are raised exactly as with the service. A long poll does not wait. When
+nobody else may act, it moves the clock to the next instant at which something can change.
 
 botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html (read 2026-11-20).
 """

@@ -101,12 +101,12 @@ def _reads_unrequested(self: EventSourceMapping, invocation: Invocation, answer:
 def _forgives(is_forgiven: Callable[[Any], bool]) -> Callable[[object], frozenset[str] | None]:
     """Return a `failed_message_ids` that overlooks some failures."""
 
-    def failed(answer: object) -> frozenset[str] | None:
+    def read_failures(answer: object) -> frozenset[str] | None:
         if isinstance(answer, Mapping) and isinstance(answer.get("batchItemFailures"), list):
             answer = {"batchItemFailures": [each for each in answer["batchItemFailures"] if not is_forgiven(each)]}
         return _FAILED(answer)
 
-    return failed
+    return read_failures
 
 
 def _fails(is_failure: Callable[[object], bool]) -> Callable[[object], frozenset[str] | None]:

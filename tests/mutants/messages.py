@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant("number-not-received", "the sequence number is not received", *_SYSTEM, after(*_SYSTEM, _without_keys("SequenceNumber"))),
     Mutant("id-not-received", "the deduplication id is not received", *_SYSTEM, after(*_SYSTEM, _without_keys("MessageDeduplicationId"))),
     Mutant("content-id-of-md5", "a content's id is not SHA-256", sending, "content_id", message.md5),
-    Mutant("control-characters-allowed", "a body may have any character", message, "_NOT_ALLOWED", re.compile("(?!)"), read_by=(sending, "check_content")),
+    Mutant("control-characters-allowed", "a body may have any character", message, "_INVALID_CHARACTER", re.compile("(?!)"), read_by=(sending, "check_content")),
     Mutant("content-unchecked", "bodies are not checked", sending, "check_content", nothing),
     Mutant("system-attributes-unchecked", "any system attribute is taken", sending, "check_content", without(sending, "check_content", "Message system attribute")),
     Mutant("attribute-values-unchecked", "message attributes may have any type and value", message, "_check_attribute_value", nothing),
