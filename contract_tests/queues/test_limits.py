@@ -83,7 +83,7 @@ def test_a_message_is_gone_when_its_retention_ends(resources: Resources, target:
 @pytest.mark.slow
 @pytest.mark.promise("VIS-16")
 def test_a_message_in_flight_is_gone_when_its_retention_ends(resources: Resources, target: Target) -> None:
-    """Received late, it is gone no later than what nobody has received."""
+    """A message that was received late goes no later than a message that nobody has received."""
     queue, unreceived = (resources.fifo_queue(MessageRetentionPeriod="60") for _ in range(2))
     started = target.clock.monotonic()
     queue.send_each("m1", group="g1")

@@ -344,7 +344,7 @@ def test_content_based_deduplication_that_is_switched_later_has_its_effect(resou
 
 @pytest.mark.promise("CRE-46")
 def test_a_queue_says_when_it_was_changed_last(resources: Resources) -> None:
-    """To the second."""
+    """LastModifiedTimestamp is compared to the second."""
     queue = resources.fifo_queue()
     (created_at,) = queue.attributes("LastModifiedTimestamp").values()
     seconds = itertools.count(1)

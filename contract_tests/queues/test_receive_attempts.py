@@ -67,7 +67,7 @@ def test_an_attempt_can_be_repeated_after_a_minute(resources: Resources, target:
 
 @pytest.mark.promise("RCV-30")
 def test_an_attempt_is_void_once_the_visibility_of_its_message_was_changed(resources: Resources) -> None:
-    """Nobody recorded whether the repeat is refused, as after a delete [RCV-12], or brings nothing."""
+    """It is not recorded whether the repeat is refused, as after a delete [RCV-12], or brings nothing."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     first = _await_attempt(queue, visibility=30)

@@ -53,7 +53,7 @@ def test_a_standard_queue_can_be_subscribed_to_a_fifo_topic(resources: Resources
 
 @pytest.mark.promise("SNS-07")
 def test_nothing_but_a_queue_can_be_subscribed_to_a_fifo_topic(resources: Resources) -> None:
-    """Of the protocols that are not SQS, only sms is tried."""
+    """The test tries only one of the other protocols, sms."""
     topic = resources.fifo_topic()
 
     assert refusal(_subscribe, topic, "sms", "+12025550100") == invalid_parameter("Invalid protocol type: sms")

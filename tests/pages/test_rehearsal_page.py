@@ -98,7 +98,7 @@ def test_everything_can_be_read_in_light_and_dark(page: Any, rehearsal_page: Pat
 
 
 def test_the_ways_to_scale_have_labels_that_do_not_cover_each_other(page: Any, tmp_path: Path) -> None:
-    """Not even where every variant comes to the same."""
+    """This holds even where all variants have the same result."""
     usual = rehearsals.row("burst", 90)
     alike = Rehearsal(service=rehearsals.SERVICE, rows=[replace(usual, variant=variant) for variant in VARIANTS])
     drawn.write(tmp_path / "page.html", [alike], _ORIGIN)

@@ -135,7 +135,10 @@ def test_a_private_name_is_found_wherever_it_is_bound(source: str, name: str) ->
     ids=["part", "allowed", "sentence", "use"],
 )
 def test_plain_english_is_left_alone(source: str) -> None:
-    """Instants, `one` in a longer name, what is allowed with a reason, names of tests, and mere uses pass."""
+    """Names of tests and uses of a name pass, and so do instants.
+
+    `one` in a longer name passes, and an exception with its reason.
+    """
     assert list(_private_names(source)) == []
 
 

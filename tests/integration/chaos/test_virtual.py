@@ -10,7 +10,7 @@ from tests.chaos.virtual.schedules import story
     "seed", [*range(1, 6), *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(6, 201))]
 )
 def test_the_product_does_everything_once_and_in_order_under_chaos(seed: int) -> None:
-    """By the rows of its database, and by the history of its calls."""
+    """The rows of its database and the history of its calls are both judged."""
     found = result(story(seed, messages=12, seconds=16), "sound")
 
     assert found.violations == ()
@@ -21,7 +21,7 @@ def test_the_product_does_everything_once_and_in_order_under_chaos(seed: int) ->
 
 @pytest.mark.parametrize("seed", [2, *(pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 101))])
 def test_an_asyncio_handler_does_everything_once_and_in_order_under_chaos(seed: int) -> None:
-    """Its transaction begins after it has waited for something, and others have gone on meanwhile."""
+    """The handler first waits, while other handlers run, and then begins its transaction."""
     found = result(story(seed, messages=12, seconds=16), "asyncio")
 
     assert found.violations == ()
@@ -100,7 +100,7 @@ def test_a_delete_batch_taken_as_a_whole_is_found_invalid() -> None:
 
 
 def test_the_same_seed_takes_the_same_steps() -> None:
-    """Otherwise a failing seed could not be repeated, and not be shrunk."""
+    """Without this a failing seed could be neither repeated nor shrunk."""
     first, again, other = (result(story(seed, messages=12, seconds=16), "sound").hits for seed in (4, 4, 5))
 
     assert first == again

@@ -53,7 +53,7 @@ def _run_refused(command: list[str], file: Path) -> tuple[int, str, str]:
 def test_every_command_refuses_a_wrong_declaration_in_one_line(
     tmp_path: Path, command: list[str], code: int, program: str
 ) -> None:
-    """With its file and line, whatever loads it; pytest has an exit code of its own for that."""
+    """The line names the declaration's file and line; pytest exits with a code of its own."""
     wrong = tmp_path / "environments.py"
     wrong.write_text(FILE.read_text(encoding="utf-8").replace('"billing"', '"Billing"'), encoding="utf-8")
     (line,) = [
@@ -93,7 +93,7 @@ def test_a_declaration_with_a_missing_comma_is_refused_in_one_line(tmp_path: Pat
     ],
 )
 def test_handlers_that_are_not_there_are_refused_at_synth(tmp_path: Path, module: str | None, reason: str) -> None:
-    """They are refused before the deployment, not by the workers after it; a module beside the declaration is found."""
+    """The refusal comes before the deployment; a module of handlers beside the declaration is found."""
     if module is not None:
         (tmp_path / "billing_handlers.py").write_text(module, encoding="utf-8")
     wrong = tmp_path / "environments.py"
@@ -163,7 +163,10 @@ def endpoint_url() -> Iterator[str]:
 
 @pytest.mark.parametrize("action", ["diff", "deploy", "destroy"])
 def test_a_change_stopped_with_ctrl_c_says_so(tmp_path: Path, endpoint_url: str, action: str) -> None:
-    """Exit code 130, and that CloudFormation goes on; cdk is stood in for by what says that it runs, and waits."""
+    """The command exits with 130, and says that CloudFormation goes on.
+
+    A program that prints a line and waits replaces cdk.
+    """
     cdk = tmp_path / "cdk"
     cdk.write_text(f"#!/bin/sh\n: > {tmp_path}/runs\nexec sleep 60\n", encoding="utf-8")
     cdk.chmod(0o755)

@@ -199,7 +199,7 @@ def endpoint() -> Iterator[fake_aws.Endpoint]:
 def test_a_worker_handles_everything_whatever_its_streams_are(
     endpoint: fake_aws.Endpoint, database: Engine, tmp_path: Path, stream: str
 ) -> None:
-    """Its log and its handlers' prints cost no message an attempt, and no lane waits for a reader."""
+    """Neither its log nor prints of handlers cost an attempt, and no lane waits for a reader of the streams."""
     served = TalkativeService(endpoint, database, "said")
     streams = {"stdin": _CLOSED, "stdout": stream, "stderr": stream}
     worker = _start(["worker", "--metrics"], streams, tmp_path, **served.variables)

@@ -173,7 +173,10 @@ def test_every_promise_of_a_target_with_one_answer_for_all_is_unknown(
 def test_a_refusal_is_a_deviation_only_where_the_target_meant_it(
     tmp_path: Path, answer: EmulatorAnswer, status: str, evidence: str
 ) -> None:
-    """The test expects a refusal, so its expectation fails in every case; what was answered tells them apart."""
+    """A test that expects a refusal fails in each case here.
+
+    The target's answer decides between a deviation and an error.
+    """
     with _serving(lambda action, url: _sound(action, url) or answer) as url:
         code, promises = _run(url, tmp_path, TASKS)
 

@@ -132,7 +132,7 @@ def test_tables_that_are_missing_are_said_in_one_line(alias: str) -> None:
 
 
 def test_writers_of_one_group_wait_for_each_other(postgres: str) -> None:
-    """Its numbers are in the order of its commits."""
+    """The numbers of the group are in the order of the commits."""
     outbox, is_added, second = AtomicOutbox(TOPIC, using=postgres), threading.Event(), list[str]()
 
     def add_second() -> None:

@@ -219,7 +219,7 @@ def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[R
     ],
 )
 def test_a_guides_commands_print_what_it_says(reader: Reader, guide: str, left_out: tuple[str, ...]) -> None:
-    """From top to bottom, on LocalStack; a command that fails or prints other output fails the test."""
+    """The commands of a guide run from top to bottom on LocalStack; other output, or a failure, fails the test."""
     printed: str | None = None
     for block in blocks(guide):
         if block.chapter in left_out:

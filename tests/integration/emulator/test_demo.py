@@ -56,7 +56,7 @@ def test_a_failing_part_is_counted_and_the_next_parts_run(tmp_path: Path) -> Non
 
 
 def test_parts_that_need_nothing_of_each_other_run_at_once(tmp_path: Path) -> None:
-    """Each part waits for a file that the other one writes."""
+    """Each of two parts waits for a file that the other part writes."""
     first, second = tmp_path / "a", tmp_path / "b"
     demo = Demo(
         [
@@ -89,7 +89,7 @@ def test_a_failed_deployment_ends_the_rest(tmp_path: Path) -> None:
 
 
 def test_lines_wait_while_a_part_has_the_terminal(tmp_path: Path) -> None:
-    """It ends when the end of another part was noted, and only then that is shown."""
+    """The part that has the terminal ends after the end of another part was noted; only then that end is printed."""
     shown: list[tuple[str, bool]] = []
     noted, ended = tmp_path / "noted", tmp_path / "ended"
     on_terminal = Part(name="load", does="load", command=("sh", "-c", f"{_AWAITS.format(path=noted)}; touch {ended}"))

@@ -237,7 +237,7 @@ def test_sigint_ends_the_commands_whole_group_and_localstack(start: Start, tmp_p
 
 
 def test_a_dying_emulator_takes_localstack_and_the_command_with_it(start: Start, tmp_path: Path) -> None:
-    """SIGKILL leaves it no time to clean up; nevertheless every process that it started ends."""
+    """SIGKILL leaves the emulator no time to clean up; still each process that it started ends."""
     emulator = start("run", "--log", str(tmp_path / "localstack.log"), "--", sys.executable, "-c", WAITING)
     endpoint_url = _line(emulator).strip()
     _all_run(tmp_path)
@@ -313,7 +313,10 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
 
 
 def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
-    """On the loopback only; it says how to point a client at it; SIGTERM ends it with 143 and leaves nothing."""
+    """The command listens on the loopback only and prints how to use it.
+
+    SIGTERM ends it with 143, and no process is left.
+    """
     port = localstack.free_port()
     log = tmp_path / "localstack.log"
     emulator = start("up", "--port", str(port), "--log", str(log))

@@ -31,7 +31,7 @@ def test_lawful_recordings_have_no_violation(first: int, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("first", range(20_000, 20_400, 100))
 def test_the_oracle_calls_no_lawful_service_impossible(first: int, tmp_path: Path) -> None:
-    """Otherwise its judgement of the sabotaged services below would mean nothing."""
+    """If it did, its judgement of the sabotaged services below would mean nothing."""
     for seed in range(first, first + 100):
         assert judge(record_life(seed, tmp_path / str(seed), part=Part())).is_possible is not False, seed
 

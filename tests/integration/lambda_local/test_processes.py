@@ -66,7 +66,7 @@ def invoke(function: FunctionProcess, what: str = "answer") -> Any:
 
 
 def test_a_warm_process_is_reused_and_frozen_between_invocations(function: FunctionProcess) -> None:
-    """Its threads do not run in between, whatever time passes; the deadline is that of each invocation."""
+    """The threads of the process do not run between two invocations. The deadline is that of each invocation."""
     first = invoke(function)
     SystemClock().sleep(0.5)  # fifty ticks of a thread that runs
     second = invoke(function)
@@ -88,7 +88,7 @@ def test_an_invocation_without_an_answer_ends_its_process(function: FunctionProc
 
 
 def test_an_exception_is_no_answer_and_keeps_the_process(function: FunctionProcess) -> None:
-    """As in Lambda: the process is warm for the next invocation."""
+    """As in Lambda, the process stays warm for the next invocation."""
     assert invoke(function, "raise") is NoAnswer.ERROR
     invoke(function)
     assert function.starts == 1
@@ -106,7 +106,7 @@ def test_a_process_that_cannot_start_is_an_invocation_that_fails(tmp_path: Path)
 
 
 def test_a_killed_process_is_replaced(function: FunctionProcess) -> None:
-    """It was killed while it was frozen, as an execution environment that Lambda takes away."""
+    """The process is killed while it is frozen, as when Lambda removes an execution environment."""
     invoke(function)
     process_id = function.process_id
     assert process_id is not None, "the process is kept"

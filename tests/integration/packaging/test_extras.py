@@ -211,7 +211,7 @@ def test_worker_publishes_from_the_outbox_and_handles(
 
 @pytest.mark.slow  # mypy of a project; its own modules are checked by make lint
 def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Callable[[str], Installation]) -> None:
-    """By `mypy --strict`, which finds its one mistake."""
+    """`mypy --strict` finds the one mistake in the project."""
     shop = install("worker")
     (shop.project / "orders.py").write_text(_TYPED, encoding="utf-8")
 
@@ -239,7 +239,7 @@ def test_recorder_leaves_a_journal(install: Callable[[str], Installation], endpo
 
 @pytest.mark.slow  # numba compiles anew in an environment of its own
 def test_checker_judges_a_recording(install: Callable[[str], Installation], endpoint: fake_aws.Endpoint) -> None:
-    """It is VALID, and there is no Spark, no Java and no boto3: another environment recorded it."""
+    """The recording is VALID. The environment has no Spark, no Java and no boto3; another environment recorded it."""
     recorder, checker = install("recorder"), install("checker")
     recorder.run_to_end("record", "tuesday", "--", "python", "-c", _TRAFFIC, **_path(recorder), ENDPOINT=endpoint.url)
 
@@ -307,7 +307,7 @@ assert pytest.main([*suite, "--expect", "no.json"]) == 4
 
 @pytest.mark.slow  # an environment of its own
 def test_contracts_run_from_somebodys_own_pytest(install: Callable[[str], Installation]) -> None:
-    """Of the wheel, with its options; against a baseline only what changed fails."""
+    """The suite is the wheel's, and takes its options. Against a baseline only changed promises fail."""
     printed = install("contracts").python(_OWN_PYTEST)
 
     assert "GRP-01 holds; expected was: deviates" in printed.stdout
@@ -329,7 +329,7 @@ def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str],
 
 
 def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installation]) -> None:
-    """By the entry point alone: the file names no plug-in."""
+    """The wheel's entry point registers them: the test file names no plug-in."""
     testing = install("testing")
     (testing.project / "test_shop.py").write_text(_TEST, encoding="utf-8")
 
@@ -341,7 +341,7 @@ def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installation
 
 @pytest.mark.slow  # an environment with Spark
 def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str], Installation]) -> None:
-    """Its one queue; Spark is not started, so no Java is needed."""
+    """The project has one queue. Spark is not started, so Java is not needed."""
     load = install("load")
 
     planned = load.run_to_end("load", "plan", "smoke", JAVA_HOME="/nowhere")
@@ -352,7 +352,10 @@ def test_load_plans_a_profile_of_the_projects_environment(install: Callable[[str
 
 @pytest.mark.slow  # numba compiles anew in an environment of its own
 def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[str], Installation]) -> None:
-    """Without Spark, Java, CDK and AWS; its steps rest too shortly, and nothing protects its tasks: 1."""
+    """The environment has no Spark, Java, CDK or client of AWS.
+
+    The template's cooldown is too short and nothing protects its tasks, so the command exits with 1.
+    """
     rehearse = install("rehearse")
     template = PROJECT / "tests/support/templates/scaling/visible_steps.yaml"
     (rehearse.project / "template.yaml").write_text(template.read_text(encoding="utf-8"), encoding="utf-8")

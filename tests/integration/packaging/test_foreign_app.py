@@ -110,7 +110,7 @@ def test_the_only_alarm_is_the_apps_own(shop: dict[str, Any]) -> None:
 
 
 def test_the_pipelines_last_stage_approves_prepares_and_deploys(assembly: Path) -> None:
-    """This is the order in which the template lists the actions; their RunOrder is not looked at."""
+    """The test reads the order in which the template lists the actions, and not their RunOrder."""
     pipeline = json.loads((assembly / "Pipeline.template.json").read_text(encoding="utf-8"))["Resources"]
     (found,) = _of(pipeline, "AWS::CodePipeline::Pipeline").values()
 

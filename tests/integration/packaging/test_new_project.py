@@ -66,7 +66,7 @@ def test_a_new_project_is_synthesized(project: Path) -> None:
 
 @pytest.mark.slow  # three synths in environments of their own
 def test_a_project_of_an_earlier_version_is_synthesized_to_the_same_templates(project: Path, tmp_path: Path) -> None:
-    """It has no stacks/, and imports the stage from where it was; it is told where the stage is now."""
+    """Such a project has no stacks/ and imports the stage from its old module; a warning names the new place."""
     for name in ("environments.py", "cdk.json", "Dockerfile", ".dockerignore", "order_desk"):
         (tmp_path / name).symlink_to(project / name)
     text_ = (project / "app.py").read_text(encoding="utf-8")
@@ -102,7 +102,7 @@ def test_a_handlers_module_that_is_not_there_is_refused_at_synth(project: Path, 
 
 
 def test_the_python_and_the_workflows_of_a_new_project_are_clean(project: Path) -> None:
-    """For ruff, with imports in the project's own order, and for actionlint."""
+    """Neither ruff nor actionlint finds anything; the order of imports is the project's own."""
     ruff = PROJECT / ".venv" / "bin" / "ruff"
     files = ("app.py", "environments.py", "order_desk", "stacks", "tests")
 
@@ -125,7 +125,7 @@ def _files(project: Path) -> dict[str, bytes]:
 def test_a_later_version_changes_no_file_of_a_working_project(
     project: Path, environment: Path, next_wheel: Path
 ) -> None:
-    """Its templates are others; the project has its files, its tests, and its names in AWS."""
+    """The later version has other templates. The project keeps its files, its tests and its names in AWS."""
     sluice, before = environment / "bin" / "sluice", _files(project)
     names = run_to_end(sluice, "env", "dev", cwd=project).stdout
 

@@ -190,7 +190,10 @@ def test_a_long_poll_delays_no_other_call(tmp_path: Path) -> None:
 
 
 def test_requests_are_signed_anew(tmp_path: Path) -> None:
-    """With the proxy's credentials, for the region of the client; what else the client said stays as it was."""
+    """The signature is by the proxy's credentials, for the client's region.
+
+    Other headers stay as the client sent them.
+    """
     with capturing(lambda _: Reply()) as server, _recording(tmp_path, server.url) as proxy:
         _post(proxy, "{}", **_JSON, **{"X-Amz-Target": "AmazonSQS.ListQueues", "amz-sdk-request": "attempt=2"})
         (request,) = server.captured
@@ -335,7 +338,7 @@ def test_credentials_that_end_are_answered(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_call_unreadable_to_the_proxy_works_with_an_unknown_verdict(tmp_path: Path) -> None:
-    """As of SDKs before 2023, which send SQS's calls as forms."""
+    """SDKs before 2023 send SQS's calls as forms, which the proxy cannot read."""
     form = urlencode({"Action": "ReceiveMessage", "Version": "2012-11-05", "QueueUrl": "http://localhost/1/q.fifo"})
     refused = {"Action": "SendMessage", "Version": "2012-11-05"}
     with (
@@ -380,7 +383,7 @@ def test_receives_that_went_past_the_proxy_make_the_verdict_unknown(tmp_path: Pa
 
 
 def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None:
-    """As does none: nobody knows what the receive has leased."""
+    """Nobody knows which messages such a receive has leased, and the same holds for an answer that never comes."""
     body = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}"})
     receive = _JSON | {"X-Amz-Target": "AmazonSQS.ReceiveMessage"}
     cut = Reply(body=b'{"Messages": [', missing_bytes=9)
@@ -467,7 +470,7 @@ def test_a_signal_closes_the_journal_with_a_poll_under_way(tmp_path: Path, numbe
 
 @pytest.mark.slow
 def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
-    """With the SDK from npm, which sends a queue's calls to the host of its URL."""
+    """The SDK is from npm; it sends calls to the host in the queue's URL."""
     folder = tmp_path / "javascript"
     shutil.copytree(PROJECT / "tests" / "support" / "javascript", folder)
     install = ["node", str(_NPM), "ci", "--no-audit", "--no-fund"]

@@ -26,7 +26,7 @@ def _steady(per_second: float) -> DrawnTraffic:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_a_declared_service_is_the_one_its_template_scales(environment: Environment, tmp_path: Path) -> None:
-    """So advice on a declaration is about what would be deployed."""
+    """So advice on a declaration is about the service that would be deployed."""
     synthesize(environment, tmp_path)
 
     deployed = {service.name: service for service in read_services(*load_template(tmp_path).values())}

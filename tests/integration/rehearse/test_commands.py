@@ -144,7 +144,7 @@ _NOT_TO_REHEARSE = ["spark_load", "pyspark", "py4j", "boto3", "botocore", "sqlal
 
 
 def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
-    """It reads the template, simulates, and draws the page without Spark, AWS's clients or a database."""
+    """The command reads the template, simulates, and draws the page without Spark, clients of AWS or a database."""
     program = _WITHOUT_A_LOAD_TEST.format(missing=_NOT_TO_REHEARSE)
     arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse", "--page", "page.html"]
 
@@ -170,7 +170,10 @@ def test_an_option_names_a_queue_that_the_template_leaves_open(run: Run) -> None
 
 
 def test_the_report_names_its_assumptions(run: Run) -> None:
-    """On the terminal, in JSON and on the page: the queue's name is stored elsewhere."""
+    """The terminal, the JSON and the page name them.
+
+    Here the queue's name is stored in SSM, which a rehearsal cannot read.
+    """
     stored = Path("fine.yaml").read_text().replace("!GetAtt Jobs.QueueName", "'{{resolve:ssm:/shop/jobs}}'")
     Path("stored.yaml").write_text(stored)
     arguments = ("rehearse", "--template", "stored.yaml", *WORK, "--profile", "mine.yaml")
@@ -248,7 +251,7 @@ def test_a_damaged_recording_ends_with_the_code_for_unknown(run: Run) -> None:
     ids=["fine", "late", "a mistake", "a mistake, and late"],
 )
 def test_the_exit_code_follows_from_the_verdict(run: Run, template: str, work: Sequence[str], code: int) -> None:
-    """A handler of 0.1 s takes 0.12 s with what is between."""
+    """A handler of 0.1 s occupies its lane for 0.12 s, with the time between two messages."""
     ended, out, printed = run("rehearse", "--template", template, *work, "--profile", "mine.yaml")
 
     assert ended == code

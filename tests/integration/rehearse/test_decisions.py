@@ -121,7 +121,10 @@ def test_few_groups_get_the_tasks_they_can_use_in_every_variant(variant: Variant
 
 
 def test_without_the_clamp_few_groups_get_all_tasks_allowed() -> None:
-    """On the backlog alone twenty tasks, of which eighteen never have work, and nothing is done sooner."""
+    """Scaled on the backlog alone, twenty tasks run, of which eighteen never have work.
+
+    No message is handled sooner.
+    """
     deployed, unclamped = _run(_few_groups()), _run(_few_groups(), term=RAW)
 
     assert _last_desired(unclamped) == {20}
@@ -334,7 +337,7 @@ PATIENT = replace(TASKS, acceptable_latency_seconds=1_200)
 
 @pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
 def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
-    """Each hour's message starts exactly one task when it is known of; a quarter of an hour after it, nobody runs."""
+    """Each hour's message starts exactly one task once the metric shows it. A quarter of an hour later no task runs."""
     result = _run(_hourly(), PATIENT, min_tasks=0, variant=variant)
 
     desired = result.series["desired"]

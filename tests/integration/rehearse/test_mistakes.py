@@ -50,7 +50,7 @@ def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
     ids=lambda value: value.name,
 )
 def test_our_own_templates_have_no_mistake(environment: Environment, consumer: Consumer) -> None:
-    """Of every environment that is declared; that the template scales the same service, test_advice.py shows."""
+    """Templates of all declared environments are tried; test_advice.py compares them with the declarations."""
     service, tasks = service_of(environment, consumer), tasks_of(consumer)
 
     assert mistakes(Experiment(service, tasks, scenarios(service, tasks, groups=9), OWN_METRICS)) == ()
@@ -507,7 +507,7 @@ def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names:
 
 
 def test_a_service_on_another_queue_has_that_one_mistake() -> None:
-    """Both its policies have it; at its own queue it would wake."""
+    """Both policies of the service read another queue; on its own queue they would start a task."""
     service = service_of(FULL, NIGHT)
     assert service.queue is not None
 

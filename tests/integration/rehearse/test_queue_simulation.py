@@ -29,7 +29,7 @@ type TimedMessage = tuple[float, int, int]
 
 
 def test_compiled_code_of_an_older_version_is_removed(tmp_path: Path) -> None:
-    """After an upgrade it may name a class that is gone, and numba raises what nobody understands."""
+    """After an upgrade the cached code may name a class that is gone. The error of numba would not explain it."""
     source, cache = tmp_path / "queue.py", tmp_path / "__pycache__"
     cache.mkdir()
     for path, changed_at in ((cache / "queue.old.nbi", 10), (source, 20), (cache / "queue.new.nbi", 30)):
@@ -143,7 +143,10 @@ def test_the_compiled_simulation_equals_simpy_on_the_same_case(
 def test_no_message_is_lost_and_each_group_keeps_one_lane_and_order(
     case: tuple[Work, int, list[TimedMessage], list[int]],
 ) -> None:
-    """At every second: no group twice, no message before an older one of its group, no lane of no task."""
+    """At every second no group is on two lanes, and no message is before an older one of its group.
+
+    No lane works without a task.
+    """
     work, groups, messages, wanted = case
     state, latencies = _state(groups=groups, lanes=work.lanes), np.zeros(queue.BIN_COUNT, dtype=np.int64)
     sent = done = dead = 0.0
@@ -246,7 +249,7 @@ def test_a_poison_message_is_dead_lettered_and_its_group_goes_on() -> None:
 
 
 def test_a_poison_message_fails_beyond_255_receives() -> None:
-    """Without a dead-letter queue, a receive a second: after ten minutes it is still there."""
+    """The queue has no DLQ. With a receive a second the message is still there after ten minutes."""
     work = WORK._replace(max_receive_count=0, handler_seconds=0.5, retry_seconds=0.5)
     minutes, _ = _run(work, [(0, 0, FAILS_ALWAYS)], [1] * 10)
 
@@ -255,7 +258,10 @@ def test_a_poison_message_fails_beyond_255_receives() -> None:
 
 
 def test_a_killed_tasks_message_is_delivered_again_after_the_visibility_timeout() -> None:
-    """Stopped at 60 s, killed at 90, visible at 150: handled at 300, though what was cut short would end at 180."""
+    """The task is stopped at 60 s and killed at 90, and its message is visible again at 150.
+
+    It is handled at 300, and not at 180, when the killed task would have ended.
+    """
     work = WORK._replace(handler_seconds=150.0, visibility_seconds=60.0)
     minutes, latencies = _run(work, [(30, 0, 0)], [1, 0, 1, 1, 1, 1])
 
@@ -264,7 +270,10 @@ def test_a_killed_tasks_message_is_delivered_again_after_the_visibility_timeout(
 
 
 def test_the_end_of_an_older_stop_kills_no_new_task() -> None:
-    """Stopped at 60 and done at 115; runs again from 120, stopped at 180: what would have killed it at 190 does not."""
+    """A task is stopped at 60 and has ended at 115.
+
+    The next one starts at 120 and is stopped at 180; the first one's kill, due at 190, does not hit it.
+    """
     work = WORK._replace(handler_seconds=65.0, stop_timeout_seconds=130.0)
     minutes, latencies = _run(work, [(50, 0, 0), (150, 1, 0)], [1, 0, 1, 0, 0])
 

@@ -90,7 +90,7 @@ with running(1) as spark:
 
 @pytest.mark.slow  # a Spark of its own
 def test_ctrl_c_while_spark_answers_is_an_exception_and_no_more() -> None:
-    """As in a judgement, or before the load begins: neither Spark's handler nor Py4J prints of its own accord."""
+    """Ctrl-C comes during a judgement, or before the load begins. Neither Spark's handler nor Py4J prints anything."""
     ended = subprocess.run(
         [sys.executable, "-c", ASKING], cwd=PROJECT, capture_output=True, text=True, timeout=120, check=False
     )

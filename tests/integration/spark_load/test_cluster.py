@@ -126,7 +126,10 @@ def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.
 
 @pytest.mark.slow
 def test_a_cluster_with_too_few_slots_is_refused(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
-    """With both numbers, and before anything is published: tasks that wait for each other would never begin."""
+    """The refusal names both numbers, and comes before any publish.
+
+    Tasks that wait for each other would never begin.
+    """
     many = PROFILE + "consumers_per_queue: 9\n"
     (work / "brief.yaml").write_text(many, encoding="utf-8")
 

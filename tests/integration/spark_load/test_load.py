@@ -125,7 +125,10 @@ def test_a_damaged_history_is_unknown_never_valid_and_never_a_false_alarm(
 def test_a_run_that_did_not_drain_stays_unknown_when_judged_again(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
-    """Somebody holds a message: nothing moves any more. What went wrong while it ran is kept with the run."""
+    """A consumer still holds a message, and nothing moves any more.
+
+    The run's folder keeps what went wrong while it ran.
+    """
     hurried = _tiny(duration_seconds=2, drain_timeout_seconds=3)
     held: list[object] = []
 

@@ -126,7 +126,10 @@ def _forget_move_tasks(folder: Path) -> None:
 def test_on_localstack_exactly_its_known_gaps_show(
     spark: SparkSession, empty: deployment.LoadDeployment, tmp_path: Path
 ) -> None:
-    """Topics do not deduplicate, dead letters keep their ids, and what comes back in the window is lost: no more."""
+    """Topics do not deduplicate, dead letters keep their ids, and a message that returns within the window is lost.
+
+    Nothing else deviates.
+    """
     verdict, _ = run_load(spark, empty, tmp_path, ROUGH, seed=_POISONING_SEED)
 
     assert verdict.status == PropertyStatus.VALID

@@ -48,7 +48,10 @@ SOON_AGAIN = Consumer(name="billing", visibility_timeout_seconds=6, stop_timeout
 def test_a_burst_scales_workers_from_none_and_back_and_keeps_every_promise(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`make demo` runs the same profile on LocalStack; here it is held what started and stopped when."""
+    """`make demo` runs the same profile on LocalStack.
+
+    This test also checks how many workers started and stopped at which time.
+    """
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(SLOW))
     with fake_aws.running() as endpoint:
         endpoint.deploy(SLOW, visibility_timeout_seconds=None)

@@ -19,7 +19,10 @@ from tests.support.templates.synthesis import synthesize
 )
 @given(environment=environments())
 def test_nothing_is_wrong_in_any_environment_that_may_be_declared(tmp_path: Path, environment: Environment) -> None:
-    """Every queue has a DLQ of its own, a worker may what it needs and no more, every alarm is there, and so on."""
+    """For example, every queue has a DLQ of its own, and every alarm is there.
+
+    A worker has only the rights that it needs.
+    """
     found = resources(synthesize(environment, tmp_path / environment.name))
 
     assert problems(found, environment) == []

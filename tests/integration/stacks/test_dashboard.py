@@ -81,7 +81,10 @@ def _empty(metrics: list[NamedMetric]) -> set[NamedMetric]:
 
 
 def test_no_graph_of_a_queue_is_empty_after_traffic(localstack_deployed: localstack.Emulator) -> None:
-    """Every consumer's queue has worked, and has a dead letter; what LocalStack never reports is named above."""
+    """Every consumer's queue has had messages and a dead letter.
+
+    The metrics that LocalStack never reports are listed above.
+    """
     metrics = list(dict.fromkeys(_visible_metrics()))
     for body in ("handled", "dies"):
         boto3.client("sns").publish(

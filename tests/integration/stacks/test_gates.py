@@ -78,7 +78,7 @@ def _acknowledgements(stacks: StackTemplates) -> list[tuple[str, str, str]]:
 
 @pytest.mark.slow  # a minute; cfn-lint reads the same templates
 def test_cdk_nag_finds_nothing_that_is_not_acknowledged(tmp_path: Path) -> None:
-    """Both rule packs, every environment; nor do the rules of the CDK itself."""
+    """Both rule packs and CDK's own rules check every environment."""
     checked = cdk.App(context=CONTEXT, outdir=str(tmp_path))
     for environment in (*ENVIRONMENTS.values(), *EXTRA.values(), EDITED[REDRIVEN], EDITED[MIXED]):
         EnvironmentStage(checked, environment=environment)
@@ -129,7 +129,7 @@ def test_checkov_skips_what_the_page_gives_a_reason_for() -> None:
 def test_no_acknowledgement_is_stale(
     stacks_of: StacksOf, environment: Environment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Without them cdk-nag finds exactly what they say, where they say it."""
+    """Without acknowledgements cdk-nag finds exactly the rules that they name, on the constructs that they name."""
     for name, module in sys.modules.items():
         if name.startswith("sluice.constructs.") and hasattr(module, "acknowledge"):
             monkeypatch.setattr(module, "acknowledge", lambda *_: None)
@@ -145,7 +145,7 @@ def test_no_acknowledgement_is_stale(
 
 
 def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path: Path) -> None:
-    """SQS takes 80 characters; what the app then exits with is what it does for every refused declaration."""
+    """SQS takes 80 characters. The app exits as it does for every refused declaration."""
     environment = replace(PLAIN, consumers=(Consumer(name=50 * "a"),))
 
     with pytest.raises(ConfigError, match="has 84 characters, allowed are 80"):
@@ -156,7 +156,7 @@ def test_names_that_are_too_long_are_refused_before_anything_is_written(tmp_path
 
 @pytest.mark.parametrize("environment", _VARIED)
 def test_cfn_lint_finds_nothing(stacks_of: StacksOf, environment: Environment) -> None:
-    """With the exceptions .cfnlintrc gives reasons for."""
+    """The exceptions are those in .cfnlintrc, each with its reason."""
     files = [str(stack.file) for stack in stacks_of(environment).values()]
 
     ended = _run("cfn-lint", "--config-file", ".cfnlintrc", *files)
@@ -168,7 +168,10 @@ def test_cfn_lint_finds_nothing(stacks_of: StacksOf, environment: Environment) -
 
 @pytest.mark.slow  # the demo synthesizes by the app
 def test_the_app_synthesizes_the_environment_the_context_names(stacks_of: StacksOf, tmp_path: Path) -> None:
-    """A process of its own writes what this one made, to the byte, and says only which types die; nor starts Docker."""
+    """Another process writes the same bytes as this one, and does not start Docker.
+
+    It only prints which resource types would be lost.
+    """
     context = json.dumps({**CONTEXT, "env": "prod"})
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\n", encoding="utf-8")

@@ -115,7 +115,7 @@ def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages
 
 
 def test_a_task_is_unhealthy_until_its_process_gives_a_sign(image: Path, packages: Path, tmp_path: Path) -> None:
-    """By the command and the variable of its health check."""
+    """The test runs the command of the health check, with its variable."""
     ran = python(["-m", "sluice", "alive"], image, packages, SLUICE_ALIVE_FILE=str(tmp_path / "alive"))
 
     assert ran.returncode == 2
@@ -132,13 +132,13 @@ def test_the_image_holds_no_more(package: str, image: Path, packages: Path) -> N
 
 
 def test_the_image_runs_what_is_tested_here() -> None:
-    """Its lock file and that of the tests name the same versions."""
+    """The image's lock file and that of the tests have the same versions."""
     assert len(LOCKED) > 10
     assert {name: metadata.version(name) for name in LOCKED} == LOCKED
 
 
 def test_the_image_runs_as_the_user_of_its_tasks() -> None:
-    """By number: ECS compares no names, and a task definition overrides the image."""
+    """The user is given by number, because ECS does not compare names, and a task definition overrides the image."""
     assert re.findall(r"^USER (.+)$", DOCKERFILE, re.MULTILINE) == [task_service._USER]
     assert f"--uid {task_service._USER} " in DOCKERFILE
 

@@ -112,7 +112,7 @@ def _drain(consumer: str, count: int) -> list[str]:
 @pytest.mark.timeout(600)
 @pytest.mark.slow
 def test_an_environment_is_created_left_alone_updated_under_load_and_destroyed(empty: localstack.Emulator) -> None:
-    """A second deployment changes nothing; an update keeps what is queued, in order; a destruction leaves nothing."""
+    """A second deployment changes nothing. An update keeps queued messages in order. A destruction leaves nothing."""
     created = _change("deploy", "local")
     assert created.returncode == 0, created.stdout + created.stderr
     first, bootstrapped = _update_times(), _update_times(_TOOLKIT)
@@ -171,7 +171,7 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
 
 @pytest.mark.slow  # a minute
 def test_a_change_to_an_account_wants_its_name_typed(empty: localstack.Emulator) -> None:
-    """Without a terminal and without CONFIRM it is refused, after account, region and stacks were named."""
+    """Without a terminal and without CONFIRM the command prints account, region and stacks, and refuses."""
     refused = _change("deploy", "prod")
 
     assert refused.returncode == 3, refused.stderr
@@ -196,7 +196,7 @@ def test_a_change_is_refused_when_another_environment_was_confirmed(empty: local
 
 @pytest.mark.slow  # a deployment for one sentence
 def test_a_difference_is_shown_without_asking(empty: localstack.Emulator) -> None:
-    """Nothing of dev is deployed, so everything is to be added; and nothing is."""
+    """Nothing of the environment dev is deployed, so everything is shown as added. Nothing is deployed."""
     shown = _change("diff", "dev")
 
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -209,7 +209,7 @@ def test_a_difference_is_shown_without_asking(empty: localstack.Emulator) -> Non
     [("", "AWS_ENDPOINT_URL is ''"), ("https://sqs.us-east-1.amazonaws.com", "AWS_ENDPOINT_URL is 'https://sqs.us-")],
 )
 def test_the_local_environment_never_goes_to_an_account(url: str, message: str) -> None:
-    """It is deployed to a LocalStack on this machine or not at all."""
+    """The environment local is deployed to a LocalStack on this machine, or not at all."""
     refused = _change("deploy", "local", AWS_ENDPOINT_URL=url)
 
     assert refused.returncode == 2

@@ -103,7 +103,7 @@ def test_every_command_of_a_workflow_takes_what_it_is_given(command: WorkflowCom
 
 
 def test_the_commands_are_found() -> None:
-    """Without commands, the test above has no cases and proves nothing."""
+    """If no command were found, the test above would have no cases."""
     seen = {command.words[:2] for command in COMMANDS}
 
     assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "synth")} <= seen
@@ -111,7 +111,10 @@ def test_the_commands_are_found() -> None:
 
 
 def test_a_release_passes_dev_contracts_and_a_load_test_before_prod() -> None:
-    """Each job waits for the one before, in the GitHub environment of its name; prod's has the reviewers."""
+    """Each job waits for the job before, in the GitHub environment of its own name.
+
+    The environment prod has the reviewers.
+    """
     jobs = DEPLOY["jobs"]
     chain = {name: (jobs[name]["needs"], jobs[name]["environment"]) for name in ("dev", "staging", "prod")}
     runs = {name: [words for step in jobs[name]["steps"] for words in _words(step.get("run", ""))] for name in chain}
@@ -135,7 +138,7 @@ def test_a_release_passes_dev_contracts_and_a_load_test_before_prod() -> None:
 
 
 def test_prod_runs_the_image_that_the_workflow_names() -> None:
-    """By its digest, as staging ran it; without one it is built."""
+    """The image is named by its digest, as staging ran it. Without a digest it is built."""
     names = "from sluice.declaration import load_declaration as d; print(d().environment('prod').image)"
     image = "111122223333.dkr.ecr.us-east-1.amazonaws.com/assets@sha256:" + 32 * "ab"
 
@@ -177,7 +180,7 @@ def test_nobody_is_asked_where_there_is_no_terminal() -> None:
 
 
 def test_no_workflow_holds_a_key() -> None:
-    """A role is assumed by OIDC, in the jobs that need one; what a pull request shows goes into its comment."""
+    """Jobs that need a role assume it by OIDC. A pull request's difference goes into its comment."""
     for _, workflow in _workflows():
         secrets = set(re.findall(r"secrets\.(\w+)", str(workflow)))
         assert secrets <= {"ROLE_ARN", "REGION"}
@@ -195,7 +198,7 @@ def test_no_workflow_holds_a_key() -> None:
 
 
 def test_every_action_is_named_by_its_commit() -> None:
-    """With its version beside it, which Dependabot renews; a tag may be moved to other code."""
+    """A comment has the version, which Dependabot renews. A tag could be moved to other code."""
     lines = [
         line.partition("uses: ")[2]
         for project, folder in FOLDERS.items()

@@ -391,7 +391,7 @@ def test_a_slow_answer_is_given_up_when_its_time_is_over(length: int | None) -> 
 
 
 def test_a_request_that_is_overdue_before_it_connects_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For example because its host name was resolved too late."""
+    """The host's name, for example, was resolved too late."""
     monkeypatch.setattr(Connections, "_end", lambda _: 0.0)
     with raw_server.serving() as server:
         connections = Connections(Address.of(server.url, connect_seconds=1, answer_seconds=1), idle_max=1)
@@ -491,7 +491,10 @@ def _make_certificate(folder: Path, name: str) -> Path:
 def test_a_certificate_is_taken_where_botocore_takes_it(
     name: str, bundles: dict[str, str], outcome: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A company's root may lack what RFC 5280 asks for, and Python's own default then refuses it; botocore does not."""
+    """A company's root certificate may lack fields of RFC 5280.
+
+    Python's default then refuses it, and botocore does not.
+    """
     certificate = _make_certificate(tmp_path, name)
     for variable in ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE"):
         monkeypatch.delenv(variable, raising=False)
@@ -504,7 +507,7 @@ def test_a_certificate_is_taken_where_botocore_takes_it(
 
 
 def test_the_bundle_is_that_of_the_sessions_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if a program names the profile `default` and the environment another one."""
+    """This holds also if a program names the profile `default` and the environment another one."""
     certificate = _make_certificate(tmp_path, "IP:127.0.0.1")
     keys = "aws_access_key_id=a\naws_secret_access_key=b\n"
     config = tmp_path / "config"
@@ -592,7 +595,7 @@ def test_binary_values_are_accepted_as_botocore_does(value: object) -> None:
 
 
 def test_an_answer_as_sns_writes_it_is_read_without_botocore() -> None:
-    """Of the usual answer, with its line breaks or without."""
+    """The answer is the usual one, with SNS's line breaks and without."""
     operation = (
         boto3.Session().client("sns", region_name="eu-west-1").meta.service_model.operation_model("PublishBatch")
     )

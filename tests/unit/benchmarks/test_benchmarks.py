@@ -65,7 +65,7 @@ def _answer_from_source(request: Any, event_name: str, **_: object) -> AWSRespon
 
 
 def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is an envelope of the group it is in, received for the first time, and the next group's comes after it."""
+    """Each message is an envelope of its group, received for the first time; the next message is of the next group."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     sqs = queue.client("http://127.0.0.1:9", "eu-central-1", connections=1, kind=BOTO3)

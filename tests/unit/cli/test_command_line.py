@@ -81,7 +81,7 @@ def test_help_and_wrong_usage_load_nothing_heavy(arguments: tuple[str, ...], cod
 
 
 def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
-    """ECS starts one when messages wait, and its first message waits for what it loads."""
+    """ECS may start a worker when messages wait, and each module that it loads delays the first message."""
     command = ("worker", "--consumer", "billing", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1")
     ended = subprocess.run(
         [sys.executable, "-c", _LOADED, *command], capture_output=True, text=True, timeout=60, check=False
@@ -191,7 +191,7 @@ def test_an_invalid_database_is_refused(run: Run, url: str, message: str) -> Non
     ],
 )
 def test_an_invalid_endpoint_is_refused(run: Run, dsn: str, url: str) -> None:
-    """Also an endpoint that only botocore refuses, with a ValueError."""
+    """Among them is an endpoint that only botocore refuses, with a ValueError."""
     code, out, err = run("relay", "--dsn", dsn, "--endpoint-url", url)
 
     assert code == 3

@@ -113,7 +113,7 @@ def test_every_number_is_finite_and_bounded() -> None:
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_no_command_takes_an_invalid_number(path: tuple[str, ...]) -> None:
-    """Also commands of other packages: `--max-clock-offset nan` ended in a traceback."""
+    """Commands of other packages are tried too: `--max-clock-offset nan` once ended in a traceback."""
     assert not [
         parameter.name for parameter in COMMANDS[path].params if isinstance(parameter.type, click.types.FloatParamType)
     ]

@@ -105,7 +105,10 @@ def test_compiled_files_beside_the_templates_are_not_copied(
 
 
 def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path: Path) -> None:
-    """Its function is in `dev`; LocalStack runs none without Docker, so `local` has a worker on the same queue."""
+    """Its function is in `dev`.
+
+    LocalStack runs no function without Docker, so `local` has a worker on the same queue.
+    """
     run("shop")
     assert run("outlet", "lambda")[0] == 0
 
@@ -118,7 +121,7 @@ def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path
 
 
 def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
-    """Each file of the wheel has the hash in its record; the same files make the same wheel."""
+    """Each file of the wheel has its hash in the wheel's record; equal files make equal wheels."""
     run("shop")
     run("store")
 
@@ -156,7 +159,10 @@ def test_a_new_project_installs_nothing_without_a_hash(run: Run, tmp_path: Path)
 
 @pytest.mark.parametrize("name", ["order-desk", "a" * 40])
 def test_the_declaration_of_a_new_project_has_two_environments(run: Run, tmp_path: Path, name: str) -> None:
-    """Their application is the project, so that it meets no other of the account; the longest NAME leaves room."""
+    """Their application is the project's name, so that names in an account are unique.
+
+    The longest NAME leaves room for suffixes.
+    """
     run(name)
 
     declaration = load_declaration(tmp_path / name / "environments.py")
@@ -265,7 +271,7 @@ def test_a_file_of_that_name_is_refused(run: Run, tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_is_filled(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if Python would take the folder for a package, because `python -m sluice` looks for modules in it."""
+    """An empty folder counts as empty even if Python would take it for a package, as `python -m sluice` does."""
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "shop").mkdir()
 

@@ -55,7 +55,7 @@ def test_all_of_an_environment_is_the_same_in_a_bare_app(alone: list[Resource], 
 
 
 def test_a_bare_apps_key_lets_sns_decrypt_for_the_topic_only(alone: list[Resource]) -> None:
-    """Without a flag of CDK's, for every topic of every account."""
+    """Without a feature flag of CDK's, the key's policy would allow every topic of every account."""
     keys = of_kind(alone, "AWS::KMS::Key").values()
     statements = [statement for key in keys for statement in key["KeyPolicy"]["Statement"]]
 

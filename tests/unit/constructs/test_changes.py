@@ -37,7 +37,7 @@ def _exports(stacks: StackTemplates) -> set[str]:
 def test_one_more_consumer_changes_nothing_but_adds_its_own(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """It adds three queues with their policies and subscription, a service, and nine alarms."""
+    """The change adds three queues with policies, a subscription, a service and nine alarms."""
     before, after = _resources(stacks["local"]), _resources(edited_stacks["local, with search"])
 
     added = Counter(resource["Type"] for id_, resource in after.items() if id_ not in before)
@@ -108,7 +108,7 @@ def test_no_stack_exports_what_belongs_to_one_consumer(stacks: Mapping[str, Stac
 def test_the_relay_is_switched_off_in_one_deployment(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """The messaging stack is deployed first: what the relay imports from it has to stay a while longer."""
+    """The messaging stack is deployed first, so it has to keep each export that the relay's stack still imports."""
     assert _exports(edited_stacks["full, without a relay"]) == _exports(stacks["full"])
 
 
@@ -131,7 +131,10 @@ def test_a_consumers_number_changes_that_consumers_resources_only(
 def test_the_guard_of_deployments_knows_every_type(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """Of an unknown type every change counts as replacement; without an account nobody can be asked for its schema."""
+    """The guard takes each change of an unknown type for a replacement.
+
+    Without an account it cannot read the type's schema.
+    """
     every = [*stacks.values(), *edited_stacks.values()]
     kinds = {resource["Type"] for parts in every for resource in _resources(parts).values()} | {DASHBOARD}
     schemas = bundled_schemas()
@@ -158,7 +161,7 @@ def _may_replace(before: StackTemplates, after: StackTemplates) -> dict[str, set
 def test_choices_that_no_later_deployment_can_change(
     stacks: Mapping[str, StackTemplates], edited_stacks: EditedStacks
 ) -> None:
-    """By CloudFormation's own schemas, as cfn-lint has them: docs/guides/first-deployment.md#what-to-know."""
+    """The schemas of CloudFormation, as cfn-lint has them, say which: docs/guides/first-deployment.md#what-to-know."""
     on_spot, with_keys = (
         _may_replace(stacks["dev"], edited_stacks[name]) for name in ("dev, on spot", "dev, with keys")
     )

@@ -108,7 +108,7 @@ def test_no_connection_is_without_tls(declared_resources: list[Resource]) -> Non
 
 
 def test_instances_are_private_and_a_standby_may_take_over(by_environment: Mapping[str, list[Resource]]) -> None:
-    """In the private subnets; the standby's tier lets it have the writer's capacity."""
+    """Both instances are in the private subnets. The standby's promotion tier gives it the writer's capacity."""
     prod = by_environment["prod"]
 
     instances = {
@@ -126,7 +126,7 @@ def test_instances_are_private_and_a_standby_may_take_over(by_environment: Mappi
 
 
 def test_the_version_of_a_new_database_is_one_that_cdk_knows() -> None:
-    """CDK leaves out what RDS has withdrawn, and here it has none that is to come."""
+    """CDK removes versions that RDS has withdrawn, and has no version that is not released yet."""
     known = f"VER_{NewDatabase().engine_version.replace('.', '_')}"
 
     assert hasattr(rds.AuroraPostgresEngineVersion, known)
@@ -157,7 +157,10 @@ def test_the_outputs_say_what_producers_join_and_log_in_as(
 def test_an_environment_of_an_earlier_version_keeps_cluster_and_subnets(
     edited_stacks: Mapping[str, StackTemplates],
 ) -> None:
-    """Its template names no cluster, as then; alarms and log group know what CloudFormation called it."""
+    """Its template names no cluster, as at that time.
+
+    Alarms and log group have the name that CloudFormation generated.
+    """
     parts = edited_stacks[OWNED]
     (cluster,) = of_kind(resources(parts), CLUSTER).values()
     subnets = of_kind(resources(parts), "AWS::EC2::Subnet").values()

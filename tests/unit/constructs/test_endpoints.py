@@ -86,7 +86,7 @@ def case(
 def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
     case: tuple[list[Resource], Environment],
 ) -> None:
-    """Also an image of another account's repository, and a dead letter that a run brings back."""
+    """The calls include a pull of another account's image, and a dead letter that automatic redrive sends back."""
     found, environment = case
     calls, passing = _calls(found, environment), set(_let_through(found))
 
@@ -106,7 +106,7 @@ def test_every_call_passes_its_endpoint_and_nothing_passes_that_nobody_calls(
 
 
 def test_actions_of_tasks_have_an_endpoint(edited_stacks: Mapping[str, StackTemplates]) -> None:
-    """By list: a call that is new needs an endpoint, which costs money, or a way that there is not."""
+    """The list is written by hand: a new call needs an endpoint, which costs money, or cannot leave the network."""
     found = resources(edited_stacks[REDRIVEN])
 
     called: dict[str, set[str]] = {}

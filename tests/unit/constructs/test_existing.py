@@ -152,7 +152,7 @@ def test_a_worker_may_use_the_existing_queue_its_key_and_nothing_else(shared_res
 def test_each_published_topic_has_a_relay_of_its_own(
     shared_resources: list[Resource], relay: str, construct: str, topic: str, key: str
 ) -> None:
-    """It publishes to that topic alone. A topic that is only consumed has none."""
+    """Each relay publishes to its topic alone. A topic that is only consumed has no relay."""
     containers = of_kind(shared_resources, "AWS::ECS::TaskDefinition")[f"sluice-shared-{relay}"]["ContainerDefinitions"]
     (container,) = (container for container in containers if container["Name"] == relay)
     variables = {variable["Name"]: variable["Value"] for variable in container["Environment"]}
@@ -166,7 +166,10 @@ def test_each_published_topic_has_a_relay_of_its_own(
 
 
 def test_existing_topics_have_no_alarms_and_standard_queues_no_stuck_groups(shared_resources: list[Resource]) -> None:
-    """Of an existing topic the metrics count everybody's deliveries; what does not reach us is in our DLQs."""
+    """The metrics of an existing topic count the deliveries of all its subscribers.
+
+    Failed deliveries to us show in our DLQs.
+    """
     names = {name.removeprefix("sluice-shared-") for name in of_kind(shared_resources, "AWS::CloudWatch::Alarm")}
 
     assert {name for name in names if name.startswith("topic")} == {
@@ -190,7 +193,7 @@ def test_outputs_name_every_topic_and_queue(stacks: Mapping[str, StackTemplates]
 
 
 def test_statements_for_existing_resources_are_complete(shared_resources: list[Resource]) -> None:
-    """Every statement on things of theirs without which a message does not arrive; none on what is ours."""
+    """Every statement is there without which a message does not arrive. No statement is about a resource of ours."""
     payments = naming.topic_arn(SHARED, ACCOUNT, "payments")
     theirs = f"arn:aws:sqs:us-east-1:{SUBSCRIBER}:QUEUE"
 

@@ -95,7 +95,7 @@ def test_there_is_exactly_one_topic_and_it_is_fifo(
 def test_nothing_is_in_the_messaging_stack_but_the_fan_out(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """For each of three consumers three queues with a policy each and a subscription; two keys where declared."""
+    """Each of three consumers has three queues with policies, and a subscription. Two keys are there where declared."""
     kinds = Counter(resource.kind for resource in _messaging(declared_resources))
 
     fanout = {TOPIC: 1, TOPIC_POLICY: 1, QUEUE: 9, QUEUE_POLICY: 9, SUBSCRIPTION: 3, MANAGED_POLICY: 2}
@@ -144,7 +144,10 @@ def test_a_consumers_own_numbers_reach_its_queues(full: list[Resource]) -> None:
 def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """Each once, without a filter; undeliverable messages go to the consumer's own undelivered DLQ."""
+    """Each queue has one subscription, without a filter.
+
+    Undeliverable messages go to the consumer's own undelivered DLQ.
+    """
     subscriptions = of_kind(declared_resources, SUBSCRIPTION).values()
 
     prefix = f"sluice-{environment.name}"
@@ -155,7 +158,7 @@ def test_each_queue_is_subscribed_to_the_topic_with_raw_delivery(
 
 
 def test_a_filter_policy_is_on_its_own_consumers_subscription_only(full: list[Resource]) -> None:
-    """As declared, on message attributes, which is where SNS looks unless told otherwise."""
+    """The policy is as declared, and is compared with message attributes, which is SNS's default."""
     subscriptions = of_kind(_messaging(full), SUBSCRIPTION).values()
 
     topic, ledger, night_batch = "sluice-full-orders.fifo", "sluice-full-ledger.fifo", "sluice-full-night-batch.fifo"

@@ -107,7 +107,7 @@ def test_a_new_network_has_no_way_to_the_internet(declared_resources: list[Resou
 
 
 def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resource]]) -> None:
-    """As many as declared, in the zones the region names at deploy time; each has a share of three zones or more."""
+    """The zones are as many as declared, and named at deployment. Addresses are divided for three zones or more."""
     subnets = {name: of_kind(by_environment[name], SUBNET) for name in ("local", "prod", "full")}
 
     assert subnets == {
@@ -128,7 +128,7 @@ def test_every_zone_has_a_private_subnet(by_environment: Mapping[str, list[Resou
 
 
 def test_the_vpc_has_the_declared_addresses_and_resolves_names(by_environment: Mapping[str, list[Resource]]) -> None:
-    """Without DNS in the VPC its endpoints would not be found."""
+    """Without DNS in the VPC the endpoints would not be found."""
     vpcs = {name: of_kind(by_environment[name], VPC) for name in ("local", "full")}
 
     common = {"EnableDnsHostnames": True, "EnableDnsSupport": True, "InstanceTenancy": "default"}
@@ -152,7 +152,7 @@ def test_the_services_tasks_call_have_endpoints_in_the_network(full: list[Resour
 def test_an_endpoint_in_every_subnet_answers_to_the_services_own_name(
     declared_resources: list[Resource],
 ) -> None:
-    """With private DNS: the SDK calls sqs.<region>.amazonaws.com and gets there."""
+    """With private DNS, a call of sqs.<region>.amazonaws.com reaches the endpoint."""
     endpoints = of_kind(declared_resources, ENDPOINT).values()
     subnets = [f"Ref({name})" for name in of_kind(declared_resources, SUBNET)]
 
@@ -189,7 +189,10 @@ def test_ecrs_layers_are_reached_through_a_gateway_to_s3(declared_resources: lis
 
 
 def test_nobody_calls_tasks_or_producers_and_they_call_https_only(declared_resources: list[Resource]) -> None:
-    """And the database. Their groups have no rule inwards; endpoints and database call nobody (CDK's dummy rule)."""
+    """They may also call the database. Their groups have no inbound rule.
+
+    Endpoints and database may call nobody (CDK's dummy rule).
+    """
     groups, ingress = of_kind(declared_resources, GROUP), of_kind(declared_resources, INGRESS).values()
 
     assert groups == {
@@ -266,7 +269,7 @@ def test_a_new_network_has_flow_logs(declared_resources: list[Resource], environ
 def test_the_default_security_group_is_emptied_unless_declared_otherwise(
     by_environment: Mapping[str, list[Resource]],
 ) -> None:
-    """By a Lambda of CDK's, which LocalStack here cannot run: not in local."""
+    """A Lambda of CDK's does it. LocalStack here cannot run it, so the environment local declares otherwise."""
     emptied = {
         name: of_kind(by_environment[name], "Custom::VpcRestrictDefaultSG")
         for name in ("local", "dev", "staging", "prod", "full")

@@ -162,7 +162,10 @@ def test_each_key_rotates_and_admits_services_on_our_behalf_only(
 def test_producers_publish_by_one_policy_and_write_to_the_outbox_by_another(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """With a key of ours also to use it, or SNS refuses the publish. Whoever has an outbox may not publish."""
+    """The first policy also allows to use a key of ours, without which SNS refuses.
+
+    The second does not allow to publish.
+    """
     policies = of_kind(declared_resources, MANAGED_POLICY)
 
     publish = allow("sns:Publish", f"Ref(sluice-{environment.name}-events.fifo)")

@@ -21,7 +21,10 @@ WITHOUT_OWN_DATABASE = ("hosted", "plain", "shared")
 
 @pytest.mark.parametrize("name", [*ENVIRONMENTS, *EXTRA])
 def test_messages_logs_and_keys_go_or_stay_as_declared(by_environment: Mapping[str, list[Resource]], name: str) -> None:
-    """Deleted or replaced; what is retained is still deleted when its very creation is rolled back."""
+    """This holds when they are deleted or replaced.
+
+    A resource that is to stay is still deleted when its own creation is rolled back.
+    """
     policies = {
         resource.name: (resource.deletion_policy, resource.update_replace_policy)
         for resource in by_environment[name]

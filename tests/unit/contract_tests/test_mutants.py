@@ -15,7 +15,7 @@ def test_each_mutant_overrides_a_rule_of_the_model() -> None:
 
 
 def test_a_number_of_a_module_says_who_reads_it() -> None:
-    """Only a rule that is called shows that a promise reaches it."""
+    """Only a call of a rule shows that a promise's test reaches it."""
     assert not [mutant.name for mutant in MUTANTS.values() if not callable(mutant.instead) and mutant.read_by is None]
 
 

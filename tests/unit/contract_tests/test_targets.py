@@ -107,7 +107,7 @@ def test_only_a_localstack_with_our_hooks_has_the_short_window(
 
 
 def test_aws_is_given_more_patience_than_an_emulator() -> None:
-    """Its counters and attributes are eventual; what is asked for on top is kept."""
+    """AWS's counts and attributes settle slowly. A longer patience that the caller gives is kept."""
     patience = {
         name: bind(ENDPOINT_URL, patience_seconds=4).patience_seconds for name, bind in binding.BINDINGS.items()
     }
@@ -147,14 +147,14 @@ def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
 
 
 def test_promises_for_given_resources_exist() -> None:
-    """Each once, and none that would need more than a queue, its DLQ and a topic."""
+    """Each promise is listed once, and none needs more than a queue, its DLQ and a topic."""
     assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
     assert not WITH_QUEUE.keys() & WITH_DLQ.keys()
     assert not (WITH_QUEUE.keys() | WITH_DLQ.keys()) & WITH_TOPIC
 
 
 def test_a_foreign_message_ends_the_test_and_stays_in_the_queue() -> None:
-    """It is given back by the test that meets it and by the clean-up, which takes the test's own message away."""
+    """The test that receives it releases it, and so does the clean-up, which deletes the test's own message."""
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     owner = target.make_client("sqs")
     url = owner.create_queue(QueueName="theirs.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]
@@ -173,7 +173,7 @@ def test_a_foreign_message_ends_the_test_and_stays_in_the_queue() -> None:
 
 
 def test_every_option_and_marker_is_documented() -> None:
-    """Each has a row of its own on the page about the contract tests, which has no marker that marks nothing."""
+    """Each has a row on the page about the contract tests, and each marker on the page marks a test."""
     page = (PROJECT / "docs" / "contract-tests.md").read_text(encoding="utf-8")
     rim = (PROJECT / "contract_tests" / name for name in ("options.py", "conftest.py"))
     code = "".join(path.read_text("utf-8") for path in rim)

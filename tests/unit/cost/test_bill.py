@@ -222,7 +222,10 @@ def test_a_standard_queue_by_hand() -> None:
 
 
 def test_an_existing_queue_is_on_its_owners_bill() -> None:
-    """Its requests, and those of its DLQ and its own to a key: two queues x 26,280 x 0.03 / 10,000."""
+    """The owner pays for its requests, and for those of its DLQ to a key.
+
+    That is two queues x 26,280 x 0.03 / 10,000.
+    """
     queue = ExistingQueue(
         arn="arn:aws:sqs:us-east-1:111122223333:invoices.fifo",
         dead_letter_queue_arn="arn:aws:sqs:us-east-1:111122223333:invoices-dead.fifo",

@@ -87,7 +87,7 @@ _USEFUL = f"((FILL(inflight, REPEAT) / ({_TASKS} * 3.6)) * 300)"
     ids=[name for name in TERMS if name != "demand"],
 )
 def test_an_expression_renders_to_metric_math(term: Term, text: str) -> None:
-    """Word for word what CloudWatch evaluates; 300 is the target and a quarter."""
+    """The text is the one that CloudWatch evaluates. 300 is the target of 240 and a quarter more."""
     assert term.text() == text
 
 
@@ -167,7 +167,10 @@ def _terms(consumer: Consumer) -> dict[str, Term]:
     ids=lambda consumer: consumer.name,
 )
 def test_an_expression_is_short_enough_for_cloudwatch_and_written_without_exponents(consumer: Consumer) -> None:
-    """By botocore's models of both services, whatever is declared, in decimal digits and words CloudWatch knows."""
+    """Botocore's models of both services accept it for any declaration.
+
+    It has decimal digits and words that CloudWatch knows.
+    """
     texts = {name: term.text() for name, term in _terms(consumer).items()}
 
     models = botocore.session.get_session()
@@ -286,7 +289,7 @@ def test_the_value_of_an_expression_in_a_minute(term: Term, value: float | None,
 def test_the_clamp_never_asks_for_more_than_the_raw_backlog(
     visible: float, inflight: float, running: float, lanes: int, processing_seconds: float
 ) -> None:
-    """It only ever holds back, only above the target, and then to the target or less."""
+    """The clamp only lowers values above the target, and then to the target or less."""
     series = _now(visible=visible, inflight=inflight, running=running)
     raw = RAW.value_at(series, 0)
     clamped = backlog.clamped_backlog_per_task(TARGET, lanes=lanes, processing_seconds=processing_seconds).value_at(
@@ -349,7 +352,10 @@ _STORY: dict[str, Series] = {
     ],
 )
 def test_the_clamp_with_one_metric_late(metric: str, lag: int, result: list[float | None]) -> None:
-    """By hand, minute for minute: what is late delays what is said; before its first value, tasks alone count as 0."""
+    """The expected values were worked out by hand for each minute.
+
+    A late metric delays the result; before its first value only running tasks count as 0.
+    """
     assert [CLAMPED.value_at(_known_series(_STORY, minute, {metric: lag}), minute) for minute in range(10)] == [
         None if value is None else pytest.approx(value) for value in result
     ]
@@ -382,7 +388,10 @@ def test_whatever_comes_late_no_expression_says_anything_absurd(
 
 @pytest.mark.parametrize("metric", [VISIBLE, IN_FLIGHT, RUNNING])
 def test_a_zero_filled_metric_says_what_is_not_so(metric: str) -> None:
-    """The mutation FILL(x, 0), two minutes late: the newest point is always 0, and what is said of it is wrong."""
+    """The mutation is FILL(x, 0), with metrics two minutes late.
+
+    The newest value is always 0, so the result is wrong.
+    """
     known = _known_series(_STORY, 7, {metric: 2})
 
     right, mutated = CLAMPED.value_at(known, 7), _zero_filled(CLAMPED, metric).value_at(known, 7)

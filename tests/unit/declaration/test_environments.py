@@ -517,7 +517,7 @@ def test_a_value_refuses_what_cannot_be_right(kind: type[Any], changes: dict[str
 
 
 def test_numbers_are_filtered_where_others_publish() -> None:
-    """They may send them as attributes, where our outbox sends text."""
+    """Other producers may send numbers as attributes; our outbox sends text."""
     consumer = Consumer(name="billing", filter_policy={"amount": [{"numeric": [">", 0]}]})
     theirs = ExistingTopic(arn="arn:aws:sns:us-east-1:123456789012:theirs.fifo")
     for topic in (Topic(producer_accounts=("210987654321",)), theirs, replace(theirs, relay=True)):

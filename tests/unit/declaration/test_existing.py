@@ -62,7 +62,7 @@ def test_only_the_subscriptions_dlq_of_a_standard_queue_has_a_suffix() -> None:
 
 
 def test_a_standard_queue_has_neither_groups_to_share_nor_a_window() -> None:
-    """Both limits are those of FIFO queues; there they refuse the same numbers."""
+    """Both limits are those of FIFO queues, for which the same numbers are refused."""
     many = {"expected_groups": 1, "max_tasks": 100, "acceptable_latency_seconds": 600}
 
     Consumer(name="search", fifo=False, **many)  # type: ignore[arg-type]

@@ -220,7 +220,7 @@ def test_a_missing_file_is_refused_with_the_ways_to_name_one(project: Path) -> N
 
 
 def test_a_wrong_declaration_is_refused_again_until_it_is_right(project: Path) -> None:
-    """It is read anew, and nothing of it is left over as module `environments`."""
+    """The file is read anew each time, and a refused one leaves no module `environments` behind."""
     file = project / "environments.py"
     file.write_text(SOUND.replace("lanes=4", "lanes=0"), encoding="utf-8")
     assert "lanes is 0" in _refusal()
@@ -268,7 +268,10 @@ def test_an_environment_is_found_by_its_name_or_refused() -> None:
 
 
 def test_a_task_has_its_settings_and_no_file(monkeypatch: pytest.MonkeyPatch, project: Path) -> None:
-    """A file that is named wins; what deploys does not look at settings, which hold a part only."""
+    """A file that is named wins.
+
+    Commands that deploy do not read the settings, which have only a part of an environment.
+    """
     (project / "environments.py").write_text(SOUND, encoding="utf-8")
     part = task_settings.task_environment(ENVIRONMENTS["prod"], None)
     monkeypatch.setenv(task_settings.VARIABLE, task_settings.render(part))

@@ -177,7 +177,7 @@ def test_all_names_of_all_environments_are_legal_and_none_is_used_twice() -> Non
 def test_the_longest_queue_name_is_eighty_characters(
     queue_name: Callable[[Environment, Consumer], str], suffix: str, characters_max: int
 ) -> None:
-    """With its suffix; one of 81 is refused in one line."""
+    """The suffix counts. A name of 81 characters is refused in one line."""
     fits, too_long = Consumer(name="c" * characters_max), Consumer(name="c" * (characters_max + 1))
 
     name = queue_name(_with(fits), fits)
@@ -233,7 +233,7 @@ _LABELS = st.text("abz059", min_size=1, max_size=5).map(lambda text: "e" + text)
 def test_environments_and_projects_of_one_account_share_no_name(
     labels: list[str], topic: str, names: list[str], applications: tuple[str, ...]
 ) -> None:
-    """Even where one's name begins another's, or is that of another's DLQ or alarm, of an environment or a topic."""
+    """This holds even where a name begins another name, or is that of another environment's DLQ, alarm or topic."""
     siblings = [f"{name}-{suffix}" for name in names for suffix in ("dlq", "undelivered", "undelivered-dlq", "dead")]
     of_labels = [*labels, *(f"{label}-billing" for label in labels)]
     consumers = _accepted_consumers(["billing", "topic", "relay", topic, *of_labels, *names, *siblings])

@@ -39,7 +39,7 @@ def test_settings_are_read_as_they_were_written(
 
 @pytest.mark.parametrize("environment", [*ENVIRONMENTS.values(), *EXTRA.values()], ids=lambda value: value.name)
 def test_a_worker_gets_its_consumer_and_every_name_it_goes_by(environment: Environment) -> None:
-    """Queue, topic and region are those of the whole declaration; the consumer is, but for its image."""
+    """Queue, topic and region follow as from the whole declaration. The consumer is the same except for its image."""
     for consumer in environment.consumers:
         part = task_settings.parse(task_settings.render(task_settings.task_environment(environment, consumer)))
 
@@ -50,7 +50,7 @@ def test_a_worker_gets_its_consumer_and_every_name_it_goes_by(environment: Envir
 
 
 def test_a_field_unknown_to_older_images_is_written_only_where_declared() -> None:
-    """A task of an image from before functions is deployed as before; a function is given what it runs with."""
+    """An image from before Lambda functions can still be deployed as tasks. A function is given its `runtime`."""
     tasks, function = DEV, replace(DEV, consumers=(replace(BILLING, runtime=Lambda()),))
 
     assert "runtime" not in json.loads(task_settings.render(tasks))["consumers"][0]
@@ -111,7 +111,7 @@ def test_settings_that_cannot_be_read_are_refused(text: str) -> None:
     ],
 )
 def test_settings_that_cannot_be_right_are_refused(changes: dict[str, object], message: str) -> None:
-    """With the validation of a declaration, and the next step."""
+    """They are validated like a declaration, and the refusal names the next step."""
     written = json.loads(task_settings.render(DEV))
     written["consumers"][0] |= changes
 

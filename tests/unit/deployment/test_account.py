@@ -51,7 +51,7 @@ def test_an_export_that_nobody_imports_has_no_importers(cloudformation: Server) 
 
 
 def test_importers_that_cannot_be_read_are_refused(cloudformation: Server) -> None:
-    """In one line, with the permission that lacks."""
+    """The refusal is one line, with the permission that is missing."""
     cloudformation.answer = _answer("403 Forbidden", _error("AccessDenied"))
 
     with pytest.raises(ConfigError, match=r"^who imports net:Vpc cannot be read .*allow cloudformation:ListImports"):

@@ -84,7 +84,10 @@ def test_a_change_of_one_resource(before: dict[str, Any], after: dict[str, Any],
 
 
 def test_a_replacement_is_followed_through_references_into_the_next_stack() -> None:
-    """The VPC changes; what is created in it for good, in another stack, is another one then."""
+    """The VPC changes.
+
+    A resource in another stack that refers to it by a property that cannot be updated is replaced, too.
+    """
     vpc = {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16"}}
     subnet = {"Type": "AWS::EC2::Subnet", "Properties": {"VpcId": {"Ref": "Vpc"}}}
     exported = {"Subnet": {"Value": {"Ref": "S"}, "Export": {"Name": "net:S"}}}
@@ -210,7 +213,7 @@ def test_a_new_stack_and_one_that_stays_lose_nothing() -> None:
 
 @pytest.mark.parametrize("of", ["before", "after"])
 def test_a_template_with_a_macro_is_refused(of: str) -> None:
-    """Its resources are not known."""
+    """The guard cannot know the resources that a macro makes."""
     plain: dict[str, Any] = {"Resources": {}}
     macro = {**plain, "Transform": "AWS::Serverless-2016-10-31"}
     stacks = {"before": (macro, plain), "after": (plain, macro)}[of]

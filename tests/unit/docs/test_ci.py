@@ -93,7 +93,10 @@ def _paths(reason: str) -> list[str]:
 
 
 def test_every_command_of_a_guide_is_run_or_says_why_not() -> None:
-    """A block has a mark, see tests/integration/docs; a reason names a test, the night, or what it needs."""
+    """Each block of commands has a mark, see tests/integration/docs.
+
+    A reason names a test, a nightly run, or what the command needs.
+    """
     blocks = [(guide.name, *found) for guide in sorted(_GUIDES.iterdir()) for found in _BLOCK.findall(_text(guide))]
 
     unmarked = [
@@ -119,7 +122,7 @@ def test_every_guide_with_commands_to_run_is_run() -> None:
 
 
 def test_a_block_of_a_guide_that_holds_commands_says_so() -> None:
-    """Without the language a block of commands would escape the test above."""
+    """A block of commands without its language would escape the test above."""
     bare = [
         (guide.name, inside)
         for guide in sorted(_GUIDES.iterdir())

@@ -63,7 +63,7 @@ def test_the_generated_pages_are_up_to_date() -> None:
 
 @pytest.mark.parametrize("of", declared_fields.DECLARED, ids=lambda value: value.__name__)
 def test_every_field_of_the_declaration_is_documented(page: str, of: type) -> None:
-    """Each has a row with its unit, its default and its effect, in the order of the class; no other row is there."""
+    """Each field has a row with unit, default and effect, in the order of the class. There is no other row."""
     rows = _rows(_section(page, of.__name__))
 
     assert list(rows) == [field.name for field in fields(of)]
@@ -134,7 +134,7 @@ def test_every_file_that_a_page_names_is_there() -> None:
 
 
 def test_the_python_of_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each sample, pasted into a file of its own: a producer, a consumer and a declaration."""
+    """Each sample is pasted into a file of its own: a producer, a consumer and a declaration."""
     monkeypatch.chdir(tmp_path)
     engine = engines.engine("sqlite:///shop.db")
     tables.messages.metadata.create_all(engine)
@@ -212,14 +212,14 @@ def test_a_page_that_lacks_a_part_is_refused() -> None:
 
 
 def test_filling_a_page_replaces_only_text_between_markers() -> None:
-    """Prose before, between and after stays as it is; what stood between markers goes."""
+    """Prose before, between and after the markers stays as it is."""
     page = "# A\n<!-- generated: one -->\nold\n<!-- end of one -->\nB\n"
 
     assert generate.fill(page, {"one": "new"}) == ("# A\n<!-- generated: one -->\n\nnew\n\n<!-- end of one -->\nB\n")
 
 
 def test_the_text_of_an_argument_is_joined_from_all_its_lines() -> None:
-    """As written in the docstring, without the line breaks; the first and the last argument too."""
+    """The text is that of the docstring without its line breaks; the first and the last argument are read too."""
     texts = declared_fields.argument_texts(Consumer)
 
     assert list(texts) == [field.name for field in fields(Consumer)]

@@ -57,7 +57,7 @@ def test_a_label_near_the_right_edge_ends_before_its_point() -> None:
 
 
 def test_labels_of_faults_cover_nothing_and_stay_in_the_chart() -> None:
-    """Those that overlap have rows of their own; what fits behind another in a row does not take a new one."""
+    """Labels that overlap get rows of their own. A label that fits behind another one stays in its row."""
     bands = [
         Band(began=began, ended=began + lasts, until=began + lasts + 1, label=f"slow billing-{began}:endpoint")
         for began, lasts in ((0, 5), (2, 0), (3, 9), (40, 1), (98, 1))

@@ -118,7 +118,7 @@ def test_a_name_in_two_templates_means_the_one_in_its_own() -> None:
 
 
 def test_an_import_is_resolved_where_it_is_exported() -> None:
-    """There its references mean something."""
+    """The references of an exported value are those of the exporting template."""
     exporting: dict[str, Any] = TEMPLATE | {
         "Outputs": {"Queue": {"Value": {"Fn::GetAtt": ["Jobs", "Arn"]}, "Export": {"Name": {"Fn::Sub": "${Stage}-q"}}}}
     }

@@ -124,7 +124,7 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
     not_breaching: AlarmState,
     before: AlarmState,
 ) -> None:
-    """Of three, five are looked at; None is what the alarm was before."""
+    """An alarm of three periods reads five data points. None means that the alarm keeps its state."""
     known = _known_series({"backlog": _points(points)}, 4)
 
     states = [
@@ -161,7 +161,7 @@ def test_a_late_series_and_one_of_periods_end() -> None:
 
 
 def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
-    """Three of three look at five: what is older breaches in vain."""
+    """An alarm of three out of three periods reads five data points. A breaching point before these has no effect."""
     alarm = _alarm(evaluation_periods=3, datapoints_to_alarm=3)
 
     assert _state_at(alarm, _known_series({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
@@ -196,7 +196,7 @@ def test_an_alarm_compares_as_it_is_told(comparison: str, rings: list[bool]) -> 
     ],
 )
 def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: str, values: list[float]) -> None:
-    """Of 1, 2, 3 and of 10, none, 30; the third period is not over."""
+    """The first period has 1, 2 and 3, the second 10, nothing and 30. The third period is not over."""
     series = {"backlog": [1.0, 2.0, 3.0, 10.0, None, 30.0, 900.0, 900.0]}
     found = []
     for threshold in values:
@@ -242,7 +242,10 @@ def test_target_tracking_waits_as_long_as_its_variant(variant: Variant, first_ou
 
 
 def test_between_the_target_and_a_tenth_below_it_nothing_changes() -> None:
-    """At the target, and at 0.9 of it; the variant with the low alarm at the target scales in."""
+    """The values are the target and 0.9 of it.
+
+    In the variant whose low alarm is at the target, the service scales in.
+    """
     at_target = replace(AT_ONCE, low_share=1.0)
 
     assert _tasks(_tracking(), begin=20, backlog=[10, 9]) == [20, 20]
@@ -272,16 +275,20 @@ def test_a_metric_that_is_late_scales_all_the_same(variant: Variant) -> None:
 
 
 def test_target_tracking_at_zero_tasks_adds_one_at_its_first_point() -> None:
-    """Ten times the target: one task at once, then what is in proportion to it, after as long as ever."""
+    """The value is ten times the target.
+
+    One task starts at once; the proportional number follows after the usual minutes.
+    """
     assert _tasks(_tracking(), begin=0, variant=USUAL, backlog=[100]) == [1]
     assert _tasks(_tracking(), begin=0, variant=USUAL, backlog=[5, 10, None, 100, 100, 100]) == [0, 0, 0, 1, 1, 10]
     assert _tasks(_tracking(), begin=0, variant=USUAL, backlog=[None] * 5) == [0] * 5
 
 
 def test_while_scaling_out_cools_down_what_was_added_counts() -> None:
-    """To 8 from 4; the same need, and less, add nothing; a greater is reckoned from 4; rested, it is reckoned from 12.
+    """From 4 tasks the service goes to 8.
 
-    Without a cooldown each minute doubles.
+    In the cooldown an equal or smaller need adds nothing, and a greater need is computed from 4 and gives 12. After the
+    cooldown the need is computed from 12. Without a cooldown each minute doubles the tasks.
     """
     resting = _tracking(scale_out_cooldown_seconds=180)
 
@@ -299,7 +306,10 @@ def test_a_cooldown_lasts_to_the_end_of_its_minute() -> None:
 
 
 def test_any_scale_out_ends_the_cooldown_of_a_scale_in() -> None:
-    """In at minute 0, out at 1: at 2 it may scale in, ten minutes before the cooldown would have ended."""
+    """The service scales in at minute 0 and out at minute 1.
+
+    At minute 2 it may scale in again, ten minutes before the first cooldown would have ended.
+    """
     resting = _tracking(scale_in_cooldown_seconds=600)
     other = _tracking(name="other")
 
@@ -340,7 +350,7 @@ def test_target_tracking_scales_in_only_when_every_policy_that_may_is_ready() ->
 
 
 def test_a_step_down_does_not_wait_for_target_tracking() -> None:
-    """At its target, target tracking does not hold it; above, it scales out instead."""
+    """At its target, target tracking does not prevent it. Above the target it scales out instead."""
     down = _stepping((None, 0, -1), alarm=_alarm(10, "LessThanThreshold"))
 
     assert _tasks(_tracking(name="other"), down, backlog=[5], other=[10]) == [3]
@@ -443,7 +453,7 @@ def test_a_step_down_in_cooldown_adds_nothing_after_others_scale_in() -> None:
 
 
 def test_a_scale_out_in_cooldown_does_not_replace_tasks_others_removed() -> None:
-    """To 6 from 4, another policy to 2: two more are 4, and not 6."""
+    """This policy went from 4 to 6, then another policy went to 2. Two more tasks make 4, and not 6."""
     up = _stepping((0, None, 2), cooldown_seconds=600)
     down = replace(_stepping((None, 0, 2), adjustment_type="ExactCapacity"), alarm=_alarm(10, "LessThanThreshold"))
 

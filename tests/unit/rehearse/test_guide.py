@@ -13,7 +13,7 @@ _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 def test_every_command_of_the_guide_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an option that is not there, or a value that is refused, it would end with usage."""
+    """A command with an unknown option or a refused value would end with a usage error."""
     guide = (PROJECT / "docs" / "guides" / "scaling.md").read_text(encoding="utf-8")
     for name in ("template.yaml", "parameters.json"):
         (tmp_path / name).touch()

@@ -43,7 +43,7 @@ def test_a_mapping_begins_with_five_and_makes_300_more_a_minute() -> None:
 
 
 def test_provisioned_pollers_begin_with_ten_invocations_each() -> None:
-    """And make a thousand more a minute; the most pollers are the bound."""
+    """They add a thousand invocations a minute, up to the limit of the most pollers."""
     consumer = replace(CONSUMER, runtime=Lambda(pollers_min=3, pollers_max=150))
     service = service_of(DEV, consumer)
 
@@ -117,7 +117,7 @@ TEMPLATE: dict[str, Any] = {
 
 
 def test_a_mapping_on_a_queue_is_read_out_of_anybodys_template() -> None:
-    """One on a stream is none of a queue; what the template does not say is as AWS has it by default."""
+    """A mapping on a stream is not read. Properties that the template lacks have AWS's defaults."""
     assert read_services(TEMPLATE) == (
         ScaledService(
             name="handle",

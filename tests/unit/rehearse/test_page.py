@@ -161,7 +161,7 @@ def test_many_minutes_are_drawn_by_the_highest_of_each_few() -> None:
 
 
 def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
-    """Not what keeps it only if AWS's answer is another one than usual."""
+    """A change is not named that keeps the latency only in an unusual variant of AWS's behaviour."""
     rows = rehearsals.missed_latency().rows
 
     compared = figures.comparison_chart(rows, name="c")
@@ -181,7 +181,7 @@ def test_the_cheapest_way_that_keeps_the_latency_is_named() -> None:
 def test_a_page_that_cannot_be_written_is_refused_before_anything_is_simulated(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """So it is refused although there is no service in the template."""
+    """The page is refused although the template has no service, which would be refused later."""
     template = tmp_path / "template.yaml"
     template.write_text("Resources: {}", encoding="utf-8")
     page = tmp_path / "missing" / "page.html"

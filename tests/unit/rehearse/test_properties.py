@@ -38,7 +38,7 @@ def _covers(entry: str, path: str) -> bool:
 
 @pytest.mark.parametrize("kind", [TARGET, POLICY, ALARM, SERVICE, QUEUE])
 def test_each_property_of_the_schema_is_decided_upon_once(kind: str) -> None:
-    """And none is decided upon that the schema does not have; what only AWS sets is left out."""
+    """The table has no property that the schema lacks. Properties that only AWS sets are left out."""
     schema = _schema(kind)
     read_only = {path.rsplit("/")[-1] for path in schema["readOnlyProperties"]}
     leaves = [path for path in _leaves(schema, schema) if path not in read_only]

@@ -57,7 +57,7 @@ def test_a_template_that_is_nested_twice_gives_two_services() -> None:
 
 
 def test_services_of_one_name_are_named_by_their_nested_stacks() -> None:
-    """Their own names are the same."""
+    """Their own names are equal, so the names of their stacks are added."""
     root = {"Resources": {"Old": _nest("worker.yaml", "mail", 4), "New": _nest("worker.yaml", "mail", 9)}}
 
     services = _read_files({"root.yaml": root, "worker.yaml": _worker()})
@@ -75,7 +75,7 @@ def test_services_of_one_name_are_named_by_their_nested_stacks() -> None:
     ],
 )
 def test_a_nested_template_is_found_where_it_is(root: str, place: object, file: str, kind: str) -> None:
-    """In another folder, as an application of SAM, or by the end of a URL, which is said."""
+    """It is in another folder, is an application of SAM, or is found by the end of a URL, which the output names."""
     files = {root: {"Resources": {"Mail": _nest(place, "mail", 4, kind)}}, file: _worker()}
 
     (service,) = _read_files(files)
@@ -96,7 +96,7 @@ def test_a_nested_stack_without_its_template_is_named() -> None:
 
 
 def test_a_policy_follows_its_target_across_templates() -> None:
-    """By the target's export."""
+    """The target is exported by one template and imported by the other."""
     template = _read("published_backlog.yaml")
     policy = {"Resources": {"Backlog": template["Resources"].pop("Backlog")}}
     policy["Resources"]["Backlog"]["Properties"]["ScalingTargetId"] = {"Fn::ImportValue": "target"}
@@ -163,7 +163,7 @@ def test_a_service_that_cannot_be_rehearsed_does_not_keep_another_from_it() -> N
 
 
 def test_every_template_of_a_folder_is_read_unless_cdk_wrote_it(tmp_path: Path) -> None:
-    """Also one in a single line; CDK's manifest says that the rest of its folder are assets."""
+    """A template in a single line is read too. In a folder of CDK, only the templates in its manifest are read."""
     first, second = _read("published_backlog.yaml"), _read("visible_steps.yaml")
     (tmp_path / "one.template.json").write_text(json.dumps(first), encoding="utf-8")
     (tmp_path / "other.yaml").write_text(json.dumps(second), encoding="utf-8")
@@ -178,7 +178,7 @@ def test_every_template_of_a_folder_is_read_unless_cdk_wrote_it(tmp_path: Path) 
 
 @pytest.mark.parametrize("text", ['{"Resources": {"A": {}, "A": {}}}', "Resources: {A: {Type: B}, A: {Type: C}}"])
 def test_a_name_that_stands_twice_is_refused(text: str, tmp_path: Path) -> None:
-    """Otherwise the first of the two is dropped."""
+    """A YAML reader would otherwise drop the first of the two."""
     (tmp_path / "t.template").write_text(text, encoding="utf-8")
 
     with pytest.raises(ConfigError, match=r"cannot read .*: 'A' stands twice in one place; correct it"):

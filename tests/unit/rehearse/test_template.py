@@ -65,7 +65,7 @@ def _alone(source: MetricSource) -> MetricExpression:
 @pytest.mark.xdist_group("cdk")
 @pytest.mark.parametrize("environment", [FULL, SHARED], ids=lambda environment: environment.name)
 def test_our_services_are_read_as_they_are_declared(environment: Environment, templates_folder: Path) -> None:
-    """From the folder that is deployed, its stacks together; of a queue that no stack has, only the name is known."""
+    """All stacks of the deployed folder are read together. Of a queue that no stack has, only the name is known."""
     services = {
         service.name: service for service in read_services(*load_template(templates_folder / environment.name).values())
     }
@@ -156,7 +156,7 @@ def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
 
 
 def test_steps_on_visible_messages_are_read_from_yaml() -> None:
-    """With short tags, parameters, a mapping and conditions: at their defaults."""
+    """The YAML has short tags, parameters, a mapping and conditions, each at its default."""
     queue = "<AWS::StackName>-jobs.fifo"
 
     assert read_services(_read("visible_steps.yaml")) == (
@@ -219,7 +219,7 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
 
 
 def test_a_published_backlog_is_read_from_yaml() -> None:
-    """Of the two queues that the role may receive from, the one in the environment is worked on."""
+    """The role may receive from two queues; the service works on the one in its environment variables."""
     published = MetricSource(namespace="Shop/Workers", name="BacklogPerTask", dimensions={"Service": "orders"})
 
     assert read_services(_read("published_backlog.yaml")) == (
@@ -365,7 +365,7 @@ def test_a_policy_may_be_in_a_template_of_its_own() -> None:
 
 
 def test_stages_of_one_app_are_not_mixed_up() -> None:
-    """Their templates have the same logical ids: each service has the policies and alarms of its own stage."""
+    """Their templates have the same logical ids. Each service has the policies and alarms of its own stage."""
     template = _read("visible_steps.yaml")
     (service,) = read_services(template)
 

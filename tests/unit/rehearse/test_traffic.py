@@ -39,7 +39,7 @@ def test_a_rate_is_kept_second_for_second_within_what_chance_does() -> None:
 
 
 def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
-    """Nothing for ten minutes, then up to 60 a second and 36,000 in all."""
+    """Nothing comes for ten minutes, then up to 60 messages a second, 36,000 in all."""
     traffic = DrawnTraffic(name="ramp", rates=changing(lambda second: (second - 600) / 10, 20), groups=3)
 
     sent_at = _all(traffic).sent_at
@@ -50,7 +50,7 @@ def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
 
 
 def test_groups_have_their_shares() -> None:
-    """Even; by Zipf's law; and one with its own share, the others by the law."""
+    """The shares are equal, or by Zipf's law, or one group has a share of its own and the others follow the law."""
     even = _shares(_all(_drawn_traffic()).group, 10)
     skewed = _shares(_all(_drawn_traffic(skew=1)).group, 10)
     hot = _shares(_all(_drawn_traffic(hot_share=0.6)).group, 10)

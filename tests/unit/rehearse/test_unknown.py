@@ -131,7 +131,10 @@ SSM = "AWS::SSM::Parameter::Value<String>"
     ids=["dynamic reference", "SSM parameters", "no default"],
 )
 def test_a_queue_with_an_unknown_name_is_not_taken_for_another(arn: object, name: object, parameters: Any) -> None:
-    """A policy that may look at the queue of its tasks is taken to, and that is said; so is what kind the queue has."""
+    """A policy whose queue is unknown is taken to look at its tasks' queue, and the output says so.
+
+    The output also names the assumed type of queue.
+    """
     template = _backlog()
     template["Parameters"] = parameters
     _watch(template, name)
@@ -174,7 +177,7 @@ def _nest(place: dict[str, Any]) -> tuple[Any, Any]:
     ("place", "name"), [({}, "Child.nested.template.json"), ({"TemplateURL": "./child.yaml"}, "child.yaml")]
 )
 def test_a_nested_stack_knows_its_parameters(place: dict[str, Any], name: str) -> None:
-    """By CDK's metadata, or by the path that `aws cloudformation package` replaces."""
+    """CDK's metadata has the path of the nested template, or the path that `aws cloudformation package` replaces."""
     (service,) = read_services(*_nest(place), names=("out/root.json", f"out/{name}"))
 
     assert service.queue == QueueSettings(name="jobs.fifo", is_fifo=True)
@@ -339,7 +342,10 @@ _TAKEN_FOR_NOT = (
     ],
 )
 def test_a_task_with_unknown_rights_is_not_said_to_lack_protection(role: object, is_unknown: bool) -> None:  # noqa: FBT001 (a case)
-    """Its role, or one of the role's policies, is in no template. AWS's own policy for SQS protects no task."""
+    """Its role, or one of the role's policies, is in no template.
+
+    The managed policy of AWS for SQS protects no task.
+    """
     template = _backlog()
     properties = template["Resources"]["Role"]["Properties"]
     template["Parameters"]["RoleArn"] = {"Type": "String"}
@@ -382,7 +388,7 @@ def test_a_redrive_policy_is_read_from_a_text() -> None:
 
 
 def test_an_import_with_an_unknown_name_is_unknown() -> None:
-    """It may be the queue that the policy looks at."""
+    """The imported value may be the queue that the policy reads."""
     template = _backlog()
     _receive(template, {"Fn::ImportValue": {"Fn::Sub": "${Net}-jobs-arn"}})
     _watch(template, "jobs")
@@ -514,7 +520,7 @@ def test_a_parameter_without_a_value_is_refused() -> None:
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
 @pytest.mark.parametrize("name", ["t.json", "t.template", "t.yaml"])
 def test_a_template_is_read_in_every_usual_form(name: str, encoding: str, tmp_path: Path) -> None:
-    """With a byte order mark, as editors and PowerShell write one; JSON in a file of another name."""
+    """Among the forms are a byte order mark, as PowerShell writes it, and JSON in a file of another name."""
     (tmp_path / name).write_text(json.dumps(_backlog()), encoding=encoding)
 
     (template,) = load_template(tmp_path / name).values()

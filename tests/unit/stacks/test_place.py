@@ -79,7 +79,7 @@ def test_tasks_run_in_a_vpc_of_the_same_app() -> None:
 
 
 def test_tasks_run_in_a_vpc_that_is_looked_up() -> None:
-    """Before the look-up CDK has ids that no VPC has."""
+    """Before the look-up CDK has placeholder ids, which no VPC has."""
     stack = cdk.Stack(cdk.App(), "Shop", env=HERE)
 
     network = Network(stack, "Network", environment=_in_vpc(stack, ec2.Vpc.from_lookup(stack, "Vpc", vpc_name="all")))

@@ -83,7 +83,7 @@ def test_other_names_of_the_stage_are_found_where_they_were(name: str) -> None:
 
 
 def test_more_resources_than_a_stack_may_have_are_refused_with_their_number(tmp_path: Path) -> None:
-    """In one line, and not by CDK's traceback when everything else is made."""
+    """The refusal is one line, and comes before CDK's own traceback at the end of synth."""
     consumers = tuple(Consumer(name=f"c{number}") for number in range(41))
 
     with pytest.raises(ConfigError) as refused:

@@ -39,7 +39,7 @@ def test_a_documented_example_passes(project: pytest.Pytester, page: str, passed
 
 
 def test_the_guides_example_fails_for_an_effect_outside_the_transaction(project: pytest.Pytester) -> None:
-    """The handler also counts what it sends elsewhere, as e-mails are: after the crash it sends again."""
+    """The handler also counts e-mails that it sends. After the crash it sends one again."""
     _write_files(project, "guides/testing.md")
     shop = project.path / "shop.py"
     text = shop.read_text(encoding="utf-8")
@@ -57,7 +57,10 @@ def test_the_guides_example_fails_for_an_effect_outside_the_transaction(project:
 def test_a_run_that_does_not_use_it_imports_two_small_files(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They and their package are all that the plug-in adds to what pytest imports: a run without it comes first."""
+    """The plug-in adds only these files and their package to pytest's imports.
+
+    A run without the plug-in comes first.
+    """
     pytester.makepyfile("def test_nothing(): pass")
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")

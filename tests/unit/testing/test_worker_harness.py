@@ -60,7 +60,7 @@ def effects_of(harness: WorkerHarness) -> list[str]:
 
 
 def test_an_event_is_handled_once_and_leaves_nothing(harness: WorkerHarness) -> None:
-    """It passes outbox, topic and queue; a second run finds nothing to do and moves no clock."""
+    """The event passes outbox, topic and queue. A second run finds nothing to do and moves no clock."""
     sent = harness.publish("order.placed", "g", "a")
 
     (handled,) = harness.run()
@@ -185,7 +185,10 @@ def test_a_message_that_kills_every_worker_is_a_dead_letter(worker_harness: Make
 
 
 def test_a_parked_group_waits_until_the_poison_is_back(parking: WorkerHarness) -> None:
-    """Nothing behind it is handled, other groups go on; when it is redriven, and is none, all follow in order."""
+    """Later messages of the group wait, and other groups are handled.
+
+    When the poison message is redriven and no longer fails, all follow in order.
+    """
     for group, data in (("g", "a"), ("g", "b"), ("g", "c"), ("h", "d")):
         parking.publish("order.placed", group, data)
 
@@ -218,7 +221,7 @@ def test_a_worker_that_dies_with_parked_messages_leaves_one_effect_each(parking:
 
 
 def test_a_gap_is_given_up_when_its_wait_is_over(worker_harness: Make) -> None:
-    """With `Gaps.WAIT` what is behind a missing number waits so long; `run` lets the time pass."""
+    """With `Gaps.WAIT` messages behind a missing number wait for the declared time, which `run` lets pass."""
     consumer = Consumer(name="waiting", gaps=Gaps.WAIT, gap_wait_seconds=300)
     harness = worker_harness(write, consumer=consumer, tables=metadata)
     missing = Envelope(event=Event(type="order.placed", group="g", data="a"), seq=1, epoch=1)
@@ -235,7 +238,7 @@ def test_a_gap_is_given_up_when_its_wait_is_over(worker_harness: Make) -> None:
 
 
 def test_a_retry_keeps_its_delay_and_run_can_stop_before_it(worker_harness: Make) -> None:
-    """After 29 of its 30 seconds nothing was tried again; after two more it was."""
+    """After 29 of the delay's 30 seconds nothing was tried again. After two more seconds it was."""
 
     def wait_once(session: Session, event: Event, context: Context) -> Retry | None:
         return Retry(delay_seconds=30) if context.attempt == 1 else None
@@ -249,7 +252,7 @@ def test_a_retry_keeps_its_delay_and_run_can_stop_before_it(worker_harness: Make
 
 
 def test_an_event_a_handler_publishes_comes_back(worker_harness: Make) -> None:
-    """It is committed with the effect; a worker that dies before the commit publishes nothing."""
+    """The event is committed with the effect. A worker that dies before the commit publishes nothing."""
 
     @handler("order.placed")
     def place(session: Session, event: Event, context: Context) -> None:
@@ -285,7 +288,7 @@ def test_a_handler_that_publishes_to_itself_for_ever_fails_the_test(
 
 
 def test_an_async_handler_and_one_for_a_type_are_taken(worker_harness: Make) -> None:
-    """A function that is marked gets its types only; what nothing handles is a dead letter."""
+    """A handler for a type gets only that type. An event that no handler is for becomes a dead letter."""
 
     @handler("order.placed")
     async def place(session: Session, event: Event, context: Context) -> None:
@@ -303,7 +306,10 @@ def test_an_async_handler_and_one_for_a_type_are_taken(worker_harness: Make) -> 
 
 
 def test_an_async_handler_is_awaited_where_a_loop_runs_already(worker_harness: Make) -> None:
-    """In an asynchronous test, a notebook or a web server; its loop stays from message to message."""
+    """This happens in an asynchronous test, a notebook or a web server.
+
+    The harness's own loop lives on from message to message.
+    """
     loops = []
 
     async def place(session: Session, event: Event, context: Context) -> None:
@@ -382,7 +388,7 @@ def test_the_users_log_configuration_stays(worker_harness: Make, capsys: pytest.
 
 
 def test_an_effect_outside_the_transaction_is_seen_twice_after_a_crash(worker_harness: Make) -> None:
-    """Broken on purpose: the e-mail is sent twice and the row once, which is what a user's test has to show."""
+    """Negative control: the e-mail is sent twice and the row written once, as a user's own test has to show."""
     emails: list[str] = []
 
     def fail_once(session: Session, event: Event, context: Context) -> None:

@@ -84,7 +84,7 @@ def test_a_missing_answer_ends_the_wait_when_its_time_is_over(
 def test_a_connection_that_waits_for_nothing_is_left_open(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its handler may compute for long: that the lease judges."""
+    """A handler may compute for long without using its connection; only the message's lease limits that."""
     clock = VirtualClock()
     watch = _watch(clock, monkeypatch)
     watch.begin(connection)
@@ -151,7 +151,7 @@ def test_a_new_connection_waits_for_no_answer_longer_than_its_time(line: Databas
 
 
 def test_a_connection_that_listens_is_not_watched(postgres: Engine, line: DatabaseLine) -> None:
-    """It waits for commits, for as long as there are none."""
+    """A listening connection waits for notifications of commits, however long there are none."""
     engine = line.engine()
     connections.end_waits(engine, _WAIT_SECONDS)
     wait = CommitWait(engine, "events.fifo", Stop())
@@ -202,7 +202,7 @@ def _ask_beside_a_connection_let_go(engine: Engine) -> None:
 def test_a_forked_process_leaves_its_parents_connections_open(
     line: DatabaseLine, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It sees none of their answers, and shares their sockets."""
+    """A forked process receives none of the parent's answers, and has the same sockets."""
     clock = VirtualClock()
     watch = _watch(clock, monkeypatch)
     engine = line.engine()

@@ -75,7 +75,7 @@ def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port:
 
 @pytest.mark.parametrize("option", ["autocommit=true", "row_factory=dict_row", "cursor_factory=ClientCursor"])
 def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres: Engine, option: str) -> None:
-    """In autocommit each statement of a handler would be committed by itself."""
+    """With autocommit, for example, each statement of a handler would be committed by itself."""
     engine = engines.engine(f"{postgres.url.render_as_string(hide_password=False)}&{option}")
     with engine.connect() as connection:
         driver: Any = connection.connection.driver_connection
@@ -87,7 +87,7 @@ def test_a_dsn_with_an_argument_of_the_driver_opens_a_plain_connection(postgres:
 
 
 def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: Engine) -> None:
-    """Both kinds of connection notice a host that is gone without a word."""
+    """Both kinds of connection notice a host that disappears without closing its sockets."""
     with closing(CommitWait(postgres, "events.fifo", Stop())) as wait, postgres.connect() as other:
         wait.wait(0)
         assert wait._connection is not None
@@ -102,7 +102,10 @@ def test_the_connection_that_listens_has_the_timeouts_of_all_others(postgres: En
 def test_a_secrets_manager_that_never_answers_ends_a_command_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It accepts connections and never answers; without the timeout a task would wait instead of being replaced."""
+    """A server accepts connections and never answers.
+
+    Without a timeout a task would wait for ever, and ECS would not replace it.
+    """
     configured = credentials.client("eu-central-1").meta.config
     monkeypatch.setattr(credentials, "_ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent, command_line(monkeypatch, capsys) as run:
@@ -137,7 +140,7 @@ def _waiting(server: socket.socket) -> int:
 def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To ask each time is a round trip for each transaction."""
+    """A ping before each transaction would cost a round trip each time."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     ping, pauses = engine.dialect.do_ping, list[float]()
 
@@ -231,7 +234,7 @@ def test_a_connection_that_could_not_listen_is_in_no_transaction_later(postgres:
 def test_a_relay_without_notifications_polls_and_names_the_pooler(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_pooled: bool
 ) -> None:
-    """Through a pooler in transaction mode LISTEN is one server's, and what is read comes from another."""
+    """A pooler in transaction mode sends LISTEN to one server connection, and reads notifications from another."""
     listening = engines.listening
 
     def listen_through_pooler(engine: Engine, channel: str) -> psycopg.Connection[Any]:

@@ -51,7 +51,10 @@ def test_a_forked_child_opens_connections_and_its_parent_keeps_its_own(postgres:
 
 
 def test_a_fork_takes_no_open_file_of_sqlite_along(tmp_path: Path) -> None:
-    """Its child would believe that it holds its parent's locks, and could write over what the parent writes."""
+    """With the open file, the child would count the parent's locks as its own.
+
+    It could overwrite the parent's pages.
+    """
     file = tmp_path / "outbox.db"
     made = engines.engine(f"sqlite:///{file}")
     with made.begin() as connection:

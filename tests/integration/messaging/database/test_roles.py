@@ -203,7 +203,7 @@ def test_roles_are_made_once_and_rights_that_somebody_changed_are_put_right(tabl
 
 
 def test_many_tasks_make_the_roles_at_once(superuser: Engine) -> None:
-    """Each task of a deployment does it before its service starts."""
+    """At a deployment, each task makes the roles before its service starts."""
     for versioned in _PARTS:
         list(migrations.upgrade(superuser, versioned))
     with ThreadPoolExecutor(8) as tasks:
@@ -214,7 +214,7 @@ def test_many_tasks_make_the_roles_at_once(superuser: Engine) -> None:
 
 
 def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(superuser: Engine) -> None:
-    """From a secret to roles: the tables are there already. What the project takes away later stays away."""
+    """The project's tables exist when roles are introduced. A right that the project revokes later stays revoked."""
     execute(superuser, "CREATE TABLE ledger (id bigserial)", 'CREATE TABLE "Order" (id int)')
     for versioned in _PARTS:
         list(migrations.upgrade(superuser, versioned))
@@ -343,7 +343,7 @@ def _create_as_master(rds: Engine) -> list[str]:
 
 
 def test_an_owner_who_creates_token_users_still_logs_in_by_password(rds: Engine) -> None:
-    """Postgres makes who creates a user its member, and a member of a member of rds_iam needs a token."""
+    """Postgres makes the creator of a user its member. An indirect member of rds_iam could only log in with a token."""
     master = engines.engine(_master(rds))
     for versioned in _PARTS:
         list(migrations.upgrade(master, versioned))
@@ -449,7 +449,7 @@ def test_an_invalid_place_is_refused_before_a_token_is_made_for_it(
 def test_precedence_is_the_secret_then_the_user_then_the_secrets_arn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Tasks of both versions find what they need while one takes the other's place."""
+    """During a deployment, tasks of the old and of the new version both find their variables."""
     monkeypatch.setenv("SLUICE_DATABASE_SECRET", '{"username": "sluice", "password": "p"}')
     monkeypatch.setenv("SLUICE_DATABASE_USER", _WORKER)
     monkeypatch.setenv("SLUICE_DATABASE_SECRET_ARN", "arn:aws:secretsmanager:eu-west-1:111122223333:secret:s-AbCdEf")

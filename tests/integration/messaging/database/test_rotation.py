@@ -81,7 +81,7 @@ def test_a_new_connection_uses_the_new_password_and_open_ones_stay(
 def test_the_secret_is_read_again_after_a_minute_and_not_before(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
-    """With two alternating users the old one remains valid, so no refusal shows that the secret has changed."""
+    """With two alternating users the old password stays valid, so that no refusal shows that the secret has changed."""
     for seconds, reads in ((0, 1), (59, 1), (1, 2), (59, 2)):
         clock.sleep(seconds)
         engine.dispose()
@@ -193,7 +193,10 @@ def test_a_connection_that_listens_has_the_new_password_too(
 def test_an_async_engine_learns_the_new_password_within_its_loop(
     owner: Engine, secret: _Secret, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its secret is read again at the first refusal; what stays refused is a database that is away, for now."""
+    """The first refusal makes the engine read the secret again.
+
+    A password that stays refused counts as a database outage.
+    """
     monkeypatch.setenv(rotation.SECRET_VARIABLE, "arn")
     monkeypatch.setattr("sluice.messaging.database.credentials.client", lambda _: None)
     monkeypatch.setattr("sluice.messaging.database.credentials.database_url", lambda *_: secret.read())

@@ -519,7 +519,7 @@ def test_an_sqlite_file_that_a_uri_names_is_found(database_folder: Path) -> None
 def test_a_read_only_sqlite_file_is_refused_in_one_line(
     database_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As root every file can be written, so it is opened as SQLite opens one that is only read."""
+    """The URI opens the file read-only, because the tests may run as root, who can write every file."""
     with command_line(monkeypatch, capsys) as run:
         code, printed, error = run(
             "schema", "apply", "--dsn", f"sqlite:///file:{database_folder}/x.db?mode=ro&uri=true"

@@ -60,7 +60,10 @@ def _deaths(*quick: str) -> list[Any]:
 def test_a_run_killed_anywhere_loses_nothing_and_the_next_run_finishes(
     project: DeadLetterProject, inbox: Engine, failpoint: str
 ) -> None:
-    """At its second message: everything is somewhere, then each message is in the queue once, and counted once."""
+    """The process is killed at its second message.
+
+    Then each message is in a queue; after the next run each is in the consumer's queue once, and is counted once.
+    """
     _record_dead(inbox, project.dead_letter(*PLACES))
 
     number = "" if failpoint == "after_begin" else ":2"
@@ -78,7 +81,7 @@ def test_a_run_killed_anywhere_loses_nothing_and_the_next_run_finishes(
 
 
 def test_a_process_brings_back_and_the_next_one_sees_what_died_again(project: DeadLetterProject, inbox: Engine) -> None:
-    """Then neither that message nor another one comes back, and a third process is refused."""
+    """After that, neither this message nor another comes back, and a third process is refused."""
     _record_dead(inbox, project.dead_letter(("a", 1)))
     with project.process("automatic-redrive") as first:
         assert first.wait_for_exit() == 0

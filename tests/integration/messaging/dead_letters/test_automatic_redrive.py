@@ -200,7 +200,7 @@ def test_poison_stays_together_with_the_messages_behind_it(billing: Billing, har
 
 
 def test_a_parked_group_goes_on_once_its_message_is_back(billing: Billing) -> None:
-    """With the policy PARK too, only messages with used-up attempts return."""
+    """Also with Poison.PARK only messages whose attempts were used up come back."""
     billing.park()
     billing.die(("a", 1))
     billing.die(("b", 1), is_permanent=True)
@@ -249,7 +249,10 @@ def _check_one_that_fails_again(billing: Billing) -> None:
 
 
 def test_a_repeated_death_switches_it_off_until_an_operator_intervenes(billing: Billing) -> None:
-    """The run that sees it brings nothing back, other groups included. Then what was brought back once stays."""
+    """The run that sees the second death brings no message back, of other groups neither.
+
+    After an operator has switched it on, messages that came back once stay.
+    """
     _check_one_that_fails_again(billing)
 
     assert billing.gauge == 1
@@ -329,7 +332,10 @@ def _end_lease(billing: Billing) -> None:
 def test_a_run_that_only_looks_keeps_its_lease(
     billing: Billing, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing may be brought back. Each look takes so long that a lease that is not renewed is over after two."""
+    """No message here may be brought back.
+
+    Each look takes so long that a lease would end after two looks unless the run renews it.
+    """
     monkeypatch.setattr(redrive_guard, "_RENEWED_SECONDS", 0)
     billing.die(("a", 1), ("b", 1), ("c", 1), is_permanent=True)
     looks: list[int] = []
@@ -350,7 +356,7 @@ def test_a_run_that_only_looks_keeps_its_lease(
 
 
 def test_a_lease_is_not_renewed_at_each_look(billing: Billing) -> None:
-    """But in time."""
+    """The run renews its lease only after a quarter of the lease's time."""
     clock = VirtualClock()
     guard = billing.guard("r", own_clock=clock)
     guard.begin()
@@ -410,7 +416,7 @@ def test_switched_off_meanwhile_a_run_sends_nothing_more(billing: Billing, harne
 
 
 def test_an_operator_releases_the_lease_of_a_dead_run(billing: Billing) -> None:
-    """Not while it may still live."""
+    """The operator is refused while the lease lasts, because the run may still live."""
     billing.guard("died").begin()
     with pytest.raises(DeadLetterError, match="is on already, and no run has died"):
         billing.switch_on()
@@ -424,9 +430,9 @@ def test_an_operator_releases_the_lease_of_a_dead_run(billing: Billing) -> None:
 
 
 def test_a_scheduled_run_leaves_messages_that_have_just_died(billing: Billing, harness: DlqHarness) -> None:
-    """It still notices that a message died again.
+    """Such a run still notices that a message died again.
 
-    The simulator's time is January 2026, so an hour there is years ago.
+    The simulator's time is January 2026, so the ages here are years.
     """
     billing.die(("a", 1), ("b", 1))
     hours = (SystemClock().now_us() - harness.clock.now_us()) // 3_600_000_000
@@ -442,7 +448,10 @@ def test_a_scheduled_run_leaves_messages_that_have_just_died(billing: Billing, h
 
 
 def test_a_copy_that_died_after_it_was_handled_is_no_failure(billing: Billing) -> None:
-    """Its worker committed, and died before each delete. The message returns, and the inbox drops it."""
+    """A worker committed the effect and died before each delete.
+
+    The message comes back once more, and the inbox drops it.
+    """
     billing.die(("a", 1))
     billing.run()
     billing.handle(("a", 1), is_deleted=False)
@@ -473,7 +482,7 @@ def test_finishing_an_interrupted_run_later_stays_within_the_declared_attempts(
 
 
 def test_messages_an_interrupted_run_left_are_finished(billing: Billing, harness: DlqHarness) -> None:
-    """It counts once, and within five minutes SQS drops the second copy; later the inbox does."""
+    """The message counts as brought back once. Within five minutes SQS drops the second copy, later the inbox does."""
     billing.die(("a", 1))
     harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
 

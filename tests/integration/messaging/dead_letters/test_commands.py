@@ -90,7 +90,7 @@ def test_ls_shows_the_number_that_each_parked_group_waits_for(run: Run, database
 
 
 def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
-    """Nothing listed would look like nothing wrong."""
+    """An empty list would look as if nothing were wrong."""
     with pytest.raises(EndpointError, match=r"none of sluice-dev-billing-dlq\.fifo, .* is at http"):
         run("ls", "--env", "dev", "--consumer", "billing")
 
@@ -172,7 +172,7 @@ def test_d10_inspect_releases_the_messages_that_it_shows(run: Run, harness: DlqH
 
 @pytest.mark.parametrize("command", [("inspect",), ("redrive",), ("redrive", "--yes")])
 def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, command: tuple[str, ...]) -> None:
-    """Each receive brings a message nearer to the second DLQ; `--force` reads it nevertheless."""
+    """Each receive brings a message nearer to the second DLQ. With `--force` the command reads it even so."""
     harness.record_dead(("a", 1))
     sqs = harness.simulator.client("sqs")
     arn = sqs.get_queue_attributes(QueueUrl=harness.url(UNDELIVERED), AttributeNames=["QueueArn"])["Attributes"]
@@ -191,7 +191,7 @@ def test_d10_a_dlq_with_its_own_dlq_is_not_read(run: Run, harness: DlqHarness, c
 def test_d10_ctrl_c_releases_the_messages_that_were_read(
     run: Run, harness: DlqHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signal comes while SQS hands messages out; what was received is shown, and free again."""
+    """The signal comes while SQS answers a receive. The received messages are shown, and released."""
     harness.record_dead(("a", 1), ("b", 1))
     receive = harness.line.edit_answer
 
@@ -496,7 +496,10 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
 
 
 def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
-    """It may be behind ten others of its group; what was seen is given back, and what is said to be next helps."""
+    """The message may be behind ten others of its group.
+
+    The received messages are released, and the refusal names a next step that works.
+    """
     ids = [harness.send(DEAD, envelope("a", seq)) for seq in range(1, 13)]
 
     found = (
@@ -544,7 +547,7 @@ def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) ->
 def test_an_impossible_replacement_is_refused(
     run: Run, arguments: tuple[str, ...], given: str | bytes, message: str
 ) -> None:
-    """Before anybody is asked."""
+    """The command is refused before it calls SQS."""
     with pytest.raises(ConfigError, match=message):
         run("replace", *arguments, input=given)
 

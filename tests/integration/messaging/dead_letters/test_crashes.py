@@ -104,7 +104,10 @@ def test_d10_a_terminated_redrive_releases_the_messages_that_it_holds(dead_lette
 
 
 def test_a_native_redrive_on_localstack(dead_letter_project: DeadLetterProject) -> None:
-    """Of messages the queue never saw: inside five minutes of their first send it would lose them (GAP-01, MOV-17)."""
+    """The messages here were never in the queue itself.
+
+    LocalStack loses a message that returns within five minutes of its first send (GAP-01, MOV-17).
+    """
     dead_letter_project.dead_letter(*DATABASES)
     dead_letter_project.set_policy()
 

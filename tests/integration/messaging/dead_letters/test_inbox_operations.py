@@ -167,7 +167,10 @@ def test_a_number_given_up_ahead_stays_given_up(parking: InboxHarness) -> None:
 
 
 def test_a_number_that_may_never_have_been_sent_is_not_given_up(parking: InboxHarness) -> None:
-    """3 is set aside: what is behind it is nobody's to give up, and would be handled once the group has caught up."""
+    """Number 3 is parked.
+
+    An operator cannot give up a later number, which may be an ordinary message that comes next.
+    """
     parking.bring(1, 3)
 
     with pytest.raises(DeadLetterError, match="number 4 of group 'a' of billing is not due yet"):
@@ -188,7 +191,10 @@ def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking
 
 
 def test_skip_before_gives_up_all_missing_numbers_after_a_restore(parking: InboxHarness) -> None:
-    """The inbox was restored to 1 of each group; what it handled since is gone, and later messages are in the queue."""
+    """The inbox was restored to number 1 of each group.
+
+    It has forgotten the messages that it handled since, and later messages are in the queue.
+    """
     for group in ("a", "b", "dead"):
         assert parking.bring(1, group=group) == [HANDLE]
     assert parking.bring(4, 6, group="a") == parking.bring(3, 4, group="b") == [PARK, PARK]
@@ -211,7 +217,10 @@ def test_skip_before_gives_up_all_missing_numbers_after_a_restore(parking: Inbox
 
 
 def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness) -> None:
-    """With policy skip its successors went on; the redriven copy would be handled late, and now is dropped."""
+    """With Poison.SKIP the later messages were handled.
+
+    The redriven copy would be handled as late, and after the skip is dropped.
+    """
     recording.bring(1)
     assert recording.record_dead(2)
     recording.bring(3)

@@ -46,7 +46,7 @@ def test_the_end_of_an_earlier_task_does_not_end_this_task(
 
 
 def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(harness: DlqHarness, tasks: MoveTasks) -> None:
-    """It may run all the same: it is said where to look."""
+    """The move task may run although SQS does not list it, so the error says where to look."""
     started = harness.clock.monotonic()
 
     with pytest.raises(TransientError, match="tells of no such task; see `dlq status`"):
@@ -57,7 +57,7 @@ def test_a_task_that_is_never_listed_is_not_waited_for_for_ever(harness: DlqHarn
 def test_a_task_that_is_being_cancelled_cannot_be_cancelled_again(
     harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
-    """It has no handle any more; what it has moved stays moved."""
+    """SQS lists a task that is being cancelled without a handle. Messages that it has moved stay moved."""
     tasks.start(queue_arn, rate=1)
     running = tasks.running()
     assert running is not None

@@ -146,7 +146,7 @@ def test_d8_a_run_that_forgets_its_copies_never_ends(harness: DlqHarness) -> Non
 
 
 def test_d8_the_next_run_brings_back_messages_that_died_again(harness: DlqHarness) -> None:
-    """After the cause is mended: its copies are no longer this run's own."""
+    """The copies that died were of an earlier run, so the next run, after the cause was mended, takes them."""
     harness.record_dead(("a", 1))
     harness.redrive(on_moved=_dying_again(harness)).work()
 
@@ -221,7 +221,7 @@ def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
 
 
 def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarness) -> None:
-    """And does not try each group of a large DLQ against a queue that refuses everything."""
+    """A run does not try each group of a large DLQ against a queue that refuses every send."""
     harness.record_dead(*[(f"g{number}", 1) for number in range(25)])
     harness.line.refuse("AccessDenied", 25)
 
@@ -310,7 +310,7 @@ def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch:
 
 
 def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: what could not be sent is deleted all the same."""
+    """Negative control: this broken redrive deletes a message although its send failed."""
     harness.record_dead(("a", 1), ("a", 2))
     harness.line.refuse("InternalError")
     monkeypatch.setattr(dead_letter_queue, "move", move_ignoring_failures)
@@ -389,7 +389,7 @@ def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
 
 
 def test_a_slow_run_leaves_letters_that_others_may_have_received(harness: DlqHarness) -> None:
-    """A pace that was not reckoned with: what was received too long ago is left, and the next pass has it."""
+    """The pace is slower than the run expected. Messages that it received too long ago are left for the next pass."""
     for seq in (1, 2, 3):
         harness.send(DEAD, envelope("a", seq))
     pace = Pace(0.1, clock=harness.clock)

@@ -45,7 +45,7 @@ def test_an_engine_made_by_the_program_decides_alike(on_postgres: Engine) -> Non
 
 
 def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgres: Engine) -> None:
-    """And all others to that server are made anew: the next transaction does not meet one that is gone, too."""
+    """All pooled connections to that server are then replaced, so that the next transaction meets no broken one."""
     inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as idle, on_postgres.connect() as broken, on_postgres.connect() as other:
         pids = [connection.execute(_PID).scalar_one() for connection in (idle, broken)]

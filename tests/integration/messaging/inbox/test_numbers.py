@@ -90,7 +90,10 @@ def test_g3_a_late_joining_declared_afterwards_unparks_waiting_groups(engine: En
 
 @pytest.mark.parametrize("epoch", [START_US // 1_000_000, 1], ids=["instant", "count"])
 def test_g3_a_possibly_forgotten_group_begins_with_its_next_message(engine: Engine, epoch: int) -> None:
-    """It began before the last time groups were forgotten; a younger one is known, or something is missing."""
+    """The group is older than the last deletion of old groups, so the inbox may have forgotten it.
+
+    For a younger unknown group an earlier number is missing.
+    """
     harness = InboxHarness(engine, parks_gaps=True)
     harness.bring(1, 2, 3, epoch=epoch)
     harness.clock.sleep(100)
@@ -104,7 +107,7 @@ def test_g3_a_possibly_forgotten_group_begins_with_its_next_message(engine: Engi
 def test_g3_a_late_consumer_waits_for_a_first_message_that_died(
     engine: Engine,
 ) -> None:
-    """It is the group's baseline from its second attempt on, and what is behind it does not pass it."""
+    """That message is the group's baseline from its second attempt on, so later messages wait for it."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     with engine.begin() as connection:
         late.inbox.begin_group(connection, decoded_message(41, receive_count=2))
@@ -150,7 +153,7 @@ def _forget(harness: InboxHarness) -> int:
 
 
 def test_w15_a_later_number_stays_given_up_while_the_group_is_parked(engine: Engine) -> None:
-    """It would be waited for, and nobody knew of it any more."""
+    """Otherwise the group would wait for a number of which the inbox has no record any more."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.bring(1, 3, 4, 5)
     harness.skip(4)
@@ -289,7 +292,10 @@ def test_g4_a_number_that_an_operator_skips_is_dropped_without_a_gap(engine: Eng
 
 
 def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine: Engine) -> None:
-    """Holes are lawful, so none is open; and what the queue dead-lettered by itself is handled when it is back."""
+    """Missing numbers are lawful there, so none is recorded.
+
+    A message that the queue dead-lettered is handled when it is brought back.
+    """
     harness = InboxHarness(engine, records_gaps=False)
 
     assert harness.bring(1, 4) == [HANDLE, HANDLE]
@@ -301,7 +307,7 @@ def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine
 
 
 def test_g1_only_the_producers_number_counts() -> None:
-    """SQS's SequenceNumber has holes; what a worker knows of a message does not even hold it."""
+    """SQS's SequenceNumber has holes, so a decoded message does not even contain it."""
     assert not [name for name in decoded_message(1).arrival.__dataclass_fields__ if "sequence" in name]
 
 

@@ -122,7 +122,10 @@ def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
 
 
 def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: InboxHarness) -> None:
-    """It is not its turn: it is tried again in its turn, and neither it nor what is in front of it is lost."""
+    """The dead message has to wait for its turn.
+
+    It is parked and tried again then, and no message of the group is lost.
+    """
     parking.bring(1)
     parking.record_dead(2)
 
@@ -196,7 +199,10 @@ def test_a_dead_message_is_waited_for_without_end(engine: Engine) -> None:
 
 
 def test_a_hole_behind_a_redriven_message_waits_though_the_drainer_died(engine: Engine) -> None:
-    """Between two messages of a group nobody may have come to look for the next: its wait begins all the same."""
+    """A drainer dies between two messages of a group, before it records which number is missing next.
+
+    The wait for that number begins even so.
+    """
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.record_dead(1)
     harness.bring(2, 4)
@@ -236,7 +242,10 @@ def test_a_skip_of_a_parked_or_held_message_continues_the_group(parking: InboxHa
 
 
 def test_a_skipped_message_is_not_handled_when_the_wait_before_it_ends(waiting: InboxHarness) -> None:
-    """With nothing set aside behind the missing number, what is given up goes as far as anything is known."""
+    """No message is parked behind the missing number.
+
+    The end of the wait gives up all numbers up to the last known one.
+    """
     waiting.bring(1, 3)
     waiting.skip(3)
     waiting.clock.sleep(_WAIT_SECONDS)
@@ -360,7 +369,10 @@ def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking
 
 
 def test_w5_an_unreadable_message_parks_its_group(parking: InboxHarness) -> None:
-    """Its number is not known, so the next one is waited for; a group that waits already waits as before."""
+    """The number of an unreadable message is not known, so the group waits for its next number.
+
+    A group that waits already is not changed.
+    """
     parking.bring(1)
     with parking.engine.begin() as connection:
         parking.inbox.record_unreadable(connection, "a")
@@ -414,7 +426,10 @@ def test_a_waiting_group_takes_over_a_newly_declared_wait(engine: Engine) -> Non
 
 
 def test_every_wait_policy_waits_for_a_dead_message(engine: Engine) -> None:
-    """It is no missing number: whether it died before wait was declared or after, and whether it could be read."""
+    """A dead message is no missing number.
+
+    The group waits for it whether it died before or after waiting was declared, and whether it could be read or not.
+    """
     halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     waiting = halting.under(gap_wait_us=1_000_000)
     for harness, group in ((halting, "a"), (waiting, "b"), (halting, "c"), (waiting, "d")):

@@ -298,7 +298,7 @@ def test_groups_of_tasks_side_by_side_are_numbered_without_a_hole(postgres: Engi
 
 
 def test_autocommit_is_refused(postgres: Engine) -> None:
-    """With ours, SQLite is in a transaction all the same: a statement begins it."""
+    """Our own engine on SQLite is not refused: its statements begin a transaction in any case."""
     world = World(postgres, postgres)
 
     async def commit(_: World, session: AsyncSession) -> None:

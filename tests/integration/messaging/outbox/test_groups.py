@@ -129,7 +129,10 @@ def test_a_group_stays_while_a_copy_of_its_last_message_is_underway(world: World
 
 
 def test_a_group_reused_within_a_minute_is_not_forgotten_sooner(world: World) -> None:
-    """On Postgres its row keeps the instant of its first use: an update that changes nothing indexed costs less."""
+    """On Postgres the row keeps the time of its first use within a minute.
+
+    An update that changes no index costs less.
+    """
     world.commit("a")
     world.clock.sleep(61)
     began_us = world.clock.now_us()
@@ -250,7 +253,7 @@ def test_a_writer_that_waits_for_the_deletion_makes_the_group_anew(patient: Engi
 
 
 def test_a_repeatable_reader_that_still_sees_the_group_makes_it_anew(patient: Engine) -> None:
-    """Its view is older than the deletion; what its event says is not."""
+    """The transaction's snapshot is older than the deletion of the group; its event still begins a new epoch."""
     with patient.connect() as writer:
         writer.execution_options(isolation_level="REPEATABLE READ")
         with writer.begin():

@@ -155,7 +155,7 @@ def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty: Engin
 
 
 def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine) -> None:
-    """From version 1 to 3: code of version 1 cannot use 3."""
+    """The upgrade is from version 1 to 3, and code of version 1 cannot use version 3."""
     _upgrade(empty, 1)
 
     with pytest.raises(ConfigError, match=r"which cannot use version 3; deploy a Sluice of version 2 first$"):
@@ -204,7 +204,7 @@ def test_tables_that_the_hosts_migrations_upgraded_are_recorded_and_not_changed(
 def test_tables_of_no_version_are_refused_in_one_line_and_left_alone(
     empty: Engine, change: str, first: str | None
 ) -> None:
-    """A step half done, or a column that is gone; what a host has besides is its own matter."""
+    """Either half of a step is missing, or a column. Tables of the project are not looked at."""
     with empty.begin() as connection:
         version(3).metadata.create_all(connection)
         connection.execute(text("DROP TABLE sluice_outbox_extra"))
@@ -265,7 +265,7 @@ def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(empty: Engi
 
 
 def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty: Engine) -> None:
-    """Both ways of the guide; without either it would drop them all."""
+    """The guide shows two ways to exclude our tables; without them Alembic would drop them."""
     for versioned in _PARTS:
         list(migrations.upgrade(empty, versioned))
     own = MetaData()
@@ -460,7 +460,10 @@ def test_a_step_waits_for_a_writer_until_its_lock_timeout(
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
 def test_a_waiting_writer_sees_the_first_ones_changes_at_any_isolation(postgres: Engine, level: str) -> None:
-    """Both are there before the first commits; the level is what a role or a database may have by default."""
+    """Both transactions begin before the first commits.
+
+    The isolation level is one that a role or a database may have as its default.
+    """
     strict = engines.engine(
         _with_options(postgres, f"-cdefault_transaction_isolation={level.replace(' ', chr(92) + ' ')}")
     )

@@ -335,7 +335,10 @@ _DATA = {"text": 'a "quote", \\, %s, :name, {now_us}, é, \u2028 and\na line', "
 @pytest.mark.parametrize("happened_at", [None, datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))])
 @pytest.mark.parametrize("first", [1, 3])
 def test_the_stored_body_equals_the_encoded_envelope(engine: Engine, happened_at: datetime | None, first: int) -> None:
-    """Postgres puts the numbers in; what it stores is what `Envelope.body` says, in both kinds of database."""
+    """Postgres itself inserts the numbers into the body.
+
+    In both kinds of database the result equals `Envelope.body`.
+    """
     outbox = Outbox(TOPIC)
     trace = {"traceparent": "00-1"}
     events = [

@@ -224,7 +224,7 @@ def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRo
     ],
 )
 def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseRole) -> None:
-    """Without any one of its rights on tables the role's work fails."""
+    """If any one of its rights on tables is revoked, the role's work fails."""
     idle = []
     with owner.connect() as connection:
         granted = text(
@@ -253,7 +253,7 @@ def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseR
 def test_a_role_that_owns_no_tables_is_refused_in_one_line(
     owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in the tasks: the owner has applied the tables before the deployment, or has not."""
+    """A task's role meets such tables if the owner has not applied the schema before the deployment."""
     dsn = make_url(owner.url).set(username=DatabaseRole.WORKER.value).render_as_string(hide_password=False)
     with command_line(monkeypatch, capsys) as run:
         done = run("schema", "apply", "--dsn", dsn)

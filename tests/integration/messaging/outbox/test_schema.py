@@ -107,7 +107,7 @@ def test_each_kind_of_drift_is_reported(engine: Engine, before: str, after: str,
 def test_a_column_too_small_for_what_goes_into_it_is_reported(
     postgres: Engine, before: str, after: str, message: str
 ) -> None:
-    """On Postgres: SQLite's columns take any length."""
+    """The test needs Postgres, because columns of SQLite take texts of any length."""
     assert differences_after(postgres, before, after) == [message]
 
 
@@ -139,7 +139,7 @@ def test_a_plan_made_while_the_outbox_was_small_is_not_kept(postgres: Engine) ->
 def test_the_metrics_read_only_what_they_count_beside_a_long_history(
     engine: Engine, waiting: int, *, is_counted: bool
 ) -> None:
-    """Each of the three finds its messages by a partial index in order, also where nobody counted for the planner."""
+    """Each of the three queries uses a partial index in its order, even if Postgres has no statistics of the table."""
     rows = [_row(number, "pending" if number < waiting else "sent") for number in range(5_000)]
     with engine.begin() as connection:
         connection.execute(tables.messages.insert(), rows)

@@ -35,7 +35,7 @@ class Order(_Base):
 
 @pytest.mark.parametrize("topic", ["", "events", "arn:aws:sns:us-east-1:1:events.fifo", f"{'a' * 252}.fifo", None])
 def test_an_outbox_of_no_fifo_topic_is_refused(topic: Any) -> None:
-    """Its events would wait for ever, for a relay that nobody starts."""
+    """Its events would wait for ever for a relay that nobody starts."""
     with pytest.raises(ConfigError, match=r"^topic of Outbox is .*, allowed is the name of a FIFO topic"):
         Outbox(topic)
 
@@ -125,7 +125,7 @@ def test_a_rolled_back_savepoint_removes_its_event(engine: Engine, session: Sess
 
 
 def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
-    """The usual way to insert what may be there already."""
+    """Programs use a savepoint in this way to insert a row that may exist already."""
     session.add(Order(id=1))
     OUTBOX.add(session, logged_messages("first"))
     session.flush()
@@ -142,7 +142,7 @@ def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine
 
 
 def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
-    """The registry itself is what frameworks hand out."""
+    """Frameworks give programs the registry itself, and not a session."""
     registry = scoped_session(sessionmaker(engine))
 
     OUTBOX.add(registry, logged_messages("kept"))
@@ -180,7 +180,10 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
 
 @pytest.mark.parametrize("is_first", [True, False])
 def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: Session, *, is_first: bool) -> None:
-    """It would be committed without its event, or overtake; and nothing is committed then."""
+    """The effect would be committed without its event, or the event would overtake another.
+
+    After the refusal nothing is committed.
+    """
 
     @hooks.listens_for(session, "before_commit")
     def before_commit(session: Session) -> None:
@@ -315,7 +318,7 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
 
 
 def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:
-    """It ends a connection over which a gibibyte comes in one message."""
+    """Postgres closes a connection that sends a message of a gibibyte."""
     sizes: list[int] = []
     events = [logged_messages("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
 

@@ -209,7 +209,7 @@ def test_finding_an_unknown_name_ends_with_exit_code_1(shop: OperatedShop) -> No
 
 
 def test_watching_goes_on_until_ctrl_c(shop: OperatedShop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each screen shows what has changed since the one before."""
+    """Each screen shows the changes since the screen before."""
     slept: list[float] = []
 
     def sleep(_: object, seconds: float) -> None:

@@ -52,7 +52,7 @@ def test_a_calm_shop_is_valid(calm_shop: OperatedShop) -> None:
 
 
 def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
-    """Without the command the loss would show only at the groups' next messages."""
+    """Without the command, the loss would show only when the next message of a group comes."""
     shop = _make_calm(either_shop)
     shop.commit("a", 200, 300)
     _publish(shop, "b")
@@ -122,7 +122,10 @@ def test_a_filter_policy_that_swallows_is_found(calm_shop: OperatedShop) -> None
 
 @pytest.mark.parametrize("message_id", [None, "somebody's"])
 def test_a_row_that_nobody_published_is_found(calm_shop: OperatedShop, message_id: str | None) -> None:
-    """Without a message id of SNS at once; with one, when no consumer has it and it is old enough."""
+    """A row without SNS's message id is found at once.
+
+    A row with one is found when it is old enough and no consumer has it.
+    """
     shop = calm_shop
     shop.commit("a", 200)
     sql = "UPDATE sluice_outbox SET status = 'sent', sns_message_id = :id, sent_at_us = created_at_us"

@@ -85,7 +85,7 @@ def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(shop: ShopHa
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
 def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
-    """Negative control: after a death between publishing and marking, new ids double what was on its way: P10."""
+    """P10, negative control: a relay that dies between publish and mark and then uses new ids doubles the messages."""
     shop.trade(20, seed=1)
     with shop.relay(failpoint="after_publish:2") as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL
@@ -103,7 +103,10 @@ def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
 
 @pytest.mark.parametrize("engine", [pytest.param(SQLITE, marks=pytest.mark.slow), POSTGRES], indirect=True)
 def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHarness, line: TcpProxy) -> None:
-    """SIGSTOP in the middle of a publish; what it still publishes when it goes on is known by its id: P13."""
+    """P13: SIGSTOP hits the relay in the middle of a publish.
+
+    After SIGCONT it may still publish; the same deduplication id makes that harmless.
+    """
     with shop.relay(endpoint_url=line.url) as stopped:
         stopped.await_logged("leading")
         line.hold()
@@ -157,7 +160,10 @@ def test_a_second_relay_leads_after_a_sigterm_to_the_first(shop: ShopHarness) ->
 
 
 def test_a_leader_stopped_in_a_write_blocks_others_for_its_lease_only(postgres: Engine) -> None:
-    """Postgres ends its transaction, which holds the lease's row; what it wrote in it is not there: P13."""
+    """P13: Postgres ends the stopped leader's transaction, which has locked the lease's row.
+
+    Its changes are taken back.
+    """
     stopped, second = (Lease(postgres, TOPIC, lease_seconds=1, owner=owner) for owner in ("stopped", "second"))
     assert stopped.acquire()
 
@@ -244,7 +250,7 @@ def test_an_unanswered_message_is_sent_again_under_its_id(
 
 @pytest.mark.parametrize("engine", [POSTGRES], indirect=True)
 def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: ShopHarness) -> None:
-    """With --listen: the next look would be 45 to 75 seconds away."""
+    """With --listen the relay's next poll would be 45 to 75 seconds away."""
     listening = text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = :name")
     name = shop.engine.url.query["application_name"]
     with shop.relay("--listen", "--poll", "60", "--lease", "300"):

@@ -174,7 +174,10 @@ def test_p18_a_lease_is_as_long_as_the_database_says(engine: Engine) -> None:
 def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, ahead_us: int
 ) -> None:
-    """On a host an hour off, a candidate neither takes a lease that holds nor waits for one that ran out."""
+    """A host's clock is an hour off.
+
+    Its candidate neither takes a valid lease, nor waits longer for one that has ended.
+    """
     real, real_ns = time.time, time.time_ns  # noqa: TID251 (this is the clock that is wrong here)
     right = _lease(postgres, "right", None)
     right.acquire()
@@ -211,7 +214,10 @@ def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
 def test_p18_a_database_clock_put_back_costs_one_lease_without_leader(
     engine: Engine, clock: VirtualClock, own: VirtualClock
 ) -> None:
-    """The leader is dead, and its lease runs out in an hour; who stands by goes by the time it sees pass."""
+    """The leader is dead.
+
+    By the database's clock its lease ends in an hour, but the standby counts the time that passes.
+    """
     dead, standby = _lease(engine, "dead", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
     dead.acquire()
 

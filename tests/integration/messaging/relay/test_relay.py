@@ -163,7 +163,7 @@ def transactions_while_publishing(world: World, build: Build) -> None:
 
 
 def test_p7_no_transaction_is_open_while_publish_runs(world: World) -> None:
-    """Nothing is held while the network is waited for; so P6 cannot be either: producers go on committing."""
+    """So no lock is held during a call of SNS, and producers can commit (P6)."""
     transactions_while_publishing(world, real)
 
 
@@ -264,7 +264,7 @@ _NO_ANSWERS = [
 
 @pytest.mark.parametrize("fault", _NO_ANSWERS)
 def test_p10_a_resend_carries_the_same_id_body_and_group(world: World, fault: Fault) -> None:
-    """So the topic deduplicates it, whether or not the first arrived."""
+    """So the topic drops the second copy if the first has arrived."""
     resends(world, real, fault)
 
 
@@ -408,7 +408,7 @@ def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> 
 
 
 def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
-    """P13: the leader, too, changes only what is still pending."""
+    """P13: the leader, too, changes only rows that are still pending."""
     world.commit("a")
 
     work(world.relay(Meanwhile(world.publisher(), lambda _: world.change(status="quarantined"))))
@@ -513,7 +513,7 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
 
 @pytest.mark.parametrize("step", failpoints.RELAY)
 def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, step: str) -> None:
-    """There is no second copy either, because the next relay publishes within five minutes."""
+    """The next relay publishes within five minutes, so SNS drops second copies."""
     deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), step)
 
 

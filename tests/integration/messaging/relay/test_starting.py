@@ -129,7 +129,7 @@ def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: 
 def test_until_empty_ends_where_no_credentials_let_it_publish(
     engine: Engine, endpoint: Endpoint, run_command: Run, monkeypatch: pytest.MonkeyPatch, refusal: str | None
 ) -> None:
-    """Without any, or with some that AWS refuses: nobody would bring others while it tries."""
+    """The credentials are missing, or AWS refuses them. Nobody would provide others while the command waits."""
     _commit(engine)
     dsn = engine.url.render_as_string(hide_password=False)
     endpoint.answers = [] if refusal is None else [_refusal(refusal)]
@@ -159,7 +159,7 @@ def test_until_empty_ends_where_no_database_answers(run_command: Run) -> None:
 
 
 def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine, run_command: Run) -> None:
-    """It would be asked again and again for a column it does not have."""
+    """Otherwise the relay would fail again and again at a column that the tables do not have."""
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE sluice_outbox_lease DROP COLUMN lease_us"))
     dsn = engine.url.render_as_string(hide_password=False)
@@ -293,7 +293,7 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
 
 
 def test_a_relay_warns_of_events_for_other_topics(engine: Engine, tmp_path: Path) -> None:
-    """It would otherwise end, or wait, as if everything were published."""
+    """Without the warning the relay would seem to have published everything."""
     with Session(engine) as session:
         Outbox("others.fifo").add(session, Event(type="t", group="a", data=None))
         session.commit()

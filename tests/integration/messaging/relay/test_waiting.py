@@ -89,7 +89,7 @@ def test_a_relay_waits_for_a_primary_and_leaves_the_standby(
 
 
 def test_a_producers_connections_to_a_standby_are_dropped(postgres: Engine, standby: Standby) -> None:
-    """Also of an engine of its own: the first commit after the failover succeeds."""
+    """This holds for a producer's own engine too: its first commit after the failover succeeds."""
     own = create_engine(postgres.url)
     event.listen(own, "do_connect", standby.connect)
     world = World(postgres)

@@ -129,7 +129,7 @@ def test_x1_an_event_with_ten_attributes_keeps_its_trace_link(
 
 
 def test_a_span_says_what_was_handled(traced_process: TracedProcess) -> None:
-    """By OpenTelemetry's conventions for messaging, with the event's place besides."""
+    """Attributes follow OpenTelemetry's conventions for messaging; the event's group and number are added."""
     with traced_process.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(Ack())
 

@@ -101,7 +101,7 @@ def _publish_until_done(run: LoadRun, breaks: Callable[[], None]) -> None:
 def test_a_publisher_that_is_killed_twice_loses_and_repeats_nothing(
     endpoint: fake_aws.Endpoint, tmp_path: Path, breaks: Callable[[], None], status: PropertyStatus, found: str
 ) -> None:
-    """Each kill finds it waiting for the answer to a call that is never carried out."""
+    """Each kill hits the publisher while it waits for the answer to a call that is never carried out."""
     run = run_of(tmp_path, deployment.find(environment("local"), endpoint_url=endpoint.url), LOAD)
     coordinator, calls, one_by_one = run.coordinator(SystemClock()), Counter[int](), threading.Lock()
     publishers = Publishers(coordinator)

@@ -332,7 +332,7 @@ def test_calls_to_an_absent_endpoint_are_unknown_and_the_run_valid(
 def test_half_the_calls_throttled_is_valid_and_crosses_its_threshold(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
-    """Nothing is lost or out of order, so the run is valid; that so many were refused is what 99 is for."""
+    """No message is lost or out of order, so the run is valid. Exit code 99 tells of the many refused calls."""
     calls = itertools.count()
     endpoint.fault = lambda name: fake_aws.THROTTLED if name == "PublishBatch" and next(calls) % 2 else None
     where = deployment.find(LOCAL, endpoint_url=endpoint.url)

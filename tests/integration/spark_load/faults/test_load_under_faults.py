@@ -146,7 +146,10 @@ def test_broken_workers_are_found_by_the_same_faults(
     load: profile.NamedProfile,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One keeps no inbox, and does twice what comes twice; one deletes first, and loses what it fails to do then."""
+    """One worker keeps no inbox and handles repeats twice.
+
+    The other deletes before it handles, and loses messages whose handler fails.
+    """
     monkeypatch.setattr(worker_processes, "_EFFECTS", "tests.support.processes.broken_load_handlers")
 
     verdict = _run_under_faults(spark, where, tmp_path, load)

@@ -53,7 +53,7 @@ faults: {given: [{kind: restart, target: endpoint, at_seconds: 1, until_seconds:
 def test_a_loss_by_an_emulators_restart_is_unknown_and_named(
     endpoint: fake_aws.Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing of it is called a loss of somebody's, and nothing passes: without the restart it is A1."""
+    """The loss is neither blamed on a service nor passed over. Without the restart it would be A1."""
     is_wanted, is_back = tmp_path / "is-wanted", tmp_path / "is-back"
     os.mkfifo(is_wanted)
     os.mkfifo(is_back)

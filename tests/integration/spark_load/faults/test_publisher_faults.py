@@ -76,7 +76,10 @@ def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws
 
 
 def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
-    """An open loop: who waits for an answer before the next message would have seen one slow call."""
+    """The publishers are an open loop.
+
+    One that waits for each answer before the next message would have seen one slow call only.
+    """
     begun, go_on, clock = threading.Event(), threading.Event(), SystemClock(run.clock_offset_us)
 
     def stall(name: str) -> AwsRefusal | None:
@@ -103,7 +106,7 @@ def test_a_stall_is_seen_by_every_message_that_was_due_in_it(endpoint: fake_aws.
 def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
     endpoint: fake_aws.Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It counts a worker's messages on, and sends what was never answered again, and nothing else."""
+    """The second run continues the worker's numbers, sends again what was never answered, and sends nothing else."""
     run = replace(
         run_of(tmp_path, deployment.find(LOCAL, endpoint_url=endpoint.url), f"{PROFILE}consumer: worker\n"),
         id="epoch-7",
@@ -150,7 +153,10 @@ def test_a_publisher_that_is_run_again_goes_on_where_its_journal_ends(
 def test_a_resumed_run_sends_no_expired_unanswered_message_again(
     endpoint: fake_aws.Endpoint, run: LoadRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A publisher of the resumed run that is run again also reads what was written before: it would be a second one."""
+    """A publisher that starts again within the resumed run also reads the earlier journal.
+
+    Sending an expired message would be a second message.
+    """
     unheard, answer = list[str](), endpoint.answer
 
     def lose_one(region: str, service: str, called: str, params: dict[str, Any]) -> Mapping[str, Any] | AwsRefusal:
@@ -178,7 +184,7 @@ def test_a_resumed_run_sends_no_expired_unanswered_message_again(
 
 
 def test_a_full_disk_ends_a_publisher_and_keeps_what_was_written(run: LoadRun) -> None:
-    """Nothing is sent that could not be written down."""
+    """No message is sent whose publish could not be written down before."""
     with (
         files_limited_to(100_000),
         pytest.raises(HistoryError, match=r"cannot write .*/publish-0-0\.arrows \(File too large\); what was written"),

@@ -47,7 +47,7 @@ def _check(
 
 
 def test_a_damaged_file_is_refused_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
-    """The file is named, and what to do, although a task of Spark finds the damage."""
+    """The line names the file and the next step, although a task of Spark has found the damage."""
 
     def refusal(place: Path) -> str:
         with pytest.raises(HistoryError) as refused:
@@ -69,7 +69,10 @@ def test_a_damaged_file_is_refused_in_one_line(spark: SparkSession, tmp_path: Pa
 
 
 def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(spark: SparkSession, tmp_path: Path) -> None:
-    """Of Parquet, which Spark's tasks look through first, and of journals, while they become Parquet."""
+    """This holds for Parquet, which Spark's tasks check before judging.
+
+    It holds for journals too, while they are converted to Parquet.
+    """
     events = sane()
     place = write_parquet(tmp_path / "parquet", [*events[:9], replace(events[9], kind="sent")], row_group_size=4)
     with Journal(tmp_path / "journals", "j", common={"run": RUN, "worker": "w"}) as journal:
@@ -85,7 +88,7 @@ def test_a_row_that_cannot_be_is_refused_by_file_row_and_field(spark: SparkSessi
 
 @pytest.mark.slow  # a Spark for each damage
 def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
-    """Nor what it logs: one line is left, besides what Java says when it starts."""
+    """Spark's log is not printed either: one line is left, besides Java's own at its start."""
     events = sane()
     write_parquet(tmp_path, [*events[:5], replace(events[5], outcome="perhaps")])
 
@@ -139,7 +142,7 @@ def test_cutting_a_history_elsewhere_changes_nothing(
 
 
 def test_a_small_history_has_work_for_two_cores(spark: SparkSession, tmp_path: Path) -> None:
-    """However few its journals hold; else one core would judge what two can."""
+    """The history is divided even if its journals are few. Otherwise one core would judge all of it."""
     compact(spark, write_journal(tmp_path / "journals", sane()), tmp_path / "history")
 
     assert pieces(tmp_path / "history")[1] == 2
@@ -159,7 +162,10 @@ def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_p
 
 
 def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
-    """A file that says of its groups what is not so would split them: it is refused, and says what to do."""
+    """A file whose groups are not in the bucket that its name says would split these groups.
+
+    It is refused with the next step.
+    """
     parquet_files.write(
         [table_of([replace(event, message_group_id=name) for name in "abcd" for event in sane()])], tmp_path, "e", 2
     )

@@ -75,7 +75,7 @@ def test_spark_tells_the_same_of_a_recording_as_this_process(spark: SparkSession
 
 
 def test_spark_judges_every_anomaly_of_a_planned_run_as_this_process(spark: SparkSession, tmp_path: Path) -> None:
-    """In buckets and in none; among them are faults, moves and probes."""
+    """The history is judged with buckets and without them, and contains faults, moves and probes."""
     events = anomalies()
     write_parquet(tmp_path / "exchanged", events, row_group_size=300)
     (tmp_path / "buckets").mkdir()

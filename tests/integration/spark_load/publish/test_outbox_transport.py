@@ -123,7 +123,7 @@ def test_a_call_is_answered_when_all_its_messages_were_published(publishing: Pub
 
 
 def test_an_event_sent_again_is_committed_once(publishing: Publishing) -> None:
-    """As a publisher does that was killed before the answer."""
+    """A publisher sends it again if it was killed before it got the answer."""
     call = publishing.call((4, 0), (6, 0))
     publishing.transport.send([publishing.call((4, 0))])
     publishing.wait_for(1)

@@ -312,7 +312,7 @@ def test_only_this_accounts_alarms_publish_to_the_standard_topic_of_alarms(
 def test_the_operator_topic_tells_each_declared_address(
     by_environment: Mapping[str, list[Resource]], full: list[Resource]
 ) -> None:
-    """Without declared addresses it has no subscription."""
+    """Without declared addresses the topic has no subscription."""
     topic = "Ref(sluice-full-operators)"
     subscriptions = of_kind(_watching(full), SUBSCRIPTION).values()
     elsewhere = [of_kind(_watching(found), SUBSCRIPTION) for name, found in by_environment.items() if name != "full"]
@@ -341,7 +341,7 @@ def test_an_existing_topic_is_told_in_place_of_one_of_ours(hosted_resources: lis
 
 
 def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, StackTemplates]) -> None:
-    """For operators who subscribe other endpoints than e-mail."""
+    """Operators need its ARN to subscribe other endpoints than e-mail."""
     found = outputs(stacks["prod"][OBSERVABILITY].template)
 
     assert found == {"OperatorTopicArn": "Ref(sluice-prod-operators)"}
@@ -350,7 +350,10 @@ def test_the_operator_topic_is_told_as_an_output(stacks: Mapping[str, StackTempl
 def test_every_alarm_is_explained_on_the_page(
     by_environment: Mapping[str, list[Resource]], edited_stacks: Mapping[str, StackTemplates]
 ) -> None:
-    """In the table of docs/architecture/stacks.md; the list under it is about no alarm that there is not."""
+    """The table in docs/architecture/stacks.md names each alarm.
+
+    The list under it names no alarm that does not exist.
+    """
     page = (DOCS / "architecture" / "stacks.md").read_text(encoding="utf-8")
     every = (*by_environment.values(), *(resources(edited_stacks[name]) for name in (REDRIVEN, MIXED)))
     names = {name for found in every for name in of_kind(found, ALARM)}

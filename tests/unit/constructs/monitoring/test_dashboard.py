@@ -19,7 +19,7 @@ def _widgets(found: list[Resource], name: str) -> list[Any]:
 
 
 def test_without_a_relay_there_is_no_graph_of_an_outbox(plain: list[Resource]) -> None:
-    """Its metrics would have no reporter."""
+    """Without a relay nobody would report the outbox's metrics."""
     (dashboard,) = of_kind(plain, DASHBOARD).values()
 
     assert "Outbox" not in dashboard["DashboardBody"]
@@ -49,7 +49,7 @@ def test_the_dashboard_has_the_topics_row_and_two_per_consumer(
 
 
 def test_the_dashboard_shows_every_queue_and_every_service(full: list[Resource]) -> None:
-    """Both DLQs included; each by the very dimension AWS reports it under."""
+    """Both DLQs are shown too, and each graph has the dimension under which AWS reports its metric."""
     metrics = [
         metric
         for widget in _widgets(full, "full")

@@ -13,7 +13,10 @@ ALARM = "AWS::CloudWatch::Alarm"
 def test_more_dead_letters_than_a_minute_before_ring_for_a_while(
     declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
-    """Not those that lie there: with an alarm that rings already, ECS watches none. And ECS alone is told."""
+    """Old dead letters do not ring: ECS ignores alarms that ring when a deployment begins.
+
+    Only ECS receives this alarm.
+    """
     name = f"sluice-{environment.name}-{consumer}"
 
     assert of_kind(declared_resources, ALARM)[f"{name}-dying"] == {
@@ -52,7 +55,7 @@ def test_more_dead_letters_than_a_minute_before_ring_for_a_while(
 def test_a_message_that_a_worker_gives_up_rings_for_a_while(
     declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
-    """By what workers count: the metrics of a DLQ that nobody used begin up to 15 minutes late."""
+    """The alarm reads the workers' own counter: the metrics of an unused DLQ begin up to 15 minutes late."""
     name = f"sluice-{environment.name}-{consumer}"
 
     assert of_kind(declared_resources, ALARM)[f"{name}-failing"] == {
@@ -75,7 +78,10 @@ def test_a_message_that_a_worker_gives_up_rings_for_a_while(
 def test_late_messages_ring_as_operators_hear_of_them(
     declared_resources: list[Resource], environment: Environment, consumer: str
 ) -> None:
-    """Of the same messages, for the same minutes; but an idle queue is not late, so that it can be deployed at all."""
+    """The alarm has the metric, threshold and minutes of the operators' alarm.
+
+    An idle queue does not ring, so that it can be deployed.
+    """
     alarms, name = of_kind(declared_resources, ALARM), f"sluice-{environment.name}-{consumer}"
     delayed, late = alarms[f"{name}-delayed"], alarms[f"{name}-late"]
 
@@ -89,7 +95,10 @@ def test_late_messages_ring_as_operators_hear_of_them(
 def test_each_alarm_is_made_before_the_service_that_names_it(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """In one stack with it: ECS refuses an alarm that is not there, and a stack of their own would close a circle."""
+    """ECS refuses an alarm that does not exist.
+
+    The alarms are in the service's own stack, because another stack would be a circular dependency.
+    """
     made = {
         resource.name for resource in declared_resources if resource.kind == ALARM and resource.stack == "consumers"
     }

@@ -43,7 +43,7 @@ def test_every_metric_of_the_dashboard_is_reported_by_somebody(
 def test_every_metric_of_an_alarm_or_scaling_policy_has_a_reporter(
     by_environment: Mapping[str, list[Resource]], name: str
 ) -> None:
-    """For every alarm, those that wake a service included, and every scaling policy."""
+    """All alarms are checked, also those that start a task, and all scaling policies."""
     found = by_environment[name]
     watched = of_kind(found, "AWS::CloudWatch::Alarm") | {
         policy: properties["TargetTrackingScalingPolicyConfiguration"]["CustomizedMetricSpecification"]
@@ -72,12 +72,12 @@ def test_every_metric_of_an_alarm_or_scaling_policy_has_a_reporter(
     ],
 )
 def test_a_misspelt_metric_is_found(full: list[Resource], named: NamedMetric, fault: str | None) -> None:
-    """In its name, its namespace, the name of its dimension, or the dimension's value."""
+    """The mistake is in its name, its namespace, a dimension's name or a dimension's value."""
     assert [sentence[: len(fault or "")] for sentence in faults(named, full)] == ([] if fault is None else [fault])
 
 
 def test_an_id_no_metric_has_is_found() -> None:
-    """In an expression of a graph."""
+    """The id is in an expression of a graph."""
     rows = [[{"expression": "IF(deletd > 0, FILL(sent, REPEAT))"}], ["AWS/SQS", "NumberOfMessagesSent", {"id": "sent"}]]
 
     ((_, _, wrong),) = of_graphs([{"properties": {"metrics": rows}}])

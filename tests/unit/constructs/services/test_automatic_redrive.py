@@ -32,7 +32,10 @@ def _rules(found: list[Resource]) -> list[dict[str, Any]]:
 
 
 def test_the_task_begins_when_dead_letters_stay_for_the_quiet_time(redriven: list[Resource]) -> None:
-    """After ten of ten minutes with at least one message. The other alarm has told operators at the first minute."""
+    """The alarm rings after ten minutes with at least one message each.
+
+    The operators' alarm has rung at the first minute.
+    """
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive"]
 
     names = ("Threshold", "ComparisonOperator", "DatapointsToAlarm", "EvaluationPeriods", "Period", "TreatMissingData")
@@ -45,7 +48,7 @@ def test_the_task_begins_when_dead_letters_stay_for_the_quiet_time(redriven: lis
 
 
 def test_the_rule_waits_for_that_alarm_alone(redriven: list[Resource]) -> None:
-    """Its change to ALARM, not back."""
+    """The rule starts the task when the alarm changes to ALARM, and not when it changes back."""
     rule, _ = _rules(redriven)
 
     assert "ScheduleExpression" not in rule
@@ -75,7 +78,7 @@ def test_a_quiet_time_over_an_hour_is_the_time_between_runs() -> None:
 
 @pytest.mark.parametrize("number", [0, 1], ids=["alarm", "schedule"])
 def test_both_rules_run_one_task_where_the_workers_run(redriven: list[Resource], number: int) -> None:
-    """On Fargate, in the private subnets, in the tasks' security group, without a public address."""
+    """The task runs on Fargate, in the private subnets and the tasks' security group, without a public address."""
     (target,) = _rules(redriven)[number]["Targets"]
     workers = of_kind(redriven, "AWS::ECS::Service")["sluice-redriven-ledger"]
 
@@ -90,7 +93,7 @@ def test_both_rules_run_one_task_where_the_workers_run(redriven: list[Resource],
 
 
 def test_the_task_runs_the_command_in_the_workers_image(redriven: list[Resource]) -> None:
-    """Its consumer and settings are the workers'; in the database it is a user of its own."""
+    """Consumer and settings are the workers'. In the database the task is a user of its own."""
     definitions = of_kind(redriven, DEFINITION)
     (task,) = (item for item in definitions[TASK]["ContainerDefinitions"] if item["Name"] == "ledger_redrive")
     (worker,) = (
@@ -120,7 +123,7 @@ def test_the_task_may_take_from_the_dlq_and_send_to_the_queue(redriven: list[Res
 
 
 def test_the_rules_may_run_only_that_task_and_pass_its_roles(redriven: list[Resource]) -> None:
-    """They may run no other task, and pass no other role."""
+    """Their role may run no other task, and pass no other role."""
     target, same = (rule["Targets"][0] for rule in _rules(redriven))
     assert target["RoleArn"] == same["RoleArn"]
     found = statements(redriven, target["RoleArn"].removeprefix("Arn(").removesuffix(")"))
@@ -133,7 +136,7 @@ def test_the_rules_may_run_only_that_task_and_pass_its_roles(redriven: list[Reso
 
 
 def test_operators_hear_that_it_is_off(redriven: list[Resource]) -> None:
-    """From the first minute in which a worker reports it, until a worker reports that it is on."""
+    """The alarm rings from the first minute in which a worker reports it, until a worker reports that redrive is on."""
     alarm = of_kind(redriven, ALARM)["sluice-redriven-ledger-redrive-off"]
 
     ((metric,), _) = of_alarm(alarm)

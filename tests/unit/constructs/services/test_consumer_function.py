@@ -32,7 +32,7 @@ def both_kinds(edited_stacks: Mapping[str, StackTemplates]) -> list[Resource]:
 
 
 def test_a_function_runs_the_image_of_tasks_with_their_variables(both_kinds: list[Resource]) -> None:
-    """In their network and with their security group, so that the database lets it in as it does them."""
+    """The function is in the tasks' network and security group, so that the database lets it in as it lets tasks in."""
     functions = of_kind(both_kinds, FUNCTION)
     billing = functions["ConsumersConsumerbillingFunction"]
     variables = billing.pop("Environment")["Variables"]
@@ -159,7 +159,7 @@ def test_receives_of_a_functions_queue_are_no_attempts(both_kinds: list[Resource
 
 
 def test_a_schedule_lets_a_function_handle_what_it_has_set_aside(both_kinds: list[Resource]) -> None:
-    """Each minute where messages may be set aside, else each hour, when it only forgets old groups."""
+    """The schedule is each minute if the consumer parks, else each hour, when the function only deletes old groups."""
     rules = {
         name: rule for name, rule in of_kind(both_kinds, "AWS::Events::Rule").items() if name.endswith("Maintenance")
     }
@@ -227,7 +227,7 @@ def test_the_dashboard_has_a_functions_invocations_in_place_of_tasks(both_kinds:
 
 
 def test_a_functions_logs_and_its_way_to_the_dlq_are_let_through(both_kinds: list[Resource]) -> None:
-    """Its log group is encrypted with the environment's key; the endpoint of SQS lets it send to a DLQ."""
+    """The log group is encrypted with the environment's key. The endpoint of SQS allows sends to the DLQ."""
     (key,) = [resource for resource in both_kinds if resource.name == "NetworkLogKey"]
     (endpoint,) = [
         resource.properties

@@ -95,7 +95,7 @@ def test_a_package_that_is_too_large_is_refused(folder: Path) -> None:
 
 
 def test_a_package_is_zipped_for_arm_and_needs_no_docker(folder: Path, tmp_path: Path) -> None:
-    """Its function is of the same entry point as an image's; the relay, which makes the tables, still has an image."""
+    """The entry point is the same as in an image. The relay, which makes the tables, still runs an image."""
     app = cdk.App(context=CONTEXT, outdir=str(tmp_path / "cdk.out"), builtin_cloud_formation_validation=False)
     environment = Environment(
         name="dev", removal=Removal.DESTROY, image="worker:1", database=NewDatabase(), consumers=(CONSUMER,)

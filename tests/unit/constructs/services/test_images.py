@@ -95,7 +95,7 @@ def test_an_image_is_built_for_the_declared_processors(
 
 
 def test_a_project_without_a_dockerfile_is_refused(tmp_path: Path) -> None:
-    """In one line that names the missing file; a declared image needs no Dockerfile."""
+    """The refusal is one line that names the missing file. A declared image needs no Dockerfile."""
     stack = cdk.Stack(cdk.App(), "Stack")
     images = Images(stack, "Images", environment=DEV, project=tmp_path)
 
@@ -123,7 +123,10 @@ def _refusal_of(project: Path, handlers: str) -> str:
 
 
 def test_handlers_that_the_image_would_not_hold_are_refused(files: tuple[Path, str]) -> None:
-    """In one line that says what to add, in the projects that users get: to .dockerignore, then to the Dockerfile."""
+    """The refusal is one line that says what to add: to .dockerignore, or to the Dockerfile.
+
+    The projects are those that `sluice init` writes.
+    """
     project, within = files
     held = within.removesuffix(".py").replace("/", ".")
     _write(project / "orders" / "billing" / "__init__.py", "")

@@ -161,7 +161,7 @@ def _image(found: list[Resource], family: str) -> str:
 def test_running_tasks_are_counted_by_container_insights(
     declared_resources: list[Resource], environment: Environment
 ) -> None:
-    """One cluster per environment; scaling divides by what Container Insights counts."""
+    """An environment has one cluster, and scaling divides by the metric of Container Insights."""
     clusters = of_kind(declared_resources, CLUSTER)
 
     name = f"sluice-{environment.name}"
@@ -211,7 +211,7 @@ def test_each_consumer_has_a_service_whose_task_count_is_scalings(
 
 
 def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted_resources: list[Resource]) -> None:
-    """In all declared subnets, with only the tasks' own security group."""
+    """Its tasks are in all declared subnets, with only the tasks' own security group."""
     services = of_kind(hosted_resources, SERVICE)
 
     assert services["sluice-hosted-billing"]["NetworkConfiguration"] == {
@@ -224,7 +224,7 @@ def test_the_service_in_somebody_elses_network_is_in_the_declared_subnets(hosted
 
 
 def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[Resource]]) -> None:
-    """Its variables have the name of the consumer and the declaration."""
+    """The variables have the consumer's name and its declaration."""
     definitions = of_kind(by_environment["local"], TASK_DEFINITION)
     del definitions["sluice-local-relay"]
 
@@ -259,7 +259,10 @@ def test_each_consumers_task_runs_its_worker(by_environment: Mapping[str, list[R
 
 
 def test_a_consumers_own_sizes_and_image_reach_its_task(full: list[Resource]) -> None:
-    """And what is declared of its queue: a changed one needs no new image. Of the database where it is, and as whom."""
+    """The variables also have the consumer's declaration, so that a changed queue needs no new image.
+
+    They name the database's address and user, too.
+    """
     definitions = of_kind(full, TASK_DEFINITION)
 
     assert definitions["sluice-full-ledger"] == _task_definition(
@@ -419,7 +422,7 @@ def test_owner_and_users_both_get_in_while_one_takes_the_others_place(
 
 
 def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted_resources: list[Resource]) -> None:
-    """And decrypt it, with a key of its own."""
+    """It may also decrypt this secret with the secret's own key."""
     allowed = statements(hosted_resources, "ConsumersConsumerbillingWorkerTaskDefinitionTaskRole")
 
     assert allowed == [
@@ -436,7 +439,10 @@ def test_a_worker_may_read_the_one_secret_of_somebody_elses_database(hosted_reso
 def test_tasks_log_in_to_somebody_elses_database_as_users_of_its_own(
     by_environment: Mapping[str, list[Resource]],
 ) -> None:
-    """With IAM: where it is they are given, and the owner's secret goes to the step that makes the users alone."""
+    """They log in by IAM and are given the database's address.
+
+    The owner's secret reaches only the container that makes the users.
+    """
     found = by_environment["shared"]
     places = {
         "SLUICE_DATABASE_HOST": "shop.cluster-abc.us-east-1.rds.amazonaws.com",
@@ -533,7 +539,10 @@ def test_roles_of_tasks_are_assumed_by_ecs_and_have_no_other_policies(
 def test_an_image_in_ecr_may_be_pulled_from_its_one_repository(
     by_environment: Mapping[str, list[Resource]], name: str, construct: str, family: str, image: str, repository: str
 ) -> None:
-    """By the role that starts the task, which besides may only log; a token for ECR knows no resource."""
+    """The role that starts the task may pull it, and may only log besides.
+
+    ECR's token cannot be limited to a repository.
+    """
     found = by_environment[name]
 
     allowed = statements(found, f"Consumers{construct}WorkerTaskDefinitionExecutionRole")
@@ -579,7 +588,7 @@ def _hand_over(environment: Environment) -> list[dict[str, Any]]:
 
 
 def test_an_image_from_another_registry_is_taken_as_declared(hosted_resources: list[Resource]) -> None:
-    """And the role that starts the task may nothing in ECR."""
+    """The role that starts the task has no right in ECR then."""
     allowed = statements(hosted_resources, "ConsumersConsumerbillingWorkerTaskDefinitionExecutionRole")
 
     assert _image(hosted_resources, "sluice-hosted-billing") == "ghcr.io/example/worker:2"

@@ -311,7 +311,7 @@ def test_a_handler_that_blocks_the_loop_is_named(world_anywhere: World) -> None:
 
 
 def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) -> None:
-    """As many groups as lanes, in order within each; never more connections than declared."""
+    """As many groups run at once as there are lanes, each in order; no more connections than declared are open."""
     groups = [f"g{number}" for number in range(30)]
     world = World(on_postgres, simulator=Simulator(clock=MachineClock()))
     world.settings = replace(world.settings, database_connections=4)

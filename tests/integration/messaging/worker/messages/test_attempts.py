@@ -261,7 +261,7 @@ def test_a_roles_timeout_on_the_groups_row_costs_no_attempt(on_postgres: Engine,
 
 
 def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine) -> None:
-    """Its limit is that of a role; libpq tells no SQLSTATE of a connect that failed."""
+    """The limit is the connection limit of a role. libpq reports no SQLSTATE for a connection that failed."""
     role = f"r{make_url(on_postgres.url).query['application_name']}"
     schema_name = role.removeprefix("r")
     with on_postgres.begin() as connection:
@@ -288,7 +288,10 @@ def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"])
 def test_a_full_or_read_only_sqlite_file_costs_no_attempt(on_file: Engine, pragma: str) -> None:
-    """The limit is never below what the file has; a handler writes more than its last page can take."""
+    """SQLite's limit cannot be lower than the file's size.
+
+    So the handler writes more than the last page has room for.
+    """
     world = World(on_file)
     is_over: list[bool] = []
 

@@ -161,7 +161,7 @@ def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None
 
 
 def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_path: Path) -> None:
-    """To open another one costs each message: docs/decisions/0017-sql-by-sqlalchemy.md."""
+    """Opening another connection costs time for each message: docs/decisions/0017-sql-by-sqlalchemy.md."""
     engine = engines.engine(f"sqlite:///{tmp_path / 'inbox.db'}")
     create_tables(engine)
     world = World(engine)
@@ -227,7 +227,7 @@ def test_a_handlers_seed_repeats_no_other_messages_random_numbers(on_postgres: E
 
 
 def test_handlers_that_prepare_statements_and_tidy_up_get_none_that_is_gone(on_postgres: Engine) -> None:
-    """Psycopg keeps the names of what it has prepared, and the server forgets them after each message."""
+    """Psycopg remembers the names of its prepared statements, and the server drops them after each message."""
 
     def prepare(session: Session) -> None:
         driver = connection_misdeeds.driver_of(session)

@@ -41,7 +41,7 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
 def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
     on_postgres: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
-    """Each misdeed on the thread of the lane, and statement by statement from the event loop."""
+    """Each kind of misbehaviour runs on the lane's thread, and again statement by statement from the event loop."""
     _always_misbehaves(on_postgres, faulty_worker, ending, kind)
     async_handlers.close()
 
@@ -165,7 +165,7 @@ def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
 def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
-    """It is in no queue any more: where it has no effect, its row stays."""
+    """A parked message is in no queue any more, so its row stays until it has an effect."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.scripts["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
     worker = world.park("a")
@@ -329,7 +329,7 @@ _SETTINGS = {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA query
 
 
 def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engine) -> None:
-    """They stay with the connection, which is given up when the next message fails over it."""
+    """The settings stay with the connection. When the next message fails over it, the worker closes this connection."""
     setting = _SETTINGS[engine.dialect.name]
     world = World(engine)
     world.send("a", "b", "c")

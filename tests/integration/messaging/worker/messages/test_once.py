@@ -131,7 +131,7 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
 
 
 def test_w8_a_message_that_killed_its_workers_is_handled_after_a_redrive(world: World) -> None:
-    """Nobody lived to write down that it is dead; its number is seen to be missing, and filled by its copy."""
+    """No worker lived to record the death. The number is found missing later, and its redriven copy fills it."""
     world.send("a", "a", "a")
     world.work_until_idle(world.worker(), until=[("a", 2), ("a", 3)])
     for _ in range(MAX_ATTEMPTS):

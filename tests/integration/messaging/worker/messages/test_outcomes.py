@@ -62,7 +62,7 @@ def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_sec
 def test_an_event_that_a_failed_handler_has_added_is_no_warning(
     on_file: Engine, kind: str, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """On lanes and of parked messages."""
+    """This holds for handlers on lanes and for parked messages."""
     world = World(on_file, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.park("p")
     worker = world.worker(handlers=world.handlers_of_asyncio(kind))
@@ -121,7 +121,7 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
 def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
     world: World, result: HandlerStep, reason: str
 ) -> None:
-    """The queue moves it there natively, so it says where it comes from; what is behind it goes on."""
+    """SQS itself moves the message, so the DLQ knows its source queue. Later messages of the group are handled."""
     world.send("a", "a")
     world.scripts["a", 1] = [result] * MAX_ATTEMPTS
 

@@ -205,7 +205,7 @@ _OF_ASYNCIO: dict[str, Callable[[AsyncSession], Awaitable[None]]] = {
 
 @pytest.mark.parametrize(("ending", "is_parked"), diagonal(2, ["returns", "raises"], [False, True]))
 def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, ending: str, *, is_parked: bool) -> None:
-    """A group for each way; a handler that raises has caught what its commit raised, and gone on."""
+    """Each group commits in another way. A handler that raises has first caught the error of its own commit."""
     world = World(on_postgres, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     number, calls = 1 + is_parked, list[str]()
 
@@ -284,7 +284,7 @@ def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engin
 
 @pytest.mark.parametrize("is_committed", [True, False])
 def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres: Engine, *, is_committed: bool) -> None:
-    """To any worker: the one that called the handler may end before the database is back."""
+    """Any worker knows it, because the worker that called the handler may end before the database is back."""
     with DatabaseLine(on_postgres) as line:
         world = World(line.engine(), policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
         worker = world.park("a")

@@ -111,7 +111,7 @@ def test_a_missing_number_stays_written_down(service: _Service) -> None:
 
 
 def test_a_late_message_behind_a_filter_policy_is_no_repeat(on_file: Engine) -> None:
-    """Its lawful gaps are recorded all the same, or 2 after 5 would be dropped unhandled."""
+    """The inbox records the lawful gaps too: otherwise number 2 after number 5 would be dropped as a repeat."""
     service = _Service(on_file, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
     service.send(5, 2, 5, 2)
 

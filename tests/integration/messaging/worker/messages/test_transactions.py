@@ -67,7 +67,7 @@ def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder
 
 
 def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_postgres: Engine) -> None:
-    """Two transactions that are serializable write what the other has read: one of them fails, and is tried again."""
+    """Two serializable transactions each write a row that the other has read. One of them fails, and is tried again."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE totals (n int)"))
         connection.execute(text("INSERT INTO totals VALUES (1)"))
@@ -107,7 +107,10 @@ def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) 
 def test_a_silent_database_is_given_up_and_costs_one_attempt(
     on_postgres: Engine,
 ) -> None:
-    """Its host still acknowledges what it is sent, so no keepalive notices; nothing new is received meanwhile."""
+    """The host still acknowledges packets, so no keepalive notices.
+
+    The worker receives no further message meanwhile.
+    """
     with DatabaseLine(on_postgres) as line:
         silent = line.engine()
         connections.end_waits(silent, 1)
@@ -194,7 +197,7 @@ def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engin
 
 
 def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postgres: Engine) -> None:
-    """It is called after ours, and the driver would commit nothing without a word."""
+    """The other listener runs after ours and rolls back; the driver's commit then commits nothing, without an error."""
     world = World(on_postgres)
     world.send("a")
     world.work_until_idle(world.worker())
@@ -217,7 +220,10 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
 
 
 def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) -> None:
-    """It is called after ours, and SQLAlchemy neither commits nor rolls back: the next one would do it."""
+    """The other listener runs after ours and raises.
+
+    SQLAlchemy then neither commits nor rolls back, and the next transaction would commit the mark.
+    """
     world, failures = World(engine), list[str]()
 
     def fails(_: Connection) -> None:
@@ -242,7 +248,10 @@ def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) 
 
 
 def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine) -> None:
-    """It may end the transaction and begin another one: the mark is the last statement before COMMIT, and notices."""
+    """A listener may end the transaction and begin another.
+
+    The mark is the last statement before COMMIT, so it notices that.
+    """
     world = World(on_postgres)
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE told (n int)"))
@@ -332,7 +341,7 @@ def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine
 
 
 def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engine) -> None:
-    """It calls the listeners of both."""
+    """Such an engine calls the listeners of both engines."""
     world, with_options = World(engine), World(engine.execution_options(max_row_buffer=10))
     world.send("a")
     world.work_until_idle(world.worker())

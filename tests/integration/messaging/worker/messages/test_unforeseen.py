@@ -14,7 +14,7 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 @pytest.mark.parametrize("policy", [InboxPolicy(consumer="billing"), PARKS], ids=["skip", "park"])
 def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: Engine, policy: InboxPolicy) -> None:
-    """Nothing was ever written for it; the one behind it must not begin the group."""
+    """Nothing was ever written about that message. The message behind it must not become the group's baseline."""
     world = World(engine, policy=policy)
     world.send("a", "a")
     for _ in range(MAX_ATTEMPTS):
@@ -38,7 +38,10 @@ def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: En
 
 
 def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) -> None:
-    """In the middle of a migration, after a failover: nothing more is received, and no attempt is used up meanwhile."""
+    """This happens during a migration or after a failover.
+
+    The worker receives nothing more, and no attempt is used up.
+    """
     world.send("a", "b", "c")
     _rename(world.engine, "sluice_inbox_group", "elsewhere")
     worker = world.worker()

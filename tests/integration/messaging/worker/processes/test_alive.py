@@ -63,7 +63,7 @@ def test_a_worker_that_is_frozen_or_killed_fails_the_check(
 
 
 def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: Path) -> None:
-    """Its loop writes the file itself, so a step that never ends is a frozen process to the check."""
+    """The relay's loop itself writes the file, so a step that never ends looks like a frozen process."""
     frozen_killed_and_ended(lambda: relay_process(tmp_path, "--alive", str(path)), path)
 
 
@@ -102,7 +102,7 @@ def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
 
 
 def test_the_check_imports_the_standard_library_and_click_only(path: Path) -> None:
-    """It runs every few seconds beside the worker: no database driver and no AWS client is loaded for it."""
+    """The check runs every few seconds beside the worker, so it must not load a database driver or a client of AWS."""
     AliveFile(path, SystemClock())
     code = (
         "import json, sys; before = set(sys.modules); sys.argv = ['sluice', 'alive', sys.argv[1]];"

@@ -189,7 +189,7 @@ def _exit_code_and_log(worker_fleet: WorkerFleet, *options: str) -> tuple[int, s
 
 
 def test_a_worker_that_cannot_work_says_why_in_one_line(worker_fleet: WorkerFleet, tmp_path: Path) -> None:
-    """Exit code 3 is for what somebody has to write otherwise, 2 for what is not there."""
+    """Exit code 3 is for options or declarations that have to be changed, 2 for services that are not there."""
     absent = f"sqlite:///{tmp_path / 'absent.db'}"
     empty = engines.engine(f"sqlite:///{tmp_path / 'empty.db'}")
     empty.connect().close()

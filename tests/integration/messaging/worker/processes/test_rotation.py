@@ -113,7 +113,10 @@ def _await_done(fleet: WorkerFleet, count: int, *processes: MessagingProcess) ->
 def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
     fleet: WorkerFleet, database: _Database, authority: Authority
 ) -> None:
-    """Between its two steps neither the old password nor the secret's is right: what waits is handled after it."""
+    """Between the two steps of a rotation the database refuses the old password and the secret's.
+
+    Messages that wait are handled afterwards.
+    """
     with TlsPostgres(database.owner, authority.certify("localhost")) as line:
         variables = database.variables(line.port, authority)
         with fleet.command("relay", **variables) as relay, fleet.worker(**variables) as worker:

@@ -162,7 +162,7 @@ def _await_in(log: Path, event: str) -> None:
 
 
 def test_s6_a_signal_before_it_works_ends_it_with_0_too(worker_fleet: WorkerFleet, line: TcpProxy) -> None:
-    """It was looking at its queue when a deploy changed its mind: S6."""
+    """S6: the signal comes while the worker reads its queue's attributes, as when a deployment is cancelled."""
     line.hold()
     with worker_fleet.worker("--endpoint-url", line.url) as worker:
         eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the queue to be looked at")

@@ -45,7 +45,7 @@ def worker(world: World, worker_parts: WorkerParts) -> Worker:
 def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
     world: World, worker: Worker, recorded_metrics: RecordedMetrics
 ) -> None:
-    """Also where nothing did: an alarm on a metric that is missing says nothing."""
+    """Metrics are written even if nothing happened: an alarm on a missing metric would tell nothing."""
     for seconds in (60, 0, 59, 2, 61):
         world.simulator.advance(seconds)
         worker.care()
@@ -62,7 +62,7 @@ def test_the_last_counts_are_written_at_the_end(
     recorded_metrics: RecordedMetrics,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Without asking a database that may not answer in time; nothing is counted twice or left out."""
+    """The worker does not wait for the database for them. No count is written twice or left out."""
     world.simulator.advance(61)
     worker.care()
     world.send("b", "b")

@@ -150,7 +150,7 @@ def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> Non
 
 
 def test_an_unanswered_delete_delays_others_no_longer_than_a_renewal(world: World) -> None:
-    """By the client of the polls it would for half a minute, and what waits behind it is not extended."""
+    """With the polls' client it would be half a minute, in which the leases of other messages would not be extended."""
     prompt, line = world.simulator.client("sqs"), Line()
     line.attach(prompt)
     worker = hand_over(world, "a", "b", renewals=Queue(prompt, world.url))

@@ -132,7 +132,7 @@ def test_the_test_catches_a_drainer_that_takes_parts_in_sequence(on_postgres: En
 
 
 def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the attempt was counted the database was busy, or another worker had the group."""
+    """The attempt was counted, but then the database was busy, or another worker had the group."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     busy: Any = OperationalError("SELECT", {}, Exception("database is locked"))
@@ -148,7 +148,7 @@ def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeyp
 
 
 def test_a_database_that_only_reads_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after a failover the inbox can be read but not written, so no handler is called, as on a lane."""
+    """After a failover the inbox can be read but not written, so no handler is called, as on a lane."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     read_only: Any = OperationalError("UPDATE", {}, Exception("database is locked"))
@@ -202,7 +202,7 @@ def test_groups_with_fewest_attempts_are_due_first(engine: Engine) -> None:
 def test_an_attempt_is_taken_back_later_if_the_disk_is_full(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk neither the handler nor the drainer, which takes the attempt back, can write."""
+    """On a full disk neither the handler can write, nor the drainer, which takes the attempt back."""
     world = World(on_postgres, policy=PARKS)
     worker = world.park("a")
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731

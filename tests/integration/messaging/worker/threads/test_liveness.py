@@ -92,7 +92,7 @@ def test_a_lane_whose_poll_never_ends_fails_the_check(
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without it every message that takes long is lost; the lanes know nothing of it."""
+    """Without the heartbeat every message that takes long is lost, and the lanes do not notice."""
     checked = CheckedWorker(World(on_file), path, short_deadlines(beating=DEADLINE_SECONDS))
 
     def exits() -> None:
@@ -142,7 +142,7 @@ def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Pat
 
 
 def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> None:
-    """With the deadlines of production, checked after every step.
+    """The deadlines are those of production, and are checked after every step.
 
     After 20 steps the queue cannot be reached; after 40 the database does not answer.
     """

@@ -214,7 +214,7 @@ def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
 
 
 def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> None:
-    """A handler asks for twelve hours after it has taken a while; the queue agrees to what it is asked for."""
+    """A handler works for a while and then asks for a delay of twelve hours; the worker asks SQS for less."""
     world.send("a")
 
     def tarries(_: Session, __: Event, ___: Context) -> Outcome:

@@ -69,7 +69,7 @@ def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
 
 
 def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> None:
-    """It would be refused."""
+    """SQS would refuse the parameter."""
     other = World(world.engine, consumer="search", simulator=world.simulator, is_ordered=False)
     other.send("a")
     worker = other.worker()
@@ -144,7 +144,7 @@ def test_x6_a_message_that_could_not_be_released_is_delivered_again(world: World
 
 
 def test_x7_messages_that_failed_together_are_released_with_different_delays(world: World) -> None:
-    """Also in whole seconds, which are all SQS knows, their delays are spread over what the backoff allows."""
+    """The delays are whole seconds, because SQS knows no others, and are spread over the whole range of the backoff."""
     groups = [f"g{number}" for number in range(60)]
     world.send(*groups)
     for group in groups:
@@ -247,7 +247,7 @@ def test_an_early_empty_answer_is_followed_by_a_pause(
 def test_a_lane_whose_messages_all_fail_unforeseen_rests_longer_each_time(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That a receive succeeds says nothing of it; a message that is worked on does."""
+    """A successful receive does not shorten the pause; a handled message does."""
     world.send(*"abcdefgh")
     worker = world.worker()
 
