@@ -24,7 +24,7 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 _PROJECT = Path(__file__).resolve().parents[1]
@@ -77,6 +77,8 @@ _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
 type AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 type AnyType = ast.ClassDef | ast.TypeAlias
 type Definition = AnyFunction | ast.ClassDef
+type Nodes = Sequence[ast.AST]
+"""The nodes of a module, which is walked once: the module itself first."""
 
 
 def is_participle(word: str) -> bool:
@@ -112,34 +114,35 @@ def is_empty(docstring: str) -> bool:
 def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, list[str]]:
     """Return the places of each kind in the sources of files, by path; `others` are names that are elsewhere."""
     found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
-    trees = {path: ast.parse(text) for path, text in files.items()}
-    for path, tree in trees.items():
-        for kind, place in _places(path, tree):
+    trees = {path: list(ast.walk(ast.parse(text))) for path, text in files.items()}
+    for path, nodes in trees.items():
+        for kind, place in _places(path, nodes):
             found[kind].append(place)
     found["participle modules"] = sorted({part for path in files for part in _misnamed_parts(path)})
     found["public names with two definitions"] = _doubled_public_names(trees)
     found["classes of the product whose name tests or benchmarks give to others"] = _doubled_types(trees)
-    found["names in back-quotes that are nowhere"] = _stale_names(files, others)
+    found["names in back-quotes that are nowhere"] = _stale_names(trees, others)
     return found
 
 
-def _doubled_public_names(trees: Mapping[str, ast.Module]) -> list[str]:
+def _doubled_public_names(trees: Mapping[str, Nodes]) -> list[str]:
     """Return the places of each listed name that is defined more than once in the product."""
     public, listed = defaultdict[str, list[str]](list), set[str]()
-    for path, tree in trees.items():
-        for top in tree.body if path.startswith(_PRODUCT) else []:
+    for path, (module, *_) in trees.items():
+        assert isinstance(module, ast.Module), "a walk begins at its root"
+        for top in module.body if path.startswith(_PRODUCT) else []:
             if isinstance(top, ast.ClassDef | ast.FunctionDef | ast.TypeAlias) and _is_importable(top):
                 public[_name(top)].append(f"{path}:{top.lineno}: {_name(top)}")
         if path.removesuffix("/__init__.py").replace("/", ".") in PUBLIC:
-            listed |= listed_names(tree)
+            listed |= listed_names(module)
     return [place for name in sorted(listed) if len(public[name]) > 1 for place in public[name]]
 
 
-def _doubled_types(trees: Mapping[str, ast.Module]) -> list[str]:
+def _doubled_types(trees: Mapping[str, Nodes]) -> list[str]:
     """Return the places of each class of tests and benchmarks whose name is one of the product's."""
     product, own = set[str](), list[tuple[str, str]]()
-    for path, tree in trees.items():
-        for node in _types(tree):
+    for path, nodes in trees.items():
+        for node in _types(nodes):
             if path.startswith(_TESTS):
                 own.append((_name(node), f"{path}:{node.lineno}: {_name(node)}"))
             elif path.startswith(_PRODUCT) and not path.startswith(_EXAMPLES):
@@ -155,20 +158,19 @@ def _misnamed_parts(path: str) -> Iterator[str]:
             yield "/".join(parts[:count])
 
 
-def _stale_names(files: Mapping[str, str], others: Iterable[str]) -> list[str]:
+def _stale_names(trees: Mapping[str, Nodes], others: Iterable[str]) -> list[str]:
     known, quoted = {*_OF_OTHERS, *dir(builtins), *others}, list[tuple[str, str]]()
-    for path, text in files.items():
-        tree = ast.parse(text)
+    for path, nodes in trees.items():
         known.update(re.split(r"[/.]", path))
         docstrings = set()
-        for node in ast.walk(tree):
+        for node in nodes:
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and (
                 docstring := ast.get_docstring(node)
             ):
                 docstrings.add(node.body[0].value)  # type: ignore[attr-defined]  # the expression that it is
                 place = f"{path}:{getattr(node, 'lineno', 1)}"
                 quoted += [] if path == _OWN_PATH else [(place, name) for name in _QUOTED.findall(docstring)]
-        for node in ast.walk(tree):
+        for node in nodes:
             if node not in docstrings:
                 known.update(_names(node))
     return [f"{place}: {name}" for place, name in quoted if not known.issuperset(name.split("."))]
@@ -188,7 +190,7 @@ def draw(files: Mapping[str, str], seed: int) -> Iterator[str]:
     rng = random.Random(seed)  # noqa: S311
     kinds: dict[str, list[str]] = {"functions": [], "docstrings": [], "tests": []}
     for path, text in files.items():
-        for definition in _definitions(ast.parse(text)):
+        for definition in _definitions(ast.walk(ast.parse(text))):
             place = f"{path}:{definition.lineno}: {definition.name}"
             docstring = ast.get_docstring(definition)
             if isinstance(definition, ast.ClassDef) or not definition.name.startswith("test_"):
@@ -238,17 +240,19 @@ def main(arguments: list[str]) -> int:
     return int(any(len(places) > LIMITS[kind] for kind, places in found.items()))
 
 
-def _places(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+def _places(path: str, nodes: Nodes) -> Iterator[tuple[str, str]]:
     """Yield each fault of a file, with its place."""
-    for kind in _docstring_faults(ast.get_docstring(tree) or "A module may have none."):
+    module = nodes[0]
+    assert isinstance(module, ast.Module), "a walk begins at its root"
+    for kind in _docstring_faults(ast.get_docstring(module) or "A module may have none."):
         yield kind, f"{path}:1"
-    for definition in _definitions(tree):
+    for definition in _definitions(nodes):
         for kind in _faults(definition):
             yield kind, f"{path}:{definition.lineno}: {definition.name}"
-    for made in _types(tree):
+    for made in _types(nodes):
         if is_participle_class(_name(made)):
             yield "participle classes", f"{path}:{made.lineno}: {_name(made)}"
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Assert) and _compares_tuples(node.test):
             yield "asserts that compare several facts at once", f"{path}:{node.lineno}"
 
@@ -298,12 +302,12 @@ def _is_importable(node: Definition | ast.TypeAlias) -> bool:
     return not _name(node).startswith("_") and not any(other in decorators for other in others)
 
 
-def _definitions(tree: ast.AST) -> Iterable[Definition]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
+def _definitions(nodes: Iterable[ast.AST]) -> Iterable[Definition]:
+    return (node for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef))
 
 
-def _types(tree: ast.AST) -> Iterable[AnyType]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.TypeAlias))
+def _types(nodes: Iterable[ast.AST]) -> Iterable[AnyType]:
+    return (node for node in nodes if isinstance(node, ast.ClassDef | ast.TypeAlias))
 
 
 def listed_names(tree: ast.Module) -> set[str]:
