@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NoReturn
 
-from emulator.engines import LOCALSTACK, Engine, choose, interpreter
+from emulator.engines import ENGINES, LOCALSTACK, Engine, choose, interpreter
 from emulator.processes import SupervisedProcess, await_ready
 from sluice.errors import ConfigError, EndpointError
 from sluice.localstack import MODIFIED, health
@@ -69,7 +69,9 @@ def with_endpoint(running: Emulator) -> dict[str, str]:
 
 
 def _without_aws() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "LOCALSTACK_"))}
+    """Return this process's environment without the caller's settings of AWS and of the emulators."""
+    left_out = ("AWS_", *(f"{name.upper()}_" for name in ENGINES))
+    return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
 
 
 def attach(endpoint_url: str) -> Emulator:

@@ -272,6 +272,14 @@ def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monk
     assert ended.stderr == ""
 
 
+@pytest.mark.parametrize("name", ["AWS_PROFILE", "LOCALSTACK_HOST", "LOCALEMU_HOST", "LOCALEMU_API_KEY"])
+def test_settings_of_aws_and_of_each_engine_are_left_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "of the caller")
+    running = localstack.Emulator(endpoint_url="http://127.0.0.1:4566", log=None)
+
+    assert localstack.with_endpoint(running).get(name) is None
+
+
 def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     shared_endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
