@@ -28,6 +28,13 @@ _STABLE_HEX_DIGITS = 13  # 52 bits: what reads JSON as floating point does not r
 END_TYPE = "sluice.end"
 """The type of an event after which its group has none: an end marker for what goes through an outbox."""
 
+CHANGED_SUBSCRIPTION = "changed_subscription_of"
+"""The queue whose subscription a call changed, in the `detail` of a `topology` event."""
+CHANGED_QUEUE = "changed_queue"
+"""The queue whose settings a call changed, in the `detail` of a `topology` event, beside the settings it gave."""
+DELETION_DETAIL = '{"is_deletion": true}'
+"""The `detail` of a purge that deleted the queue as well."""
+
 
 class Kind(StrEnum):
     """The kind of an event. `opened` and `closed` frame a journal; the rest happened to messages, queues or the run."""
@@ -188,9 +195,22 @@ def answer_detail(received_count: int) -> str:
     return f'{{"received": {received_count}}}'
 
 
-def size_detail(body_bytes: int) -> str:
-    """Return the `detail` of a publish: how large the body was."""
-    return f'{{"bytes": {body_bytes}}}'
+def publish_detail(body_bytes: int | None, accepted: Mapping[str, bool] | None = None) -> str | None:
+    """Return the `detail` of a publish; None if nothing is known.
+
+    Args:
+        body_bytes: the size of the body.
+        accepted: each queue of which it is known, to whether its subscription accepts the message.
+    """
+    known = {"bytes": body_bytes, "accepted": accepted or None}
+    known = {name: value for name, value in known.items() if value is not None}
+    return json.dumps(known) if known else None
+
+
+def accepted_in(detail: str | None) -> Mapping[str, bool]:
+    """Return the queues named in the `detail` of a publish, to whether their subscriptions accept the message."""
+    accepted = detail_of(detail).get("accepted")
+    return accepted if isinstance(accepted, dict) else {}
 
 
 def detail_of(text: str | None) -> dict[str, Any]:
@@ -238,6 +258,16 @@ def recording_detail(one_group_in: int) -> str:
 def unseen_detail(calls: str) -> str:
     """Return the `detail` of the `topology` event that says which calls a recorder noticed and could not record."""
     return json.dumps({"is_planned": False, "unseen": calls})
+
+
+def subscription_detail(queue: str | None) -> str:
+    """Return the `detail` of the `topology` event of a change to a queue's subscription; None if no queue is known."""
+    return json.dumps({"is_planned": False, CHANGED_SUBSCRIPTION: queue})
+
+
+def settings_detail(queue: str, settings: Mapping[str, int | None]) -> str:
+    """Return the `detail` of the `topology` event of a call that gave a queue settings; None stands for no limit."""
+    return json.dumps({"is_planned": False, CHANGED_QUEUE: queue, "settings": settings})
 
 
 def pad_sequence_number(digits: str | None) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any
 from sluice import limits
 from sluice.declaration import Environment, naming
 from sluice.errors import ConfigError, HistoryError
-from sluice.history.events import SCHEMA_VERSION, Kind, detail_of
+from sluice.history.events import CHANGED_QUEUE, CHANGED_SUBSCRIPTION, SCHEMA_VERSION, Kind, detail_of
 from sluice.judge.checker import Expectation
 from sluice.judge.checker.clocks import NEVER_US
 from sluice.judge.checker.verdict import Verdict
@@ -28,7 +28,10 @@ _UNNAMED = "of which nobody said what it was to receive; name it with --queue"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQueue:
-    """Settings of a queue, its DLQ, and the queue where SNS puts what it could not deliver; None where nobody says."""
+    """Settings of a queue, its DLQ, and the queue where SNS puts what it could not deliver; None where nobody says.
+
+    `is_unfiltered` says that the queue gets every message of the topic since before the recording.
+    """
 
     visibility_timeout_seconds: int
     dead_letter_queue: str | None = None
@@ -36,6 +39,7 @@ class RecordedQueue:
     max_receive_count: int | None = None
     retention_seconds: int | None = None
     dead_letter_retention_seconds: int | None = None
+    is_unfiltered: bool = False
 
 
 def with_retention(queues: Mapping[str, RecordedQueue], texts: Iterable[str]) -> dict[str, RecordedQueue]:
@@ -103,6 +107,7 @@ def declared_queues(environment: Environment) -> dict[str, RecordedQueue]:
             max_receive_count=consumer.max_receive_count,
             retention_seconds=consumer.message_retention_seconds,
             dead_letter_retention_seconds=consumer.dead_letter_retention_seconds,
+            is_unfiltered=consumer.filter_policy is None and len(environment.topics) == 1,
         )
         for consumer in environment.consumers
     }
@@ -126,7 +131,9 @@ def check(
     where nothing is.
     """
     topology = _topology(engine.overview(), root)
-    expectation = _expectation(topology, queues, has_other_producers=has_other_producers)
+    expectation = _with_settings(
+        _expectation(topology, queues, has_other_producers=has_other_producers), topology.settings
+    )
     expectation = replace(
         expectation,
         clock_bound_us=clock_bound_us,
@@ -174,6 +181,8 @@ class _Topology:
     has_beginning: bool = False
     publishing_began_us: int | None = None
     receiving_began_us: Mapping[str, int] = field(default_factory=dict)
+    resubscribed: frozenset[str | None] = frozenset()
+    settings: Sequence[tuple[str, Mapping[str, int | None]]] = ()
     unknowns: tuple[str, ...] = field(default=())
 
 
@@ -210,6 +219,8 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
         has_beginning=bool(began_us),
         publishing_began_us=NEVER_US if unseen else max(publishing_us, default=None),
         receiving_began_us=_receive_begins(began_us),
+        resubscribed=_resubscribed(rows),
+        settings=[(str(of[CHANGED_QUEUE]), of.get("settings", {})) for of in found if CHANGED_QUEUE in of],
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
             *(
@@ -242,6 +253,45 @@ def _began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, 
             key = row["kind"], row["queue"]
             began_us[key] = max(since_us, began_us.get(key, since_us))
     return began_us
+
+
+def _resubscribed(rows: Sequence[Mapping[str, Any]]) -> frozenset[str | None]:
+    """Return the queues whose subscriptions were changed by another process than published; None stands for any queue.
+
+    The process that published did not see the change.
+    """
+    publishers = {row["worker"] for row in rows if row["kind"] == Kind.PUBLISHED}
+    changed = [(row["worker"], detail_of(row["detail"])) for row in rows if row["kind"] == Kind.TOPOLOGY]
+    return frozenset(
+        detail[CHANGED_SUBSCRIPTION]
+        for worker, detail in changed
+        if CHANGED_SUBSCRIPTION in detail and not publishers <= {worker}
+    )
+
+
+def _with_settings(expectation: Expectation, given: Iterable[tuple[str, Mapping[str, int | None]]]) -> Expectation:
+    """Return the expectation without what a queue was declared with and given otherwise while it was recorded.
+
+    Of the retention the shortest counts.
+    """
+    timeouts, receive_counts = expectation.visibility_timeout_seconds, expectation.max_receive_count
+    kept, other_timeouts, other_counts = dict(expectation.retention_seconds), set(), set()
+    for queue, settings in given:
+        if settings.get("VisibilityTimeout", timeouts.get(queue)) != timeouts.get(queue):
+            other_timeouts.add(queue)
+        if settings.get("maxReceiveCount", receive_counts.get(queue)) != receive_counts.get(queue):
+            other_counts.add(queue)
+        seconds = settings.get("MessageRetentionPeriod")
+        if seconds is not None:
+            kept[queue] = min(seconds, kept.get(queue, limits.MESSAGE_RETENTION_SECONDS))
+    return replace(
+        expectation,
+        visibility_timeout_seconds={name: of for name, of in timeouts.items() if name not in other_timeouts},
+        changed_timeouts={name: of for name, of in timeouts.items() if name in other_timeouts},
+        max_receive_count={name: of for name, of in receive_counts.items() if name not in other_counts},
+        changed_receive_counts={name: of for name, of in receive_counts.items() if name in other_counts},
+        retention_seconds=kept,
+    )
 
 
 def _receive_begins(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
@@ -302,6 +352,13 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         retention_seconds=_retention_seconds(queues),
         unproven_queues=unproven,
         is_publishing_recorded=topology.is_whole and topology.is_publishing_recorded and not has_other_producers,
+        selective_queues={}
+        if topology.is_planned
+        else {
+            name: topology.resubscribed.isdisjoint((name, None))
+            for name in queues or unnamed
+            if name not in queues or not queues[name].is_unfiltered
+        },
         is_planned=topology.is_planned,
         delay_seconds=dict.fromkeys(queues or unnamed),
     )

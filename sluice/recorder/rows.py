@@ -9,18 +9,23 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from sluice.history.events import (
+    DELETION_DETAIL,
     CallOutcome,
     Identity,
     Kind,
     answer_detail,
     pad_sequence_number,
+    publish_detail,
+    settings_detail,
     short_hash,
-    size_detail,
+    subscription_detail,
     unwrap,
 )
 from sluice.recorder.move_tasks import RecordedMoveTasks
+from sluice.recorder.subscriptions import RecordedSubscriptions
 
 _HANDLES_MAX = 20_000
+_NUMBER_SETTINGS = ("VisibilityTimeout", "MessageRetentionPeriod")
 _NUMBER_MAX = (1 << 31) - 1
 
 type JournalRow = dict[str, Any]
@@ -81,6 +86,7 @@ class RowFactory:
         self._planned: dict[str, tuple[int, int, str | None]] = {}
         self._handles: OrderedDict[str, JournalRow] = OrderedDict()
         self.move_tasks = RecordedMoveTasks()
+        self.subscriptions = RecordedSubscriptions()
 
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
@@ -121,7 +127,7 @@ class RowFactory:
             "publish_attempt": attempt,
             "phase": phase,
             "body_hash": short_hash(body),
-            **({"detail": size_detail(len(body.encode()))} if self._keeps_sizes else {}),
+            "detail": publish_detail(len(body.encode()) if self._keeps_sizes else None),
             "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
             **self.of_message(
                 body=body,
@@ -129,6 +135,19 @@ class RowFactory:
                 message_group_id=group_id(address, entry.get("MessageGroupId")),
             ),
         }
+
+    def with_queues(self, row: JournalRow, address: str, entry: Mapping[str, Any], at_us: int) -> JournalRow:
+        """Return the event of a publish with the queues that certainly get the message, or certainly do not."""
+        accepted = self.subscriptions.accepted_by(address, entry, at_us)
+        if not accepted:
+            return row
+        named = {self.name_of_queue(arn): is_accepted for arn, is_accepted in accepted.items()}
+        return row | {"detail": publish_detail(len(_body(entry).encode()) if self._keeps_sizes else None, named)}
+
+    def subscription(self, queue_arn: str | None) -> JournalRow:
+        """Return the event of a change to a queue's subscription; None stands for a queue that is not known."""
+        queue = None if queue_arn is None else self.name_of_queue(queue_arn)
+        return {"kind": Kind.TOPOLOGY.value, "detail": subscription_detail(queue)}
 
     def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
         """Return the event of a delete or a visibility change, with what is known of the message behind the handle."""
@@ -145,6 +164,18 @@ class RowFactory:
     def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> JournalRow:
         """Return the event of a queue being purged."""
         return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
+
+    def delete_queue(self, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
+        """Return the event of a queue being deleted, which removes its messages as a purge does."""
+        return self.purge(url, entry, position) | {"detail": DELETION_DETAIL}
+
+    def set_queue(self, url: str, params: Mapping[str, Any], _: int | None) -> JournalRow:
+        """Return the event of a queue being given settings, of those that decide what it may do with a message."""
+        attributes = params.get("Attributes", {})
+        settings = {name: _whole_or_none(attributes[name]) for name in _NUMBER_SETTINGS if name in attributes}
+        if "RedrivePolicy" in attributes:
+            settings["maxReceiveCount"] = _receives_max(attributes["RedrivePolicy"])
+        return {"kind": Kind.TOPOLOGY.value, "detail": settings_detail(self.name_of(url), settings)}
 
     def move(self, params: Mapping[str, Any]) -> JournalRow:
         """Return the event of a move task; without a destination each message goes to the queue it came from."""
@@ -228,6 +259,18 @@ def _body(entry: Mapping[str, Any]) -> str:
 
 def _whole(text: str | None) -> int | None:
     return None if text is None else int(text)
+
+
+def _whole_or_none(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
+def _receives_max(policy: str) -> int | None:
+    """Return the maxReceiveCount of a redrive policy; None if there is none, or the policy is none that SQS takes."""
+    try:
+        return int(json.loads(policy)["maxReceiveCount"])
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def _ms_to_us(text: str | None) -> int | None:
@@ -318,6 +361,46 @@ class _IntendedOperation(_Operation):
         return row | {"error": "NotInAnswer"}, CallOutcome.INFO
 
 
+class _Publish(_IntendedOperation):
+    """Publish and PublishBatch: an answered one tells the queues that the message is for, as far as they are known."""
+
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
+        params = call["params"]
+        topic = params.get("TopicArn", params.get("TargetArn"))
+        entries = params.get("PublishBatchRequestEntries", [params])
+        return [
+            (rows.with_queues(row, topic, entry, call["invoked_at_us"]), outcome)
+            for (row, outcome), entry in zip(super().answer_rows(rows, call, parsed), entries, strict=False)
+        ]
+
+
+class _Subscription(_Operation):
+    """Calls that tell the filter policy of a subscription; one that may change it is written down.
+
+    Args:
+        learn: subscriptions, parameters, answer, time of the call.
+        changes: rows, parameters -> the event of a change, in a list.
+    """
+
+    def __init__(
+        self,
+        learn: Callable[[RecordedSubscriptions, Mapping[str, Any], Mapping[str, Any], int], None],
+        changes: Callable[[RowFactory, Mapping[str, Any]], list[JournalRow]] = lambda *_: [],
+    ) -> None:
+        self._learn, self._changes = learn, changes
+
+    def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
+        return self._changes(rows, params)
+
+    def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
+        self._learn(rows.subscriptions, call["params"], parsed, call["invoked_at_us"])
+        return [(row, CallOutcome.OK) for row in call["rows"]]
+
+
+def _begin_change(rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
+    return [rows.subscription(rows.subscriptions.begin_change(params["SubscriptionArn"]))]
+
+
 class _Receive(_Operation):
     """ReceiveMessage: before the answer only that it was called, for a call that is cancelled is never told to end."""
 
@@ -375,16 +458,24 @@ def _handle(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | N
 
 OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
     "sns": {
-        "Publish": _IntendedOperation("TopicArn", RowFactory.publish, _assigned_ids("sns")),
-        "PublishBatch": _IntendedOperation(
+        "Publish": _Publish("TopicArn", RowFactory.publish, _assigned_ids("sns")),
+        "PublishBatch": _Publish(
             "TopicArn", RowFactory.publish, _assigned_ids("sns"), entries="PublishBatchRequestEntries"
         ),
+        "Subscribe": _Subscription(
+            RecordedSubscriptions.subscribe, lambda rows, params: [rows.subscription(params.get("Endpoint"))]
+        ),
+        "GetSubscriptionAttributes": _Subscription(RecordedSubscriptions.get_attributes),
+        "SetSubscriptionAttributes": _Subscription(RecordedSubscriptions.set_attribute, _begin_change),
+        "Unsubscribe": _Subscription(RecordedSubscriptions.unsubscribe, _begin_change),
     },
     "sqs": {
         "SendMessage": _IntendedOperation("QueueUrl", RowFactory.publish, _assigned_ids("sqs")),
         "SendMessageBatch": _IntendedOperation("QueueUrl", RowFactory.publish, _assigned_ids("sqs"), entries="Entries"),
         "ReceiveMessage": _Receive(),
         "PurgeQueue": _IntendedOperation("QueueUrl", RowFactory.purge),
+        "DeleteQueue": _IntendedOperation("QueueUrl", RowFactory.delete_queue),
+        "SetQueueAttributes": _IntendedOperation("QueueUrl", RowFactory.set_queue),
         "StartMessageMoveTask": _StartMove(),
         "ListMessageMoveTasks": _MoveTaskEnd(
             lambda tasks, params, answer: tasks.find_end(params["SourceArn"], answer.get("Results", []))

@@ -6,6 +6,7 @@ A recording of some hundred thousand events is judged in this process. Nothing h
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -66,6 +67,12 @@ _ENDPOINT = "endpoint"  # of which no deviations are known
     " violation.",
 )
 @click.option(
+    "--unfiltered",
+    is_flag=True,
+    help="For a recording: the topic sends every message to each queue of --queue, without a filter policy, and did so"
+    " before the recording began. A message that was overtaken and never came is then lost.",
+)
+@click.option(
     "--all", "is_whole", is_flag=True, help="Print every property, also those that held or were not exercised."
 )
 @click.option(
@@ -89,6 +96,7 @@ def check(
     target: str | None,
     other_producers: bool,
     other_consumers: bool,
+    unfiltered: bool,
     engine: str,
     clock_bound_us: int,
     master: str | None,
@@ -107,6 +115,9 @@ def check(
     if queue_texts and environment_name is not None:
         raise ConfigError("--queue and --env are both given, allowed is one of them")
     queues = recording.with_retention(recording.parse_queues(queue_texts), retention_texts)
+    if unfiltered and not queues:
+        raise ConfigError("--unfiltered is given without --queue, allowed is with it; name the queues with --queue")
+    queues = {name: replace(queue, is_unfiltered=unfiltered) for name, queue in queues.items()}
     if environment_name is not None:
         queues = recording.declared_queues(shared_declaration(declaration).environment(environment_name))
     is_run = (history / RUN_FILE).exists()

@@ -57,6 +57,11 @@ OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 
 _NOWHERE = QueueContext()
 _NOT_DRAINED = "which was not drained"
+_SELECTIVE = {
+    True: "and nothing on record says that they are for it: a filter policy may exclude them, or it was not subscribed",
+    False: "of which another process changed the subscription: its filter policy may leave them out",
+}
+"""By whether the publishes on record tell which messages the queue gets."""
 _REMOVED = "where its retention may have ended, or a purge or a restart may have removed it"
 
 
@@ -89,12 +94,14 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
     listed = list(events)
     group = Group(listed, expectation, around)
     found = [violation for rule in RULES.values() for violation in rule(group)]
+    proven = [violation for violation in found if not _is_of_two_queues(group, violation)]
     return Finding(
-        violations=tuple(violation for violation in found if not _is_lawful(violation)),
+        violations=tuple(violation for violation in proven if not _is_lawful(violation)),
         unknowns=(
             *_unknowns(group),
             *_clock_reservations(group, listed, found),
             *_beginning_reservations(group, listed, found),
+            *_deletion_reservations(group, found, proven),
         ),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
@@ -114,8 +121,20 @@ def _clock_reservations(group: Group, events: Sequence[HistoryEvent], found: Ite
 
 
 def _beginning_reservations(group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]) -> Iterator[str]:
-    """Yield reservations about unrecorded events: anomalies that are violations only if there were no such events."""
+    """Yield reservations about unrecorded events and settings: anomalies that are violations only without these."""
     expectation = group.expectation
+    timeouts, receive_counts = expectation.changed_timeouts, expectation.changed_receive_counts
+    if timeouts or receive_counts:
+        unchanged = replace(
+            expectation,
+            visibility_timeout_seconds={**expectation.visibility_timeout_seconds, **timeouts},
+            max_receive_count={**expectation.max_receive_count, **receive_counts},
+        )
+        if open_ := _anomalies_only_in(Group(events, unchanged, group.around), found):
+            yield (
+                f"group {group.id}: {', '.join(sorted({*timeouts, *receive_counts}))} got other settings meanwhile, and"
+                f" on these rests whether it shows {', '.join(open_)}"
+            )
     if expectation.publishing_began_us is None and not expectation.receiving_began_us:
         return
     whole = replace(expectation, publishing_began_us=None, receiving_began_us={})
@@ -123,6 +142,34 @@ def _beginning_reservations(group: Group, events: Sequence[HistoryEvent], found:
         yield (
             f"group {group.id}: on what happened before the recording began, or was not recorded, rests whether it"
             f" shows {', '.join(open_)}"
+        )
+
+
+def _is_of_two_queues(group: Group, violation: Violation) -> bool:
+    """Return whether a violation rests on events before and after its queue was deleted: each half had its own queue.
+
+    A new queue of the same name numbers its messages anew, and knows no deduplication id of the old one.
+    """
+    queues = {violation.queue, *(event.queue for event in violation.witness)}
+    for deletion in group.around.purges:
+        if deletion.is_deletion and deletion.queue in queues:
+            events = [
+                event
+                for idx in violation.idxs
+                for event in (*group.publishes.get(idx, ()), *group.receives(deletion.queue, idx))
+            ]
+            after = [event for event in events if group.is_after(event, deletion.began_at_us)]
+            if len(after) < len(events) and after:
+                return True
+    return False
+
+
+def _deletion_reservations(group: Group, found: Iterable[Violation], proven: Sequence[Violation]) -> Iterator[str]:
+    open_ = {violation.anomaly for violation in found if violation not in proven and not _is_lawful(violation)}
+    if open_:
+        yield (
+            f"group {group.id}: its queue was deleted meanwhile, and another has its name: on which of the two the"
+            f" messages were in rests whether it shows {', '.join(sorted(open_))}"
         )
 
 
@@ -169,10 +216,18 @@ def _unseen(group: Group) -> Iterator[str]:
     for missing in existence.missing(group):
         for queue in missing.open:
             if (queue, missing.idx) not in known:
-                why = _REMOVED if queue in missing.removed else _NOT_DRAINED
-                unseen[queue, group.expectation.unproven_queues.get(queue, why)].append(missing.idx)
+                unseen[queue, _reason_unseen(group, queue, missing)].append(missing.idx)
     for (queue, why), idxs in unseen.items():
         yield f"group {group.id}: {len(idxs)} acknowledged message(s), first {min(idxs)}, not seen in {queue}, {why}"
+
+
+def _reason_unseen(group: Group, queue: str, missing: existence.MissingMessage) -> str:
+    if queue in group.expectation.unproven_queues:
+        return group.expectation.unproven_queues[queue]
+    if queue in missing.removed:
+        return _REMOVED
+    is_owed = group.is_certainly_owed(queue, missing.idx)
+    return _NOT_DRAINED if is_owed else _SELECTIVE[group.expectation.selective_queues[queue]]
 
 
 def _drop_reservations(group: Group) -> Iterator[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sluice import limits
-from sluice.history.events import CallOutcome, HistoryEvent, Kind, detail_of
+from sluice.history.events import DELETION_DETAIL, CallOutcome, HistoryEvent, Kind, detail_of
 
 _EMPTY_PROBES_MIN = 3
 _SECOND_US = 1_000_000
@@ -39,6 +39,13 @@ class Expectation:
             (`clocks`).
         unproven_queues: queue to the reason for which some of its receives may be missing in the history. A message
             that was not received from such a queue proves nothing.
+        selective_queues: queue to whether the publishes on record tell which messages of a topic it gets, as far as
+            they know (`history.events.accepted_in`); of a queue with False they tell nothing that can be relied on.
+            Its subscription may have a filter policy, or may have begun later than the recording, so a message that no
+            publish tells it to get proves nothing by its absence. The other queues get every message.
+        changed_timeouts: queue to its declared visibility timeout, if it was given another one meanwhile. It then has
+            none above, and what rests on the declared one is open.
+        changed_receive_counts: queue to its declared maxReceiveCount, likewise.
         lost_receives: queue to how many receives of it were never answered: each may have leased messages.
         is_publishing_recorded: whether every publish is in the history, if only as an intent.
         publishing_began_us: the time since which every publish is in the history, microseconds UTC; None means from the
@@ -69,6 +76,9 @@ class Expectation:
     clock_bound_us: int = 0
     clocks_ahead_us: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     unproven_queues: Mapping[str, str] = field(default_factory=dict)
+    selective_queues: Mapping[str, bool] = field(default_factory=dict)
+    changed_timeouts: Mapping[str, int] = field(default_factory=dict)
+    changed_receive_counts: Mapping[str, int] = field(default_factory=dict)
     lost_receives: Mapping[str, int] = field(default_factory=dict)
     is_publishing_recorded: bool = True
     publishing_began_us: int | None = None
@@ -124,12 +134,14 @@ class Loss:
 
     Args:
         is_certain: whether the queue certainly loses the messages that were in it before: a purge that was confirmed.
+        is_deletion: whether the queue was deleted as well: another one of its name begins anew.
     """
 
     queue: str
     began_at_us: int
     ended_at_us: int
     is_certain: bool = False
+    is_deletion: bool = False
 
 
 class IdUse(NamedTuple):
@@ -224,6 +236,7 @@ def queue_context(
                 ended_at_us=(record.responded_at_us or (record.invoked_at_us or 0) + _PURGED_WITHIN_US)
                 + _PURGED_WITHIN_US,
                 is_certain=record.outcome == CallOutcome.OK,
+                is_deletion=record.detail == DELETION_DETAIL,
             )
             for record in of_kind[Kind.PURGED]
             if record.outcome != CallOutcome.FAIL

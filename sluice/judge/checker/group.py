@@ -18,14 +18,14 @@ Terms, used by all rules as defined here:
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import islice, permutations
 from typing import Any
 
 from sluice import limits
-from sluice.history.events import CallOutcome, HistoryEvent, Kind, is_end_marker
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, accepted_in, is_end_marker
 from sluice.judge.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.judge.checker.expectation import Expectation, Move, QueueContext
 from sluice.judge.checker.verdict import Violation
@@ -141,7 +141,7 @@ class Group:
         self._instance_tries: dict[tuple[str | None, str], list[HistoryEvent]] = {}
         self._end_markers: dict[str, HistoryEvent] = {}
         self._spreads_us = self._spreads(events) if self.clocks.ahead else {}
-        for event in _distinct_events(sorted(events, key=by_time), expectation, self.may_be_from_dlq):
+        for event in self._distinct_events(sorted(events, key=by_time)):
             self._take(event)
         self.acked = {
             idx: next(event for event in tries if event.outcome == CallOutcome.OK)
@@ -170,7 +170,7 @@ class Group:
                 came[event.idx].add(event.queue)
         doubtful = set[int]()
         for idx, acked in tries.items():
-            sent_to = self._target_queues(acked)
+            sent_to = self._queues_owed_by(acked)
             if not came[idx].issuperset(sent_to) or len(set(map(number, acked))) > 1:
                 later = [event for event in acked if not self._is_first_of_its_id(event)]
                 doubtful.update(map(id, later))
@@ -205,6 +205,14 @@ class Group:
         own = event.sns_message_id or event.sqs_message_id
         return any(use.id == own is not None and use.message != message for use in self.around.shared_ids[message])
 
+    def publishes_by(self, receive: HistoryEvent) -> list[HistoryEvent]:
+        """Return the publishes of a received message's idx, without those that were certainly made after the receive.
+
+        Who receives a message and sends a copy of it under its deduplication id publishes after the receive.
+        """
+        tries = self.publishes.get(receive.idx or 0, ()) if receive.idx is not None else ()
+        return [publish for publish in tries if not self.is_surely_before(receive, publish)]
+
     def maybe_dropped(self) -> Iterator[tuple[str, int]]:
         """Yield (queue, idx) of each message that never arrived, and may have been dropped as a repeat of another."""
         for idx, queues in self._dropped.items():
@@ -233,6 +241,53 @@ class Group:
             self.handled.setdefault(event.queue or "", _Lists()).add(event.idx, event)
         elif event.kind == Kind.PARKED and is_ours and event.idx is not None:
             self.parked.setdefault(event.queue or "", set()).add(event.idx)
+
+    def _distinct_events(self, events: Sequence[HistoryEvent]) -> Iterable[HistoryEvent]:
+        """Return the events; each receive of a moved message gets the idx of the original message.
+
+        The deduplication id of a dead letter is its old message id, so it comes with another idx, unless idxs are
+        planned. A receive whose idx nobody had published by then is looked up by its deduplication id, among those that
+        were published and, where it may be a dead letter or have been one, the message ids received before; then by its
+        message id. AWS says nothing about the new ids of a message that a move task brought (MOV-17): if the ids lead
+        nowhere, it is looked up by its body, if only one message was published with that body.
+        """
+        if self.expectation.is_planned:
+            return events
+        published = [event for event in events if event.kind == Kind.PUBLISHED and event.idx is not None]
+        known: dict[str | None, int | None] = {
+            event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
+        }
+        first = {event.idx: event for event in sorted(published, key=invoked_us, reverse=True)}
+        of_body: dict[str | None, set[int | None]] = defaultdict(set)
+        for event in published:
+            of_body[event.body_hash].add(event.idx)
+        of_id: dict[str | None, int | None] = {}
+        dead: set[str | None] = set()
+        distinct: list[HistoryEvent] = []
+        for event in events:
+            if event.kind != Kind.RECEIVED:
+                distinct.append(event)
+                continue
+            idx, may_be_moved = event.idx, self.may_be_from_dlq(event)
+            if idx not in first or self.is_surely_before(event, first[idx]):
+                may_have_died = (
+                    may_be_moved or self._may_be_dead_letter_queue(event.queue) or event.deduplication_id in dead
+                )
+                own = of_id.get(event.deduplication_id) if may_have_died else None
+                own = known.get(event.deduplication_id) if own is None else own
+                idx = of_id.get(event.sqs_message_id, idx) if own is None else own
+                same = of_body.get(event.body_hash, set())
+                if idx not in first and len(same) == 1 and event.body_hash is not None and may_be_moved:
+                    (idx,) = same
+            distinct.append(replace(event, idx=idx))
+            if event.sqs_message_id is not None:
+                of_id.setdefault(event.sqs_message_id, idx)
+                if self._may_be_dead_letter_queue(event.queue):
+                    dead.add(event.sqs_message_id)
+        return distinct
+
+    def _may_be_dead_letter_queue(self, queue: str | None) -> bool:
+        return queue not in self.expectation.queues or queue in self.expectation.dead_letter_queues.values()
 
     def _is_one_message(self, idx: int) -> bool:
         """Return whether all publishes of an idx are one message, which therefore has one place in the group."""
@@ -538,8 +593,29 @@ class Group:
         return self._target_queues(self.publishes.get(idx, ()))
 
     def owed_queues(self, idx: int) -> tuple[str, ...]:
-        """Return the queues a message had to reach, by its acknowledgements."""
-        return self._target_queues([event for event in self.publishes.get(idx, ()) if event.outcome == CallOutcome.OK])
+        """Return the queues a message had to reach, by its acknowledgements, for all that is known."""
+        return self._queues_owed_by(self._acknowledged(idx))
+
+    def is_certainly_owed(self, queue: str, idx: int) -> bool:
+        """Return whether a message certainly had to reach a queue, by its acknowledgements."""
+        acked = self._acknowledged(idx)
+        return queue in self._target_queues(acked) and self._is_accepted(queue, acked) is True
+
+    def _acknowledged(self, idx: int) -> list[HistoryEvent]:
+        return [event for event in self.publishes.get(idx, ()) if event.outcome == CallOutcome.OK]
+
+    def _queues_owed_by(self, acked: Sequence[HistoryEvent]) -> tuple[str, ...]:
+        return tuple(queue for queue in self._target_queues(acked) if self._is_accepted(queue, acked) is not False)
+
+    def _is_accepted(self, queue: str, acked: Iterable[HistoryEvent]) -> bool | None:
+        """Return whether a queue gets a message of these acknowledged publishes; None if it is not known."""
+        is_recorded = self.expectation.selective_queues.get(queue)
+        if is_recorded is None:
+            return True
+        accepted = {
+            event.queue == queue or (accepted_in(event.detail).get(queue) if is_recorded else None) for event in acked
+        }
+        return True if True in accepted else None if None in accepted else False
 
     def _target_queues(self, publishes: Iterable[HistoryEvent]) -> tuple[str, ...]:
         names, queues = {event.queue for event in publishes}, self.expectation.queues
@@ -905,42 +981,6 @@ class Group:
             and responded_us(attempt) + self._held_us(attempt) > own_us
         ]
         return changes[-1:] if own_us < until_us else []
-
-
-def _distinct_events(
-    events: Sequence[HistoryEvent], expectation: Expectation, may_be_moved: Callable[[HistoryEvent], bool]
-) -> Iterable[HistoryEvent]:
-    """Return the events; each receive of a moved message gets the idx of the original message.
-
-    The deduplication id of a dead letter is its old message id, so it comes with another idx, unless idxs are planned.
-    A receive whose idx nobody published is looked up by its deduplication id, among those that were published and the
-    message ids received before, then by its message id. AWS says nothing about the new ids of a message that a move
-    task brought (MOV-17): if the ids lead nowhere, it is looked up by its body, if only one message was published
-    with that body.
-    """
-    if expectation.is_planned:
-        return events
-    published = [event for event in events if event.kind == Kind.PUBLISHED and event.idx is not None]
-    known: dict[str | None, int | None] = {
-        event.deduplication_id: event.idx for event in published if event.deduplication_id is not None
-    }
-    idxs = {event.idx for event in published}
-    of_body: dict[str | None, set[int | None]] = defaultdict(set)
-    for event in published:
-        of_body[event.body_hash].add(event.idx)
-    distinct: list[HistoryEvent] = []
-    for event in events:
-        if event.kind == Kind.RECEIVED and event.idx not in idxs:
-            idx = known.get(event.deduplication_id, known.get(event.sqs_message_id, event.idx))
-            same = of_body.get(event.body_hash, set())
-            if idx not in idxs and len(same) == 1 and event.body_hash is not None and may_be_moved(event):
-                (idx,) = same
-            distinct.append(replace(event, idx=idx))
-        else:
-            distinct.append(event)
-        if event.kind == Kind.RECEIVED and event.sqs_message_id is not None:
-            known.setdefault(event.sqs_message_id, distinct[-1].idx)
-    return distinct
 
 
 def _first_by_idx(events: Iterable[HistoryEvent]) -> dict[int, HistoryEvent]:

@@ -35,8 +35,10 @@ def create_queue(sqs: Any, name: str, *, dead_letter_url: str | None = None) -> 
     return str(sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
 
 
-def subscribe(sns: Any, sqs: Any, *, topic_arn: str, url: str, is_raw: bool) -> None:
-    """Let the topic send to the queue, without an envelope if `is_raw`."""
+def subscribe(
+    sns: Any, sqs: Any, *, topic_arn: str, url: str, is_raw: bool, attributes: Mapping[str, str] | None = None
+) -> None:
+    """Let the topic send to the queue, without an envelope if `is_raw`; attributes are further ones of Subscribe."""
     may_send = {
         "Effect": "Allow",
         "Principal": {"Service": "sns.amazonaws.com"},
@@ -46,6 +48,7 @@ def subscribe(sns: Any, sqs: Any, *, topic_arn: str, url: str, is_raw: bool) -> 
     policy = json.dumps({"Version": "2012-10-17", "Statement": [may_send]})
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"Policy": policy})
     raw = {"RawMessageDelivery": "true"} if is_raw else {}
+    raw |= attributes or {}
     sns.subscribe(TopicArn=topic_arn, Protocol="sqs", Endpoint=queue_arn(sqs, url), Attributes=raw)
 
 

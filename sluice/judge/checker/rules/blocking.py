@@ -96,9 +96,9 @@ def find_blockades(group: Group) -> Iterator[Blockade]:
         for line in group.lines if group.is_proven(queue) else ():
             places = [place for place, idx in enumerate(line) if group.is_dead_lettered(queue, idx)]
             event = group.dead_letter(queue, line[places[-1]]) if places else None
-            behind = tuple(line[places[-1] + 1 :]) if places else ()
+            behind = [idx for idx in line[places[-1] + 1 :] if group.is_certainly_owed(queue, idx)] if places else []
             if event is not None and _is_left(group, queue, event, behind):
-                yield Blockade(queue, event, behind)
+                yield Blockade(queue, event, tuple(behind))
 
 
 def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:

@@ -13,8 +13,9 @@ def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, 
         if queue in group.expectation.dead_letter_queues.values():
             continue
         for event in events:
-            if event.idx is not None and event.idx in group.publishes and not group.may_be_older(event):
-                yield queue, event, group.publishes[event.idx]
+            published = group.publishes_by(event)
+            if published and not group.may_be_older(event):
+                yield queue, event, published
 
 
 @rule("G1")

@@ -177,6 +177,8 @@ def _content(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         for idx, dead in _dead(group, queue):
             source = group.first_received.get(queue, {}).get(idx)
+            if source is not None and group.is_surely_before(dead, source):
+                source = None  # a copy that somebody sent back, or a task moved
             changed = _change_in_dlq(group, queue, dead, source)
             if changed is not None:
                 witness = source if source is not None else group.publishes[idx][0]
@@ -186,7 +188,7 @@ def _content(group: Group) -> Iterator[FoundViolation]:
 def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: HistoryEvent | None) -> str | None:
     """Return how a dead letter differs from its published message; None if no difference is known."""
     ids = group.ids.get((queue, dead.idx or 0), [])
-    published = {event.body_hash for event in group.publishes.get(dead.idx or 0, [])}
+    published = {event.body_hash for event in group.publishes_by(dead)}
     if (
         published
         and not group.may_be_older(dead)

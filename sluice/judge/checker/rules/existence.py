@@ -52,7 +52,11 @@ def _all_missing(group: Group) -> Iterator[MissingMessage]:
         if not absent:
             continue
         unseen = tuple(
-            queue for queue in absent if group.may_be_dead_lettered_unseen(queue) or _may_predate(group, queue, idx)
+            queue
+            for queue in absent
+            if group.may_be_dead_lettered_unseen(queue)
+            or _may_predate(group, queue, idx)
+            or not group.is_certainly_owed(queue, idx)
         )
         excused = tuple(queue for queue in absent if _is_excused(group, queue, idx))
         removed = tuple(queue for queue in absent if may_be_removed(group, queue, idx))
@@ -267,6 +271,8 @@ def _wrong_queue(group: Group) -> Iterator[FoundViolation]:
         for idx, event in sorted(first.items()):
             if queue in known or queue in group.expected_queues(idx) or group.may_be_older(event):
                 continue
+            if idx in group.publishes and not group.publishes_by(event):
+                continue  # A4
             sentence = f"received from {queue}, and meant for {', '.join(group.expected_queues(idx))}"
             yield queue, [idx], sentence, [*group.publishes.get(idx, [])[:1], event]
 

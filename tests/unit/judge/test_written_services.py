@@ -1,0 +1,402 @@
+"""Recordings of services that a test writes call by call, each with the verdict that AWS's rules demand."""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.judge.checker.verdict import PropertyStatus, Verdict
+from tests.support.histories.written_services import GROUP, WrittenService
+
+_OF_KIND_A = {"kind": ["a"]}
+_LONGER_THAN_A_FILTER_NEEDS_SECONDS = 901.0
+
+type _Life = Callable[[WrittenService], None]
+
+
+def _see_subscription(service: WrittenService, arn: str) -> None:
+    """Let the producer read a subscription, which puts its filter policy on record."""
+    service.producer.sns.get_subscription_attributes(SubscriptionArn=arn)
+
+
+def _set_filter(service: WrittenService, arn: str, policy: Mapping[str, Any]) -> None:
+    """Let the producer give a subscription a filter policy."""
+    name = "FilterPolicy"
+    service.producer.sns.set_subscription_attributes(
+        SubscriptionArn=arn, AttributeName=name, AttributeValue=json.dumps(policy)
+    )
+
+
+def _publish_two_kinds(service: WrittenService, url: str) -> None:
+    """Publish messages of kind a and b in turn, and work the queue off."""
+    for number in range(6):
+        service.publish(number, "ab"[number % 2])
+    service.work(url)
+
+
+def _publish_and_lose(service: WrittenService, url: str, kind: str | None = None) -> None:
+    """Publish nine messages of which SNS loses each third, and work the queue off."""
+    service.sabotage("drop-messages", every=3)
+    for number in range(9):
+        service.publish(number, kind)
+    service.work(url)
+
+
+# --- filter policies: what never came ----------------------------------------------------------------------------
+
+
+def _subscribe_with_filter(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    service.subscribe(url, _OF_KIND_A)
+    _publish_two_kinds(service, url)
+
+
+def _read_the_filter(service: WrittenService) -> None:
+    url = service.create_queue()
+    arn = service.subscribe(url, _OF_KIND_A)
+    service.record()
+    _see_subscription(service, arn)
+    _publish_two_kinds(service, url)
+
+
+def _filter_bodies(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    service.subscribe(url, {"n": [{"numeric": [">", 2]}]}, FilterPolicyScope="MessageBody")
+    for number in range(6):
+        service.publish(number, Message=json.dumps({"n": number}))
+    service.publish(9, Message="no JSON")
+    service.publish(10, Message='{"n": 7}')
+    service.work(url)
+
+
+def _set_the_filter_long_before(service: WrittenService) -> None:
+    url = service.create_queue()
+    arn = service.subscribe(url)
+    service.record()
+    _see_subscription(service, arn)
+    _set_filter(service, arn, _OF_KIND_A)
+    service.wait(_LONGER_THAN_A_FILTER_NEEDS_SECONDS)
+    _publish_two_kinds(service, url)
+
+
+def _filter_behind_a_dead_letter(service: WrittenService) -> None:
+    """No message behind the dead letter is for the queue: its group has nothing left to go on with (D4)."""
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.subscribe(url, _OF_KIND_A)
+    service.publish(0, "a")
+    service.exhaust(url, 1)
+    service.work(service.dead_url(url))
+    for number in (1, 2):
+        service.publish(number, "b")
+    for _ in range(6):
+        service.receive(url, WaitTimeSeconds=20)
+
+
+def _filter_that_nobody_saw(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.subscribe(url, _OF_KIND_A)
+    service.record()
+    _publish_two_kinds(service, url)
+
+
+def _subscribe_meanwhile(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    for number in range(3):
+        service.publish(number)
+    service.subscribe(url)
+    service.publish(3)
+    service.work(url)
+
+
+def _change_the_filter_just_before(service: WrittenService) -> None:
+    """SNS may use the old filter policy for fifteen minutes more."""
+    url = service.create_queue()
+    arn = service.subscribe(url)
+    service.record()
+    _see_subscription(service, arn)
+    _set_filter(service, arn, _OF_KIND_A)
+    _publish_two_kinds(service, url)
+
+
+def _change_the_filter_in_another_process(service: WrittenService) -> None:
+    url = service.create_queue()
+    arn = service.subscribe(url)
+    service.record(service.producer, service.consumer, service.operator)
+    _see_subscription(service, arn)
+    service.operator.sns.set_subscription_attributes(
+        SubscriptionArn=arn, AttributeName="FilterPolicy", AttributeValue=json.dumps(_OF_KIND_A)
+    )
+    _publish_two_kinds(service, url)
+
+
+def _lose_what_the_filter_accepts(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    service.subscribe(url, _OF_KIND_A)
+    _publish_and_lose(service, url, "a")
+
+
+def _lose_without_a_filter(service: WrittenService) -> None:
+    url = service.create_queue()
+    arn = service.subscribe(url)
+    service.record()
+    _see_subscription(service, arn)
+    _publish_and_lose(service, url)
+
+
+def _lose_from_an_unseen_subscription(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.subscribe(url)
+    service.record()
+    _publish_and_lose(service, url)
+
+
+def _lose_what_was_sent_directly(service: WrittenService) -> None:
+    """No filter policy concerns what is sent straight to a queue."""
+    url = service.create_queue()
+    service.subscribe(url, _OF_KIND_A)
+    service.record()
+    service.sabotage("drop-messages", every=3)
+    for number in range(9):
+        service.send(url, number)
+    service.work(url)
+
+
+def _reorder_beside_a_filter(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.subscribe(url, _OF_KIND_A)
+    service.record()
+    service.sabotage("reverse-batch", every=1)
+    _publish_two_kinds(service, url)
+
+
+# --- settings that change, and queues that are made again ----------------------------------------------------------
+
+
+def _shorten_the_visibility_timeout(service: WrittenService) -> None:
+    url = service.create_queue(seconds=30)
+    service.record()
+    service.send(url, 0)
+    service.producer.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "5"})
+    service.receive(url)
+    service.wait(6)
+    service.work(url)
+
+
+def _confirm_the_visibility_timeout(service: WrittenService) -> None:
+    """A program that sets its attributes when it starts changes nothing."""
+    url = service.create_queue(seconds=30)
+    service.record()
+    service.producer.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30"})
+    service.send(url, 0)
+    service.sabotage("ignore-delete", every=1)
+    service.delete(url, service.receive(url)[0])
+    service.wait(31)
+    service.receive(url)
+
+
+def _lower_the_receive_count(service: WrittenService) -> None:
+    url = service.create_queue(receives_max=3)
+    service.record()
+    service.send(url, 0)
+    sqs = service.producer.sqs
+    policy = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]["RedrivePolicy"]
+    changed = json.dumps(json.loads(policy) | {"maxReceiveCount": 1})
+    sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": changed})
+    service.exhaust(url, 1)
+    service.work(service.dead_url(url))
+
+
+def _remove_the_redrive_policy(service: WrittenService) -> None:
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.send(url, 0)
+    service.receive(url, VisibilityTimeout=0)
+    service.producer.sqs.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": ""})
+    service.work(url)
+
+
+def _shorten_the_retention(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    service.producer.sqs.set_queue_attributes(QueueUrl=url, Attributes={"MessageRetentionPeriod": "60"})
+    service.send(url, 0)
+    service.wait(61)
+    service.send(url, 1)
+    service.work(url)
+
+
+def _make_the_queue_again(service: WrittenService) -> None:
+    """The second queue of the name begins with number one, and takes the ids of the first."""
+    url = service.create_queue()
+    service.record()
+    for number in range(4):
+        service.send(url, number)
+    service.receive(url, 2)
+    service.producer.sqs.delete_queue(QueueUrl=url)
+    service.wait(61)
+    url = service.create_queue()
+    for number in range(2, 7):
+        service.send(url, number)
+    service.work(url)
+
+
+def _reorder_in_the_queue_made_again(service: WrittenService) -> None:
+    """The messages were all in the second queue of the name, so its deletion before explains nothing."""
+    url = service.create_queue()
+    service.record()
+    service.send(url, 0)
+    service.producer.sqs.delete_queue(QueueUrl=url)
+    service.wait(61)
+    url = service.create_queue()
+    service.sabotage("reverse-batch", every=1)
+    for number in range(10, 14):
+        service.send(url, number)
+    service.work(url)
+
+
+# --- copies that a consumer sends to another queue -----------------------------------------------------------------
+
+
+def _send_copies(service: WrittenService, source: str, target: str, **changes: Any) -> None:
+    """Move two messages to another queue: a copy with an attribute more and the id it came with, then a delete."""
+    for message in service.receive(source, 2):
+        attributes = {**message["MessageAttributes"], "reason": {"DataType": "String", "StringValue": "bad"}}
+        id_ = message["Attributes"]["MessageDeduplicationId"]
+        copy = {"MessageBody": message["Body"], "MessageAttributes": attributes, "MessageDeduplicationId": id_}
+        service.send(target, 0, by=service.consumer, **{**copy, **changes})
+        service.delete(source, message)
+
+
+def _quarantine_whole(service: WrittenService) -> None:
+    url, quarantine = service.create_queue(), service.create_queue("quarantine.fifo")
+    service.record()
+    for number in range(4):
+        service.send(url, number, "a")
+    _send_copies(service, url, quarantine)
+    service.work(url, quarantine)
+
+
+def _quarantine_what_is_older(service: WrittenService) -> None:
+    url, quarantine = service.create_queue(), service.create_queue("quarantine.fifo")
+    for number in range(4):
+        service.send(url, number, "a")
+    service.wait(20)
+    service.record()
+    _send_copies(service, url, quarantine, MessageBody="wrapped")
+    service.work(url, quarantine)
+
+
+def _quarantine_past_the_recorder(service: WrittenService) -> None:
+    """The copy has the message id of the first as its deduplication id, as a dead letter has."""
+    url, quarantine = service.create_queue(), service.create_queue("quarantine.fifo")
+    service.record()
+    service.send(url, 0, "a")
+    (message,) = service.receive(url)
+    service.send(quarantine, 0, by=service.operator, MessageDeduplicationId=message["MessageId"])
+    service.delete(url, message)
+    service.work(quarantine)
+
+
+def _send_a_dead_letter_back(service: WrittenService) -> None:
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.send(url, 0, "a")
+    service.exhaust(url, 1)
+    _send_copies(service, service.dead_url(url), url)
+    service.work(url, service.dead_url(url))
+
+
+def _send_an_older_dead_letter_back(service: WrittenService) -> None:
+    url = service.create_queue(receives_max=1)
+    service.send(url, 0, "a")
+    service.exhaust(url, 1)
+    service.wait(20)
+    service.record()
+    _send_copies(service, service.dead_url(url), url)
+    service.work(url, service.dead_url(url))
+
+
+_VALID: tuple[_Life, ...] = (
+    _subscribe_with_filter,
+    _read_the_filter,
+    _filter_bodies,
+    _set_the_filter_long_before,
+    _filter_behind_a_dead_letter,
+    _quarantine_whole,
+    _send_a_dead_letter_back,
+)
+_UNKNOWN: Mapping[_Life, str] = {
+    _filter_that_nobody_saw: "nothing on record says that they are for it",
+    _subscribe_meanwhile: "nothing on record says that they are for it",
+    _change_the_filter_just_before: "nothing on record says that they are for it",
+    _change_the_filter_in_another_process: "another process changed the subscription",
+    _lose_from_an_unseen_subscription: "nothing on record says that they are for it",
+    _shorten_the_visibility_timeout: "q.fifo got other settings meanwhile, and on these rests whether it shows B7",
+    _lower_the_receive_count: "q.fifo got other settings meanwhile, and on these rests whether it shows F1",
+    _remove_the_redrive_policy: "q.fifo got other settings meanwhile, and on these rests whether it shows F2",
+    _shorten_the_retention: "its retention may have ended",
+    _make_the_queue_again: "its queue was deleted meanwhile, and another has its name",
+    _quarantine_what_is_older: "before the recording began, or was not recorded, rests whether it shows A4",
+    _send_an_older_dead_letter_back: "before the recording began, or was not recorded, rests whether it shows A4",
+}
+_INVALID: Mapping[_Life, set[str]] = {
+    _lose_what_the_filter_accepts: {"A2"},
+    _lose_without_a_filter: {"A2"},
+    _lose_what_was_sent_directly: {"A2"},
+    _reorder_beside_a_filter: {"C2"},
+    _confirm_the_visibility_timeout: {"A8"},
+    _reorder_in_the_queue_made_again: {"C2"},
+}
+
+
+def _name(life: object) -> str:
+    return getattr(life, "__name__", "")
+
+
+def _judge(life: _Life, folder: Path, **options: bool) -> Verdict:
+    service = WrittenService(folder)
+    life(service)
+    return service.check(**options)
+
+
+@pytest.mark.parametrize("life", _VALID, ids=_name)
+def test_a_lawful_service_is_valid(life: _Life, tmp_path: Path) -> None:
+    verdict = _judge(life, tmp_path)
+
+    assert verdict.status is PropertyStatus.VALID, verdict.unknowns
+
+
+@pytest.mark.parametrize("life", _UNKNOWN, ids=_name)
+def test_an_open_question_has_its_reason(life: _Life, tmp_path: Path) -> None:
+    verdict = _judge(life, tmp_path)
+
+    assert verdict.violations == ()
+    assert verdict.status is PropertyStatus.UNKNOWN
+    assert _UNKNOWN[life] in "\n".join(verdict.unknowns)
+
+
+@pytest.mark.parametrize("life", _INVALID, ids=_name)
+def test_a_violation_is_found_beside_lawful_circumstances(life: _Life, tmp_path: Path) -> None:
+    verdict = _judge(life, tmp_path)
+
+    assert {violation.anomaly for violation in verdict.violations} == _INVALID[life]
+
+
+def test_queues_declared_unfiltered_lose_what_never_came(tmp_path: Path) -> None:
+    verdict = _judge(_lose_from_an_unseen_subscription, tmp_path, is_unfiltered=True)
+
+    assert {violation.anomaly for violation in verdict.violations} == {"A2"}
+
+
+def test_beside_other_producers_a_copy_may_be_theirs(tmp_path: Path) -> None:
+    verdict = _judge(_quarantine_past_the_recorder, tmp_path, has_other_producers=True)
+
+    assert verdict.violations == ()
+    assert verdict.unknowns == (f"group {GROUP}: 1 message(s) received whose publishing may not be on record",)
