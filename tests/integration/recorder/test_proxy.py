@@ -42,6 +42,7 @@ from tests.support.project import PROJECT
 _QUEUE = "orders.fifo"
 _OF_A_CALL = {"clock_id", "host", "worker", "call_id", "invoked_at_us", "responded_at_us"}
 _NPM = PROJECT / ".venv/node/lib/node_modules/npm/bin/npm-cli.js"  # the wheel's own `npm` does not start
+_AWS = PROJECT / ".venv/bin/aws"
 _SIGNED = "AWS4-HMAC-SHA256 Credential=anybody/20261126/eu-west-1/sqs/aws4_request, SignedHeaders=host, Signature=0"
 _FORM_TYPE = "Content-Type: application/x-www-form-urlencoded"
 _PUBLISH = {
@@ -476,10 +477,7 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
     install = ["node", str(_NPM), "ci", "--no-audit", "--no-fund"]
     subprocess.run(install, cwd=folder, check=True, capture_output=True, timeout=200)
     with _recorded_service(tmp_path / "run") as (proxy, endpoint):
-        sns, sqs = _client("sns", endpoint.url), _client("sqs", endpoint.url)
-        url = create_queue(sqs, _QUEUE)
-        topic_arn = sns.create_topic(Name="topic.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
-        subscribe(sns, sqs, topic_arn=topic_arn, url=url, is_raw=True)
+        topic_arn = _subscribed_topic(endpoint.url)
         own = {"AWS_ENDPOINT_URL_SQS": proxy.url, "AWS_ENDPOINT_URL_SNS": proxy.url, "AWS_REGION": "us-east-1"}
         ended = subprocess.run(
             ["node", "orders.mjs", _QUEUE, topic_arn],
@@ -493,7 +491,65 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
         assert ended.returncode == 0, ended.stderr
         assert ended.stdout.strip() == urlsplit(proxy.url).netloc, ended.stderr
 
-    events = read_recording(tmp_path / "run")
+    _require_six_orders_on_record(tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_the_aws_cli_is_recorded_and_valid(tmp_path: Path) -> None:
+    """Version 1, which is on PyPI, sends SQS's calls as JSON, as version 2 does.
+
+    Version 1 alone prefers AWS's old address of SQS to AWS_ENDPOINT_URL_SQS
+    (awscli/customizations/overridesslcommonname.py in 1.46.2): --endpoint-url counts.
+    """
+
+    def aws(service: str, operation: str, *options: str) -> Any:
+        """Return what a command printed, which is JSON or nothing."""
+        command = [str(_AWS), "--endpoint-url", proxy.url, "--region", "us-east-1", service, operation, *options]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout or "{}")
+
+    with _recorded_service(tmp_path / "run") as (proxy, endpoint):
+        topic_arn = _subscribed_topic(endpoint.url)
+        url = aws("sqs", "get-queue-url", "--queue-name", _QUEUE)["QueueUrl"]
+        text = json.dumps({"kind": {"DataType": "String", "StringValue": "first"}})
+        first = ("--message-group-id", "g0", "--message-deduplication-id", "d0", "--message-attributes", text)
+        aws("sns", "publish", "--topic-arn", topic_arn, "--message", "order 0", *first)
+        batch = [
+            {"Id": f"e{n}", "Message": f"order {n} ä&=+%", "MessageGroupId": f"g{n}", "MessageDeduplicationId": f"d{n}"}
+            for n in range(1, 5)
+        ]
+        entries = json.dumps(batch)
+        aws("sns", "publish-batch", "--topic-arn", topic_arn, "--publish-batch-request-entries", entries)
+        last = ("--message-group-id", "g5", "--message-deduplication-id", "d5")
+        aws("sqs", "send-message", "--queue-url", url, "--message-body", "direct", *last)
+        everything = ("--message-system-attribute-names", "All", "--message-attribute-names", "All")
+        most = ("--max-number-of-messages", "10", *everything)
+        messages = aws("sqs", "receive-message", "--queue-url", url, *most)["Messages"]
+        handle, *others = (message["ReceiptHandle"] for message in messages)
+        given = ("--queue-url", url, "--receipt-handle", handle)
+        aws("sqs", "change-message-visibility", *given, "--visibility-timeout", "60")
+        aws("sqs", "delete-message", *given)
+        deleted = json.dumps([{"Id": str(place), "ReceiptHandle": other} for place, other in enumerate(others)])
+        aws("sqs", "delete-message-batch", "--queue-url", url, "--entries", deleted)
+
+        assert urlsplit(url).netloc == urlsplit(proxy.url).netloc
+
+    _require_six_orders_on_record(tmp_path / "run")
+
+
+def _subscribed_topic(endpoint_url: str) -> str:
+    """Make the queue and a topic that sends to it, past the proxy; return the topic's ARN."""
+    sns, sqs = _client("sns", endpoint_url), _client("sqs", endpoint_url)
+    url = create_queue(sqs, _QUEUE)
+    topic_arn = str(sns.create_topic(Name="topic.fifo", Attributes={"FifoTopic": "true"})["TopicArn"])
+    subscribe(sns, sqs, topic_arn=topic_arn, url=url, is_raw=True)
+    return topic_arn
+
+
+def _require_six_orders_on_record(folder: Path) -> None:
+    """Fail unless six orders were published, received as published, and deleted, and the verdict is VALID."""
+    events = read_recording(folder)
     assert [sum(event.kind == kind for event in events) for kind in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED)] == [
         6,
         6,
@@ -505,7 +561,7 @@ def test_a_service_in_javascript_is_recorded_and_valid(tmp_path: Path) -> None:
         for kind in (Kind.PUBLISHED, Kind.RECEIVED)
     )
     assert published == received
-    assert _verdict(tmp_path / "run", _QUEUE).status is PropertyStatus.VALID
+    assert _verdict(folder, _QUEUE).status is PropertyStatus.VALID
 
 
 def _poll(sqs: Any, url: str) -> None:
