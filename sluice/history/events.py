@@ -207,7 +207,7 @@ def publish_detail(body_bytes: int | None, accepted: Mapping[str, bool] | None =
     return json.dumps(known) if known else None
 
 
-def accepted_in(detail: str | None) -> Mapping[str, bool]:
+def acceptances_in(detail: str | None) -> Mapping[str, bool]:
     """Return the queues named in the `detail` of a publish, to whether their subscriptions accept the message."""
     accepted = detail_of(detail).get("accepted")
     return accepted if isinstance(accepted, dict) else {}

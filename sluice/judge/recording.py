@@ -219,7 +219,7 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
         has_beginning=bool(began_us),
         publishing_began_us=NEVER_US if unseen else max(publishing_us, default=None),
         receiving_began_us=_receive_begins(began_us),
-        resubscribed=_resubscribed(rows),
+        resubscribed=_subscription_changes(rows),
         settings=[(str(of[CHANGED_QUEUE]), of.get("settings", {})) for of in found if CHANGED_QUEUE in of],
         unknowns=(
             *(["no recorder says that it finished: there may have been more"] if not opened else []),
@@ -255,7 +255,7 @@ def _began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, 
     return began_us
 
 
-def _resubscribed(rows: Sequence[Mapping[str, Any]]) -> frozenset[str | None]:
+def _subscription_changes(rows: Sequence[Mapping[str, Any]]) -> frozenset[str | None]:
     """Return the queues whose subscriptions were changed by another process than published; None stands for any queue.
 
     The process that published did not see the change.

@@ -138,7 +138,7 @@ class RowFactory:
 
     def with_queues(self, row: JournalRow, address: str, entry: Mapping[str, Any], at_us: int) -> JournalRow:
         """Return the event of a publish with the queues that certainly get the message, or certainly do not."""
-        accepted = self.subscriptions.accepted_by(address, entry, at_us)
+        accepted = self.subscriptions.acceptances(address, entry, at_us)
         if not accepted:
             return row
         named = {self.name_of_queue(arn): is_accepted for arn, is_accepted in accepted.items()}

@@ -96,7 +96,7 @@ class RecordedSubscriptions:
         if subscription is not None:
             subscription.replace_filter(None, at_us)
 
-    def accepted_by(self, topic_arn: str, message: Mapping[str, Any], at_us: int) -> dict[str, bool]:
+    def acceptances(self, topic_arn: str, message: Mapping[str, Any], at_us: int) -> dict[str, bool]:
         """Return the ARN of each queue of which it is certain, to whether it gets a message published at a time."""
         found = {
             subscription.queue_arn: subscription.accepts(message, at_us)

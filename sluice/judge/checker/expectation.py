@@ -40,7 +40,7 @@ class Expectation:
         unproven_queues: queue to the reason for which some of its receives may be missing in the history. A message
             that was not received from such a queue proves nothing.
         selective_queues: queue to whether the publishes on record tell which messages of a topic it gets, as far as
-            they know (`history.events.accepted_in`); of a queue with False they tell nothing that can be relied on.
+            they know (`history.events.acceptances_in`); of a queue with False they tell nothing that can be relied on.
             Its subscription may have a filter policy, or may have begun later than the recording, so a message that no
             publish tells it to get proves nothing by its absence. The other queues get every message.
         changed_timeouts: queue to its declared visibility timeout, if it was given another one meanwhile. It then has

@@ -25,7 +25,7 @@ from itertools import islice, permutations
 from typing import Any
 
 from sluice import limits
-from sluice.history.events import CallOutcome, HistoryEvent, Kind, accepted_in, is_end_marker
+from sluice.history.events import CallOutcome, HistoryEvent, Kind, acceptances_in, is_end_marker
 from sluice.judge.checker.clocks import NEVER_US, Clocks, apart_us_max, clock_of
 from sluice.judge.checker.expectation import Expectation, Move, QueueContext
 from sluice.judge.checker.verdict import Violation
@@ -594,14 +594,14 @@ class Group:
 
     def owed_queues(self, idx: int) -> tuple[str, ...]:
         """Return the queues a message had to reach, by its acknowledgements, for all that is known."""
-        return self._queues_owed_by(self._acknowledged(idx))
+        return self._queues_owed_by(self._acknowledgements(idx))
 
     def is_certainly_owed(self, queue: str, idx: int) -> bool:
         """Return whether a message certainly had to reach a queue, by its acknowledgements."""
-        acked = self._acknowledged(idx)
+        acked = self._acknowledgements(idx)
         return queue in self._target_queues(acked) and self._is_accepted(queue, acked) is True
 
-    def _acknowledged(self, idx: int) -> list[HistoryEvent]:
+    def _acknowledgements(self, idx: int) -> list[HistoryEvent]:
         return [event for event in self.publishes.get(idx, ()) if event.outcome == CallOutcome.OK]
 
     def _queues_owed_by(self, acked: Sequence[HistoryEvent]) -> tuple[str, ...]:
@@ -613,7 +613,8 @@ class Group:
         if is_recorded is None:
             return True
         accepted = {
-            event.queue == queue or (accepted_in(event.detail).get(queue) if is_recorded else None) for event in acked
+            event.queue == queue or (acceptances_in(event.detail).get(queue) if is_recorded else None)
+            for event in acked
         }
         return True if True in accepted else None if None in accepted else False
 
