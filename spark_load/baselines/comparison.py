@@ -10,7 +10,7 @@ from sluice.judge.report.summary import escape_markdown
 from sluice.pages import units
 from spark_load.profiles.profile import of_run
 
-_HELD = ("p50", "p95", "p99")  # the largest of all is one message
+_LIMITED = ("p50", "p95", "p99")  # a limit on the maximum would judge one message
 _SETTINGS = (
     "environment",
     "target",
@@ -38,8 +38,9 @@ class ComparedNumber:
 
     Args:
         what: the name of the number.
+        unit: `us` for microseconds, or `per_second`.
         ratio: second to first; None if either is unknown, or the first is zero.
-        crossed: whether a limit is crossed, or the second run lacks the number.
+        crossed: whether a limit is crossed, or a limited number is missing in the second run only.
     """
 
     what: str
@@ -82,7 +83,7 @@ class RunComparison:
         return 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the comparison and its exit code as JSON for programs."""
         return asdict(self) | {"exit_code": self.exit_code}
 
 
@@ -104,7 +105,7 @@ def compare(first: Verdict, second: Verdict, limits: Limits) -> RunComparison:
 
 
 def _profile(verdict: Verdict) -> dict[str, Any]:
-    """Return the profile with every field there is by now: an older run says nothing of a newer one."""
+    """Return a run's profile with every field of this version, so that an older run's profile can be compared."""
     profile = verdict.run.get("profile", {})
     try:
         return of_run(profile).as_json()
@@ -113,6 +114,7 @@ def _profile(verdict: Verdict) -> dict[str, Any]:
 
 
 def _differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Return the names whose values differ, each with (first value, second value)."""
     names = dict.fromkeys((*first, *second))
     return {name: (first.get(name), second.get(name)) for name in names if first.get(name) != second.get(name)}
 
@@ -128,18 +130,22 @@ def _numbers(first: Mapping[str, Any], second: Mapping[str, Any], limits: Limits
     for queue in queues:
         for percentile in units.QUANTILES:
             path = ("queues", queue, "latency_us", percentile)
-            held = limits if percentile in _HELD else Limits()
-            yield _compare_number(f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), held)
+            number_limits = limits if percentile in _LIMITED else Limits()
+            yield _compare_number(
+                f"{percentile} of {queue}", "us", _in(first, *path), _in(second, *path), number_limits
+            )
 
 
 def _in(measures: Mapping[str, Any], *path: str) -> float | None:
-    found: Any = measures
+    """Return the number at a path of nested dicts; None if there is none."""
+    value: Any = measures
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found if isinstance(found, int | float) else None
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int | float) else None
 
 
 def _compare_number(what: str, unit: str, first: float | None, second: float | None, limits: Limits) -> ComparedNumber:
+    """Return a number of both runs; a latency crosses its limit from above, a rate from below."""
     is_latency = unit == "us"
     limit = limits.latency_ratio_max if is_latency else limits.rate_ratio_min
     is_crossed = (

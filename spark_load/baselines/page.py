@@ -19,7 +19,7 @@ def write(found: Trend, path: Path) -> None:
 
 
 def html(found: Trend) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     result = found.result
     where = ", ".join(f"{name} {value}" for name, value in result.kind.items())
     what = escape(f"Profile {result.profile_name} ({result.profile_digest}), {where}.")
@@ -42,41 +42,44 @@ def html(found: Trend) -> str:
 
 
 def _means(found: Trend) -> str:
+    """Return the answer of the comparison as a sentence."""
     if found.unknown is not None:
         return f"Nobody can say: {found.unknown}."
     if found.slower:
         return f"{units.plural(len(found.slower), 'time')} of {len(found.rows)} became longer."
-    least = min(found.rows, key=lambda row: row.detectable)
+    clearest = min(found.rows, key=lambda row: row.detectable)
     return (
-        f"No time became longer beyond noise. A single run shows {least.detectable - 1:.0%} or more in {least.name},"
+        f"No time became longer beyond noise. A single run shows {clearest.detectable - 1:.0%} or more in"
+        f" {clearest.name},"
         " and less where more runs follow."
     )
 
 
 def _reason(row: TrendRow) -> str:
+    """Return why a time is called slower, as a sentence."""
     newest = "this run is" if row.newest == 1 else f"the newest {row.newest} runs are"
     return f"{row.name}: {newest} slower by {row.ratio - 1:.1%} than those before (p {row.p:.2g})"
 
 
 def figure(row: TrendRow, number: int) -> Figure:
     """Return a chart of a time by run: the earlier runs, the compared newest runs, and the mean of the earlier ones."""
-    by = 1_000 if max(row.seconds) < 1 else 1
-    values = [value * by for value in row.seconds]
+    factor = 1_000 if max(row.seconds) < 1 else 1
+    values = [value * factor for value in row.seconds]
     first = len(values) - row.newest
     usual = sorted(values[:first])[first // 2]
     colour = "var(--bad)" if row.is_slower else "var(--s2)"
-    made = charts.lines(
+    chart = charts.lines(
         [
             ChartLine("before", list(enumerate(values[:first], start=1)), "var(--s0)"),
             ChartLine("median before", [(1, usual), (len(values), usual)], "var(--soft)", (4, 3)),
             ChartLine("compared", list(enumerate(values[first:], start=first + 1)), colour),
         ],
         x=Axis(title="run", domain=(0.5, len(values) + 0.5)),
-        y=Axis(title="milliseconds" if by > 1 else "seconds"),
+        y=Axis(title="milliseconds" if factor > 1 else "seconds"),
     )
     answer = "slower" if row.is_slower else "not slower"
     description = f"{answer}: ratio {row.ratio:.2f}, p {row.p:.2g}; one run shows {row.detectable:.2f} or more."
-    return draw_figure(made, name=f"time-{number}", title=row.name, description=description)
+    return draw_figure(chart, name=f"time-{number}", title=row.name, description=description)
 
 
 def _table(rows: tuple[TrendRow, ...]) -> str:
@@ -90,6 +93,7 @@ def _table(rows: tuple[TrendRow, ...]) -> str:
 
 
 def _measuring(found: Trend) -> list[str]:
+    """Return sentences about how the runs were chosen and compared."""
     return [
         *([] if found.unknown else found.how),
         "Runs before it are valid, of the same profile and on the same kind of machine.",

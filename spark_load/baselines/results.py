@@ -15,7 +15,7 @@ from spark_load.profiles import profile
 
 RESULTS_FILE = "results.jsonl"
 _SCHEMA_VERSION = 1
-_PERCENTILES = ("p50", "p95", "p99")  # the largest of all is one message
+_PERCENTILES = ("p50", "p95", "p99")  # not the maximum, which is one message
 _KIND = ("environment", "target", "transport")
 _MACHINE = ("processor", "model", "cores")
 
@@ -76,14 +76,18 @@ def result_of(verdict: Verdict) -> RunResult:
 
 
 def _seconds(measures: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
-    """Yield each time that was measured, and is longer than nothing."""
+    """Yield (name, seconds) of each measured time that is longer than 0."""
     times = {"publish call": measures.get("publish_latency_us")}
-    times |= {queue: of.get("latency_us") for queue, of in measures.get("queues", {}).items()}
-    for name, of in times.items():
-        yield from ((f"{name} {each}", of[each] / 1e6) for each in _PERCENTILES if of and of[each] > 0)
-    for queue, of in measures.get("queues", {}).items():
-        if (of.get("drain_seconds") or 0) > 0:
-            yield f"{queue} drain", of["drain_seconds"]
+    times |= {queue: each_measures.get("latency_us") for queue, each_measures in measures.get("queues", {}).items()}
+    for name, each_measures in times.items():
+        yield from (
+            (f"{name} {each}", each_measures[each] / 1e6)
+            for each in _PERCENTILES
+            if each_measures and each_measures[each] > 0
+        )
+    for queue, each_measures in measures.get("queues", {}).items():
+        if (each_measures.get("drain_seconds") or 0) > 0:
+            yield f"{queue} drain", each_measures["drain_seconds"]
 
 
 def append(result: RunResult, path: Path) -> None:
@@ -102,11 +106,11 @@ def append(result: RunResult, path: Path) -> None:
 
 
 def read(path: Path) -> Sequence[RunResult]:
-    """Return the runs in a file, in the order in which they were added; of one that was added again the last line.
+    """Return the runs in a file, in the order in which they were added; of a run that was added again, the last result.
 
     Raises:
         ConfigError: there is no such file.
-        HistoryError: it cannot be read, or a line is none of ours; the message names it.
+        HistoryError: the file cannot be read, or a line is no result of a run; the message names the line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -117,16 +121,17 @@ def read(path: Path) -> Sequence[RunResult]:
         ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise HistoryError(f"{path} cannot be read ({error}); name another file with --results") from error
-    found: dict[str, RunResult] = {}
+    results: dict[str, RunResult] = {}
     for number, line in enumerate(lines, start=1):
         if line.strip():
             result = _parse(line, path, number)
-            found.pop(result.run, None)
-            found[result.run] = result
-    return list(found.values())
+            results.pop(result.run, None)
+            results[result.run] = result
+    return list(results.values())
 
 
 def _parse(line: str, path: Path, number: int) -> RunResult:
+    """Return the result in a line of the file; `number` is the line's number, for the error."""
     try:
         result = _RESULT.validate_json(line)
     except ValidationError as error:

@@ -1,10 +1,10 @@
-"""Test whether runs are slower than earlier ones: Student's test on logarithms of run-level values, and Holm's.
+"""Test whether runs are slower than earlier ones: Student's t-test on logarithms of values by run, Holm's correction.
 
 The unit is the run. The messages of a run wait in the same queues, so their latencies depend on each other, and a test
 of messages finds a difference between any two runs. Logarithms make differences ratios, and are nearer
-to normal than latencies are. Of a deviation some may stay until the next run, as on a machine that becomes warm: how
-much is estimated from the runs before, and a mean of such runs counts for fewer. What these assumptions cost is
-measured: docs/decisions/0016-measured-once.md.
+to normal than latencies are. A part of a run's deviation may stay until the next run, as on a machine that becomes
+warm. That part is estimated from the earlier runs, and makes the variance of a mean larger. What these assumptions
+cost is measured: docs/decisions/0016-measured-once.md.
 """
 
 import math
@@ -14,9 +14,10 @@ from functools import lru_cache
 
 import numpy as np
 
+# Gauss-Legendre quadrature, for the integral in `above`.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(64)
-_HALVINGS = 60
-_STAYS_MAX = 0.9
+_HALVINGS = 60  # of the interval in which `_critical_value` searches
+_STAYS_MAX = 0.9  # upper bound of the estimated autocorrelation
 _T_MAX = _RATIO_MAX = 1e6
 
 
@@ -45,16 +46,16 @@ def slower(before: Sequence[float], after: Sequence[float]) -> Slower:
 
 
 def detectable(before: Sequence[float], *, level: float) -> float:
-    """Return about which ratio one run needs to be called slower at this level."""
+    """Return about which ratio to the earlier runs a single run needs, so that it is called slower at this level."""
     old = np.log(before)
     squares = float(((old - old.mean()) ** 2).sum())
-    error = math.sqrt(squares / (len(old) - 1) * (1 + _growth(len(old), _staying(old)) / len(old)))
-    return math.exp(min(_critical_value(level, len(old) - 1) * error, math.log(_RATIO_MAX)))
+    standard_error = math.sqrt(squares / (len(old) - 1) * (1 + _growth(len(old), _staying(old)) / len(old)))
+    return math.exp(min(_critical_value(level, len(old) - 1) * standard_error, math.log(_RATIO_MAX)))
 
 
 @lru_cache(64)
 def _critical_value(level: float, freedom: int) -> float:
-    """Return which value of Student's t is exceeded so often."""
+    """Return the value that Student's t with this freedom exceeds with probability `level`, by bisection."""
     low, high = 0.0, _T_MAX
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
@@ -63,6 +64,7 @@ def _critical_value(level: float, freedom: int) -> float:
 
 
 def _standard_error(old: np.ndarray, new: np.ndarray) -> float:
+    """Return the standard error of the difference of the two means, correlation between runs included."""
     squares = float(((old - old.mean()) ** 2).sum() + ((new - new.mean()) ** 2).sum())
     variance, stays = squares / (len(old) + len(new) - 2), _staying(old)
     return math.sqrt(variance * sum(_growth(len(runs), stays) / len(runs) for runs in (old, new)))
@@ -101,8 +103,8 @@ def above(t: float, freedom: int) -> float:
 
 def holm(probabilities: Mapping[str, float]) -> dict[str, float]:
     """Return probabilities adjusted for their number, so that the chance of any false alarm is at most the level."""
-    found, largest = {}, 0.0
+    adjusted, largest = {}, 0.0
     for position, name in enumerate(sorted(probabilities, key=lambda name: probabilities[name])):
         largest = max(largest, min(1.0, (len(probabilities) - position) * probabilities[name]))
-        found[name] = largest
-    return found
+        adjusted[name] = largest
+    return adjusted

@@ -13,7 +13,7 @@ from spark_load.baselines.statistics import Slower, detectable, holm, slower
 LEVEL = 0.01
 """The largest share of unchanged runs that are called slower, for any number of compared times."""
 BEFORE_MIN = 8
-"""Runs before, without which nothing is said."""
+"""The fewest earlier runs; with fewer, the answer is unknown."""
 EXIT_TOO_FEW = 98
 """Exit code if there are too few earlier runs yet; nothing is wrong."""
 RATIO_MIN = 1.05
@@ -48,7 +48,7 @@ class TrendRow:
         return self.p <= LEVEL and self.ratio >= RATIO_MIN
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the time and its comparison as JSON for programs."""
         return {
             "what": self.name,
             "seconds": self.seconds[-1],
@@ -89,11 +89,11 @@ class Trend:
         """Return sentences about which runs were compared and which were left out."""
         *fewer, most = NEWEST
         newest = f"the newest {', '.join(map(str, fewer))} or {most} runs with {BEFORE_MIN} to {self.last} before those"
-        found = [f"Before it there are {units.plural(len(self.runs), 'run')}; compared are {newest}."]
+        sentences = [f"Before it there are {units.plural(len(self.runs), 'run')}; compared are {newest}."]
         if self.omitted_times:
             few = f"Left out are times that fewer than {BEFORE_MIN} of them have"
-            found.append(f"{few}: {', '.join(self.omitted_times)}.")
-        return found
+            sentences.append(f"{few}: {', '.join(self.omitted_times)}.")
+        return sentences
 
     @property
     def slower(self) -> list[TrendRow]:
@@ -109,13 +109,13 @@ class Trend:
 
     @property
     def word(self) -> str:
-        """Return the answer in a word."""
+        """Return the answer in one or a few capital words."""
         if self.unknown is not None:
             return "TOO FEW RUNS" if self.needs_runs else "UNKNOWN"
         return "SLOWER" if self.slower else "NOT SLOWER"
 
     def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
+        """Return the comparison as JSON for programs."""
         return {
             "run": self.result.run,
             "profile": self.result.profile_name,
@@ -139,13 +139,13 @@ def comparable(result: RunResult, others: Sequence[RunResult], *, last: int) -> 
     """
     runs = [other.run for other in others]
     earlier = others[: runs.index(result.run)] if result.run in runs else others
-    found = [
+    comparable_runs = [
         other
         for other in earlier
         if other.status is PropertyStatus.VALID
         and (other.profile_digest, other.kind) == (result.profile_digest, result.kind)
     ]
-    return found[-(last + max(NEWEST) - 1) :]
+    return comparable_runs[-(last + max(NEWEST) - 1) :]
 
 
 def trend(result: RunResult, others: Sequence[RunResult], *, last: int) -> Trend:
@@ -174,13 +174,15 @@ def trend(result: RunResult, others: Sequence[RunResult], *, last: int) -> Trend
 
 
 def _values(name: str, results: Sequence[RunResult]) -> tuple[float, ...]:
+    """Return a time in each run that has it, in the order of the runs."""
     return tuple(result.seconds[name] for result in results if name in result.seconds)
 
 
 def _rows(times: Mapping[str, tuple[float, ...]], last: int) -> list[TrendRow]:
+    """Return a row for each time that enough runs have; p is corrected for the number of times."""
     known = {name: values for name, values in times.items() if len(values) > BEFORE_MIN}
     clearest = {name: _clearest(values, last) for name, values in known.items()}
-    adjusted = holm({name: found.p for name, (_, found) in clearest.items()})
+    adjusted = holm({name: comparison.p for name, (_, comparison) in clearest.items()})
     level = LEVEL / len(NEWEST) / max(1, len(known))
     return [
         TrendRow(
@@ -196,18 +198,21 @@ def _rows(times: Mapping[str, tuple[float, ...]], last: int) -> list[TrendRow]:
 
 
 def _clearest(values: Sequence[float], last: int) -> tuple[int, Slower]:
-    """Return how many of the newest runs are slower most clearly, and how; p is adjusted for the choice."""
-    found = {
+    """Return (n, comparison) for that n of NEWEST whose n newest runs differ most clearly from those before.
+
+    Its p is adjusted for the choice among NEWEST.
+    """
+    comparisons = {
         newest: slower(values[-newest - last : -newest], values[-newest:])
         for newest in NEWEST
         if len(values) - newest >= BEFORE_MIN
     }
-    newest = min(found, key=lambda newest: found[newest].p)
-    return newest, Slower(found[newest].ratio, min(1.0, len(NEWEST) * found[newest].p))
+    newest = min(comparisons, key=lambda newest: comparisons[newest].p)
+    return newest, Slower(comparisons[newest].ratio, min(1.0, len(NEWEST) * comparisons[newest].p))
 
 
 def markdown(found: Trend) -> str:
-    """Return it as Markdown."""
+    """Return the comparison as Markdown."""
     lines = [f"# {found.word}", "", f"- run: {escape_markdown(found.result.run)}"]
     if found.unknown is not None:
         return "\n".join([*lines, f"- not known: {escape_markdown(found.unknown)}"]) + "\n"
@@ -218,10 +223,10 @@ def markdown(found: Trend) -> str:
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row in found.rows:
-        middle = sorted(row.seconds[:-1])[len(row.seconds[:-1]) // 2]
+        median = sorted(row.seconds[:-1])[len(row.seconds[:-1]) // 2]
         slow = " **slower**" if row.is_slower else ""
         lines.append(
-            f"| {escape_markdown(row.name)} | {units.seconds(row.seconds[-1])} | {units.seconds(middle)} | {row.newest}"
+            f"| {escape_markdown(row.name)} | {units.seconds(row.seconds[-1])} | {units.seconds(median)} | {row.newest}"
             f" | {row.ratio:.2f}{slow} | {row.p:.2g} | {row.detectable:.2f} |"
         )
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""`check`: a stored history, judged: of a run, or of what anyone recorded.
+"""`check`: judge a stored history: the folder of a run, or a recording of somebody's own service.
 
 A recording of some hundred thousand events is judged in this process. Nothing here is imported that needs Spark.
 """
@@ -27,7 +27,7 @@ from spark_load.cli.ending import finish, page_optional
 from spark_load.cli.options import clock_option, cluster_options, shared_declaration
 
 _AUTO, _LOCAL, _SPARK = "auto", "local", "spark"
-_ENDPOINT = "endpoint"  # of which no deviations are known
+_ENDPOINT = "endpoint"  # a target without known deviations
 
 
 @click.command()
@@ -153,7 +153,7 @@ def _names_a_cluster() -> bool:
 
 @contextmanager
 def _open(folder: Path, engine: str, *, master: str | None, remote: str | None) -> Iterator[JudgeEngine]:
-    """Read a recording, in this process if it is small enough."""
+    """Read a recording: in this process, if it is small enough and no cluster is named; otherwise with Spark."""
     is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit, which started this process
     why = "--engine is spark"
     if engine == _AUTO and (master or remote or is_submitted):

@@ -16,12 +16,12 @@ from sluice.judge.checker.verdict import Verdict
 from sluice.judge.report.summary import caveats, harm_sentence, where
 from sluice.terminal import output
 
-_REASONS_MAX = 5  # repeated at the very end, where people look; the summary has them all
+_REASONS_MAX = 5  # are printed again at the end, where people look; the summary has all
 
 
 @contextmanager
 def page_optional(next_step: str) -> Iterator[None]:
-    """Draw a page in the block; when that fails, or Ctrl-C ends it, the reason and `next_step` are printed."""
+    """Draw a page in the block. If that fails, or Ctrl-C ends it, print the reason and `next_step`, and go on."""
     try:
         yield
     except (HistoryError, ImportError, ValueError, OSError, KeyboardInterrupt) as error:
@@ -30,7 +30,14 @@ def page_optional(next_step: str) -> Iterator[None]:
 
 
 def finish(verdict: Verdict, folder: Path, *, as_json: bool, is_whole: bool = False) -> NoReturn:
-    """Show the verdict, with each of its properties if it is to be whole, and end with its exit code."""
+    """Print the verdict, its first reasons and the paths of its files, and end the process with its exit code.
+
+    Args:
+        verdict: of the history.
+        folder: of the history, with the written files.
+        as_json: whether to print JSON instead of Markdown.
+        is_whole: whether the Markdown has also the properties that held or were not exercised.
+    """
     if as_json:
         output.as_json(verdict.as_json())
     else:
@@ -46,10 +53,10 @@ def finish(verdict: Verdict, folder: Path, *, as_json: bool, is_whole: bool = Fa
     ]
     for reason in why[:_REASONS_MAX]:
         output.line(reason, is_error=True)
-    pages = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
+    files = (folder / report.VERDICT_FILE, folder / report.SUMMARY_FILE, folder / report.PAGE_FILE)
     harm = harm_sentence(verdict)
     status = "; ".join([verdict.status.value.upper(), *([] if harm is None else [harm]), *caveats(verdict)])
-    output.line(f"{status}: {', '.join(str(page) for page in pages if page.exists())}", is_error=True)
+    output.line(f"{status}: {', '.join(str(page) for page in files if page.exists())}", is_error=True)
     sys.exit(verdict.exit_code)
 
 

@@ -21,7 +21,7 @@ from spark_load.profiles.profile import NamedProfile
 
 
 def shared_declaration(path: Path | None) -> Declaration:
-    """Return the declaration, of which the workers that are started will have the same."""
+    """Return the declaration, and let worker processes that are started later find the same one."""
     declaration = load_declaration(path)
     if path is not None:
         os.environ[loading.VARIABLE] = str(declaration.path)
@@ -84,17 +84,24 @@ def profile_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _change_profile(named: NamedProfile, option: str, value: str, **changes: Any) -> NamedProfile:
+    """Return the profile with changed fields; `option` and `value` are for the error's text."""
     try:
         return replace(named, profile=replace(named.profile, **changes))
     except ValidationError as error:
-        why = sentence(error.errors()[0])
-        raise ConfigError(f"profile {named.name!r} with {option} {value}: {why}") from error
+        problem = sentence(error.errors()[0])
+        raise ConfigError(f"profile {named.name!r} with {option} {value}: {problem}") from error
 
 
 def schedule_of(
     named: NamedProfile, environment: Environment, seed: int, *, is_here: bool = True
 ) -> tuple[ScheduledFault[FaultKind], ...]:
-    """Return the faults of a run of a profile; `is_here` says whether its publishers are on this machine.
+    """Return the scheduled faults of a run of a profile in an environment.
+
+    Args:
+        named: the profile.
+        environment: whose consumers the faults may hit.
+        seed: determines the times and targets.
+        is_here: whether the run's publishers are processes of this machine, which faults can hit.
 
     Raises:
         ConfigError: the faults have no target, or no time.

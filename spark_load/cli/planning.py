@@ -27,7 +27,7 @@ from spark_load.profiles.profile import NamedProfile
 from spark_load.runtime.deployment import LoadDeployment
 
 _LOCALSTACK = "http://localhost:4566"
-_NEARLY = 0.8  # from this share of a limit on, shown in yellow
+_NEARLY = 0.8  # a use of more than this share of a limit is yellow
 
 
 @click.command()
@@ -76,34 +76,35 @@ def plan(
     environment = shared_declaration(declaration).environment(environment_name)
     faults = schedule_of(named, environment, seed)
     target = target or ("localstack" if environment.name == "local" else "aws")
-    made = Estimate.of(named.profile, environment, target)
+    estimate = Estimate.of(named.profile, environment, target)
     require_possible(
         faults, endpoint_url=os.environ.get("AWS_ENDPOINT_URL") or (None if target == "aws" else _LOCALSTACK)
     )
     if as_json:
         output.as_json(
-            {"profile": named.name, "environment": environment.name, **made.as_json(), "faults": as_given(faults)}
+            {"profile": named.name, "environment": environment.name, **estimate.as_json(), "faults": as_given(faults)}
         )
     else:
-        _show(made, named, environment, output.console())
+        _show(estimate, named, environment, output.console())
         _show_faults(faults, output.console())
-    for reason in made.refusals:
+    for reason in estimate.refusals:
         output.line(reason, is_error=True)
-    if made.refusals:
+    if estimate.refusals:
         sys.exit(REFUSED)
 
 
-def _show(made: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:
-    console.print(f"{escape(named.name)} on {environment.name} ({made.target}), {made.queue_count} queues\n")
+def _show(estimate: Estimate, named: NamedProfile, environment: Environment, console: Console) -> None:
+    """Print the estimate: numbers, limits, assumptions and warnings."""
+    console.print(f"{escape(named.name)} on {environment.name} ({estimate.target}), {estimate.queue_count} queues\n")
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(no_wrap=True)
     table.add_column()
-    for name, value in _rows(made):
+    for name, value in _rows(estimate):
         table.add_row(name, value)
     console.print(table)
-    when = "on average" if made.target == "localstack" else "at the peak"
+    when = "on average" if estimate.target == "localstack" else "at the peak"
     limits = Table(when, "used", "allowed", "share", box=None, pad_edge=False)
-    for use in made.uses:
+    for use in estimate.uses:
         colour = "red" if use.share > 1 else "yellow" if use.share > _NEARLY else "green"
         limits.add_row(
             use.name, f"{use.used:,.1f} {use.unit}", f"{use.allowed:,.0f}", f"[{colour}]{use.share:.1%}[/{colour}]"
@@ -111,7 +112,7 @@ def _show(made: Estimate, named: NamedProfile, environment: Environment, console
     console.print()
     console.print(limits)
     console.print(f"\nAssumed: {'; '.join(ASSUMPTIONS)}.")
-    for warning in made.warnings:
+    for warning in estimate.warnings:
         console.print(f"[yellow]warning:[/yellow] {escape(warning)}")
 
 
@@ -124,40 +125,44 @@ def _show_faults(faults: Sequence[ScheduledFault[FaultKind]], console: Console) 
         console.print(escape(str(fault)), highlight=False)
 
 
-def _rows(made: Estimate) -> list[tuple[str, str]]:
-    load = made.profile
-    calls = ", ".join(f"{count:,} {action}" for action, count in made.calls.items() if count)
-    cost = ", ".join(f"{line} {usd:,.4f}" for line, usd in made.cost.items())
+def _rows(estimate: Estimate) -> list[tuple[str, str]]:
+    """Return (name, text) of each number of an estimate."""
+    load = estimate.profile
+    calls = ", ".join(f"{count:,} {action}" for action, count in estimate.calls.items() if count)
+    cost = ", ".join(f"{line} {usd:,.4f}" for line, usd in estimate.cost.items())
     return [
         ("messages", f"{load.measured_count:,}, at most {units.rate(load.peak_per_second)}"),
         (
             "besides",
-            f"{load.warm_up_count:,} warm up, {made.repeat_count:,} repeats, {load.group_count:,} end markers",
+            f"{load.warm_up_count:,} warm up, {estimate.repeat_count:,} repeats, {load.group_count:,} end markers",
         ),
-        ("bytes", f"{made.published_bytes:,} published"),
-        ("receives", f"{made.delivered_count:,} messages"),
+        ("bytes", f"{estimate.published_bytes:,} published"),
+        ("receives", f"{estimate.delivered_count:,} messages"),
         (
             "calls",
-            f"{calls} ({made.messages_per_publish_call:.1f} messages a publish,"
-            f" {made.messages_per_receive_call:.1f} a receive)",
+            f"{calls} ({estimate.messages_per_publish_call:.1f} messages a publish,"
+            f" {estimate.messages_per_receive_call:.1f} a receive)",
         ),
-        ("hottest group", f"{made.hottest_share:.1%} of the messages, {made.hottest_per_second:,.1f}/s at the peak"),
+        (
+            "hottest group",
+            f"{estimate.hottest_share:.1%} of the messages, {estimate.hottest_per_second:,.1f}/s at the peak",
+        ),
         (
             "takes",
-            f"about {made.seconds:,.0f} s: {made.publish_seconds:,.0f} s to publish,"
-            f" {made.drain_seconds:,.0f} s to drain",
+            f"about {estimate.seconds:,.0f} s: {estimate.publish_seconds:,.0f} s to publish,"
+            f" {estimate.drain_seconds:,.0f} s to drain",
         ),
-        ("on AWS costs", f"about {made.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})"),
+        ("on AWS costs", f"about {estimate.cost_usd:,.2f} US dollars ({cost}; {PRICE_REGION}, {PRICE_DATE})"),
     ]
 
 
 def require_confirmation(
     deployment: LoadDeployment, environment: Environment, named: NamedProfile, *, confirmed: bool, is_terminal: bool
 ) -> None:
-    """Print the estimate of a run on AWS, and go on only if somebody confirms it or `confirmed` is given.
+    """Print the estimate of a run on AWS, and return if `confirmed` is given or somebody confirms on the terminal.
 
     Raises:
-        ConfigError: the profile cannot work there, or there is no terminal to ask on.
+        ConfigError: the profile cannot work on AWS, or there is no terminal to ask on.
         click.Abort: the answer was no.
     """
     expected = Estimate.of(named.profile, environment, "aws")

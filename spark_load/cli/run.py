@@ -116,13 +116,13 @@ def run(
     if refusals := Estimate.of(named.profile, environment, "localstack").refusals:
         raise ConfigError(f"profile {named.name!r} cannot work anywhere: {refusals[0]}")
     faults = schedule_of(named, environment, seed, is_here=cluster.is_here)
-    found = deployment.find(environment, endpoint_url=endpoint_url or None)
-    require_possible(faults, endpoint_url=found.endpoint_url)
-    is_on_aws = found.endpoint_url is None or target == "aws"
+    deployed = deployment.find(environment, endpoint_url=endpoint_url or None)
+    require_possible(faults, endpoint_url=deployed.endpoint_url)
+    is_on_aws = deployed.endpoint_url is None or target == "aws"
     if is_on_aws:
-        require_confirmation(found, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
+        require_confirmation(deployed, environment, named, confirmed=confirmed, is_terminal=sys.stdin.isatty())
     transport = choose_transport(
-        transport, found.client("sns").meta.endpoint_url, saboteur_name, destination=named.profile.destination
+        transport, deployed.client("sns").meta.endpoint_url, saboteur_name, destination=named.profile.destination
     )
     if transport == OUTBOX and not cluster.is_here:
         raise ConfigError(
@@ -130,12 +130,12 @@ def run(
             " a file of this machine; leave out --master and --remote"
         )
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
-    with _watched_session(named.profile, found, cluster, again_max(faults)) as (spark, watch):
+    with _watched_session(named.profile, deployed, cluster, again_max(faults)) as (spark, watch):
         verdict = driver.run_load(
             spark,
             folder=folder,
             environment=environment,
-            deployment=found,
+            deployment=deployed,
             named=named,
             seed=seed,
             faults=faults,
@@ -182,25 +182,32 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
             f"{folder.name} loaded environment {stored.described['environment']!r}, which is not declared here; allowed"
             f" is one of {', '.join(environments)}"
         )
-    found = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
-    again = again_max(stored.faults) if cluster.is_here else 0
-    with _watched_session(stored.plan.profile, found, cluster, again) as (spark, watch):
-        verdict = driver.resume_load(spark, stored, environment=environment, deployment=found, watch=watch)
+    deployed = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
+    restarts_max = again_max(stored.faults) if cluster.is_here else 0
+    with _watched_session(stored.plan.profile, deployed, cluster, restarts_max) as (spark, watch):
+        verdict = driver.resume_load(spark, stored, environment=environment, deployment=deployed, watch=watch)
         draw(spark, stored.folder, verdict)
     finish(verdict, folder, as_json=as_json)
 
 
 @contextmanager
 def _watched_session(
-    load: Profile, found: LoadDeployment, cluster: spark_session.Cluster, again: int
+    load: Profile, deployed: LoadDeployment, cluster: spark_session.Cluster, restarts_max: int
 ) -> Iterator[tuple[SparkSession, Watcher]]:
-    with Watcher(load, list(found.queue_urls)) as watch:
+    """Yield (Spark session, progress display) for a run.
+
+    `again` is how often Spark may restart a task that a fault ended.
+    """
+    with Watcher(load, list(deployed.queue_urls)) as watch:
         watch("starting Spark", [])
-        with spark_session.running(driver.slots(load, found), cluster, driver.TASK_MODULES, again_max=again) as spark:
+        with spark_session.running(
+            driver.slots(load, deployed), cluster, driver.TASK_MODULES, again_max=restarts_max
+        ) as spark:
             yield spark, watch
 
 
 def _usual_target(environment: Environment, *, is_on_aws: bool) -> str:
+    """Return the target whose known deviations are allowed if the command line names none."""
     if is_on_aws:
         return "aws"
     return "localstack" if environment.name == "local" else "endpoint"

@@ -23,7 +23,15 @@ _JUDGING_SLOTS = 2
 def check_run(
     folder: Path, target: str | None, *, clock_bound_us: int, master: str | None, remote: str | None
 ) -> Verdict:
-    """Judge a run again, with another `target` or bound of its clocks if given; write its verdict and draw its page."""
+    """Judge a run again, write its verdict and draw its page.
+
+    Args:
+        folder: of the run.
+        target: replaces the run's target, if given: whose known deviations are allowed.
+        clock_bound_us: replaces the bound of the run's clocks, if not 0.
+        master: a Spark master.
+        remote: a Spark Connect server.
+    """
     cluster = Cluster(master=master, remote=remote or None)
     stored = driver.find_stored(folder)
     if target is not None:
@@ -48,7 +56,10 @@ def recording_opened(folder: Path, *, master: str | None, remote: str | None) ->
 
 
 def draw(spark: SparkSession, folder: Path, verdict: Verdict) -> None:
-    """Draw the page of a run that was just judged. If that fails, or Ctrl-C ends it, the verdict is unchanged."""
+    """Draw the page of a run that was just judged.
+
+    A failure or Ctrl-C is reported, and leaves the verdict unchanged.
+    """
     with page_optional(f"to try again: sluice report {folder}"):
         run_series = driver.aggregate(spark, driver.find_stored(folder), verdict)
         report.write_page(verdict, run_series, folder / report.PAGE_FILE)

@@ -1,4 +1,4 @@
-"""`profile-from`: a profile that replays a recording."""
+"""`profile-from`: make a profile that replays recorded traffic."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from spark_load.judge.arrivals import PublishedMessages, read_publishes
 from spark_load.profiles import profile, trace
 
 _SECONDS_MAX = 31_536_000
-_AFTER_SECONDS_MAX = 230  # of repeats: inside the window that a profile allows
+_AFTER_SECONDS_MAX = 230  # a repeat must come inside the deduplication window, and a profile allows no more
 
 
 @click.command("profile-from", short_help="Make a profile that replays recorded traffic.")
@@ -100,6 +100,7 @@ def profile_from(
 
 
 def _about(found: PublishedMessages, speed: float) -> str:
+    """Return a sentence about recorded traffic: its messages, groups and seconds, if replayed `speed` times as fast."""
     arrivals = found.arrivals
     seconds, pause = (value / 1e6 / speed for value in (arrivals.offset_us[-1], arrivals.longest_pause_us))
     return (
@@ -109,7 +110,7 @@ def _about(found: PublishedMessages, speed: float) -> str:
 
 
 def _remarks(found: PublishedMessages) -> list[str]:
-    """Return the differences between the profile and the recording, with their reasons."""
+    """Return sentences about the differences between the profile and the recording."""
     lines = []
     if found.repeat_count:
         lines.append(f"repeats that SQS drops, counted apart as duplicate_share: {found.repeat_count:,}")
@@ -122,13 +123,13 @@ def _remarks(found: PublishedMessages) -> list[str]:
     return lines
 
 
-def _text(found: PublishedMessages, columns: str, speed: float) -> str:
+def _text(found: PublishedMessages, trace_file: str, speed: float) -> str:
     """Return the profile as YAML."""
     lines = [
         f"# Recorded traffic: {_about(found, speed)}.",
         "# For a target that takes as much: `sluice load plan` says what it needs.",
         "replay:",
-        f"  file: {columns}",
+        f"  file: {trace_file}",
         f"  speed: {speed:g}  # 2 sends everything twice as fast",
     ]
     if found.repeat_count:

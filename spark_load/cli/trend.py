@@ -58,33 +58,34 @@ def trend(folder: Path | None, path: Path | None, last: int, page: Path | None, 
     if page is not None:
         require_writable(page, "--page")
     file = path or ((Path("runs") if folder is None else folder.resolve().parent) / RESULTS_FILE)
-    named = None if folder is None else results.result_of(report.read_verdict(folder))
+    given = None if folder is None else results.result_of(report.read_verdict(folder))
     others = results.read(file)
-    found = compared(named or _newest(others, file), others, last=last)
+    comparison = compared(given or _newest(others, file), others, last=last)
     if as_json:
-        output.as_json(found.as_json())
+        output.as_json(comparison.as_json())
     else:
-        print_markdown(markdown(found))
+        print_markdown(markdown(comparison))
     if page is not None:
         from spark_load.baselines import page as drawing  # noqa: PLC0415 (what draws takes a second to load)
 
-        drawing.write(found, page)
+        drawing.write(comparison, page)
         output.line(f"page: {page}", is_error=True)
-    if found.unknown is not None:
-        output.line(found.unknown, is_error=True)
-    sys.exit(found.exit_code)
+    if comparison.unknown is not None:
+        output.line(comparison.unknown, is_error=True)
+    sys.exit(comparison.exit_code)
 
 
 def _newest(others: Sequence[RunResult], file: Path) -> RunResult:
+    """Return the run that was added last."""
     if not others:
         raise ConfigError(f"there is no run in {file}; `sluice load run` adds each run")
     return others[-1]
 
 
 def remember(verdict: Verdict, runs: Path) -> None:
-    """Add a run to the results beside its folder; a sabotaged or resumed run is left out.
+    """Add a run's result to the file beside its folder; leave out a sabotaged or resumed run.
 
-    If the file cannot be written, a line says so, and the verdict is unchanged.
+    If the file cannot be written, a line on standard error says so, and the verdict is unchanged.
     """
     if verdict.run.get("saboteur") is not None:
         return

@@ -1,4 +1,4 @@
-"""Progress of a run, always on standard error.
+"""The progress of a run, always on standard error.
 
 It shows the tasks' own reports. They do not count for the verdict, which comes from the journals.
 """
@@ -17,9 +17,10 @@ from sluice.pages import units
 from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import TaskProgress
 
-_QUIET_LINE_SECONDS = 10
-_RATE_SECONDS = 10
+_QUIET_LINE_SECONDS = 10  # between two lines without a terminal
+_RATE_SECONDS = 10  # over which a rate is measured
 _EVERYBODY = "published"
+# The counters of suspicious observations in a task's report, and the words for them.
 _ODD_OF_PUBLISHERS = {"throttled": "throttled", "failed": "failed", "abandoned": "given up"}
 _ODD_OF_CONSUMERS = {"again": "again", "strangers": "of strangers", "fallen_back": "behind a later one"}
 
@@ -68,7 +69,7 @@ class ProgressTable:
         self._past: deque[tuple[float, dict[str, int]]] = deque()
 
     def rows(self, progress: Sequence[TaskProgress]) -> list[ProgressRow]:
-        """Return the rows."""
+        """Return a row for all publishers, and one for each queue."""
         publishers = [task for task in progress if task.queue is None]
         consumers = {queue: [task for task in progress if task.queue == queue] for queue in self._queues}
         published = sum(task.done for task in publishers)
@@ -106,14 +107,15 @@ class ProgressTable:
         return [all_publishers, *rows]
 
     def _rates(self, done: dict[str, int]) -> dict[str, float]:
+        """Return each name's rate since about ten seconds ago, from the counts `done` by name."""
         now = self._clock.monotonic()
         self._past.append((now, done))
         while len(self._past) > 2 and now - self._past[1][0] >= _RATE_SECONDS:
             self._past.popleft()
-        since, before = self._past[0]
-        if now <= since:
+        earlier_at, earlier = self._past[0]
+        if now <= earlier_at:
             return dict.fromkeys(done, 0.0)
-        return {name: max(0, count - before.get(name, 0)) / (now - since) for name, count in done.items()}
+        return {name: max(0, count - earlier.get(name, 0)) / (now - earlier_at) for name, count in done.items()}
 
 
 def _seconds_left(count: int, per_second: float) -> float | None:
@@ -123,6 +125,7 @@ def _seconds_left(count: int, per_second: float) -> float | None:
 
 
 def _counts_text(tasks: Sequence[TaskProgress], names: Mapping[str, str]) -> str:
+    """Return the sum of each counter that is not zero, in words."""
     counts = {name: sum(getattr(task, field) for task in tasks) for field, name in names.items()}
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
 
@@ -133,6 +136,7 @@ def line(phase: str, rows: Sequence[ProgressRow]) -> str:
 
 
 def _short(row: ProgressRow) -> str:
+    """Return a row as text."""
     waiting = "" if row.waiting is None else f", {row.waiting:,} waiting"
     left = "" if not row.left_seconds else f", {units.seconds(round(row.left_seconds))} left"
     seen = f", seen so far: {row.seen}" if row.seen else ""

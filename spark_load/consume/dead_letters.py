@@ -1,7 +1,7 @@
-"""Steps of the driver after the queues were drained: read the dead letters, move them back, check that all is empty.
+"""The driver's steps after the queues were drained: read dead letters, move them back, check that all queues are empty.
 
-The driver's journal is the only evidence of the messages in a DLQ. A dead letter is read and released before it is
-moved back, because a move task reports a number of messages, and never which.
+Only the driver's journal records the messages in a DLQ. A dead letter is read and released before it is moved back,
+because a move task reports a number of messages, and never which.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from sluice.history.events import Kind, identity_in
 from spark_load.runtime.task_context import LoadRun, TaskContext
 
 _WAIT_SECONDS = 1
-_HELD_SECONDS = 600  # while it is read; a group shows at most ten of its dead letters until they are gone
+_HELD_SECONDS = 600  # received messages stay in flight while a DLQ is read, so that no receive returns them again
 _READS_MAX = 100_000
 _MOVE_SECONDS_MAX = 600
 _COUNTERS = {
@@ -25,22 +25,25 @@ _COUNTERS = {
     "in_flight_count": "ApproximateNumberOfMessagesNotVisible",
     "delayed_count": "ApproximateNumberOfMessagesDelayed",
 }
-_PROBES = 3
+_PROBES = 3  # in a row that must find every queue empty
 _PROBES_MAX = 12
-_PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # there counters are right after about a minute
+_PROBE_SECONDS, _PROBE_SECONDS_ON_AWS = 0.5, 30  # on AWS the counters are right after about a minute
 
 
 class DeadLetters:
-    """The DLQs of a run's queues and subscriptions. Other messages in them are read as well, and left there."""
+    """The DLQs of a run's queues and subscriptions. Messages of other runs in them are read, too, and released."""
 
     def __init__(self, context: TaskContext, run: LoadRun) -> None:
         self._context, self._run, self._deployment = context, run, run.deployment
 
     def read(self, *, keeps: bool, queues: Collection[str] = ()) -> dict[str, int]:
-        """Read every DLQ, or these, until it is empty; return how many messages of this run were in each.
+        """Read DLQs until they are empty, and return how many messages of this run were in each.
 
-        The messages are deleted; with `keeps` they are released at the end instead. All DLQs are read at once, because
-        each waits a second for further messages. Raises some of FAILURES.
+        All DLQs are read at once, because each waits a second for further messages. Raises some of FAILURES.
+
+        Args:
+            keeps: release the messages at the end, instead of deleting them.
+            queues: names of DLQs; empty means all of the run.
         """
         queues = queues or (
             *self._deployment.dead_letter_queues.values(),
@@ -51,20 +54,23 @@ class DeadLetters:
             return dict(zip(queues, counts, strict=True))
 
     def _read(self, url: str, *, keeps: bool) -> int:
-        count, kept = 0, list[str]()
+        """Read one DLQ; return how many messages of this run were in it."""
+        count, to_release = 0, list[str]()
         for messages in self._receives(url):
             ours = [message["ReceiptHandle"] for message in messages if self._is_ours(message)]
             count += len(ours)
             if ours and not keeps:
                 self._context.sqs.delete_message_batch(QueueUrl=url, Entries=_entries(ours))
-            kept += [handle for message in messages if (handle := message["ReceiptHandle"]) not in ours or keeps]
-        for handles in batched(kept, limits.RECEIVE_MESSAGES_MAX):
+            handles = [message["ReceiptHandle"] for message in messages]
+            to_release += handles if keeps else [handle for handle in handles if handle not in ours]
+        for batch in batched(to_release, limits.RECEIVE_MESSAGES_MAX):
             self._context.sqs.change_message_visibility_batch(
-                QueueUrl=url, Entries=_entries(handles, VisibilityTimeout=0)
+                QueueUrl=url, Entries=_entries(batch, VisibilityTimeout=0)
             )
         return count
 
     def _receives(self, url: str) -> Iterator[Sequence[Mapping[str, Any]]]:
+        """Yield the messages of one receive after the other, until a receive finds none."""
         for _ in range(_READS_MAX):
             answer = self._context.sqs.receive_message(
                 QueueUrl=url,
@@ -82,14 +88,15 @@ class DeadLetters:
         return identity is not None and identity.run == self._run.id
 
     def bring_back(self, queues: Collection[str]) -> int:
-        """Move the dead letters of those queues back, and return how many messages were moved.
+        """Move the messages of these DLQs back to their queues, and return how many were moved.
 
         Messages that a subscription could not deliver stay in its DLQ. Raises some of FAILURES.
         """
-        return sum(self._move(dead) for dead in self._deployment.dead_letter_queues.values() if dead in queues)
+        return sum(self._move(dlq) for dlq in self._deployment.dead_letter_queues.values() if dlq in queues)
 
-    def _move(self, dead: str) -> int:
-        arn, sqs = self._deployment.arns[dead], self._context.sqs
+    def _move(self, dlq: str) -> int:
+        """Move the messages of one DLQ back by a move task, and return how many it moved."""
+        arn, sqs = self._deployment.arns[dlq], self._context.sqs
         handle = sqs.start_message_move_task(SourceArn=arn).get("TaskHandle")
 
         def latest() -> dict[str, Any]:
@@ -100,17 +107,17 @@ class DeadLetters:
             latest,
             until=lambda task: task["Status"] not in ("RUNNING", "CANCELLING"),
             timeout_seconds=_MOVE_SECONDS_MAX,
-            describe=f"the move task {handle or ''} of {dead} to end",
+            describe=f"the move task {handle or ''} of {dlq} to end",
             clock=self._context.clock,
         )
         if task["Status"] != "COMPLETED":
             raise NotReachedError(
-                f"the move task of {dead} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
+                f"the move task of {dlq} ended as {task['Status']} ({task.get('FailureReason', 'no reason')})"
             )
         return int(task.get("ApproximateNumberOfMessagesMoved", 0))
 
     def probe(self) -> bool:
-        """Query the counts of every queue until all were zero three times in a row; return whether they were."""
+        """Record the counts of every queue until all were zero in three probes in a row; return whether they were."""
         pause_seconds = _PROBE_SECONDS_ON_AWS if self._deployment.endpoint_url is None else _PROBE_SECONDS
         in_a_row = 0
         for _ in range(_PROBES_MAX):
@@ -122,6 +129,7 @@ class DeadLetters:
         return False
 
     def _probe(self, name: str, url: str) -> int:
+        """Record the counts of one queue, and return their sum."""
         requested_at_us = self._context.clock.now_us()
         counts = self._counts(url)
         self._context.journal.add(
@@ -147,4 +155,5 @@ FAILURES = (BotoCoreError, ClientError, NotReachedError)
 
 
 def _entries(handles: Sequence[str], **more: Any) -> list[dict[str, Any]]:
+    """Return the entries of a batch, one for each receipt handle; `more` is added to each."""
     return [{"Id": str(position), "ReceiptHandle": handle, **more} for position, handle in enumerate(handles)]

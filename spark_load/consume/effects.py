@@ -1,7 +1,7 @@
-"""Effects in the consumers' databases, compared with the history, because a killed worker cannot record its own.
+"""Compare the effects in the consumers' databases with the history, because a killed worker cannot record its own.
 
 A worker records the commit of an effect after the commit. If it dies in between, the effect exists without a record.
-The database has the effect as a row that the handler wrote in the same transaction.
+But the handler has written a row for the effect in the same transaction.
 """
 
 import json
@@ -88,16 +88,16 @@ def _open(url: str) -> Iterator[Connection]:
     """Yield a connection to a database in a transaction.
 
     Raises:
-        EndpointError: it cannot be reached or used; the message has no password.
+        EndpointError: the database cannot be reached or used; the message does not contain its password.
     """
     engine = create_engine(url)
     try:
         with engine.begin() as connection:
             yield connection
     except SQLAlchemyError as error:
-        why = str(error.__cause__ or error).splitlines()[0]
+        cause = str(error.__cause__ or error).splitlines()[0]
         raise EndpointError(
-            f"the effects in {url_text(url)} cannot be read or written ({why}); let its user create the table"
+            f"the effects in {url_text(url)} cannot be read or written ({cause}); let its user create the table"
             f" {_TABLE.name}, or name another database with SLUICE_DSN"
         ) from error
     finally:
@@ -116,11 +116,12 @@ def make_table(url: str) -> None:
 
 
 def effects_in(url: str, *, consumer: str, epoch: int) -> list[Effect]:
-    """Return a consumer's effects of a run, of each group in the order of their commits; raises as `_open`.
+    """Return a consumer's effects of a run, each group's in the order of their commits; raises as `_open`.
 
-    The inbox lets one transaction of a group follow the other, whatever the database is.
+    The ids of a group's rows have the order of the commits, because the inbox lets no two transactions of a group
+    overlap.
     """
-    mine = (_TABLE.c.consumer == consumer) & (_TABLE.c.epoch == epoch)
+    of_run = (_TABLE.c.consumer == consumer) & (_TABLE.c.epoch == epoch)
     with _open(url) as connection:
         return [
             Effect(
@@ -130,7 +131,7 @@ def effects_in(url: str, *, consumer: str, epoch: int) -> list[Effect]:
                 is_late=bool(row.is_late),
                 written_at_us=row.written_at_us,
             )
-            for row in connection.execute(select(_TABLE).where(mine).order_by(_TABLE.c.id))
+            for row in connection.execute(select(_TABLE).where(of_run).order_by(_TABLE.c.id))
         ]
 
 
@@ -145,11 +146,17 @@ def count_recorded(journals: Iterable[Path], queue: str, run: str) -> Counter[_K
 
 
 def unrecorded_effects(effects: Iterable[Effect], known: Counter[_Key], queue: str) -> Iterator[Mapping[str, Any]]:
-    """Yield an event for each effect that the history says nothing of, as fields of `sluice.history.events.Event`."""
-    left = Counter(known)
+    """Yield an event for each effect that the history does not record, as fields of a `HistoryEvent`.
+
+    Args:
+        effects: from the database.
+        known: how often the history records each effect; see `count_recorded`.
+        queue: of the consumer.
+    """
+    unmatched = Counter(known)
     for effect in effects:
-        if left[effect.key]:
-            left[effect.key] -= 1
+        if unmatched[effect.key]:
+            unmatched[effect.key] -= 1
             continue
         yield {
             "kind": Kind.HANDLED.value,
@@ -173,39 +180,41 @@ def missing_effects(effects: Iterable[Effect], known: Counter[_Key]) -> list[_Ke
 
 
 def passed_count(url: str, *, consumer: str, epoch: int) -> int:
-    """Return how many numbers of a run an inbox has passed; 0 while one is missing or parked. Raises as `_open`."""
-    mine = {"consumer": consumer, "epoch": epoch}
+    """Return how many numbers an inbox has passed in a run; 0 while one is missing or parked. Raises as `_open`."""
+    of_run = {"consumer": consumer, "epoch": epoch}
     with _open(url) as connection:
-        is_waiting = connection.execute(_GAPS, mine).scalar_one() or connection.execute(_PARKED, mine).first()
-        return 0 if is_waiting else int(connection.execute(_PASSED, mine).scalar_one())
+        is_waiting = connection.execute(_GAPS, of_run).scalar_one() or connection.execute(_PARKED, of_run).first()
+        return 0 if is_waiting else int(connection.execute(_PASSED, of_run).scalar_one())
 
 
 def is_all_sent(outbox: Path) -> bool:
-    """Return whether all in an outbox was sent; as `_open` raises."""
+    """Return whether every event in an outbox was published; raises as `_open`."""
     with _open(f"sqlite:///{outbox}") as connection:
         return not connection.execute(_UNSENT).scalar_one()
 
 
 def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], outbox: Path | None) -> DatabaseEvidence:
-    """Return the rows of the databases of a run, for `sluice.judge.databases`; raises as `_open`.
+    """Return the rows of a run's databases, for `sluice.judge.databases`; raises as `_open`.
 
     Args:
         url: the URL of a consumer's inbox.
         consumer: the consumer of the inbox.
         epoch: the epoch of the run.
         effects: the consumer's effects, in the order of their commits.
-        outbox: SQLite file of the outbox, whose rows are the committed events; None takes the effects for them, in
-            order.
+        outbox: SQLite file of the outbox, whose rows are the committed events. With None, the effects count as the
+            committed events, so that nothing can be missing.
     """
-    mine = {"consumer": consumer, "epoch": epoch}
+    of_run = {"consumer": consumer, "epoch": epoch}
     with _open(url) as connection:
-        listed = [InboxNumbers(**row) for row in connection.execute(_LISTED, mine).mappings()]
-        parked = {(consumer, _id(group, seq)) for group, seq in connection.execute(_PARKED, mine)}
+        listed = [InboxNumbers(**row) for row in connection.execute(_LISTED, of_run).mappings()]
+        parked = {(consumer, _id(group, seq)) for group, seq in connection.execute(_PARKED, of_run)}
     if outbox is None:
         numbers = sorted({(effect.message_group_id, effect.idx) for effect in effects})
         places = {number: place for place, number in enumerate(numbers)}
         firsts = {group: place for (group, _), place in reversed(places.items())}
-        seqs = [place - firsts[group] + 1 for (group, _), place in places.items()]  # nobody says what should be there
+        seqs = [
+            place - firsts[group] + 1 for (group, _), place in places.items()
+        ]  # without an outbox, no hole is known
     else:
         with _open(f"sqlite:///{outbox}") as connection:
             numbers = [(group, seq) for group, seq in connection.execute(_COMMITTED, {"end": END_TYPE})]
@@ -239,4 +248,5 @@ def rows_of(url: str, *, consumer: str, epoch: int, effects: Sequence[Effect], o
 
 
 def _id(group: str, seq: int) -> str:
+    """Return an id of an event, from its number in its group."""
     return f"{seq} of {group}"

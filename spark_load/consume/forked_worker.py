@@ -1,6 +1,7 @@
-"""A process of `sluice worker` or `sluice relay`, forked from one that has imported everything, which takes seconds.
+"""A process of `sluice worker` or `sluice relay`, forked from a process that has already imported everything.
 
-The load test imports none of the code that it tests: the modules to import beforehand are a list of names.
+The imports take seconds. The load test imports none of the code that it tests, so the modules to import are a list of
+names.
 """
 
 import importlib
@@ -19,14 +20,19 @@ from spark_load.faults.signals import limited_files, send_signal
 
 _RECORDS = "sluice.cli.services.running"
 _PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay")
-_WORKS = tuple(f'"event": "{event}"' for event in ("working", "leading", "standing by"))  # of a worker, and of relays
+_SIGNS_OF_WORK = tuple(
+    f'"event": "{event}"' for event in ("working", "leading", "standing by")
+)  # of a worker, and of relays
 _forked = multiprocessing.get_context("forkserver")
 
 
 def _be_sluice(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float
 ) -> None:
-    """Run `sluice …` in this process; its output goes to its log, and it ends when the run ends, for any reason."""
+    """Run `sluice …` in this process, with its output in a log file.
+
+    The process ends when the run ends, for any reason.
+    """
     if ahead_seconds:
         _set_clock(ahead_seconds)
     threading.Thread(target=_follow_run, daemon=True).start()
@@ -48,7 +54,7 @@ def _set_clock(ahead_seconds: float) -> None:
 
 
 def _follow_run() -> None:
-    """Let this process end when the run has ended."""
+    """Wait until the process of the run has ended, and then end this process."""
     run = multiprocessing.parent_process()
     assert run is not None, "a run started it"
     multiprocessing.connection.wait([run.sentinel])
@@ -56,7 +62,7 @@ def _follow_run() -> None:
 
 
 def prepare() -> None:
-    """Import everything now, so that the first worker starts as fast as the next."""
+    """Import the modules now, so that the first worker starts as fast as the next one."""
     _forked.set_forkserver_preload(list(_PRELOADED))
     first = _forked.Process(target=_be_nothing)
     first.start()
@@ -64,7 +70,7 @@ def prepare() -> None:
 
 
 def _be_nothing() -> None:
-    """Begin and end."""
+    """Do nothing: the first fork imports the modules."""
 
 
 class ForkedWorker:
@@ -140,12 +146,12 @@ class ForkedWorker:
         return self.poll() is None and send_signal(self.pid, number)
 
     def is_polling(self) -> bool:
-        """Return whether the process has logged that it works."""
-        written = self.log.read_text(encoding="utf-8", errors="replace")
-        return any(works in written for works in _WORKS)
+        """Return whether the process has logged that it receives messages, or leads, or stands by."""
+        output = self.log.read_text(encoding="utf-8", errors="replace")
+        return any(sign in output for sign in _SIGNS_OF_WORK)
 
     def last_words(self) -> str:
-        """Return the last line of its log."""
+        """Return the last line of the process's log."""
         return last_line(self.log.read_text(encoding="utf-8", errors="replace"))
 
 

@@ -1,8 +1,8 @@
 """Consume every queue until the driver says that it is done: one Spark task is one consumer.
 
-SQS is no Spark source: a receive leases messages and cannot be replayed. So consumers are tasks that work and keep a
-journal; what they return does not matter. They work as a plain consumer does that somebody wrote without Sluice's
-worker: no inbox, no heartbeat. A message is deleted after it was handled, and what comes again is handled again.
+SQS is no source that Spark can replay: a receive leases messages. So consumers are tasks that do the work and keep a
+journal, and their return values do not matter. They work like a plain consumer without Sluice's worker: no inbox, no
+heartbeat. A message is deleted after it was handled, and a message that is received again is handled again.
 """
 
 import uuid
@@ -23,14 +23,15 @@ from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import RunStep, TaskProgress
 from spark_load.runtime.task_context import CONSUMER, SUMMARY_SCHEMA, LoadRun, TaskContext, summary, task_context
 
-_LEASE_SHARE_MAX = 0.5  # of the visibility timeout an answer may take: what comes on top must not end a lease
+_LEASE_SHARE_MAX = 0.5  # handling an answer may take this share of the visibility timeout; the rest is a reserve
 
 
 class SimulatedOutcome(Enum):
     """The outcome of a received message.
 
-    HANDLED has its effect and is deleted. FAILED was worked on and is given back at once. CRASHED is
-    neither deleted nor released, as when a consumer dies: its visibility timeout has to end.
+    HANDLED: the message has its effect, and is deleted. FAILED: its handler failed, and it is released at once.
+    CRASHED:
+    it is neither deleted nor released, as when a consumer dies, so its visibility timeout has to end.
     """
 
     HANDLED = auto()
@@ -52,20 +53,24 @@ def simulated_outcome(plan: Plan, identity: Identity, *, receive_count: int, is_
 
 
 def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -> int:
-    """Return how many messages a consumer may ask for at once.
+    """Return how many messages a consumer asks for in one receive.
 
-    One, where some are to fail. A message given back is at once somebody else's, while those behind it in the same
-    answer are still held: giving them back too takes other calls, and between two calls the group is handed out again
-    out of order. It would be the load test's own reorder. They would also use up their receives with a poisoned message
-    in front of them, and end in the DLQ beside it. Otherwise ten, or what half a lease is enough for.
+    One, if the profile lets messages fail. When a consumer releases a message, another consumer may receive it at once,
+    while the first one still has the later messages of the group in the same answer. It would have to release each of
+    them
+    by a call of its own, and between two calls the group would be handed out in another order: the load test itself
+    would
+    reorder. Each of these messages would also use up a receive whenever the poisoned message in front of it fails, and
+    end
+    in the DLQ beside it. Otherwise ten, or as many as can be handled within half a lease.
     """
     if profile.failure_share or profile.crash_share or profile.poison_share:
         return 1
     lease_seconds = profile.visibility_timeout_seconds or visibility_timeout_seconds
     if not profile.handler_seconds:
         return limits.RECEIVE_MESSAGES_MAX
-    in_time = int(lease_seconds * _LEASE_SHARE_MAX / profile.handler_seconds)
-    return max(1, min(limits.RECEIVE_MESSAGES_MAX, in_time))
+    messages_in_time = int(lease_seconds * _LEASE_SHARE_MAX / profile.handler_seconds)
+    return max(1, min(limits.RECEIVE_MESSAGES_MAX, messages_in_time))
 
 
 _WAIT_SECONDS = 1
@@ -73,7 +78,7 @@ _ERROR_PAUSE_SECONDS = 0.5
 _DELETE_TRIES = 3
 _BEFORE_START_SECONDS_MAX = 240
 _LAST_POLLS = 3
-_DRAIN_FACTOR_MAX = 10  # times as long as publishing; only for a driver that is gone, or messages that never end
+_DRAIN_FACTOR_MAX = 10  # times as long as publishing; bounds a task whose driver is gone
 
 
 def consume(spark: SparkSession, run: LoadRun) -> DataFrame:
@@ -128,9 +133,10 @@ class ConsumerTask:
             self._receive_params["VisibilityTimeout"] = profile.visibility_timeout_seconds
 
     def consume(self) -> TaskProgress:
-        """Receive, handle and delete until the driver says that it is done, or far too long has passed.
+        """Receive, handle and delete until the driver says that all is done, or the task's deadline has passed.
 
-        The publisher says to which phase a message belongs: a poll begun in the warm-up may return one of the load.
+        A message itself says whether it belongs to the warm-up or to the load: a poll of the warm-up may return one of
+        the load.
         """
         coordinator, profile = self._context.coordinator, self._run.plan.profile
         coordinator.report(self._progress, now=True)
@@ -140,7 +146,7 @@ class ConsumerTask:
             self._await_backlog()
         self._poll_until(self._is_over)
         if not coordinator.is_stopped():
-            for _ in range(_LAST_POLLS):  # behind the last end marker there should be nothing: look
+            for _ in range(_LAST_POLLS):  # a message behind the last end marker would be a violation: look for one
                 self.poll()
         coordinator.report(self._progress, now=True)
         return self._progress
@@ -151,6 +157,7 @@ class ConsumerTask:
             self._context.clock.sleep(self._run.plan.profile.poll_pause_seconds)
 
     def _await_backlog(self) -> None:
+        """Wait for the beginning of the load and then `consume_after_seconds`, so that a backlog grows."""
         begun_us = self._context.coordinator.wait_for(RunStep.MEASURE, _BEFORE_START_SECONDS_MAX)
         until_us = begun_us + round(self._run.plan.profile.consume_after_seconds * 1_000_000)
         while self._context.clock.now_us() < until_us and not self._context.coordinator.is_stopped():
@@ -184,15 +191,16 @@ class ConsumerTask:
                 self._unanswered = None  # refused: there is no answer to ask for again
             raise
         self._unanswered = None
-        found = [_message(message) for message in answer.get("Messages", [])]
-        for message in found:
+        messages = [_message(message) for message in answer.get("Messages", [])]
+        for message in messages:
             self._live_checks.look(
                 None if message is None else message.identity,
                 receive_count=1 if message is None else message.receive_count,
             )
-        return [message for message in found if message is not None and message.identity.run == self._run.id]
+        return [message for message in messages if message is not None and message.identity.run == self._run.id]
 
     def _work_on(self, messages: Sequence[_Message]) -> None:
+        """Try each message; release those that failed, and delete those that were handled."""
         handled = []
         for message in messages:
             match self._try(message):
@@ -210,16 +218,16 @@ class ConsumerTask:
         """Work on a message for its handler's time, and record it if it was handled."""
         plan = self._run.plan
         begun_at_us = self._context.clock.now_us()
-        done = simulated_outcome(
+        outcome = simulated_outcome(
             plan,
             message.identity,
             receive_count=message.receive_count,
             is_redriven=plan.profile.redrive and self._context.coordinator.has_reached(RunStep.REDRIVEN),
         )
-        if done is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
-            return done
+        if outcome is SimulatedOutcome.CRASHED or is_end_marker(message.identity.idx):
+            return outcome
         self._context.clock.sleep(plan.profile.handler_seconds)
-        if done is SimulatedOutcome.HANDLED:
+        if outcome is SimulatedOutcome.HANDLED:
             self._context.recorder.record_handled(
                 queue_url=self._url,
                 body=message.body,
@@ -229,29 +237,33 @@ class ConsumerTask:
                 is_parked=False,
                 state="handled",
             )
-        return done
+        return outcome
 
     def _delete(self, messages: Sequence[_Message]) -> None:
         """Delete the handled messages; one that cannot be deleted is received again."""
-        left = list(messages)
+        undeleted = list(messages)
         for _ in range(_DELETE_TRIES):
-            if not left:
+            if not undeleted:
                 return
             entries = [
-                {"Id": str(position), "ReceiptHandle": message.receipt_handle} for position, message in enumerate(left)
+                {"Id": str(position), "ReceiptHandle": message.receipt_handle}
+                for position, message in enumerate(undeleted)
             ]
             try:
                 answer = self._context.sqs.delete_message_batch(QueueUrl=self._url, Entries=entries)
             except (BotoCoreError, ClientError):
                 self._context.clock.sleep(_ERROR_PAUSE_SECONDS)
                 continue
-            gone = {int(deleted["Id"]) for deleted in answer.get("Successful", [])}
-            self._progress.done += len(gone)
-            self._progress.ended += sum(is_end_marker(left[position].identity.idx) for position in gone)
-            left = [message for position, message in enumerate(left) if position not in gone]
+            deleted_positions = {int(deleted["Id"]) for deleted in answer.get("Successful", [])}
+            self._progress.done += len(deleted_positions)
+            self._progress.ended += sum(
+                is_end_marker(undeleted[position].identity.idx) for position in deleted_positions
+            )
+            undeleted = [message for position, message in enumerate(undeleted) if position not in deleted_positions]
 
 
 def _message(fields: dict[str, Any]) -> _Message | None:
+    """Return a received message; None if it has no identity of a load test."""
     identity = identity_in(fields)
     if identity is None:
         return None
@@ -268,11 +280,12 @@ _GROUPS_MAX = 100_000  # groups that are remembered; the order of further ones i
 
 
 class LiveChecks:
-    """Counts suspicious receives into a consumer's progress, to be shown during a run, and never for its verdict.
+    """Counts suspicious receives of one consumer, to be shown during a run; they do not count for the verdict.
 
-    A consumer sees its own receives only, and judges nothing: a message that comes again may be lawful, one that seems
-    to fall back behind another may be the generator's doing. The judge has the whole history. Messages of another run
-    are strangers.
+    A consumer sees its own receives only. A message that is received again may be lawful, and one that seems to fall
+    back
+    behind another may be the generator's doing; only the judge has the whole history. Messages of another run are
+    strangers.
     """
 
     def __init__(self, progress: TaskProgress, run: str, profile: Profile) -> None:

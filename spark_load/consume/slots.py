@@ -10,7 +10,7 @@ from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.faults.shapes import FaultKind
 
 LOOK_SECONDS = 0.2
-_AGAIN_SECONDS = 0.5  # a process that ends at once must not take all the machine
+_AGAIN_SECONDS = 0.5  # the least time between two starts at a place, so that a process that ends at once takes no more
 _FAILURES_MAX = 20  # of processes that ended with an error before they worked: no fault lasts that long
 
 
@@ -54,7 +54,13 @@ class Place:
 
 @dataclass(slots=True)
 class _Roll:
-    """A rolling restart: each place is restarted when the process at the place before works again."""
+    """A rolling restart: the next place is restarted when the new process at the current place works.
+
+    Args:
+        waiting: places that are still to be restarted.
+        current: the place that was restarted last.
+        count: the processes that this place had before its restart.
+    """
 
     waiting: deque[Place]
     current: Place | None = None
@@ -67,13 +73,13 @@ class _Roll:
 
 
 class Places:
-    """All places of a run. The run's thread tends to them, the injector's harms who is there.
+    """All places of a run. The run's thread calls `tend`; the fault injector's thread calls `harm` and `heal`.
 
     Args:
-        names: of the places, to their consumer.
-        start: starts a worker for a place, with the name of its log.
-        is_harmed: whether faults are at work, by which a worker may end with an error and is started again.
-        clock: for the pause before that.
+        names: the consumer of each place, by the place's name.
+        start: starts a worker for a place; takes the place and the name of the worker's log.
+        is_harmed: returns whether faults are at work; then a worker that ended with an error is started again.
+        clock: for the pause before a new start.
     """
 
     def __init__(
@@ -96,21 +102,22 @@ class Places:
 
     @property
     def processes(self) -> list[tuple[str, ForkedWorker]]:
-        """Return every process there ever was, and its consumer."""
+        """Return (consumer, process) of every process that was started."""
         return [(place.consumer, process) for place in self.all for process in place.worked]
 
     def fill(self) -> None:
-        """Start the first process of each place, one by one; if one cannot be started, the earlier ones are known."""
+        """Start the first process of each place; if one cannot be started, the earlier ones are in `processes`."""
         for place in self.all:
             self._fill(place)
 
     def run(self, is_over: Callable[[], bool]) -> None:
-        """Start the first processes, and tend to all until all have ended or `is_over`. Then some may still run."""
+        """Start the first processes, and tend to all until all have ended or `is_over`; then some may still run."""
         self.fill()
         while self.tend() and not is_over():
             self._clock.sleep(LOOK_SECONDS)
 
     def _fill(self, place: Place) -> None:
+        """Start the next process of a place."""
         name = f"{place.name}.{len(place.worked)}" if place.worked else place.name
         place.worked.append(self._start(place, name))
         place.started_at, place.is_replaced = self._clock.monotonic(), False
@@ -138,14 +145,14 @@ class Places:
         return place.is_replaced or place.worked[-1] is not last
 
     def harm(self, kind: FaultKind, name: str, detail: str = "") -> bool:
-        """Do a fault to a place, or to all places of a consumer; return whether it hit a process."""
+        """Apply a fault to a place, or to all places of a consumer; return whether it hit a process."""
         with self._lock:
             places = [place for place in self.all if name in (place.name, place.consumer)]
             if kind is FaultKind.ROLL:
                 self._rolls[name] = _Roll(deque(places))
                 return any(place.worked and place.worked[-1].poll() is None for place in places)
-            met = [self._harm(kind, place, detail) for place in places]
-            return any(met)
+            hits = [self._harm(kind, place, detail) for place in places]
+            return any(hits)
 
     def is_rolling(self, name: str) -> bool:
         """Return whether places of that name still have to be restarted one after the other."""
@@ -163,13 +170,14 @@ class Places:
         return True
 
     def _harm(self, kind: FaultKind, place: Place, detail: str) -> bool:
+        """Apply a fault to one place; return whether it hit a process."""
         if not place.worked:
             return False
         place.is_bad = place.is_bad or kind is FaultKind.DEPLOY
         if kind is FaultKind.SKEW:
             place.ahead_seconds = float(detail.removesuffix(" s"))
         last = place.worked[-1]
-        if last.poll() is not None:  # who comes next may meet it
+        if last.poll() is not None:  # these faults are for the next process, if one follows
             return place.is_replaced and kind in (FaultKind.DEPLOY, FaultKind.SKEW)
         match kind:
             case FaultKind.FREEZE:
@@ -183,7 +191,7 @@ class Places:
         return last.kill() if kind is FaultKind.KILL else last.terminate()
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """End the processes that were started."""
+        """End the effects of a fault on a place, or on all places of a consumer."""
         with self._lock:
             if kind is FaultKind.ROLL:
                 self._rolls.pop(name, None)

@@ -1,4 +1,4 @@
-"""Which fault begins and ends when: a pure function of a seed, so that a seed can be run again."""
+"""Draw when which fault begins and ends: a pure function of a seed, so that the same schedule can be run again."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from random import Random
 
 
 def plain(seconds: float) -> str:
-    """Return seconds as text, to the last digit."""
+    """Return seconds as text, whole ones without `.0`."""
     return str(seconds).removesuffix(".0")
 
 

@@ -1,4 +1,4 @@
-"""Carrying out the schedule: each fault begins and ends at its time, and is recorded."""
+"""Carry out the schedule of faults: each fault begins and ends at its time, and is recorded."""
 
 import sqlite3
 import threading
@@ -24,16 +24,19 @@ type Record = Callable[[ScheduledFault[FaultKind], int, int, bool], None]
 
 
 class Processes(Protocol):
-    """Processes that a fault can harm, by the name of their place, or of a consumer for those of all its places."""
+    """Processes that a fault can hit.
+
+    A name is that of one process's place, or of a consumer: then of all its places.
+    """
 
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
-        """Do it; return whether there was a process just now."""
+        """Begin a fault; return whether a process exists that it hit."""
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """End a fault of the processes, if it has an end."""
+        """End a fault, if it is of a kind that lasts."""
 
     def is_rolling(self, name: str) -> bool:
-        """Return whether some of them are still to be restarted, one after the other."""
+        """Return whether a rolling restart still has processes to restart."""
 
 
 class PoisonPlan:
@@ -43,7 +46,7 @@ class PoisonPlan:
         self._folder = folder
 
     def file(self, consumer: str) -> Path:
-        """Return the file of a consumer, which is there while its events are poison."""
+        """Return the file of a consumer that exists while the consumer's handlers are to fail."""
         return self._folder / consumer
 
     def begin(self, consumer: str, detail: str) -> None:
@@ -80,7 +83,7 @@ class DatabaseLocks:
         return True
 
     def release(self, consumer: str) -> None:
-        """Give it back."""
+        """Unlock a consumer's database."""
         connection = self._held.pop(consumer, None)
         if connection is not None:
             connection.execute("ROLLBACK")
@@ -115,7 +118,7 @@ class Injector:
     _stopped: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Follow the schedule."""
+        """Follow the schedule until it is over, or `stop` is called."""
         waiting = list(self.faults)
         try:
             while (waiting or self._under_way) and not self._stopped.is_set():
@@ -138,7 +141,7 @@ class Injector:
         self._stopped.set()
 
     def _is_over(self, fault: ScheduledFault[FaultKind], now: float) -> bool:
-        """Return whether a fault has to be ended; a restart takes its time, and nothing waits for it."""
+        """Return whether a fault is to be ended now; a restart ends when its command has ended."""
         if fault.until_seconds > now:
             return False
         if fault.kind is FaultKind.RESTART:
@@ -165,7 +168,10 @@ class Injector:
         self._under_way.append((fault, began_us, is_met))
 
     def _lock_now(self, fault: ScheduledFault[FaultKind], began_us: int, is_met: bool) -> _UnderWay:  # noqa: FBT001
-        """Return a fault that is under way: a lock as of now, where it could be taken now."""
+        """Try again to lock a database that another process was writing to when the fault began.
+
+        Return (fault, microseconds of its beginning, whether it hit the database).
+        """
         if is_met or fault.kind is not FaultKind.LOCK or not self.databases.hold(fault.target.partition(":")[0]):
             return fault, began_us, is_met
         return fault, self.clock.now_us(), True

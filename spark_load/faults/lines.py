@@ -1,6 +1,6 @@
 """Lines between processes and their database or endpoint: TCP over the loopback interface, with faults.
 
-All lines of a run are carried by one thread: a run has some twenty, and carries every statement and call over them.
+One thread carries all lines of a run: a run has about twenty, and all its statements and calls go through them.
 """
 
 import asyncio
@@ -43,13 +43,13 @@ class FaultLine:
         """How many calls the last fault has hit."""
 
     async def listen(self) -> asyncio.Server:
-        """Begin to carry."""
+        """Begin to accept connections."""
         server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         return server
 
     def suffer(self, kind: str | None, detail: str) -> None:
-        """Begin a fault, or end it with None. Runs on the lines' thread."""
+        """Begin a fault of the line, or end it with None. Runs on the thread of the lines."""
         self._kind, self._detail = kind, detail
         self.hits = self.hits if kind is None else 0
         if kind == FaultKind.STALL:
@@ -122,7 +122,7 @@ class FaultLine:
             await asyncio.sleep(float(self._detail.removesuffix(" s")))
 
     async def _answer(self, writer: asyncio.StreamWriter, request: bytes) -> None:
-        """Answer in the place of the endpoint, and hang up."""
+        """Answer in the endpoint's place, and close the connection."""
         self._hit("answers replaced")
         writer.write(make_answer(self._detail.removeprefix("after-"), is_json=b"amz-json" in request.lower()))
         await writer.drain()
@@ -133,7 +133,7 @@ class FaultLine:
 
 
 async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
-    """Return a request with its whole body, because closing the connection before would reset it."""
+    """Read a request to the end of its body; to close the connection before would reset it."""
     while b"\r\n\r\n" not in request and (more := await source.read(_CHUNK)):
         request += more
     head, _, body = request.partition(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""Servers that a load test uses and did not start: the workers' Postgres behind a line, and restart commands."""
+"""Servers that a load test uses but did not start: the workers' Postgres, behind a line, and restart commands."""
 
 import os
 import signal
@@ -43,10 +43,10 @@ class Postgres:
 
     @classmethod
     def of(cls, url: str | None) -> Self | None:
-        """Return that of a URL; None where it is none of a Postgres.
+        """Return the address in the URL of a Postgres; None if the URL is of another database.
 
         Raises:
-            ConfigError: it names no host, or several, or a port that is no number, or cannot be read.
+            ConfigError: the URL names no host, or several, or a port that is no number, or it cannot be parsed.
         """
         if not (url or "").startswith("postgresql"):
             return None
@@ -70,7 +70,10 @@ class Postgres:
         return cls(url=parsed, host=host, port=port)
 
     def behind(self, lines: Lines, name: str) -> str:
-        """Open a line to it, and return the URL of the near end; a certificate is still held against its own host."""
+        """Open a line to the Postgres, and return the URL of the line's near end.
+
+        A certificate is still checked against the server's own host name.
+        """
         query = {key: value for key, value in self.url.query.items() if key not in ("host", "port")}
         if self.host.startswith("/"):
             port, host = lines.to_socket(name, f"{self.host}/.s.PGSQL.{self.port}"), _LOOPBACK
@@ -86,7 +89,7 @@ def database() -> DatabaseKind:
     """Return the kind of the workers' database.
 
     Raises:
-        ConfigError: no worker can use what is named, or no line lead to it.
+        ConfigError: no worker can use the database that is named, or no line can lead to it.
     """
     url = os.environ.get(DSN)
     if url is None:
@@ -113,7 +116,10 @@ class Restarts:
         self._left: list[subprocess.Popen[bytes]] = []
 
     def begin(self, target: str) -> None:
-        """Begin to restart it; what the command prints goes to standard error, because `--json` has the other."""
+        """Start the restart command of a server.
+
+        Its output goes to standard error, because standard output is for `--json`.
+        """
         command = subprocess.Popen(  # noqa: S602 (the caller's own command, as in a Makefile)
             os.environ[RESTARTS[target]],
             shell=True,
@@ -124,12 +130,12 @@ class Restarts:
         self._running[target] = command, self._clock.monotonic() + COMMAND_SECONDS_MAX
 
     def is_over(self, target: str) -> bool:
-        """Return whether its command has ended, or hangs."""
+        """Return whether the command of a server has ended, or takes too long."""
         command, until = self._running[target]
         return command.poll() is not None or self._clock.monotonic() > until
 
     def end(self, target: str) -> bool:
-        """Wait for the command, until two minutes after its begin at most; return whether it succeeded."""
+        """Wait for the command, at most until two minutes after its start; return whether it succeeded."""
         command, until = self._running.pop(target)
         try:
             return command.wait(max(0.0, until - self._clock.monotonic())) == 0

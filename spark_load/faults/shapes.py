@@ -1,4 +1,4 @@
-"""Faults that a profile asks for, and the schedule that follows: pure values."""
+"""The faults that a profile asks for, and the schedule that follows from them: pure values."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -117,7 +117,7 @@ _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
 class GivenFault:
-    """A fault that is named and not drawn; as `ScheduledFault`."""
+    """A fault that a profile names, instead of drawing it; its fields are those of `ScheduledFault`."""
 
     kind: FaultKind
     target: Annotated[str, Field(min_length=1, max_length=200)]
@@ -171,7 +171,7 @@ class Faults:
 
     @property
     def is_calm(self) -> bool:
-        """Return whether there are none."""
+        """Return whether the profile has no faults."""
         return self.shape == "calm" and not self.given
 
 
@@ -237,7 +237,7 @@ class Targets:
         )
 
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
-        """Return the targets of a kind of fault."""
+        """Return the targets that a kind of fault can have."""
         if kind is FaultKind.SWALLOW:
             return (f"{PUBLISH}:{ENDPOINT}",) if PUBLISH in self.lines else ()
         if kind in WIRE:
@@ -253,7 +253,10 @@ class Targets:
         return (*self.workers, *((*self.publishers, *self.relays) if kind in PROCESS else ()))
 
     def draw_targets(self, kind: FaultKind, shape: Shape) -> tuple[str, ...]:
-        """Return what a kind of fault of a shape is done to: not to an endpoint what may lose all messages."""
+        """Return the targets among which a kind of fault of a shape is drawn.
+
+        The endpoint is not among them for a fault that may lose all messages.
+        """
         ends = (DATABASE,) if kind is FaultKind.RESTART else _ENDS.get(shape, ())
         return tuple(name for name in self.of_kind(kind) if not ends or name.endswith(ends))
 
@@ -264,12 +267,12 @@ def is_publisher(name: str) -> bool:
 
 
 def relay_names(consumers: Sequence[str]) -> tuple[str, ...]:
-    """Return the names by which faults find the relays: none where a consumer has such a name, too."""
+    """Return the names by which faults find the relays; none if a consumer has such a name."""
     return () if RELAY in consumers else RELAYS
 
 
 def again_max(faults: Sequence[ScheduledFault[FaultKind]]) -> int:
-    """Return how often a publishing task may have to be run again because these faults ended it."""
+    """Return how often Spark may have to restart a publishing task, because one of these faults ended it."""
     return sum(fault.kind in INSTANT and is_publisher(fault.target) for fault in faults)
 
 
@@ -344,13 +347,13 @@ def schedule_faults(
 
 
 def _require_apart(faults: Sequence[GivenFault]) -> None:
-    """Require that of two faults of one thing the first is over before the second begins: its end would end both.
+    """Require that two faults of one target do not overlap, because the end of the first would also end the second.
 
     Args:
-        faults: in the order they begin.
+        faults: in the order in which they begin.
 
     Raises:
-        ConfigError: they overlap.
+        ConfigError: two faults overlap.
     """
     for other, fault in combinations(faults, 2):
         is_over = other.until_seconds <= fault.at_seconds and other.at_seconds < fault.at_seconds
@@ -362,15 +365,17 @@ def _require_apart(faults: Sequence[GivenFault]) -> None:
 
 
 def _require_remembered(faults: Sequence[GivenFault]) -> None:
-    """Require that a publisher is never frozen for so long that the service forgets what it sent before.
+    """Require that no publisher is frozen for so long that SNS forgets the deduplication ids of its last publishes.
 
-    Freezes with little time between are one: it may not have tried again meanwhile what was not answered.
+    Freezes with little time between them count as one: in that time the publisher may not have repeated every publish
+    that
+    was not answered.
 
     Args:
-        faults: in the order they begin.
+        faults: in the order in which they begin.
 
     Raises:
-        ConfigError: one is.
+        ConfigError: a publisher is frozen for too long.
     """
     frozen: dict[str, tuple[float, float]] = {}
     for fault in faults:
@@ -419,14 +424,14 @@ def _place_given(fault: GivenFault, targets: Targets) -> ScheduledFault[FaultKin
 
 
 def require_possible(faults: Sequence[ScheduledFault[FaultKind]], *, endpoint_url: str | None) -> None:
-    """Require that faults can be done to a run, before anything of it begins.
+    """Require, before a run begins, that its faults are possible at its endpoint.
 
     Args:
-        faults: of its schedule.
+        faults: the run's schedule.
         endpoint_url: of SQS and SNS; None is AWS.
 
     Raises:
-        ConfigError: one of them cannot.
+        ConfigError: a fault is not possible.
     """
     if any(fault.kind in WIRE and fault.target.endswith(ENDPOINT) for fault in faults) and not (
         endpoint_url or ""
@@ -445,5 +450,5 @@ def require_possible(faults: Sequence[ScheduledFault[FaultKind]], *, endpoint_ur
 
 
 def as_given(faults: Sequence[ScheduledFault[FaultKind]]) -> dict[str, Any]:
-    """Return `faults:` of a profile that has exactly these."""
+    """Return the field `faults` of a profile that has exactly these faults."""
     return {"given": [{**asdict(fault), "kind": fault.kind.value} for fault in faults]}

@@ -1,4 +1,4 @@
-"""Signals to processes that may have ended since somebody looked: nobody else's process is waited for here."""
+"""Signals to processes that may have ended by now; this module waits for no process."""
 
 import os
 import resource
@@ -15,7 +15,7 @@ def send_signal(pid: int, number: signal.Signals) -> bool:
 
 
 def limited_files(pid: int, *, is_full: bool) -> bool:
-    """Let a process write to no file, as on a full disk, or again; return whether there was a process."""
+    """Forbid a process to write to files, as on a full disk, or allow it again; return whether the process existed."""
     try:
         hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]
         resource.prlimit(pid, resource.RLIMIT_FSIZE, (0 if is_full else hard, hard))

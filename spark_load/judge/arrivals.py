@@ -1,7 +1,8 @@
-"""Published messages of a history, as traffic: when, in which group, how large; each message once.
+"""The published messages of a history as traffic: when, in which group and how large; each message once.
 
-SQS and SNS drop a publish with the deduplication id of one they accepted within five minutes: it is no message, and
-counted apart. Later it is a message of its own. A publish that was refused or never answered is none.
+SQS and SNS drop a publish with the deduplication id of one that they accepted within five minutes: it is no message,
+and
+counted apart. After five minutes it is another message. A publish that was refused or never answered is no message.
 """
 
 import json
@@ -116,7 +117,7 @@ def _accepted_publishes(events: pa.Table) -> tuple[pa.Table, int]:
 
 
 def _unfinished_count(events: pa.Table) -> int:
-    """Return how many recorders began and did not finish."""
+    """Return how many recorders have an event `opened` and none `closed`."""
     began, finished = (
         events.filter(pc.equal(events.column("kind"), kind)).column("worker").to_pylist()
         for kind in (Kind.OPENED, Kind.CLOSED)
@@ -142,7 +143,7 @@ def _of_destination(events: pa.Table, folder: Path, destination: str | None) -> 
 
 
 def _between(events: pa.Table, folder: Path, from_seconds: float, until_seconds: float | None) -> pa.Table:
-    """Return the events of a stretch of time; events are in the order of their calls."""
+    """Return the events of a span of time; events are in the order of their calls."""
     after_us = events.column("invoked_at_us").to_numpy() - events.column("invoked_at_us")[0].as_py()
     is_within = after_us >= from_seconds * _US
     if until_seconds is not None:
@@ -157,16 +158,17 @@ def _between(events: pa.Table, folder: Path, from_seconds: float, until_seconds:
 
 
 def _codes(events: pa.Table, name: str) -> Any:
-    """Return a number from 0 for each value of a column, in the order in which values first come."""
+    """Return a number for each value of a column: 0 for the first value, 1 for the next different one, and so on."""
     column = events.column(name).combine_chunks()
     column = column.chunk(0) if isinstance(column, pa.ChunkedArray) else column
     return column.dictionary_encode(null_encoding="encode").indices.to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
-    """Return for each publish the position of that which was accepted: itself, or at most five minutes before.
+    """Return for each publish the position of the accepted publish with its id, which may be itself.
 
-    A standard queue drops nothing.
+    That publish is at most five minutes older. A standard queue drops no repeat, so there it is always the publish
+    itself.
     """
     message = groups
     for name in ("queue", "idx", "deduplication_id"):
@@ -185,7 +187,7 @@ def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
 
 
 def _body_bytes(events: pa.Table, folder: Path) -> tuple[Any, bool]:
-    """Return the size of each body, and whether the history says it: of a load test the profile does."""
+    """Return (size of each body, whether the history has the sizes); in a load test, the profile has them."""
     details = events.column("detail").unique().to_pylist()
     given = {text: detail_of(text).get("bytes") for text in details}
     sizes = {

@@ -1,4 +1,4 @@
-"""From journals to a history: settled, as Parquet, whole groups together."""
+"""Turn the journals of a run into a history: settled, as Parquet, with each group whole in one file."""
 
 import os
 import shutil
@@ -21,9 +21,9 @@ _BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of whic
 
 
 def compact(spark: SparkSession, journals: Path, history: Path) -> None:
-    """Write every journal of a run into a history, files of Parquet for each; what was there before is replaced.
+    """Write every journal of a run into a history of Parquet files; files that exist are replaced.
 
-    Runs on executors, which must see both folders. HistoryError also means that there is not a journal.
+    Runs on executors, which must see both folders. HistoryError may also mean that the run has no journal.
     """
     paths = sorted(journals.glob(f"*{SUFFIX}"))
     if not paths:

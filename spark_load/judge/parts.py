@@ -48,13 +48,13 @@ _BLOCK = pa.schema({"number": pa.int32(), "block": pa.binary()})
 
 
 class HistoryOnSpark:
-    """A folder of Parquet, which executors see."""
+    """A history in a folder of Parquet, which executors see."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder = spark, folder
 
     def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
-        """Return the tables of the partial, each with the rows of all parts."""
+        """Compute a partial of every part, and return its tables, each with the rows of all parts."""
 
         def blocks(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             for number, table in enumerate(partial(part)):
@@ -66,7 +66,10 @@ class HistoryOnSpark:
         return [pa.concat_tables(tables) for tables in found.values()]
 
     def tally(self, partial: Partial) -> pa.Table:
-        """Return the partial's tables of the schema TALLY, added up over all parts and shortened by `shorten`."""
+        """Compute a partial of every part.
+
+        Return its tables, of the schema TALLY, added up and shortened by `shorten`.
+        """
 
         def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             (found,) = partial(part)
@@ -79,7 +82,7 @@ class HistoryOnSpark:
     def _of_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: RowSelection | None
     ) -> DataFrame:
-        """Return the results of each part, as rows of the schema."""
+        """Return the results of each part, as rows of a schema."""
         found, bucket_count = pieces(self._folder)
         if bucket_count is not None and rows is not None and rows.name == "message_group_id":
             theirs = buckets_of(rows.values, bucket_count)
@@ -108,13 +111,13 @@ class HistoryOnSpark:
 
 
 def spread(spark: SparkSession, tasks: Iterable[tuple[int, Piece]], task_count: int) -> DataFrame:
-    """Return pieces as rows, each in the partition of its task."""
+    """Return pieces as rows of a DataFrame, each in the partition of its task."""
     rows = [(task, *astuple(piece)) for task, piece in tasks]
     return spark.createDataFrame(rows, _PIECE_SCHEMA).repartitionById(task_count, "task")
 
 
 def _read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
-    """Yield the pieces a task was given."""
+    """Yield the tables of the pieces that a task was given."""
     for batch in batches:
         for row in batch.drop_columns("task").to_pylist():
             yield Piece(**row)
@@ -132,7 +135,10 @@ def _events_of(found: Sequence[Piece], rows: RowSelection | None, bucket_count: 
 
 
 def _require_bucket(events: Events, found: Sequence[Piece], bucket_count: int) -> None:
-    """Refuse a file with a group of another bucket than it says: the group would be split between parts."""
+    """Refuse a file with a group that belongs to another bucket than the file's name says.
+
+    The group's events would be in two parts, and each part would be judged without the other's.
+    """
     if not _has_groups_of_other_buckets(events, found[0].bucket, bucket_count):
         return
     path = next(
@@ -182,9 +188,9 @@ def _table(block: bytes) -> pa.Table:
 
 @contextmanager
 def open_recording(spark: SparkSession, root: Path) -> Iterator[JudgeEngine]:
-    """Read the folder of a recording, which executors see; journals become Parquet beside them first.
+    """Yield the recording in a folder, which executors see; journals become Parquet files beside them first.
 
-    Raises HistoryError for damage, also of what the block reads.
+    Raises HistoryError for damage, also for damage that is found when the block reads.
     """
     folder = folders.folder_of(root)
     is_made = folders.is_journals(folder)
@@ -198,7 +204,7 @@ def open_recording(spark: SparkSession, root: Path) -> Iterator[JudgeEngine]:
 
 
 def _require_undamaged(spark: SparkSession, folder: Path) -> None:
-    """Refuse damaged Parquet files that others made, by reading them in tasks; files made here need no check."""
+    """Refuse damaged Parquet files that others wrote, by reading them in tasks; files written here need no check."""
 
     def examine(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for piece in _read_pieces(batches):

@@ -51,7 +51,7 @@ def compare_replay(history: Path, plan: Plan) -> dict[str, Any] | None:
 
 
 def _first_publishes(history: Path) -> Any:
-    """Return a row for each message that was accepted, with the first time it was published; no repeat, no marker."""
+    """Return a row for each accepted message with the time of its first publish, without repeats and end markers."""
     phase, attempt = ds.field("phase"), ds.field("publish_attempt")
     is_planned = (
         (ds.field("kind") == Kind.PUBLISHED.value)
@@ -78,7 +78,7 @@ def _per_second(planned: Any, sent: Any) -> tuple[Any, Any]:
 
 
 def _variation(planned: Any, sent: Any) -> float:
-    """Return half the sum of the differences of two lists of shares."""
+    """Return the total variation distance of two lists of shares: half the sum of their differences."""
     return float(np.abs(planned / max(planned.sum(), 1) - sent / max(sent.sum(), 1)).sum() / 2)
 
 

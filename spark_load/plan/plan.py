@@ -44,9 +44,11 @@ def mix_bits(number: Any) -> Any:
 
 
 def uniform(seed: int, number: Any, purpose: int) -> Any:
-    """Return what looks like a draw from [0, 1); draws for different purposes are independent.
+    """Return a pseudo-random number from [0, 1), the same for the same arguments.
 
-    `number` is not negative: an int, or a numpy array of uint64 for as many draws.
+    Numbers for different purposes are independent. `number` is not negative: an int, or a numpy array of uint64 for as
+    many
+    results.
     """
     key = mix_bits(mix_bits(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
     return (mix_bits(number * _STEP + key & _MASK) >> 11) * 2.0**-53
@@ -70,12 +72,15 @@ class BodyTemplate:
         self._template = "%s".join([piece.replace("%", "%%") for piece in pieces])
 
     def with_gaps(self) -> tuple[str, str]:
-        """Return the text with a mark for each value, and the mark: it stands nowhere else, and needs no escaping."""
+        """Return (text, mark): the text with a mark for each value.
+
+        The mark occurs nowhere else, and needs no escaping.
+        """
         mark = next(mark for mark in map("GAP{}.".format, count()) if not any(mark in piece for piece in self._pieces))
         return mark.join(self._pieces), mark
 
     def texts(self, values: BodyValues) -> Iterator[str]:
-        """Yield the whole bodies."""
+        """Yield the whole bodies, with their values."""
         return map(self._template.__mod__, zip(*values, strict=True))
 
 
@@ -111,7 +116,7 @@ def message_group_id(group_number: int) -> str:
 
 @dataclass(frozen=True)
 class Plan:
-    """All publishes of one run; of a profile with a trace, `trace_file` has it."""
+    """All publishes of one run; for a profile with a trace, `trace_file` is the file with the recorded arrivals."""
 
     profile: Profile
     seed: int
@@ -131,7 +136,7 @@ class Plan:
 
     @cached_property
     def arrivals(self) -> Arrivals | None:
-        """Return the recorded arrivals it replays; None where it draws them."""
+        """Return the recorded arrivals that the plan replays; None if the plan draws its messages."""
         return None if self.trace_file is None else trace.read(self.trace_file)[0]
 
     def batch(self, numbers: Any) -> pa.RecordBatch:
@@ -180,11 +185,17 @@ class Plan:
         return np.minimum(np.searchsorted(shares, draws, side="right"), len(shares) - 1).astype(np.int32)
 
     def _arrival_index(self, idx: Any, arrivals: Arrivals) -> Any:
-        """Return which arrival a message is; in the warm-up, before the first, the last ones."""
+        """Return the index of the recorded arrival of each message.
+
+        The warm-up replays the last arrivals, before the first.
+        """
         return (idx - self.profile.warm_up_count) % len(arrivals)
 
     def _repeats(self, idx: Any, drawn: Any) -> tuple[Any, Any]:
-        """Return which positions are published again, and how much later. What warms up is not."""
+        """Return the positions of the messages that are published again, and how much later.
+
+        Never those of the warm-up.
+        """
         early, late = self.profile.duplicate_share, self.profile.late_duplicate_share
         if not early and not late:
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -226,12 +237,15 @@ class Plan:
 
     @cached_property
     def _first_failing(self) -> float:
-        """Return which idx is the first that may fail: that of the load proper, where anything fails at all."""
+        """Return the first idx that may fail, that of the load proper; infinity if the profile lets no message fail."""
         fails = self.profile.poison_share or self.profile.failure_share or self.profile.crash_share
         return self.profile.warm_up_count if fails else math.inf
 
     def _outcome_draws(self, idx: int) -> float:
-        """Return the draw that decides on a message's failure; of what never fails, one that decides on none."""
+        """Return the random number that decides on a message's failure.
+
+        For a message that never fails, one that decides on none.
+        """
         return uniform(self.seed, idx, _OUTCOME_DRAW) if idx >= self._first_failing else 1.0
 
     def is_poison(self, idx: int) -> bool:
@@ -244,7 +258,7 @@ class Plan:
         return poison <= self._outcome_draws(idx) < poison + self.profile.failure_share
 
     def crashes_first(self, idx: int) -> bool:
-        """Return whether the consumer of a message's first receive is to forget it."""
+        """Return whether the consumer of a message's first receive is to act as if it had crashed."""
         failing = self.profile.poison_share + self.profile.failure_share
         return failing <= self._outcome_draws(idx) < failing + self.profile.crash_share
 
@@ -264,20 +278,26 @@ class Plan:
         return [pool[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def body_template(self, run: str) -> BodyTemplate:
-        """Return the frame of the bodies, which carry their messages' identities, for `body_values`."""
+        """Return the frame of the bodies.
+
+        `body_values` returns the values for it, among them each message's identity.
+        """
         return BodyTemplate(f'{{"run":{json.dumps(run)},"group":"', '","idx":', ',"end":', ',"payload":"', '"}')
 
     def body_values(self, idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str]) -> BodyValues:
-        """Return the values of the bodies of planned messages: of a numpy array, and of the same as texts."""
+        """Return the values of the bodies of planned messages.
+
+        `idx` is a numpy array, `idx_texts` the same as texts.
+        """
         ends = ["true" if is_end else "false" for is_end in (idx < 0).tolist()]
         return group_ids, idx_texts, ends, self.payloads(idx)
 
 
 def silence_seconds(profile: Profile) -> float:
-    """Return the longest time in which no message is due, from the start of the load to its first end marker.
+    """Return the longest time without a due message, from the start of the load to the first end marker.
 
-    Of a trace it is the longest there is. Otherwise the rate is linear within a phase, so the longest gaps are those
-    beside where phases begin and end.
+    For a trace it is the trace's longest pause. Otherwise the rate is linear within a phase, so the longest gaps are
+    beside the beginnings and ends of phases.
     """
     if profile.replay is not None:
         after_seconds = profile.end_markers_after_seconds - profile.duration_seconds
@@ -291,7 +311,7 @@ def silence_seconds(profile: Profile) -> float:
 
 
 def as_arrow(column: Any, type_: pa.DataType) -> pa.Array:
-    """Return a numpy column as Arrow's, without a copy; `pa.array` would import pandas for it first."""
+    """Return a numpy column as an Arrow array without a copy; `pa.array` would import pandas first."""
     assert column.dtype.itemsize * 8 == type_.bit_width, "columns are computed as what they are sent as"
     return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(column)])
 
@@ -306,7 +326,7 @@ class _Shape:
 
 @lru_cache(maxsize=4)
 def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
-    """Return the shape of Zipf shares; kept for the process, because a plan comes anew to each task."""
+    """Return the shape of Zipf shares, cached in the process, because each task gets a copy of the plan without it."""
     weights = np.arange(1, group_count + 1, dtype=np.float64) ** -skew
     return _shape_of(weights, task_count)
 
@@ -317,7 +337,7 @@ def _shape_of(weights: Any, task_count: int) -> _Shape:
 
 
 def _spread(shares: list[float], task_count: int) -> list[int]:
-    """Return a task for each share: the heaviest first, each to the task with the least so far."""
+    """Return the task of each share: the heaviest share first, each to the task with the smallest sum so far."""
     if task_count == 1:
         return [0] * len(shares)
     loads = [(0.0, task) for task in range(task_count)]

@@ -1,6 +1,6 @@
 """Constraints between a profile's fields: each names the value seen, the value allowed, and why.
 
-A rule returns why a profile cannot be, in one sentence; None when it can.
+A rule returns one sentence that says why a profile is refused, or None if the profile keeps the rule.
 """
 
 from spark_load.profiles.fields import LATE_DUPLICATE_SECONDS_MIN, ProfileFields

@@ -1,6 +1,6 @@
-"""Estimate a profile before it runs: its load against AWS's quotas, with time and money. Pure, and an estimate.
+"""Estimate a profile before it runs: its load against AWS's quotas, its time and its price.
 
-Its assumptions are those of `ASSUMPTIONS`; shares are taken for certain, so counts are expected values.
+Pure, and an estimate: its assumptions are those of `ASSUMPTIONS`, and counts are expected values.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,10 @@ _NUMBERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The used share of a limit: at the peak, of LocalStack's measured speed on average; `instead`: what to do."""
+    """The use of a limit: of AWS's at the peak, of LocalStack's measured speed on average.
+
+    `instead` is what to do about it.
+    """
 
     name: str
     used: float
@@ -50,7 +53,7 @@ class Use:
 
 @dataclass(frozen=True)
 class Estimate(LoadEstimate):
-    """The estimate of a run in a region, whose quotas count; LocalStack has none, but a speed."""
+    """The estimate of a run in a region. AWS's quotas depend on the region; LocalStack has no quotas, but a speed."""
 
     region: str = "us-east-1"
 
@@ -78,7 +81,7 @@ class Estimate(LoadEstimate):
 
     @property
     def delivered_count(self) -> int:
-        """Return receives of messages, in all queues together."""
+        """Return the number of receives of messages, in all queues together."""
         return self.received_count * self.copies
 
     @property
@@ -179,7 +182,10 @@ class Estimate(LoadEstimate):
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Return why it cannot work. LocalStack has no quotas: too high a rate only takes longer."""
+        """Return the reasons why the profile cannot work.
+
+        LocalStack has no quotas: too high a rate only takes longer.
+        """
         if self.profile.largest_bytes > self.event_bytes_max:
             return (
                 f"payload_bytes is {self.profile.payload_bytes}, allowed is at most"
@@ -197,7 +203,7 @@ class Estimate(LoadEstimate):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return why the run will differ from the profile."""
+        """Return the reasons why the run will differ from the profile."""
         return tuple(self._warnings())
 
     def _warnings(self) -> Iterator[str]:

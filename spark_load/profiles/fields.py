@@ -42,7 +42,7 @@ class Phase:
 
     @property
     def message_count(self) -> float:
-        """Return how many messages fall into it; rarely a whole number."""
+        """Return how many messages are due in the phase; rarely a whole number."""
         return (self.messages_per_second + self.end_per_second) / 2 * self.duration_seconds
 
 
@@ -135,7 +135,7 @@ class ProfileFields:
     stuck_seconds_max: _Threshold = None
 
     def __post_init__(self) -> None:
-        """Make rate and duration those of the phases, if there are any."""
+        """Compute rate and duration from the phases, if there are any."""
         if not self.phases:
             return
         seconds = sum(phase.duration_seconds for phase in self.phases)
@@ -155,7 +155,7 @@ class ProfileFields:
 
     @property
     def steps(self) -> tuple[Phase, ...]:
-        """Return the phases; of a constant rate, its only one."""
+        """Return the phases; a constant rate is one phase."""
         return self.phases or (
             Phase(duration_seconds=self.duration_seconds, messages_per_second=self.messages_per_second),
         )
@@ -187,14 +187,14 @@ class ProfileFields:
 
     @property
     def end_markers_after_seconds(self) -> float:
-        """Return when the first end marker is due, from the start of the load: when everything else was."""
+        """Return when the first end marker is due, from the start of the load: after everything else."""
         early = self.duplicate_after_seconds if self.duplicate_share else 0
         late = self.late_duplicate_after_seconds or 0
         return self.duration_seconds + max(early, late) + END_MARKERS_AFTER_SECONDS
 
     @property
     def end_markers_per_second(self) -> float:
-        """Return at which rate end markers are due: as fast as a stall may be caught up with."""
+        """Return the rate of end markers: the highest at which a publisher may catch up after a stall."""
         return self.peak_per_second * self.catch_up_ratio
 
     @property
@@ -204,7 +204,7 @@ class ProfileFields:
 
     @property
     def largest_bytes(self) -> int:
-        """Return what a message has at most, its attributes among it."""
+        """Return the largest size of a message, its attributes included."""
         return self.payload_bytes + OVERHEAD_BYTES
 
     def allowed_anomalies(self) -> Mapping[str, str]:

@@ -38,7 +38,7 @@ class LoadEstimate:
 
     @property
     def copies(self) -> int:
-        """Return how many queues get a message."""
+        """Return to how many queues each message is delivered."""
         return self.queue_count if self.profile.has_topic else 1
 
     @cached_property
@@ -47,12 +47,12 @@ class LoadEstimate:
         return 1 / self._weight(step=1) if self.profile.replay is None else self.profile.replay.hottest_share
 
     def _weight(self, *, step: int) -> float:
-        """Return the sum of every step-th Zipf weight, the first of which is 1."""
+        """Return the sum of the Zipf weights of every step-th group, beginning with the first, whose weight is 1."""
         return float(np.sum(np.arange(1, self.profile.group_count + 1, step) ** -float(self.profile.group_skew)))
 
     @cached_property
     def queue_share(self) -> float:
-        """Return the share of the messages that comes to the busiest queue: that of the hottest group."""
+        """Return the share of the messages that the busiest queue gets: the queue of the hottest group."""
         if self.profile.has_topic:
             return 1.0
         if self.profile.replay is not None:
@@ -61,7 +61,7 @@ class LoadEstimate:
 
     @property
     def body_bytes(self) -> int:
-        """Return the size of a body, about."""
+        """Return the approximate size of a body."""
         if self.profile.replay is not None:
             return round(max(self.profile.replay.mean_bytes, FRAME_BYTES))
         return self.profile.payload_bytes + FRAME_BYTES
@@ -71,17 +71,17 @@ class LoadEstimate:
 
     @property
     def _suppressed_count(self) -> int:
-        """Return repeats inside the deduplication window, which are published and not delivered."""
+        """Return the number of repeats inside the deduplication window, which are published and not delivered."""
         return self._of_measured(self.profile.duplicate_share)
 
     @property
     def repeat_count(self) -> int:
-        """Return publishes of a message once more, inside the window or outside."""
+        """Return the number of repeated publishes, inside the window and after it."""
         return self._suppressed_count + self._of_measured(self.profile.late_duplicate_share)
 
     @property
     def published_count(self) -> int:
-        """Return publishes of everything."""
+        """Return the number of publishes: messages, repeats and end markers."""
         return self.profile.message_count + self.repeat_count + self.profile.group_count
 
     @property
@@ -94,14 +94,17 @@ class LoadEstimate:
 
     @property
     def received_count(self) -> int:
-        """Return receives of one copy of everything, those of the dead letters from the DLQ among them."""
+        """Return the number of receives in one queue, those of its dead letters included."""
         again = self._of_measured(self.profile.failure_share + self.profile.crash_share)
         in_queue, in_dlq, redriven = self.max_receive_count - 1, 1, self.profile.redrive
         return self._deliverable_count + again + self._poisoned_count * (in_queue + in_dlq + redriven)
 
     @property
     def fails(self) -> bool:
-        """Return whether some messages are to fail; then a receive asks for one, see `messages_per_receive`."""
+        """Return whether the profile lets messages fail.
+
+        Then each receive asks for one message, see `messages_per_receive`.
+        """
         return bool(self.profile.failure_share or self.profile.crash_share or self.profile.poison_share)
 
     @cached_property
@@ -116,7 +119,7 @@ class LoadEstimate:
 
     @cached_property
     def messages_per_receive_call(self) -> float:
-        """Return how many messages a receive brings that brings any."""
+        """Return how many messages a receive returns, on average of those that return any."""
         if self.fails:
             return 1.0
         if self.profile.consume_after_seconds:
@@ -127,7 +130,7 @@ class LoadEstimate:
 
     @property
     def handled_per_second(self) -> float:
-        """Return how many messages a second the consumers of a queue can work off."""
+        """Return how many messages a second the consumers of a queue can handle."""
         profile = self.profile
         in_answer = 1 if self.fails else limits.RECEIVE_MESSAGES_MAX
         seconds = 2 * CALL_SECONDS + profile.poll_pause_seconds + in_answer * profile.handler_seconds
@@ -142,7 +145,7 @@ class LoadEstimate:
 
     @property
     def through_per_second(self) -> float:
-        """Return how many messages a second come all the way through the busiest queue."""
+        """Return how many messages a second come from the publisher to the end of the busiest queue's consumers."""
         if self.target == "aws":
             return self.handled_per_second
         offered = self.offerable_per_second * self.queue_share
@@ -151,7 +154,7 @@ class LoadEstimate:
 
     @cached_property
     def backlogs(self) -> tuple[float, float]:
-        """Return the greatest backlog of the busiest queue, and the one when everything is published."""
+        """Return (greatest backlog of the busiest queue, its backlog when everything is published)."""
         profile = self.profile
         times = (
             self.queue_share * (self.received_count - profile.group_count) / profile.message_count
@@ -171,7 +174,7 @@ class LoadEstimate:
         return greatest, backlog
 
     def _end(self) -> tuple[Phase, Phase]:
-        """Return the silence before the end markers, and the end markers."""
+        """Return the phases after the load: the silence before the end markers, and the end markers."""
         profile = self.profile
         silence = profile.end_markers_after_seconds - profile.duration_seconds
         rate = profile.end_markers_per_second
@@ -194,7 +197,7 @@ class LoadEstimate:
 
     @property
     def _answers(self) -> int:
-        """Return how many receives bring something."""
+        """Return the number of receives that return messages."""
         return math.ceil(self.copies * self.received_count / self.messages_per_receive_call)
 
     @property
@@ -215,7 +218,7 @@ class LoadEstimate:
 
     @property
     def cost(self) -> dict[str, float]:
-        """Return its price on AWS, in US dollars by line."""
+        """Return the price of the run on AWS, in US dollars by line of the bill."""
         calls, request = self.calls, prices.usd("SQS FIFO request")
         small = calls["receive"] - self._answers + calls["delete"] + calls["change visibility"]
         consuming = small + self._answers * prices.requests(self.messages_per_receive_call * self.body_bytes)

@@ -46,7 +46,7 @@ class ProfileText:
 
 
 def _read(text: str, *, source: str) -> ProfileText:
-    """Return what a profile's text says, if it is a YAML mapping in which each field stands once."""
+    """Return the fields in a profile's text; refuse a text that is no YAML mapping, or has a field twice."""
     try:
         node, document = yaml.compose(text, Loader=yaml.SafeLoader), yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -70,13 +70,13 @@ def _read(text: str, *, source: str) -> ProfileText:
 
 
 def close_to(name: str, known: Sequence[str]) -> str:
-    """Return a question naming what was perhaps meant; empty when nothing is close."""
+    """Return the end of an error's text that asks whether a similar known name was meant; empty if none is similar."""
     found = difflib.get_close_matches(name, dict.fromkeys(known), n=2)
     return f"; did you mean {' or '.join(found)}?" if found else ""
 
 
 def _line(node: yaml.Node, location: Sequence[str | int]) -> str:
-    """Return where a value stands, in brackets; as near to it as there is something."""
+    """Return the line of a value, in brackets; if the value has none, that of its nearest parent."""
     for part in location:
         if isinstance(node, yaml.MappingNode):
             inner = {key.value: value for key, value in node.value}.get(str(part))
@@ -109,7 +109,7 @@ _RECORDED = (
 
 @checked_dataclass(frozen=True, slots=True, kw_only=True, config={"extra": "forbid"})
 class Profile(ProfileFields):
-    """One load profile, whose fields go together."""
+    """A load profile whose fields fit each other."""
 
     def __post_init__(self) -> None:
         ProfileFields.__post_init__(self)  # a dataclass with slots is another class than the one super() means
@@ -119,7 +119,7 @@ class Profile(ProfileFields):
 
 @dataclass(frozen=True, slots=True)
 class NamedProfile:
-    """A profile, its name in run ids, and the file of its trace, where it has one."""
+    """A profile with its name, which is part of run ids, and the file of its trace, if it has one."""
 
     name: str
     profile: Profile
@@ -132,16 +132,17 @@ def names() -> list[str]:
 
 
 def about(name: str) -> tuple[str, str]:
-    """Return what a profile that comes with Sluice shows, and what it is for, as the two lines say it begins with."""
+    """Return (what a built-in profile shows, what it is for): the first two lines of its file."""
     shows, where, *_ = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return shows.removeprefix("# "), where.removeprefix("# For ").partition(":")[0]
 
 
 def load(name: str) -> NamedProfile:
-    """Return a profile by name, or by the path of a YAML file of one's own.
+    """Return a profile by its name, or by the path of your own YAML file.
 
     Raises:
-        ConfigError: there is none, or it is malformed; the message names the field, the value and what is allowed.
+        ConfigError: there is no such profile, or it is malformed; the message names the field, the value and what is
+            allowed.
     """
     require_name(name)
     path = Path(name) if name.lower().endswith((".yaml", ".yml")) else _FOLDER / f"{name}.yaml"
@@ -162,10 +163,10 @@ def load(name: str) -> NamedProfile:
 
 
 def require_name(name: str) -> None:
-    """Refuse a profile, by name or path, of which no run can have its name.
+    """Refuse the name or path of a profile that cannot be part of a run's name.
 
     Raises:
-        ConfigError: that is so.
+        ConfigError: the name is too long, or has other characters.
     """
     if re.fullmatch(r"[A-Za-z0-9_-]{1,40}", Path(name).stem) is None:
         raise ConfigError(
@@ -187,7 +188,10 @@ def parse(text: str, *, source: str, folder: Path | None = None) -> Profile:
 
 
 def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mapping[Any, Any]:
-    """Return what a profile's text says, with what the trace it names says; unchanged where that is refused later."""
+    """Return a profile's fields, with those of the trace that it names.
+
+    Unchanged if the trace will be refused later.
+    """
     given = text.get("replay")
     if not isinstance(given, dict):
         return text
@@ -210,18 +214,18 @@ def _with_recorded(text: Mapping[Any, Any], folder: Path, source: str) -> Mappin
 
 
 def of_run(stored: Mapping[str, Any]) -> Profile:
-    """Return the profile that a run was stored with, also by a version whose profiles had more fields.
+    """Return the profile that is stored with a run, also of an older version, whose profiles had more fields.
 
     Raises:
-        ValidationError: it is not one of this version.
+        ValidationError: it is no profile of this version.
     """
     return Profile(**{name: value for name, value in stored.items() if name not in _GONE or value != _GONE[name]})
 
 
 def digest(profile: Profile) -> str:
-    """Return 16 hex digits over everything a profile says: the same for the same load, wherever its trace lies.
+    """Return 16 hex digits of a hash of all fields of a profile: the same for the same load, wherever its trace is.
 
-    Runs of before are compared with later ones, so it is also over the fields that are gone.
+    The hash includes fields that no longer exist, so that the digests of earlier runs stay comparable.
     """
     fields = profile.as_json() | _GONE
     if profile.replay is not None:

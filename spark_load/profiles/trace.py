@@ -1,6 +1,6 @@
-"""Recorded arrivals beside a profile: when each message came, in which group, how large. Columns in Parquet.
+"""Recorded arrivals beside a profile: when each message came, in which group, how large. The file is Parquet.
 
-A group is its rank: 0 has the most messages. Nothing else of a group or of a body is in the file.
+A group is stored as its rank: 0 has the most messages. The file has no name of a group, and nothing of a body.
 """
 
 import hashlib
@@ -80,7 +80,7 @@ class Arrivals:
 
     @property
     def longest_pause_us(self) -> int:
-        """Return the longest time without a message."""
+        """Return the longest time between two messages, in microseconds."""
         return int(np.diff(self.offset_us, prepend=0).max())
 
     def offsets_us(self, speed: float) -> Any:
@@ -89,7 +89,7 @@ class Arrivals:
 
 
 def payload_bytes(body_bytes: Any) -> Any:
-    """Return the payloads' sizes: those of the bodies without their frames, at most what a message may have."""
+    """Return the sizes of the payloads: the bodies' without their frame, at most the largest that is allowed."""
     return np.clip(body_bytes - FRAME_BYTES, 0, PAYLOAD_BYTES_MAX)
 
 
@@ -172,12 +172,12 @@ def _is_sane(arrivals: Arrivals) -> bool:
 
 
 def profile_fields(path: Path, speed: float) -> dict[str, Any]:
-    """Return the fields of a profile that its trace says, by name: phases, groups, sizes, and what `replay` is.
+    """Return the fields of a profile that its trace determines, by name: phases, groups, sizes, and `replay`.
 
-    The rates are for estimates and for what has to know the highest; messages come as recorded.
+    The rates serve estimates and the code that needs the highest rate; the messages themselves come as recorded.
 
     Raises:
-        ConfigError: as `read` does, and where the arrivals take longer than a load may.
+        ConfigError: as `read` does; or the arrivals take longer than a load may.
     """
     arrivals, sha256 = read(path)
     seconds = max(float(arrivals.offset_us[-1]) / _US / speed, _SECONDS_MIN)

@@ -22,7 +22,7 @@ _RUN = "epoch-"
 
 
 def run_of(epoch: int) -> str:
-    """Return the id of the run whose messages are envelopes of that epoch, as a history reads it off them."""
+    """Return the run that a history reads from the envelopes of an epoch."""
     return f"{_RUN}{epoch}"
 
 
@@ -32,23 +32,23 @@ def epoch_of(run: str) -> int:
 
 
 class Bodies:
-    """Numbers of a publisher's messages in the history, and their bodies: here as raw consumers read them."""
+    """The numbers of a publisher's messages in the history, and their bodies; this class has those of raw consumers."""
 
     def __init__(self, plan: Plan, run: str) -> None:
         self._plan = plan
         self.template = plan.body_template(run)
 
     def numbers(self, planned_idx: Any, groups: Any) -> Any:  # noqa: ARG002 (of envelopes)
-        """Return the idx planned messages have in the history; numpy arrays."""
+        """Return the idx that planned messages have in the history; numpy arrays."""
         return planned_idx
 
     def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> BodyValues:  # noqa: ARG002 (of envelopes)
-        """Return the values of the bodies of messages, which have their numbers; `idx_texts` are those planned."""
+        """Return the values of the messages' bodies; `idx_texts` are the planned numbers as texts."""
         return self._plan.body_values(planned_idx, group_ids, idx_texts)
 
 
 def bodies(plan: Plan, run: str) -> Bodies:
-    """Return the template of a run's messages."""
+    """Return the template of the bodies of a run's messages."""
     return Envelopes(plan, run) if plan.profile.consumer == "worker" else Bodies(plan, run)
 
 
@@ -77,7 +77,7 @@ class Envelopes(Bodies):
         )
 
     def numbers(self, planned_idx: Any, groups: Any) -> Any:
-        """Return the idx planned messages have in the history: numbers in their groups, of end markers negative."""
+        """Return the idx of planned messages in the history: the number in the group, -number for an end marker."""
         return np.array(list(map(self._number, planned_idx.tolist(), groups.tolist())), np.int64)
 
     def _number(self, idx: int, group_number: int) -> int:
@@ -88,7 +88,7 @@ class Envelopes(Bodies):
         return -seq if is_end_marker(idx) else seq
 
     def values(self, planned_idx: Any, group_ids: Sequence[str], idx_texts: Sequence[str], numbers: Any) -> BodyValues:
-        """Return the values of the envelopes of messages: the same again for a repeat."""
+        """Return the values of the messages' envelopes; a repeat has the same values as its message."""
         types = [END_TYPE if is_end else _TYPE for is_end in (planned_idx < 0).tolist()]
         payloads = self._plan.payloads(planned_idx)
         numbered = list(map(str, np.abs(numbers).tolist()))

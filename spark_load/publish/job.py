@@ -1,6 +1,6 @@
-"""Publish the plan: one Spark task per publisher, which has all messages of its groups, by time.
+"""Publish the plan: each Spark task is a publisher, which publishes all messages of its groups in the order of time.
 
-Which messages a publisher sends when is `publisher`; what carries them, `transport`.
+`publisher` decides which messages are sent when; `transport` sends them.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ def plan_rows(spark: SparkSession, run: LoadRun) -> DataFrame:
 
 
 def _parts(spark: SparkSession, plan: Plan) -> DataFrame:
-    """Return the numbers of the parts of a plan, a partition each."""
+    """Return a DataFrame of the numbers of a plan's parts, each number in a partition of its own."""
     count = 1 + plan.row_count // _PLAN_ROWS_PER_TASK
     return spark.range(0, count, 1, count)
 
@@ -53,14 +53,17 @@ def _plan_rows(plan: Plan, parts: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFrame:
-    """Return the job that publishes the plan; nothing happens until its rows are asked for.
+    """Return the job that publishes the plan; it runs when its rows are requested.
 
-    `left` are the rows of the plan that are left to publish, as `plan_rows` has them; None for all, in a first attempt
-    only.
+    Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: Spark runs a task again only if
+    a
+    fault ended it.
 
-    Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: Spark runs no task again but one
-    that a fault ended, which goes on where its journal ends.
-    Rows go to their tasks in blocks, of which Spark knows the task and the moment: it looks at no row.
+    Args:
+        spark: the session.
+        run: whose plan is published.
+        left: the rows of the plan that are still to be published, as `plan_rows` has them; None for all, in a first
+            attempt.
     """
     assert (left is None) == (run.attempt == 0), "who goes on with a run hands over what is left, or all goes out again"
     plan = run.plan
@@ -80,7 +83,7 @@ def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFr
 
 
 def _make_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield rows of the plan in blocks: those of one task and one moment are one."""
+    """Yield rows of the plan in blocks; a block has the rows of one task and one moment."""
     for batch in filter(len, batches):
         task, moment = batch.column("task").to_numpy(), batch.column("offset_us").to_numpy() // _MOMENT_US
         order = np.lexsort((moment, task))
@@ -97,7 +100,7 @@ def _make_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _split_blocks(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of blocks that come by moment, in the order in which they are published: a batch each moment."""
+    """Yield the rows of blocks, which arrive in the order of their moments, as one batch for each moment."""
     pairs = chain.from_iterable(
         zip(batch.column("moment").to_pylist(), batch.column("rows"), strict=True) for batch in blocks
     )
@@ -133,9 +136,9 @@ def publish_share(run: LoadRun, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
 def rows_to_publish(
     run: LoadRun, coordinator: RunCoordinator, rows: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that may be published, once the driver has named the instant at which the plan begins.
+    """Yield the rows that may be published, after the driver has named the instant at which the plan begins.
 
-    The first batch is taken before that: then all of them were sorted.
+    The first batch is read before that instant is awaited: when it arrives, Spark has sorted all batches.
     """
     first = list(islice(rows, 1))
     not_again = pa.array(run.expired_messages(coordinator.wait_for(RunStep.START)), pa.int64())
@@ -144,10 +147,11 @@ def rows_to_publish(
 
 
 def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
-    """Return the messages that a task may not publish again, which is run again because a fault ended it.
+    """Return the messages that a task must not publish again, if the task is run again because a fault ended it.
 
-    As in a resumed run, they are those its journals know to be acknowledged. What was never answered is published
-    again, with the deduplication id it had, while that is remembered: also from before the run was resumed.
+    As in a resumed run, they are those that the task's journals record as acknowledged. A message whose publish was
+    never
+    answered is published again with its deduplication id, while SNS remembers that id.
     """
     sent = pa.concat_tables(
         part.filter(pc.equal(part.column("kind"), Kind.PUBLISHED.value)).select(_SENT)

@@ -30,20 +30,23 @@ class PublishPace:
         self._ratio, self._until_us, self._looked_us = ratio, float(start_us), now_us
 
     def until_us(self, now_us: int, *, is_blocked: bool) -> float:
-        """Return up to where the plan is due."""
+        """Return the instant along the plan up to which messages are due."""
         passed_us, self._looked_us = now_us - self._looked_us, now_us
         if not is_blocked:
             self._until_us = max(self._until_us, min(now_us, self._until_us + self._ratio * passed_us))
         return self._until_us
 
     def seconds_to(self, offset_us: int, now_us: int) -> float:
-        """Return how long it takes until the plan is due up to there, if nothing blocks."""
+        """Return the seconds until the plan is due up to an instant, if nothing blocks."""
         waits_us: tuple[float, ...] = (0, offset_us - now_us, (offset_us - self._until_us) / self._ratio)
         return max(waits_us) / 1_000_000
 
 
 class RetryPolicy:
-    """Failures, since when, and how long to wait before a retry; `uniform` draws the same for the same key."""
+    """The failures of a group and since when; how long to wait before a retry.
+
+    `uniform` returns the same for the same key.
+    """
 
     def __init__(self, uniform: Callable[[str], float]) -> None:
         self._uniform = uniform
@@ -58,10 +61,13 @@ class RetryPolicy:
                 self._groups.pop(group, None)
 
     def rest_seconds(self, group: int, code: str, now: float) -> float | None:
-        """Return how long a group rests after a failure; None when it is too late to try again.
+        """Return how long a group rests after a failure; None if it is too late to try again.
 
-        Throttled, longer each time and never the same for two groups, or they would come back together. Otherwise
-        evenly, until the group has failed for half a minute, or nothing at all has succeeded for as long.
+        After throttling, the rest grows with each failure, and differs between groups, so that they do not all retry at
+        once.
+        After other failures it stays the same, until the group has failed for half a minute, or no call at all has
+        succeeded
+        for as long.
         """
         since, tries = self._groups.get(group, (now, 0))
         self._groups[group] = (since, tries + 1)

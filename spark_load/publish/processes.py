@@ -1,4 +1,4 @@
-"""The processes of publishing tasks, as faults find them: Spark's Python workers on this machine."""
+"""The processes of publishing tasks, as targets of faults: Spark's Python workers on this machine."""
 
 import os
 import signal
@@ -10,10 +10,10 @@ from spark_load.runtime.coordinator import RunCoordinator
 
 
 class Publishers:
-    """Publishing tasks, by name. One that is ended is run again by Spark, and goes on where its journal ends.
+    """Publishing tasks, by name. Spark runs a task again that a fault ended; it continues where its journal ends.
 
     Args:
-        coordinator: to which each task says which process it is.
+        coordinator: each task tells it the task's process id.
     """
 
     def __init__(self, coordinator: RunCoordinator) -> None:

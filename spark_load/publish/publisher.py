@@ -66,7 +66,7 @@ class LoadPublisher:
         return int.from_bytes(digest) / 2**64
 
     def publish(self, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
-        """Publish every row of the plan at its time, unless told to stop; return how it went.
+        """Publish every row of the plan at its time, or until it is told to stop; return the task's progress.
 
         Rows come by offset, ascending, columns as in `plan.SCHEMA`; negative offsets are the warm-up.
         """
@@ -83,15 +83,15 @@ class LoadPublisher:
         return self._progress
 
     def unsent(self, rows: pa.RecordBatch, not_again: pa.Array) -> pa.RecordBatch:
-        """Return rows of the plan without those messages, which another process of this task published.
+        """Return rows of the plan without the messages that an earlier process of this task has published.
 
-        They are numbered as it numbered them: a worker's messages count on in their group.
+        The removed messages still get their numbers, so that later messages of their groups count on.
         """
         self._bodies.numbers(rows.column("idx").to_numpy(), rows.column("group_number").to_numpy())
         return rows.filter(pc.invert(pc.is_in(rows.column("idx"), not_again)))
 
     def _publish_phase(self, upcoming: "_PlanCursor", base_us: int, *, until_us: int | None) -> None:
-        """Publish what comes before `until_us` along the plan, which is at 0 at the instant `base_us`."""
+        """Publish the rows before `until_us` along the plan; the plan's instant 0 is `base_us`, microseconds UTC."""
         now_us = self._clock.now_us() - base_us
         first_us = min(now_us, upcoming.offset_us)
         pace = PublishPace(ratio=self._plan.profile.catch_up_ratio, start_us=first_us, now_us=now_us)
@@ -112,7 +112,7 @@ class LoadPublisher:
         return self._scheduler.is_empty and not upcoming.is_before(until_us)
 
     def _due(self, rows: pa.RecordBatch, base_us: int) -> dict[str, Any]:
-        """Return rows of the plan as the scheduler takes them."""
+        """Return rows of the plan in the columns that the scheduler takes."""
         idx, attempts, groups, offsets = (rows.column(name).to_numpy() for name in _COLUMNS)
         return {
             "planned_idx": idx,
@@ -123,7 +123,7 @@ class LoadPublisher:
         }
 
     def _send(self, now_us: int, phase: str) -> None:
-        """Send as many calls as there is room for, of full calls and of messages that have lingered."""
+        """Send full calls, and calls whose first message has waited long enough, as far as the transport has room."""
         taken: list[tuple[str, list[int]]] = []
         room = self._transport.room
         for queue_index, address in enumerate(self._addresses):
@@ -141,7 +141,7 @@ class LoadPublisher:
             self._transport.send(list(sent))
 
     def _messages(self, rows: Sequence[int], phase: str) -> OutgoingMessages:
-        """Return the messages of rows of the scheduler's: made a column at a time, there being so many."""
+        """Return the messages of the scheduler's rows, made column by column, because there are many."""
         planned_idx, idx, attempts, groups, intended_us = self._scheduler.columns(rows).values()
         idx_texts = list(map(str, planned_idx.tolist()))
         group_ids = list(map(message_group_id, groups.tolist()))
@@ -157,12 +157,12 @@ class LoadPublisher:
         )
 
     def _is_blocked(self) -> bool:
-        """Return whether nothing more can be sent, and as much as is on its way could be."""
+        """Return whether no message can be sent, although the transport has as many calls in flight as it may have."""
         ready_count = sum(self._scheduler.ready_count(queue_index) for queue_index in range(len(self._addresses)))
         return self._transport.room == 0 and ready_count >= len(self._on_their_way) * self._room
 
     def _is_due(self, queue_index: int, now_us: int) -> bool:
-        """Return whether a call is to be made: a full one, or one whose first message has lingered."""
+        """Return whether a call is to be made: a full one, or one whose first message has waited long enough."""
         if self._scheduler.ready_count(queue_index) >= self._room:
             return True
         head_us = self._scheduler.head_us(queue_index)
@@ -179,7 +179,7 @@ class LoadPublisher:
     def _wait(
         self, upcoming: "_PlanCursor", pace: PublishPace, base_us: int, until_us: int | None
     ) -> Sequence[TransportAnswer]:
-        """Wait for answers, or for the next thing to do; return the answers."""
+        """Wait for answers, or until the next message is due; return the answers."""
         now_us = self._clock.now_us() - base_us
         waits = [_WAIT_SECONDS_MAX]
         if self._transport.room:
@@ -219,13 +219,13 @@ class LoadPublisher:
             self._scheduler.settle(rows)
 
     def _take_partly(self, rows: list[int], errors: Mapping[int, str]) -> None:
-        """Go on with the groups whose message was taken; those that failed are to be tried again."""
+        """Let the groups continue whose message was accepted; retry the failed ones later."""
         self._settle([row for position, row in enumerate(rows) if position not in errors])
         for position, code in sorted(errors.items()):
             self._handle_failure(rows[position], code)
 
     def _handle_failure(self, row: int, code: str) -> None:
-        """Try a message again that failed, later; or give its group up."""
+        """Schedule the retry of a failed message, or abandon its group if it is too late."""
         if is_throttled(code):
             self._progress.throttled += 1
         else:
@@ -240,7 +240,7 @@ class LoadPublisher:
 
 
 class _PlanCursor:
-    """The rows that are not due yet."""
+    """The rows of the plan that are not due yet, in the order of their time."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -255,15 +255,15 @@ class _PlanCursor:
 
     @property
     def offset_us(self) -> int:
-        """Return when the next is due; far in the future when there is none."""
+        """Return the offset of the next row; far in the future if none is left."""
         return self._next_us
 
     def is_before(self, until_us: int | None) -> bool:
-        """Return whether there is one, and it is due before that."""
+        """Return whether a row is left that is due before an instant."""
         return self._next_us < (_NEVER_US if until_us is None else until_us)
 
     def take(self, until_us: float, room: int) -> Iterator[pa.RecordBatch]:
-        """Take the messages that are due by then, at most so many."""
+        """Remove and return the rows that are due by an instant, at most `room` of them."""
         while room > 0 and self._next_us <= until_us:
             looked = self._offsets[self._index : self._index + room]
             count = int(np.searchsorted(looked, until_us, side="right"))

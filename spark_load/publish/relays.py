@@ -21,7 +21,7 @@ def outbox_file(run: LoadRun) -> Path:
 
 
 def make_outbox(run: LoadRun) -> None:
-    """Make the outbox's tables, unless they are there; raise EndpointError where that fails."""
+    """Create the outbox's tables, unless they exist; raises EndpointError if that fails."""
     if not outbox_file(run).exists():
         make_tables(outbox_file(run), run, "outbox")
 

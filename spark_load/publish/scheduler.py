@@ -1,9 +1,8 @@
-"""Schedule a publisher's messages, group by group: a group's next waits for the answer to the one before.
+"""Schedule a publisher's messages, group by group: a group's next message waits for the answer to the one before.
 
-Pure bookkeeping: no clock, no calls. Who empties it decides when.
-
-Messages are rows of a table, by numbers in the order of the plan. Whole columns are looked at, those of what is due and
-those of what was answered: nothing is done for a single message in Python, unless it failed.
+Pure bookkeeping, without clock and calls. Messages are rows of a table, numbered in the order of the plan. Whole
+columns
+are processed, of the messages that are due or answered: only a failed message is handled alone in Python.
 """
 
 import heapq
@@ -29,7 +28,7 @@ whether it waits, rests or is on its way."""
 class _Rows:
     """The open messages, in columns of `_COLUMNS`.
 
-    They are rings, which double when a message stays open while as many others come and go.
+    The columns are ring buffers. They double if a message stays open while as many others come and go.
     """
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class _Rows:
         self._columns[name][rows & (self._size - 1)] = values
 
     def append(self, columns: Mapping[str, Any]) -> Any:
-        """Return the rows of further messages."""
+        """Add further messages, and return their rows."""
         count = len(columns["idx"])
         if self._next + count - self._oldest > self._size:
             self._make_room(count)
@@ -87,7 +86,7 @@ class GroupScheduler:
         self.waiting_count = 0
 
     def add(self, due: Mapping[str, Any]) -> int:
-        """Put messages behind those of their groups; return how many were not, because their group was abandoned.
+        """Put messages behind those of their groups; return how many were refused, because their group was abandoned.
 
         Args:
             due: columns, numpy arrays: planned_idx, idx, publish_attempt, group_number, intended_at_us.
@@ -114,7 +113,10 @@ class GroupScheduler:
         self._make_ready(rows[~is_behind])
 
     def _make_ready(self, rows: Any) -> None:
-        """Let groups' first messages go, before what was to go later: what is overdue waits for nothing else."""
+        """Let the first messages of groups go, sorted among those that already may.
+
+        The earliest intended time comes first.
+        """
         if self._address_count == 1:
             self._ready[0] += rows.tolist()
             self._is_sorted[0] = False
@@ -125,7 +127,7 @@ class GroupScheduler:
             self._is_sorted[queue_index] = False
 
     def _sorted_rows(self, queue_index: int) -> list[int]:
-        """Return the first rows of the ready groups, the last in the plan first."""
+        """Return the rows of the ready groups' first messages, the latest in the plan first."""
         ready = self._ready[queue_index]
         if not self._is_sorted[queue_index]:
             ready.sort(reverse=True)
@@ -134,15 +136,15 @@ class GroupScheduler:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether nothing waits, rests or is on its way."""
+        """Return whether no message waits, rests or is in flight."""
         return self._open_count == 0
 
     def ready_count(self, queue_index: int) -> int:
-        """Return of how many groups a message may go now."""
+        """Return how many groups have a message that may be sent now."""
         return len(self._ready[queue_index])
 
     def head_us(self, queue_index: int) -> int | None:
-        """Return the intended time of the message that would be sent first; None if none may be sent."""
+        """Return the intended time of the message that would be sent next; None if none may be sent."""
         ready = self._sorted_rows(queue_index)
         return int(self._rows.get("intended_at_us", ready[-1])) if ready else None
 
@@ -155,7 +157,7 @@ class GroupScheduler:
         return taken
 
     def columns(self, rows: Sequence[int]) -> dict[str, Any]:
-        """Return what `add` was given of messages that were taken."""
+        """Return the columns given to `add` for messages that were taken."""
         found = np.array(rows, np.int64)
         return {name: self._rows.get(name, found) for name in list(_COLUMNS)[:5]}
 
@@ -165,7 +167,7 @@ class GroupScheduler:
         return groups
 
     def settle(self, rows: Sequence[int]) -> None:
-        """Let the groups of these acknowledged messages continue."""
+        """Let the groups of acknowledged messages continue."""
         done = np.array(rows, np.int64)
         self._open_count -= len(done)
         self._rows.put("is_open", done, values=False)
@@ -179,18 +181,21 @@ class GroupScheduler:
         heapq.heappush(self._resting, (until, row))
 
     def wake(self, now: float) -> None:
-        """Let the groups continue whose rest is over."""
+        """Let the groups continue whose rest has ended."""
         while self._resting and self._resting[0][0] <= now:
             _, row = heapq.heappop(self._resting)
             self._make_ready(np.array([row]))
 
     @property
     def wakes_at(self) -> float | None:
-        """Return when the next rest of a group is over; None if no group rests."""
+        """Return when the next rest of a group ends; None if no group rests."""
         return self._resting[0][0] if self._resting else None
 
     def abandon(self, row: int) -> int:
-        """Give a group up, for good, with its message on its way; return how many waited behind that."""
+        """Give a group up for good, with its message in flight.
+
+        Return how many of its messages waited behind that one.
+        """
         group = self._rows.get("group_number", row)
         self._is_abandoned[group], self._last[group] = True, 0
         given_up = [row]

@@ -1,4 +1,4 @@
-"""One load test from start to verdict: set up, offer the load, drain, judge, write down."""
+"""One load test from start to verdict: set up, offer the load, drain, judge, write the verdict."""
 
 import os
 import platform
@@ -52,7 +52,7 @@ _STOPPED = "it was stopped before its end"
 
 
 class InterruptedRunError(InterruptedWorkError):
-    """Raised when Ctrl-C ended a run: what was recorded until then can be judged."""
+    """Raised when Ctrl-C ended a run; what was recorded until then can be judged."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(
@@ -158,7 +158,7 @@ def run_load(
 
 
 def _processor_model() -> str | None:
-    """Return the name of the processor; None where Linux does not tell it."""
+    """Return the name of the processor; None if Linux does not tell it."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -168,7 +168,7 @@ def _processor_model() -> str | None:
 
 
 def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
-    """Copy the trace of a profile into the folder of the run, where its tasks read it; None without one."""
+    """Copy a profile's trace into the folder of the run, where its tasks read it; return None without a trace."""
     if named.trace_file is None:
         return None
     try:
@@ -238,14 +238,14 @@ def _carry_out(
 
 
 def _new_id(folder: Path, profile: Profile) -> str:
-    """Return the id of a new run: of a worker's messages the epoch of their numbers, later than any before."""
+    """Return the id of a new run; for a worker's messages, the epoch of their numbers, later than any before."""
     if profile.consumer == "worker":
         return run_of(SystemClock().now_us())
     return f"{folder.name}-{secrets.token_hex(2)}"
 
 
 def rejudge(spark: SparkSession, stored: StoredRun) -> Verdict:
-    """Judge the stored history of a run and write its verdict, anew if there was one."""
+    """Judge the stored history of a run, and write its verdict; an earlier verdict is replaced."""
     compaction.compact(spark, stored.folder / JOURNALS, stored.folder / HISTORY)
     with readable(stored.folder / HISTORY, PySparkException, Py4JError):
         verdict = judge(engine.JudgeEngine(parts.HistoryOnSpark(spark, stored.folder / HISTORY)), stored.facts)
@@ -256,7 +256,7 @@ def rejudge(spark: SparkSession, stored: StoredRun) -> Verdict:
 
 
 def aggregate(spark: SparkSession, stored: StoredRun, verdict: Verdict) -> RunSeries:
-    """Aggregate what the report's charts show, store it with the run and return it."""
+    """Aggregate the data of the report's charts, store it with the run, and return it."""
     folder, again = stored.folder / HISTORY, f"make it again from its journals: sluice check {stored.folder}"
     if not any(folder.glob("*.parquet")):
         raise HistoryError(f"there is no history in {folder}; {again}")

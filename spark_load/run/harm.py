@@ -1,4 +1,4 @@
-"""The faults of one run: the lines its clients go over, what harms them, and what is written down of it."""
+"""The faults of one run: the lines of its clients, the injector, and the records of what the faults did."""
 
 import json
 import os
@@ -55,15 +55,18 @@ class RunHarm:
         self._met = set[ScheduledFault[FaultKind]]()
 
     def take(self, places: Places) -> None:
-        """Take in the places of the workers, once there are any."""
+        """Remember the workers' places, which exist from now on."""
         self._workers = places
 
     def take_relays(self, places: Places) -> None:
-        """Take in the places of the relays, once there are any."""
+        """Remember the relays' places, which exist from now on."""
         self._relays = places
 
     def begin(self, begun_us: int, journal: Journal, clock: Clock, letters: DeadLetters | None = None) -> None:
-        """Follow the schedule, which is at 0 at that instant; `letters` are what a redrive brings back."""
+        """Start the injector; the schedule's second 0 is the given instant.
+
+        `letters` brings dead letters back for a redrive.
+        """
         if not self.faults:
             return
         self._letters = letters
@@ -125,18 +128,18 @@ class RunHarm:
         self._thread.start()
 
     def end(self) -> None:
-        """End every fault, whenever it should have ended."""
+        """End every fault, also those whose time is not over."""
         if self._injector is not None and self._thread is not None:
             self._injector.stop()
             self._thread.join(_END_SECONDS)
 
     @property
     def missed_faults(self) -> list[str]:
-        """Return the faults that were done to nobody, or that were to come when the run ended, as sentences."""
+        """Return sentences about the faults that hit nobody, or whose time had not come when the run ended."""
         return [fault.brief for fault in self.faults if fault not in self._met]
 
     def _queues(self, target: str) -> list[str]:
-        """Return the queues, or the topic, whose calls a fault of a target concerns."""
+        """Return the queues, or the topic, whose calls a fault of this target affects."""
         deployment = self.run.deployment
         queues = list(deployment.queue_urls)
         published = [deployment.topic] if self.run.plan.profile.has_topic else queues
@@ -162,9 +165,9 @@ class RunHarm:
         return self._relays if self._is_relay(name) else self._workers
 
     def harm(self, kind: FaultKind, name: str, detail: str) -> bool:
-        """Do a fault to whoever has the name, and return whether it hit somebody: see `Publishers` and `Places`.
+        """Begin a fault at the worker, relay or publisher of that name; return whether it hit a process.
 
-        Before the workers are started, a fault for them hits nobody.
+        Before the workers are started, a fault for them hits nobody. See `Publishers` and `Places`.
         """
         if self._is_publisher(name):
             return self._publishers.harm(kind, name)
@@ -177,7 +180,7 @@ class RunHarm:
         return places is not None and places.harm(kind, name, detail)
 
     def heal(self, kind: FaultKind, name: str) -> None:
-        """See `Publishers` and `Places`."""
+        """End a fault; see `Publishers` and `Places`."""
         if self._is_publisher(name):
             self._publishers.heal(kind, name)
         elif kind is FaultKind.POISON:
@@ -191,10 +194,11 @@ class RunHarm:
         return places is not None and places.is_rolling(name)
 
     def _redrive(self, consumer: str) -> bool:
-        """Have a consumer's dead letters moved back to its queues; return whether messages were moved.
+        """Move a consumer's dead letters back to its queues; return whether messages were moved.
 
-        False also if the DLQs held no message of this run, or if reading or moving failed. The DLQs are read first, so
-        that the history has the messages that the move task does not name.
+        The DLQs are read first, so that the history has the messages that the move task does not name. False also means
+        that the
+        DLQs held no message of this run, or that reading or moving failed.
         """
         dead_letter_queues = self.run.deployment.dead_letter_queues
         dead = [dead_letter_queues[queue] for queue in self._queues(consumer) if queue in dead_letter_queues]
@@ -206,9 +210,10 @@ class RunHarm:
         return False
 
     def is_all_done(self, letters: DeadLetters) -> bool:
-        """Return whether every consumer is past all messages of the plan, and every queue says that it is empty.
+        """Return whether every consumer has handled all messages of the plan, and every queue reports that it is empty.
 
-        Workers then need not wait until nothing has come for long. On AWS, whose counters lag behind, they do.
+        Then the workers need not wait until no message has come for long. On AWS, whose counters lag behind, they do
+        wait.
         """
         run, is_harming = self.run, self._thread is not None and self._thread.is_alive()
         if is_harming or run.services or run.deployment.endpoint_url is None:
@@ -225,11 +230,11 @@ class RunHarm:
         return False
 
     def compare(self, journal: Journal, *, is_settled: bool) -> list[str]:
-        """Write down what only the databases know of, and return what they contradict a good end in, as sentences.
+        """Record the effects that only the databases know; return sentences about contradictions to a good end.
 
-        `is_settled` says that no queue and no DLQ holds a message of the run: what has no effect then is lost.
-
-        Runs when every worker has ended.
+        Runs when every worker has ended. `is_settled` says that no queue and no DLQ holds a message of the run: then a
+        message
+        without an effect is lost.
         """
         if not self.faults or self._workers is None:  # no worker ever began
             return []
@@ -263,7 +268,7 @@ class RunHarm:
 
 @contextmanager
 def harm_run(run: LoadRun, faults: Sequence[ScheduledFault[FaultKind]]) -> Iterator[RunHarm]:
-    """Yield the harm of a run, whose `run` goes over its lines where the schedule has faults of them."""
+    """Yield the faults of a run; its `run` goes over lines where the schedule has faults of lines."""
     with Lines() as lines:
         ends = {fault.target.rpartition(":")[2] for fault in faults if fault.kind in WIRE}
         workers = worker_names(list(run.deployment.consumers.values()), run.plan.profile.consumers_per_queue)

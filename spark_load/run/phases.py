@@ -1,7 +1,8 @@
 """The phases of a load test: warm up, publish, drain, handle dead letters.
 
-Publishers and consumers are two jobs at once. The driver says when each step begins and watches how far they are; what
-it sees is for whoever waits, and for knowing when to go on. Only journals count for the verdict.
+Publishers and consumers are two jobs at the same time. The driver announces each step, and watches the tasks' reports
+to
+know when to go on and to show progress. Only journals count for the verdict.
 """
 
 import json
@@ -82,7 +83,7 @@ def run_phases(
 
 
 class LoadPhases:
-    """One run, from its driver's side."""
+    """The phases of one run, on the driver."""
 
     def __init__(
         self, spark: SparkSession, harm: RunHarm, context: TaskContext, watch: TaskWatcher, pool: ThreadPoolExecutor
@@ -105,7 +106,7 @@ class LoadPhases:
         self._forgotten: Sequence[int] = ()
 
     def carry_out(self) -> list[str]:
-        """Go through all steps and return what went wrong; a step that fails does not keep the rest from happening."""
+        """Go through all phases, and return what failed, as sentences; after a failed phase the others still follow."""
         late: list[str] = []
         try:
             try:
@@ -119,7 +120,7 @@ class LoadPhases:
             self.end()
 
     def start(self) -> None:
-        """Begin when all tasks are ready; with the warm-up where there is one, which has to be consumed."""
+        """Announce the start when all tasks are ready; with a warm-up, also wait until its messages are consumed."""
         expected = slots(self._profile, self._run.deployment) + bool(self._run.services)  # which report as one
 
         def ready() -> int:
@@ -145,7 +146,7 @@ class LoadPhases:
         self._harm.begin(measured_us, self._context.journal, self._clock, self._letters)
 
     def _begin_us(self) -> int:
-        """Return when the plan begins, which is in the past where a run is resumed in the midst of it."""
+        """Return the instant at which the plan begins; in the past if a run is resumed in the middle of it."""
         return self._clock.now_us() + _LEAD_US - self._run.resumed_at_us
 
     def _is_warm(self) -> bool:
@@ -157,7 +158,7 @@ class LoadPhases:
         return self._consumed_count("done") >= self._profile.warm_up_count * self._copies
 
     def publish(self) -> None:
-        """Wait until all is published; raise NotReachedError when it takes too long or the consumers end first."""
+        """Wait until all is published; raise NotReachedError if it takes too long, or the consumers end first."""
         self._enter("publishing")
         self._await(self._is_any_over, self._profile.publish_seconds * _SLACK + _SLACK_SECONDS, "publishing to finish")
         if not self._publishing.done():
@@ -165,7 +166,7 @@ class LoadPhases:
         self._coordinator.reach(RunStep.PUBLISHED)
 
     def drain(self) -> None:
-        """Wait until every group has ended in every queue, as long as consumers get on: slow is not stuck."""
+        """Wait until every group has ended in every queue, while consumers make progress: slow is not stuck."""
         self._enter("draining")
         if self._workers:  # they say nothing, and end by themselves when nothing comes for long
             self._await(
@@ -185,7 +186,10 @@ class LoadPhases:
         return self._consuming.done()
 
     def handle_dead_letters(self, *, is_drained: bool) -> list[str]:
-        """Read every DLQ, bring back what is to come back, and let the consumers end; return what could not be done."""
+        """Read every DLQ, move dead letters back if the profile says so, and let the consumers end.
+
+        Return what failed.
+        """
         self._enter("dead letters")
         keeps = self._profile.redrive and is_drained and not self._consuming.done()
         try:
@@ -207,7 +211,7 @@ class LoadPhases:
         return contradicted
 
     def _bring_back(self, found: Mapping[str, int]) -> None:
-        """Have dead letters moved back, and wait until they were handled, or nothing comes any more."""
+        """Move dead letters back, and wait until they were handled, or no more progress is made."""
         self._enter("redrive")
         self._coordinator.reach(RunStep.REDRIVEN)
         before = self._consumed_count("done")
@@ -217,7 +221,7 @@ class LoadPhases:
         self._letters.read(keeps=False)
 
     def end(self) -> None:
-        """Have every task end; raise HistoryError where they could not be told to, and were ended."""
+        """Let every task end; raise HistoryError if they could not be told, and had to be cancelled."""
         self._harm.end()
         try:
             self._coordinator.reach(RunStep.STOP)
@@ -228,7 +232,7 @@ class LoadPhases:
             self._watch("stopping", self._coordinator.all_progress())
 
     def failures(self) -> Iterator[str]:
-        """Yield what was not published again, and why a job failed; when both are over."""
+        """Yield sentences about messages that were not published again, and about a failed job, after both ended."""
         if self._forgotten:
             yield resume.recorded_progress(self._forgotten)
         jobs = [("consumers", self._consuming), ("publishers", self._publishing)]
@@ -240,7 +244,7 @@ class LoadPhases:
         yield from self.workers_result().unknowns
 
     def workers_result(self) -> WorkersResult:
-        """Return what came of the workers; nothing where there were none, or they failed."""
+        """Return the result of the workers; an empty one if there were none, or they failed."""
         ended = [future.result() for future in self._workers if future.exception() is None]
         return replace(ended[0] if ended else WorkersResult(), missed=self._harm.missed_faults)
 
@@ -249,11 +253,11 @@ class LoadPhases:
 
     @property
     def _copies(self) -> int:
-        """Return in how many queues a message arrives."""
+        """Return in how many queues each message arrives."""
         return len(self._run.deployment.queue_urls) if self._profile.has_topic else 1
 
     def _consumed_count(self, field: str) -> int:
-        """Return how much the consumers say they have `done` or `ended`."""
+        """Return the sum of a counter, `done` or `ended`, in the consumers' reports."""
         return sum(getattr(task, field) for task in self._coordinator.all_progress() if task.queue is not None)
 
     def _enter(self, phase: str) -> None:
@@ -278,7 +282,7 @@ class LoadPhases:
         )
 
     def _await_progress(self, is_done: Callable[[], bool], patience_seconds: float) -> None:
-        """Wait as long as something is consumed now and then; raise NotReachedError when for so long nothing was."""
+        """Wait while the consumers make progress; raise NotReachedError after a time without any."""
         consumed, since = -1, self._clock.monotonic()
         while not is_done() and not self._consuming.done():
             self._watch(self._phase, self._coordinator.all_progress())

@@ -1,9 +1,8 @@
-"""Resume a broken run: what its journals record as done, what of the plan is left, and when it is too late.
+"""Resume a broken run: what its journals record as done, what is left of the plan, and whether it is too late.
 
-A message that was acknowledged is not published again, nor are its repeats. One whose last publish was never answered
-may be in the topic: while the service still remembers its deduplication id it is published again, which is safe;
-later it is not, because it would be a second message, and it stays unknown whether there is a first. What comes behind
-it in its group is published all the same: the message is in before that or never, so nothing is out of order.
+A message that was acknowledged is not published again, and neither are its repeats. A message whose last publish was
+never answered may be in the topic. While the service remembers its deduplication id, it is published again, which is
+safe. Later it is not, because it would be a second message.
 """
 
 import fcntl
@@ -53,7 +52,7 @@ class FinishedWork:
 
 
 def check_broken(described: Mapping[str, Any], folder: Path, deployment: LoadDeployment) -> None:
-    """Require that a run broke, that its consumers were raw, and that its topic and clock are the same now."""
+    """Require that a run broke off, that its consumers were raw, and that its topic and its clock are the same now."""
     if missing := sorted({"clock", "transport", "attempts"} - described.keys()):
         raise ConfigError(f"{folder.name} was recorded by an older version, without {missing[0]!r}; run it again")
     if described["clock"]["id"] != clock_id():
@@ -77,7 +76,7 @@ def check_broken(described: Mapping[str, Any], folder: Path, deployment: LoadDep
 
 @contextmanager
 def run_lock(folder: Path) -> Iterator[None]:
-    """Lock a run against other processes."""
+    """Lock a run's folder against other processes that would resume the run."""
     try:
         lock = (folder / LOCK_FILE).open("w")
     except OSError as error:
@@ -91,7 +90,7 @@ def run_lock(folder: Path) -> Iterator[None]:
 
 
 def end_tasks(run: LoadRun, clock: Clock) -> None:
-    """Tell the tasks a dead driver left behind to end, and wait until none of them writes any more."""
+    """Tell the tasks that a dead driver left behind to end, and wait until none of them writes any more."""
     if not run.journals.is_dir():
         raise ConfigError(f"{run.folder.name} broke before anything was recorded; run it again")
     replace(run, attempt=run.attempt - 1).coordinator(clock).reach(RunStep.STOP)
@@ -111,12 +110,15 @@ def end_tasks(run: LoadRun, clock: Clock) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    """Return the size of every file: journals only grow, and when is a matter of the wall clock."""
+    """Return the size of every journal.
+
+    Journals only grow, so unchanged sizes mean that nobody writes; a file's time proves less.
+    """
     return {path.name: path.stat().st_size for path in folder.iterdir()}
 
 
 def read(spark: SparkSession, run: LoadRun) -> FinishedWork:
-    """Read the journals of a run's earlier attempts, and keep them where `rows_left` finds them."""
+    """Read the journals of a run's earlier attempts, and keep their events where `rows_left` finds them."""
     compact(spark, run.folder / JOURNALS, run.folder / EARLIER_HISTORY)
     history = _earlier(spark, run)
     began = history.agg(F.min("invoked_at_us").alias("at")).first()
@@ -169,19 +171,19 @@ def check_time(done: FinishedWork, environment: Environment, now_us: int) -> Non
 
 
 def rows_left(spark: SparkSession, run: LoadRun, rows: DataFrame) -> DataFrame:
-    """Return the rows of the plan that were not acknowledged; of those in `begin_by_us` not all may be sent again."""
+    """Return the rows of the plan that were not acknowledged, without those that are too late to be published again."""
     acked = _messages_sent_before(spark, run).where("is_acked").select("idx")
     return rows.join(acked, "idx", "left_anti").select(rows.columns)
 
 
 def _earlier(spark: SparkSession, run: LoadRun) -> DataFrame:
-    """Return the history of a run's earlier attempts; those pages are held to their checksum that have one."""
+    """Return the history of a run's earlier attempts; its Parquet pages are checked, if they have a checksum."""
     reader = spark.read.option("parquet.page.verify-checksum.enabled", "true")
     return reader.parquet(str(run.folder / EARLIER_HISTORY))
 
 
 def _messages_sent_before(spark: SparkSession, run: LoadRun) -> DataFrame:
-    """Return the messages that were published, and since when one may be in whose publish was not answered."""
+    """Return the messages that were published; for one whose publish was not answered, the instant of that publish."""
     return (
         _earlier(spark, run)
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
@@ -194,9 +196,9 @@ def _messages_sent_before(spark: SparkSession, run: LoadRun) -> DataFrame:
 
 
 def begin_by_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> dict[int, int]:
-    """Return the messages that were never answered, to when the run has to go on for them to be published again.
+    """Return the instant by which the run must continue, for each message that was never answered.
 
-    Later, what is published as planned would come when the service has forgotten it.
+    After it, the message would be published at its planned time when the service has forgotten its deduplication id.
     """
     unanswered = _messages_sent_before(spark, run).where(~F.col("is_acked") & F.col("unanswered_at_us").isNotNull())
     until_us = F.col("unanswered_at_us") + RESENT_WITHIN_SECONDS * 1_000_000
@@ -208,7 +210,7 @@ def begin_by_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> dict[int,
 
 
 def recorded_progress(idxs: Sequence[int]) -> str:
-    """Return which messages were not published again, and why, as a sentence."""
+    """Return a sentence about the messages that are not published again, and why."""
     named = ", ".join(map(str, idxs[:_NAMED_MAX])) + (", …" if len(idxs) > _NAMED_MAX else "")
     return (
         f"{len(idxs)} message(s) whose publish was never answered were not published again, for after"
@@ -218,7 +220,7 @@ def recorded_progress(idxs: Sequence[int]) -> str:
 
 
 def next_offset_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> int:
-    """Return when the first row that is left was planned; the end of the plan when none is."""
+    """Return the offset of the first row that is left; the end of the plan if none is left."""
     first = rows_left(spark, run, rows).agg(F.min("offset_us").alias("at")).first()
     offset_us: int | None = None if first is None else first["at"]
     return round(run.plan.profile.publish_seconds * 1_000_000) if offset_us is None else offset_us
@@ -227,12 +229,12 @@ def next_offset_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> int:
 def left_faults(
     scheduled: Sequence[ScheduledFault[FaultKind]], resumed_at_us: int, done: FinishedWork
 ) -> tuple[list[ScheduledFault[FaultKind]], list[str]]:
-    """Return the faults that are still to come, and those, in a few words each, that never were: nobody did them.
+    """Return (the faults that are still to come, in words those that nobody injected while the run was broken).
 
     Args:
-        scheduled: of the whole run.
-        resumed_at_us: how far into the plan the run goes on.
-        done: what was done before.
+        scheduled: the faults of the whole run.
+        resumed_at_us: the offset along the plan at which the run continues.
+        done: the work that was done before.
     """
     left = [fault for fault in scheduled if fault.brief not in done.faults]
     ahead = [fault for fault in left if fault.at_seconds * 1_000_000 >= resumed_at_us]

@@ -69,7 +69,7 @@ _RESUMED = {"R2": "a consumer died between a message's effect and its delete, an
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A run that took place: what was planned and expected, what to say of it, and what went wrong while it ran."""
+    """A run that took place: its plan and expectation, its description, and what failed while it ran."""
 
     folder: Path
     plan: Plan
@@ -79,14 +79,14 @@ class StoredRun:
 
     @property
     def faults(self) -> tuple[ScheduledFault[FaultKind], ...]:
-        """Return those of its schedule."""
+        """Return the faults of its schedule."""
         return tuple(
             ScheduledFault(**{**fault, "kind": FaultKind(fault["kind"])}) for fault in self.described.get("faults", ())
         )
 
     @property
     def facts(self) -> RunFacts:
-        """Return the facts that the judge is given of it."""
+        """Return the facts about the run that the judge gets."""
         described, profile = self.described, self.plan.profile
         attempts = described.get("attempts", 1)
         return RunFacts(
@@ -106,17 +106,17 @@ class StoredRun:
 
 
 def store(folder: Path, described: Mapping[str, Any], expectation: Expectation, unknowns: Sequence[str]) -> None:
-    """Write the description of a run, as one file."""
+    """Write the description of a run, as a whole file."""
     stored = {"described": described, "expectation": asdict(expectation), "unknowns": list(unknowns)}
     json_files.replace(folder / RUN_FILE, json.dumps(stored, indent=2) + "\n")
 
 
 def find_stored(folder: Path) -> StoredRun:
-    """Return the run whose folder that is.
+    """Return the run in a folder.
 
     Raises:
         ConfigError: the folder is no run's.
-        HistoryError: what it says of the run is damaged.
+        HistoryError: the description of the run is damaged.
     """
     path = folder / RUN_FILE
     instead = f"see the folders in runs/, or judge its record alone: sluice check {folder / JOURNALS}"

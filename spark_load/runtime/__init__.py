@@ -1,1 +1,1 @@
-"""The common base of tasks and driver: Spark session, task's context, coordinator, deployed environment."""
+"""The code that tasks and driver share: Spark session, a task's context, coordinator, deployed environment."""

@@ -70,7 +70,7 @@ class TaskProgress:
 
 
 class RunCoordinator:
-    """The folder all participants of a run write their small files to; HistoryError where one cannot be written."""
+    """The folder in which all participants of a run write small files; HistoryError if a file cannot be written."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder, self._clock = folder, clock
@@ -112,7 +112,7 @@ class RunCoordinator:
 
     @contextmanager
     def present(self, name: str) -> Iterator[None]:
-        """Say which process a task is, as long as the block lasts; of one that is killed it stays written."""
+        """Write down which process a task is, while the block lasts; a killed process leaves the file behind."""
         self._write(f"process-{name}", {"pid": os.getpid(), "machine": clock_id()})
         try:
             yield
@@ -120,12 +120,12 @@ class RunCoordinator:
             (self._folder / f"process-{name}.json").unlink(missing_ok=True)
 
     def process(self, name: str) -> int | None:
-        """Return the process id of a task; None where it has not begun, is over, or is on another machine."""
+        """Return the process id of a task; None before it begins, after it ends, or if it is on another machine."""
         found = self._read(f"process-{name}")
         return None if found is None or found["machine"] != clock_id() else found["pid"]
 
     def run_again(self, name: str, count: int) -> None:
-        """Say how often a task may be run again: as often as a fault ended it."""
+        """Write down how often a task may be run again: as often as a fault has ended it."""
         self._write(f"again-{name}", {"count": count})
 
     def again_count(self, name: str) -> int:
@@ -134,9 +134,9 @@ class RunCoordinator:
         return 0 if found is None else found["count"]
 
     def reach(self, step: RunStep, at_us: int = 0) -> None:
-        """Say that a step is reached; START and MEASURE at that instant, microseconds UTC.
+        """Announce a step; START and MEASURE with their instant, microseconds UTC.
 
-        STOP is said by an empty file: for that there is room where the disk is full.
+        STOP is an empty file, because even a full disk has room for that.
         """
         if step is not RunStep.STOP:
             self._write(step, {"at_us": at_us})
@@ -145,7 +145,7 @@ class RunCoordinator:
             (self._folder / f"{step}.json").touch()
 
     def has_reached(self, step: RunStep) -> bool:
-        """Return whether the driver has said so."""
+        """Return whether the driver has announced a step."""
         return (self._folder / f"{step}.json").exists()
 
     def is_stopped(self) -> bool:
@@ -153,7 +153,7 @@ class RunCoordinator:
         return self.has_reached(RunStep.STOP)
 
     def wait_for(self, step: RunStep, timeout_seconds: float = _START_WAIT_SECONDS) -> int:
-        """Wait until the driver has said when the step is, or to stop, and return the instant it named."""
+        """Wait until the driver has announced a step, or STOP, and return the instant that it named."""
         eventually(
             lambda: self.has_reached(step) or self.is_stopped(),
             timeout_seconds=timeout_seconds,

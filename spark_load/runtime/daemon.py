@@ -1,7 +1,7 @@
-"""Spark's Python daemon on this machine: it loads the modules of the tasks once, before workers are forked from it.
+"""Spark's Python daemon on this machine: it imports the tasks' modules once, before it forks the workers.
 
-An environment variable names them. pyspark wants no threads before it forks; those that numpy and Arrow's allocator
-start while they are loaded see to a fork themselves.
+An environment variable names the modules. pyspark allows no threads before it forks; the threads that numpy and Arrow's
+allocator start at their import handle a fork themselves.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The deployment a load test runs on: an environment's topic and queues, found by name and checked first."""
+"""The deployment that a load test uses: an environment's topic and queues, found by name, and checked first."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class LoadDeployment:
 
     @property
     def urls(self) -> dict[str, str]:
-        """Return the name of each queue of any kind to its URL."""
+        """Return the URL of each queue of any kind, by its name."""
         return {**self.queue_urls, **self.further_urls}
 
     def client(self, service: str) -> Any:
@@ -71,7 +71,7 @@ class LoadDeployment:
         return _client(service, self.endpoint_url, self.region)
 
     def names(self) -> dict[str, str]:
-        """Return address to name, for the recorder."""
+        """Return the name of each address, for the recorder."""
         return {self.topic_arn: self.topic} | {url: name for name, url in self.urls.items()}
 
 
@@ -100,7 +100,7 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
 
 
 def _check_loadable(environment: Environment) -> None:
-    """Refuse what a load would harm, and what cannot be judged: a queue without an order, or one that gets some."""
+    """Refuse a deployment that a load would harm, or that cannot be judged: with a standard or a filtered queue."""
     topic = environment.topics[0]
     if isinstance(topic, ExistingTopic):
         raise ConfigError(

@@ -1,6 +1,6 @@
 """The Spark session of a load test: local, on a cluster, under spark-submit, or with Spark Connect.
 
-Only what Spark Connect has is used of a session, so that all four are the same to the rest of the load test.
+The load test uses only what Spark Connect has, so that all four are the same to the rest of it.
 """
 
 import logging
@@ -75,10 +75,10 @@ _RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task 
 class Cluster:
     """The cluster of the tasks: `spark://host:port` of a standalone master, or `sc://host:port` of Spark Connect.
 
-    Neither is given: where spark-submit says, and else on this machine.
+    With neither, tasks run where spark-submit says, or on this machine.
 
     Raises:
-        ConfigError: both are given, one under spark-submit, or one is no such address.
+        ConfigError: both are given, or one under spark-submit, or one is no such address.
     """
 
     master: str | None = None
@@ -137,10 +137,10 @@ def running(
 
 @contextmanager
 def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C be an exception and no more.
+    """Let Ctrl-C raise an exception, and do nothing else.
 
-    Spark's own handler kills the tasks before they have closed their journals, and asks Java in the midst of another
-    answer; Py4J logs a traceback of either.
+    Spark's own handler kills the tasks before they have closed their journals, and calls Java in the middle of another
+    answer. Py4J logs a traceback of either.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -158,7 +158,7 @@ def _interruptible() -> Iterator[None]:
 
 
 def _is_no_interrupt(record: logging.LogRecord) -> bool:
-    """Return whether what is logged came of no Ctrl-C: Py4J closes its sockets then, which may fail in turn."""
+    """Return whether a log record is not about Ctrl-C, after which Py4J may fail to close its sockets."""
     error = record.exc_info and record.exc_info[1]
     while error and not isinstance(error, KeyboardInterrupt):
         error = error.__context__
@@ -166,7 +166,7 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
 
 
 def _start(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
-    """Return a session; what is set for a cluster by others is left as it is."""
+    """Return a new session; settings that others made for a cluster stay."""
     settings = {"spark.app.name": "sluice", **_QUERIES}
     if LOG_LEVEL_VARIABLE not in os.environ:
         PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True  # its records are Java's stack traces
@@ -220,7 +220,7 @@ def _host_and_port(address: str, scheme: str) -> tuple[str, int]:
 
 
 def _reach(address: str, scheme: str) -> None:
-    """Knock first: Spark itself tries for a minute, and then fails in the midst of the first query."""
+    """Connect to the address first: Spark would try for a minute, and then fail in the middle of the first query."""
     try:
         socket.create_connection(_host_and_port(address, scheme), timeout=_CONNECT_SECONDS).close()
     except OSError as error:
@@ -228,7 +228,7 @@ def _reach(address: str, scheme: str) -> None:
 
 
 def _check(session: SparkSession, slots: int) -> None:
-    """Make sure that the cluster runs enough tasks at once, and each at most once."""
+    """Require that the cluster can run enough tasks at once, and runs each at most once."""
     _check_settings(session)
 
     def is_enough() -> bool:
@@ -257,14 +257,14 @@ def _check_settings(session: SparkSession) -> None:
 
 
 def _slots(session: SparkSession) -> int:
-    """Return how many tasks the cluster runs at once: so many partitions it makes when nobody says how many."""
+    """Return how many tasks the cluster runs at once: the number of partitions that it makes by default."""
     found = session.range(_PROBED_SLOTS_MAX).select(F.spark_partition_id().alias("part")).distinct().count()
     return found // int(session.conf.get("spark.task.cpus", "1") or 1)
 
 
 @contextmanager
 def _shipped_code(session: SparkSession) -> Iterator[None]:
-    """Send the executors the code of the tasks. What it needs besides (requirements.txt) has to be there."""
+    """Send the tasks' code to the executors. The packages of requirements.txt must already be installed there."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sluice_tasks.zip"
         with zipfile.ZipFile(path, "w") as packed:

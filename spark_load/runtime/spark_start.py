@@ -1,7 +1,7 @@
-"""Start Spark in this process: settings that others made for it are checked first, and a failure has its cause.
+"""Start Spark in this process: settings of others are checked first, and a failure is explained by its cause.
 
-Spark takes settings from SPARK_HOME, PYSPARK_SUBMIT_ARGS, spark-defaults.conf and Java's own variables, too.
-Java says on standard error why it did not start, so that is read while it starts; afterwards it is passed on.
+Spark takes settings from SPARK_HOME, PYSPARK_SUBMIT_ARGS, spark-defaults.conf and Java's own variables, too. Java says
+on standard error why it did not start, so that output is read while it starts, and passed on afterwards.
 """
 
 import os
@@ -79,7 +79,7 @@ _CAUSES = {
 
 
 def check_surroundings(environment: Mapping[str, str]) -> None:
-    """Refuse settings of others with which Spark would not start, or would start somewhere else, before it is started.
+    """Refuse settings of others with which Spark would not start, or would start in another place.
 
     Raises:
         ConfigError: SPARK_HOME, PYSPARK_SUBMIT_ARGS or an option of Java cannot be right.
@@ -97,7 +97,7 @@ def check_surroundings(environment: Mapping[str, str]) -> None:
 
 
 def _check_home(home: str) -> None:
-    """Refuse a folder without Spark, or with another version of it: its Java and our Python would not fit."""
+    """Refuse a SPARK_HOME without Spark, or with another version, because its Java would not fit our Python package."""
     needed = f"needed is Spark {pyspark.__version__}; correct it, or unset it to use the Spark that came with pyspark"
     if not os.access(Path(home) / "bin" / "spark-submit", os.X_OK):
         raise ConfigError(f"{_HOME} is {home!r}, where there is no bin/spark-submit to run, {needed}")
@@ -127,11 +127,11 @@ def _check_arguments(text: str) -> None:
 
 
 def start(settings: Mapping[str, str]) -> SparkSession:
-    """Start Java where it does not run yet, and a session with these settings.
+    """Start Java, unless it runs, and return a session with these settings.
 
     Raises:
-        ConfigError: what others have set cannot be right.
-        EndpointError: Spark did not start; the message has the cause, or what Java said last.
+        ConfigError: a setting of others cannot be right.
+        EndpointError: Spark did not start; the message has the cause, or Java's last lines.
     """
     check_surroundings(os.environ)
     conf = SparkConf().setAll(list(settings.items()))
@@ -145,7 +145,7 @@ def start(settings: Mapping[str, str]) -> SparkSession:
 
 
 def explain(error: Exception, printed: str) -> MessagingError:
-    """Return why Spark did not start: by its own sentence where the cause is known, else by what was said last."""
+    """Return why Spark did not start: a sentence of ours if the cause is known, otherwise Java's last lines."""
     printed_lines = f"{error}\n{printed}"
     surroundings = {
         "java_home": os.environ.get("JAVA_HOME", "not set"),
@@ -165,14 +165,14 @@ def explain(error: Exception, printed: str) -> MessagingError:
 
 
 class _Java:
-    """Java of this process, which is started once. What it prints is kept while it starts, and passed on afterwards."""
+    """The Java process, which is started once. Its output is collected while it starts, and passed on afterwards."""
 
     def __init__(self) -> None:
         self.gateway: Any = None
         self._lines: deque[str] = deque(maxlen=_LINES_MAX)
 
     def run(self, conf: SparkConf) -> None:
-        """Start it, unless it runs, or spark-submit has started it."""
+        """Start Java, unless it runs, or spark-submit has started it."""
         if self.gateway is not None:
             return
         self._lines.clear()

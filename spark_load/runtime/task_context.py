@@ -1,4 +1,4 @@
-"""The context that all Spark tasks of a run share: their names, and their recorded clients."""
+"""The context that all Spark tasks of a run share: their names, and their clients with a recorder."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -67,22 +67,23 @@ class LoadRun:
         return self.folder / JOURNALS
 
     def endpoint_url(self, line: str) -> str | None:
-        """Return where somebody reaches the endpoint: over a line, where there is one of that name."""
+        """Return the endpoint URL for a name; that of its line, if the run has a line of that name."""
         return self.near.get(line, self.deployment.endpoint_url)
 
     def queue_of(self, consumer: int) -> str:
-        """Return the name of the queue a consumer works on."""
+        """Return the name of the queue that a consumer's task works on."""
         queues = list(self.deployment.queue_urls)
         return queues[consumer % len(queues)]
 
     def expired_messages(self, begun_us: int) -> list[int]:
-        """Return the messages that may not be published again, as the plan began at that instant."""
+        """Return the messages that must not be published again, if the plan begins at that instant."""
         return sorted(idx for idx, by_us in self.begin_by_us.items() if begun_us + self.resumed_at_us > by_us)
 
     def recorders(self) -> dict[str, str | None]:
-        """Return the name of every recorder to the queue it consumes: the history is whole when all have finished.
+        """Return the queue that each recorder consumes, by the recorder's name.
 
-        Workers have names of their own, which are known when they were started.
+        The history is whole when all recorders have finished. Workers are missing here: they get their names when they
+        start.
         """
         profile = self.plan.profile
         publishers: dict[str, str | None] = {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)}
@@ -100,7 +101,10 @@ class LoadRun:
 
 @dataclass(frozen=True, slots=True)
 class TaskContext:
-    """The context of one task: its clients, recorder and clock; `again` is how many processes of it were ended."""
+    """The context of one task: its clients, recorder and clock.
+
+    `again` is how many earlier processes of it a fault ended.
+    """
 
     sns: Any
     sqs: Any
@@ -113,7 +117,7 @@ class TaskContext:
 
 
 def summary(progress: TaskProgress) -> pa.RecordBatch:
-    """Return the result of a task: one row. All else is in its journal."""
+    """Return the result of a task, one row; everything else is in its journal."""
     return pa.RecordBatch.from_pydict(
         {"worker": [progress.worker], "done": [progress.done], "abandoned": [progress.abandoned]}
     )
@@ -121,10 +125,10 @@ def summary(progress: TaskProgress) -> pa.RecordBatch:
 
 @contextmanager
 def task_context(run: LoadRun, role: str) -> Iterator[TaskContext]:
-    """Yield recorded clients for the task this code runs in; its journal is closed when the block ends well.
+    """Yield recorded clients for the task in which this code runs; close its journal when the block ends well.
 
-    Runs inside a Spark task, or on the driver; raises HistoryError where Spark runs a task again more often than faults
-    ended it. Every attempt of the run, and every further process of a task, writes a journal of its own.
+    Runs inside a Spark task, or on the driver. Every attempt of the run, and every further process of a task, writes a
+    journal of its own. Raises HistoryError if Spark runs a task again more often than faults have ended it.
     """
     context = SparkTaskContext.get()
     name = f"{role}-{0 if context is None else context.partitionId()}"

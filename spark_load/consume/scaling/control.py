@@ -1,7 +1,8 @@
-"""The workers of a run scaled by the deployed policy, in compressed time: a minute of it passes in a few real seconds.
+"""Scale the workers of a run by the deployed policy, in compressed time: a minute of the policy takes a few seconds.
 
-Everything but the time and the control loop is real: queue, processes, their starts, SIGTERM, scale-in protection. The
-loop is that of `rehearse.model.control_loop`, fed with what SQS tells of the queue; its metrics come late as AWS's do.
+Only the time and the control loop are not real. The queue, the processes, their starts, SIGTERM and scale-in protection
+are. The loop is that of `sluice.rehearse.model.control_loop`; it gets the queue's numbers from SQS, with the same delay
+as metrics on AWS.
 """
 
 import json
@@ -34,7 +35,7 @@ from spark_load.profiles.profile import Profile
 from spark_load.runtime.coordinator import RunStep, TaskProgress
 from spark_load.runtime.task_context import LoadRun
 
-_POLL_SECONDS = 1.0  # of a worker that ends when it is idle
+_POLL_SECONDS = 1.0  # how long a worker's poll of an empty queue lasts
 _TEND_SECONDS = 0.1
 _SAMPLES_A_MINUTE = 10
 _READY_SECONDS = 120
@@ -51,7 +52,7 @@ def seconds_max(profile: Profile) -> float:
 
 @dataclass(slots=True, kw_only=True)
 class _Service:
-    """One service during the run."""
+    """One service during the run: its queue, its tasks, its control loop, and what was observed of it."""
 
     queue: str
     url: str
@@ -63,10 +64,10 @@ class _Service:
 
     @property
     def is_back(self) -> bool:
-        """Return whether it has its fewest tasks, and its queue is empty for so long that no late metric scales it."""
+        """Return whether it has its fewest tasks, and its queue was empty so long that no late metric can scale it."""
         fewest = self.seen.rehearsed.service.min_tasks
-        lately = [self.seen.series[name][-_QUIET_MINUTES:] for name in ("visible", "inflight")]
-        is_quiet = all(values == [0.0] * _QUIET_MINUTES for values in lately)
+        latest_values = [self.seen.series[name][-_QUIET_MINUTES:] for name in ("visible", "inflight")]
+        is_quiet = all(values == [0.0] * _QUIET_MINUTES for values in latest_values)
         return is_quiet and self.pool.desired == fewest and self.pool.is_settled
 
 
@@ -89,7 +90,7 @@ def work(run: LoadRun) -> WorkersResult:
 
 
 class _Rehearsal:
-    """All services of a run."""
+    """Scales all services of a run, and writes the observation beside the prediction."""
 
     def __init__(self, run: LoadRun, agent: EcsAgent) -> None:
         from sluice.rehearse.model.simulation import KnownMetrics  # noqa: PLC0415 (it needs numba, and few runs scale)
@@ -120,6 +121,8 @@ class _Rehearsal:
             )
 
     def _starter(self, queue: str, rehearsed: RehearsedService) -> Callable[[str], Any]:
+        """Return a function that starts a worker of a queue as the task with a given name, and returns its process."""
+
         def begin(name: str) -> Any:
             uri = self._agent.uri(name) if rehearsed.service.is_protected else None
             worker = start(self._run, queue, rehearsed.consumer, name, self._databases[rehearsed.consumer], uri)
@@ -134,7 +137,7 @@ class _Rehearsal:
         return self._profile.minute_seconds
 
     def run(self) -> None:
-        """Scale until every service is back, or the driver says stop, or it takes too long."""
+        """Scale until every service is back at its fewest tasks, the driver says stop, or it takes too long."""
         forked_worker.prepare()
         for service in self._services:
             service.pool.scale(service.seen.rehearsed.service.min_tasks)
@@ -188,6 +191,7 @@ class _Rehearsal:
             )
 
     def _tend(self) -> None:
+        """Tend to the tasks of every service; raise if a task has ended by itself with an error."""
         for service in self._services:
             service.pool.tend()
             for task in service.pool.tasks_ended_by_themselves:
@@ -198,6 +202,7 @@ class _Rehearsal:
         require_ended_well(worker.process, worker.title)
 
     def _sample(self, service: _Service) -> Sample:
+        """Return a sample of a service's queue and tasks."""
         try:
             answer = self._sqs.get_queue_attributes(QueueUrl=service.url, AttributeNames=list(_COUNTS))
             visible, in_flight = (int(answer["Attributes"][name]) for name in _COUNTS)
@@ -215,7 +220,7 @@ class _Rehearsal:
         )
 
     def stop(self) -> None:
-        """End every worker that is left."""
+        """End every worker that still runs."""
         stop([worker.process for worker in self._workers.values()], self._clock)
 
     def report(self) -> WorkersResult:
@@ -267,7 +272,7 @@ class _Rehearsal:
 
 
 def _decide(service: _Service, minute: int) -> None:
-    """Let the policy decide after a minute, and apply the decision."""
+    """Let the policy decide after a minute, and apply its decision."""
     before = service.pool.desired
     decision = service.loop.decide(minute, before, service.known)
     if decision.desired != before:

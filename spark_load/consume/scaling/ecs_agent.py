@@ -1,7 +1,7 @@
-"""The part of the ECS agent a worker talks to, on the loopback interface: task scale-in protection.
+"""The part of the ECS agent that a worker calls, on the loopback: task scale-in protection.
 
-Each task has an address of its own, as ECS_AGENT_URI has. It answers as the real agent does, and refuses what that
-refuses: fields it does not know, and an expiry outside of what ECS allows.
+Each task has an address of its own, its ECS_AGENT_URI. Like the real agent, this one refuses unknown fields, and an
+expiry that ECS does not allow.
 AWS: https://docs.aws.amazon.com/AmazonECS/latest/developerguide/task-scale-in-protection-endpoint.html
 (read 2026-11-23).
 """

@@ -39,12 +39,13 @@ def rehearsed_services(environment: Environment) -> Mapping[str, RehearsedServic
 
 
 _NAMES = ("visible", "inflight", "running", "desired", "empty", "received", "sent", "done", "age", "cpu")
-"""What a policy may watch, as `TO_EXPRESSIONS` of the simulation calls it; what is not measured is missing."""
+"""The metrics that a policy may watch, by their names in `TO_EXPRESSIONS` of the simulation; one that is not measured
+has no values."""
 MINUTE_SECONDS = 60.0
 
 
 def new_series() -> dict[str, list[float | None]]:
-    """Return the series of a service nothing is known of yet: by name, a value a minute."""
+    """Return empty series: for each metric a list, to which each minute adds a value."""
     return {name: [] for name in _NAMES}
 
 
@@ -76,7 +77,7 @@ class ObservedPace:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A sample of a queue and its tasks: messages visible and in flight, None if SQS gave no answer; tasks."""
+    """The messages of a queue that are visible and in flight, None if SQS gave no answer, and its running tasks."""
 
     visible: int | None
     in_flight: int | None
@@ -91,17 +92,26 @@ def add_minute(
     lanes: int,
     pace: ObservedPace,
 ) -> None:
-    """Add a minute to the series: what was looked at, and what follows from it.
+    """Append one minute's values to the series: the means of its samples, and the receives derived from them.
 
-    Receives are derived. A worker's journal shows an empty poll only when the worker deletes the next message, so none
-    would be known when it counts: lanes that hold no message poll, and those that do have each for its handler's time.
+    Receives have to be derived: a worker's journal shows an empty poll only when the worker deletes the next message,
+    too
+    late for a decision. A lane without a message polls all the time; a lane with a message has it for the handler's
+    time.
+
+    Args:
+        series: by metric; each gets one more value.
+        samples: of the minute.
+        desired: the desired number of tasks.
+        lanes: of each task.
+        pace: real seconds of the policy's minute.
     """
     visible = _mean(sample.visible for sample in samples)
     in_flight = _mean(sample.in_flight for sample in samples)
     running = _mean(sample.running for sample in samples) or 0.0
     busy = min(in_flight or 0.0, running * lanes)
     turn_seconds = max(pace.handler_seconds, pace.poll_seconds)
-    derived = {
+    values = {
         "visible": visible,
         "inflight": in_flight,
         "running": running or None,
@@ -110,7 +120,7 @@ def add_minute(
         "received": busy * pace.minute_seconds / turn_seconds,
     }
     for name in _NAMES:
-        series[name].append(derived.get(name))
+        series[name].append(values.get(name))
 
 
 def _mean(values: Iterable[int | None]) -> float | None:
@@ -127,7 +137,7 @@ class HeldMessage:
     ended_us: int | None
 
     def is_held_at(self, instant_us: int) -> bool:
-        """Return whether the worker had it at that instant."""
+        """Return whether the worker had the message at that instant."""
         return self.received_us <= instant_us and (self.ended_us is None or instant_us < self.ended_us)
 
 
@@ -154,22 +164,22 @@ def read_records(events: Iterable[Mapping[str, Any]], *, addresses: Iterable[str
 
     `addresses` are the places its messages are published to.
     """
-    targets, sent = set(addresses), dict[str, tuple[int, str]]()
+    published_to, sent = set(addresses), dict[str, tuple[int, str]]()
     polls: dict[str, int] = {}
     received: dict[str, tuple[str, int]] = {}
     ended: dict[str, int] = {}
     receives: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         kind, place, is_done = event["kind"], event["queue"], event["outcome"] == CallOutcome.OK
-        if kind == Kind.PUBLISHED and place in targets and is_done:
-            first = (event["responded_at_us"], event["message_group_id"])
-            sent[event["deduplication_id"]] = min(first, sent.get(event["deduplication_id"], first))
+        if kind == Kind.PUBLISHED and place in published_to and is_done:
+            publish = (event["responded_at_us"], event["message_group_id"])
+            sent[event["deduplication_id"]] = min(publish, sent.get(event["deduplication_id"], publish))
         elif place != queue or not is_done:
             continue
         elif kind == Kind.RECEIVED:
             received[event["receipt_handle_hash"]] = (event["worker"], event["responded_at_us"])
             receives[event["sqs_message_id"]].append((event["receive_count"] or 1, event["first_received_at_us"] or 0))
-            polls.pop(event["call_id"], None)  # a poll stands before what it brought
+            polls.pop(event["call_id"], None)  # so only empty polls stay; a poll's event precedes those of its messages
         elif kind in (Kind.DELETED, Kind.VISIBILITY_CHANGED) and not event["visibility_timeout_seconds"]:
             ended[event["receipt_handle_hash"]] = event["invoked_at_us"]
         elif kind == Kind.POLL:

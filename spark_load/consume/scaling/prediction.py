@@ -18,15 +18,17 @@ _SHOWN = ("visible", "inflight", "running", "desired", "empty", "received")
 
 
 def result(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, Any]:
-    """Return the results of a service: measured, predicted, and their differences."""
+    """Return a service's measured series, the predicted ones, and their differences, as JSON for `rehearsal.json`."""
     measured = _times(seen, journals, pace)
     minutes = len(seen.series["desired"])
-    numbers: dict[str, int] = {}
+    group_numbers: dict[str, int] = {}
     traffic = RecordedTraffic(
         name=seen.rehearsed.consumer,
         lasts_minutes=minutes,
         sent_at=np.array([max(0.0, pace.policy_seconds(at_us)) for at_us, _ in journals.sent], dtype=np.float64),
-        group=np.array([numbers.setdefault(group, len(numbers)) for _, group in journals.sent], dtype=np.int64),
+        group=np.array(
+            [group_numbers.setdefault(group, len(group_numbers)) for _, group in journals.sent], dtype=np.int64
+        ),
     )
     service = seen.rehearsed.service
     work = TaskWork(
@@ -57,17 +59,20 @@ def result(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict
 
 
 def _times(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, float]:
-    """Return how long things took, in the policy's seconds."""
-    later = [task for task in seen.tasks if task.started_us >= pace.begun_us] or list(seen.tasks)
-    starts = [(task.polls_us - task.started_us) / 1e6 for task in later if task.polls_us is not None]
-    turns = [(held.ended_us - held.received_us) / 1e6 for held in journals.held if held.ended_us is not None]
-    overhead = max(0.0, sum(turns) / len(turns) - pace.handler_seconds) if turns else 0.0
-    start = sum(starts) / len(starts) if starts else 0.0
-    return {"start_seconds": round(start * pace.factor, 1), "overhead_seconds": round(overhead * pace.factor, 2)}
+    """Return the mean seconds of a task's start, and of a message's overhead, in the policy's time."""
+    scaled_tasks = [task for task in seen.tasks if task.started_us >= pace.begun_us] or list(seen.tasks)
+    starts = [(task.polls_us - task.started_us) / 1e6 for task in scaled_tasks if task.polls_us is not None]
+    seconds_held = [(held.ended_us - held.received_us) / 1e6 for held in journals.held if held.ended_us is not None]
+    overhead_seconds = max(0.0, sum(seconds_held) / len(seconds_held) - pace.handler_seconds) if seconds_held else 0.0
+    start_seconds = sum(starts) / len(starts) if starts else 0.0
+    return {
+        "start_seconds": round(start_seconds * pace.factor, 1),
+        "overhead_seconds": round(overhead_seconds * pace.factor, 2),
+    }
 
 
 def _counts(journals: QueueRecord, minutes: int, pace: ObservedPace) -> dict[str, list[int]]:
-    """Return the counts of each minute from the journals, which are complete after the workers have ended."""
+    """Return the counts by minute from the journals, which are complete when the workers have ended."""
     counted = {
         "sent": [at_us for at_us, _ in journals.sent],
         "received": [held.received_us for held in journals.held],
@@ -88,11 +93,12 @@ def stops(seen: Observation, journals: QueueRecord, pace: ObservedPace) -> list[
 
 
 def _stop_facts(task: PooledTask, seen: Observation, journals: QueueRecord, pace: ObservedPace) -> dict[str, Any]:
+    """Return how one task was stopped: when, with how many messages, and how long it took."""
     assert task.stopped_us is not None, "it was stopped"
     recorder = seen.recorders.get(task.name)
     held = [held for held in journals.held if held.recorder == recorder and held.is_held_at(task.stopped_us)]
-    lost = [at_us for at_us in journals.unrecorded_us if task.started_us <= at_us <= task.stopped_us]
-    held_count = len(held) + (0 if task.killed_us is None else len(lost))
+    unrecorded_receives = [at_us for at_us in journals.unrecorded_us if task.started_us <= at_us <= task.stopped_us]
+    held_count = len(held) + (0 if task.killed_us is None else len(unrecorded_receives))
     return {
         "task": task.name,
         "minute": round(pace.policy_seconds(task.stopped_us) / MINUTE_SECONDS, 1),
@@ -104,12 +110,13 @@ def _stop_facts(task: PooledTask, seen: Observation, journals: QueueRecord, pace
 
 
 def _apart(measured: Sequence[float | None], predicted: Sequence[float | None]) -> float:
-    """Return by how many tasks the two differ, the mean of all minutes."""
+    """Return the mean difference of two series of tasks."""
     differences = [abs((a or 0.0) - (b or 0.0)) for a, b in zip(measured, predicted, strict=True)]
     return round(sum(differences) / len(differences), 3) if differences else 0.0
 
 
 def _sum(series: Mapping[str, Sequence[float | None]], *names: str) -> float:
+    """Return the sum of the values of these series."""
     return round(sum(value or 0.0 for name in names for value in series[name]), 1)
 
 
@@ -131,6 +138,7 @@ def sentences(results: Mapping[str, Mapping[str, Any]], pace: ObservedPace) -> l
 
 
 def _path(decisions: Sequence[Sequence[Any]], series: Mapping[str, Sequence[float | None]]) -> str:
+    """Return the numbers of tasks one after the other: `1 → 3 → 1`."""
     first = int(series["desired"][0] or 0) if series["desired"] else 0
     return " → ".join(map(str, [first, *(after for _, _, after, _ in decisions)]))
 

@@ -31,16 +31,16 @@ class TaskProcess(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class PooledTask:
-    """One task; instants are microseconds UTC, None what has not come to pass.
+    """One task; instants are microseconds UTC, None for what has not happened.
 
     Args:
         name: unique in the run.
-        started_us: when it was decided to run it.
+        started_us: when it was started.
         polls_us: when it began to receive.
         stopped_us: when it got SIGTERM.
-        was_protected: whether it was protected then.
+        was_protected: whether it was protected at that moment.
         killed_us: when it got SIGKILL.
-        ended_us: when its process was gone.
+        ended_us: when its process had ended.
     """
 
     name: str
@@ -83,7 +83,10 @@ class TaskPool:
         self.tend()
 
     def tend(self) -> None:
-        """Check the tasks, and start and stop those that are due. Called several times a second."""
+        """Note which tasks receive or have ended, kill those that do not stop, and start and stop tasks as desired.
+
+        Called several times a second.
+        """
         now_us = self._clock.now_us()
         for task in self.alive:
             if task.process.poll() is not None:
@@ -95,11 +98,11 @@ class TaskPool:
             if is_overdue and task.killed_us is None:
                 task.killed_us = now_us
                 task.process.kill()
-        kept = self._tasks_to_keep
-        for _ in range(self.desired - len(kept)):
+        tasks = self._tasks_to_keep
+        for _ in range(self.desired - len(tasks)):
             self._begin()
-        unprotected = [task for task in reversed(kept) if not self._agent.is_protected(task.name)]
-        for task in unprotected[: max(0, len(kept) - self.desired)]:
+        unprotected = [task for task in reversed(tasks) if not self._agent.is_protected(task.name)]
+        for task in unprotected[: max(0, len(tasks) - self.desired)]:
             self._stop(task)
 
     def _begin(self) -> None:
@@ -122,6 +125,7 @@ class TaskPool:
 
     @property
     def _tasks_to_keep(self) -> list[PooledTask]:
+        """Return the running tasks that were not told to stop."""
         return [task for task in self.alive if task.stopped_us is None]
 
     @property

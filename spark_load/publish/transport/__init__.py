@@ -85,7 +85,10 @@ class TransportCall(NamedTuple):
 
 
 class TransportAnswer(NamedTuple):
-    """The answer to a call: position to error code, of the messages that were not acknowledged; the others were."""
+    """The answer to a call: the error code of each message that was not acknowledged, by its position.
+
+    The others were.
+    """
 
     call: TransportCall
     errors: Mapping[int, str]
@@ -96,13 +99,16 @@ class Transport(Protocol):
 
     @property
     def room(self) -> int:
-        """Return how many calls may be sent now; 0 until one that is on its way is answered."""
+        """Return how many calls may be sent now; 0 until a call in flight is answered."""
 
     def send(self, calls: Sequence[TransportCall]) -> None:
-        """Send calls, at most `room`, which share their messages; return when they are on their way."""
+        """Send calls, at most `room`, which share their messages; return when they are in flight."""
 
     def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
-        """Return what was answered or given up since, after waiting for the first; none when nothing is on its way."""
+        """Return the calls that were answered or given up since the last call, after waiting for the first one.
+
+        Returns nothing if no call is in flight.
+        """
 
     def close(self) -> None:
-        """Let go of every connection. What is on its way stays without an answer."""
+        """Close every connection; a call in flight stays without an answer."""

@@ -1,4 +1,4 @@
-"""The two batch calls: their requests, made of what all calls share and the values of each, and what an answer says."""
+"""The two batch calls: their requests, made of a shared frame and the values of each, and the reading of answers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -18,7 +18,7 @@ _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MA
 
 
 class BatchCall(NamedTuple):
-    """A service's names for its batch call, the address, the entries and a body."""
+    """The names that a service gives to its batch call, the address, the entries and a body."""
 
     operation: str
     method: str
@@ -27,7 +27,7 @@ class BatchCall(NamedTuple):
     body: str
 
     def params(self, address: str, entries: Sequence[tuple[str, str, str]]) -> dict[str, Any]:
-        """Return the call's parameters; of each entry the body, the group's id and the deduplication id."""
+        """Return the call's parameters; each entry has the body, the group's id and the deduplication id."""
         named = [
             {"Id": id_, self.body: body, "MessageGroupId": group_id, "MessageDeduplicationId": deduplication_id}
             for id_, (body, group_id, deduplication_id) in zip(_IDS, entries, strict=False)
@@ -43,7 +43,10 @@ CALLS: Mapping[str, BatchCall] = {
 
 
 class EntryResults(NamedTuple):
-    """Results of a call's entries: a column each, an entry for each message; None where the answer says nothing."""
+    """The results of a call's entries, a column each, with a value for each message.
+
+    None if the answer has no value.
+    """
 
     outcomes: Sequence[str]
     errors: Sequence[str | None]
@@ -52,13 +55,13 @@ class EntryResults(NamedTuple):
 
     @classmethod
     def alike(cls, count: int, outcome: str, error: str | None = None) -> "EntryResults":
-        """Return the same for all, without ids."""
+        """Return the same result for all entries, without ids."""
         nothing = [None] * count
         return cls([outcome] * count, [error] * count, nothing, nothing)
 
     @classmethod
     def of(cls, call: TransportCall, answer: Mapping[str, Any]) -> "EntryResults":
-        """Return what a good answer, as boto3 returns it, says of a call's messages."""
+        """Return the results in a successful answer, as boto3 returns it, to a call's messages."""
         ids, taken, refused = _IDS[: call.size], answer.get("Successful", []), answer.get("Failed", [])
         if not refused and len(taken) == len(ids) and all(map(_has_id, taken, ids)):
             columns = [[entry.get(name) for entry in taken] for name in ("MessageId", "SequenceNumber")]
@@ -83,14 +86,14 @@ def _accepted_entry(entry: Mapping[str, Any]) -> Entry:
 
 
 def _refused_entry(entry: Mapping[str, Any]) -> Entry:
-    """Return what a failed entry says: the sender's fault had no effect, the service's may have had one."""
+    """Return the result of a failed entry: an error of the sender had no effect, one of the service may have."""
     return _FAIL if entry.get("SenderFault") else _INFO, entry.get("Code"), None, None
 
 
 def body_encoder(service: str, operation: AwsOperation) -> Callable[[TransportCall], bytes]:
-    """Return what makes a call the body of its request.
+    """Return a function that encodes the body of a call's request.
 
-    What the operation makes of the first call with a frame is cut at the frame's gaps, and serves the others.
+    The encoded body of the first call with a frame is cut at the frame's gaps, and its pieces serve the later calls.
     """
 
     @lru_cache(_TEMPLATES_KEPT)

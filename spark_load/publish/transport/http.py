@@ -1,4 +1,4 @@
-"""The transport over plain sockets: it encodes, signs and writes down here; the connections are `sockets`'s matter."""
+"""The transport over plain sockets: it encodes, signs and records calls; `sockets` has the connections."""
 
 from collections.abc import Sequence
 
@@ -37,7 +37,10 @@ class HttpTransport:
         return self._exchange.room
 
     def send(self, calls: Sequence[TransportCall]) -> None:
-        """Write all of them down, then send them; the instant of asking is the same for all, and early for the last."""
+        """Record all calls, then send them.
+
+        All have the same instant as `invoked_at_us`, which is early for the last.
+        """
         signed = [self._operation.sign(self._encode(call)) for call in calls]
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         requests = []
@@ -48,7 +51,10 @@ class HttpTransport:
         self._exchange.post(requests)
 
     def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
-        """Return what was answered or given up; written down with the next question, or when nothing is on its way."""
+        """Return the calls that were answered or given up.
+
+        Answers are recorded with the next calls, or when none is in flight.
+        """
         if not self._on_their_way:
             return ()
         answers = [self._answer(arrival) for arrival in self._exchange.arrivals(wait_seconds)]
@@ -63,7 +69,7 @@ class HttpTransport:
         return TransportAnswer(recorded_call.call, _errors(results))
 
     def _results(self, call: TransportCall, arrival: SocketArrival) -> tuple[EntryResults, bool]:
-        """Return what a response says of each message, and whether it is an answer at all."""
+        """Return (results of each message, whether the response is an answer at all)."""
         came = arrival.came
         if isinstance(came, Exception):
             never_left = isinstance(came, EndpointConnectionError | ConnectTimeoutError)
@@ -88,7 +94,7 @@ def _outcome(*, has_no_effect: bool) -> str:
 
 
 def _errors(results: EntryResults) -> dict[int, str]:
-    """Return position to error code, of the messages that were not taken."""
+    """Return the error code of each message that was not accepted, by its position."""
     if results.outcomes.count(_OK) == len(results.outcomes):
         return {}
     pairs = zip(results.outcomes, results.errors, strict=True)

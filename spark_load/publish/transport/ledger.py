@@ -1,4 +1,4 @@
-"""The rows of history the signed transports write: as the recorder writes them, but whole columns at a time."""
+"""The rows of history that the transports write: the same as the recorder's, but written as whole columns."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
 class RecordedCall(NamedTuple):
-    """A call that was written down: its number, and rows of `_REPEATED`, of which its answer repeats its own."""
+    """A recorded call: its number, and the columns of `_REPEATED`, which its answer repeats."""
 
     number: int
     call: TransportCall
@@ -39,7 +39,7 @@ class RecordedCall(NamedTuple):
 
 
 class Ledger:
-    """Records calls before they are sent, and their answers. Answers are written with the next calls, or by `flush`."""
+    """Records calls before they are sent, and their answers with the next calls, or by `flush`."""
 
     def __init__(self, journal: Journal, *, names: Mapping[str, str], run: str, service: str) -> None:
         self._journal, self._journal_name, self._run = journal, journal.path.stem, run
@@ -81,11 +81,11 @@ class Ledger:
         return pa.RecordBatch.from_arrays(arrays, schema=_REPEATED)
 
     def add_answer(self, recorded_call: RecordedCall, results: EntryResults, *, responded_at_us: int | None) -> None:
-        """Keep the answer to a call until it is written; `responded_at_us` is None if there was none."""
+        """Remember the answer to a call until it is written; `responded_at_us` is None if there was none."""
         self._unwritten.append((recorded_call, responded_at_us, results))
 
     def flush(self) -> None:
-        """Record the answers."""
+        """Write the remembered answers."""
         if self._unwritten:
             self._write(_NO_ROWS)
 
@@ -116,7 +116,7 @@ def _number(answered: tuple[RecordedCall, int | None, EntryResults]) -> int:
 
 
 def _pieces(recorded_calls: Iterable[RecordedCall]) -> list[pa.RecordBatch]:
-    """Return the rows of calls; neighbouring calls in one piece."""
+    """Return the rows of calls as slices; neighbouring calls are one slice."""
     pieces: list[tuple[pa.RecordBatch, int, int]] = []
     for _, call, rows in recorded_calls:
         begin = call.begin
@@ -131,14 +131,14 @@ def _join(columns: Sequence[Sequence[str | None]]) -> list[str | None]:
 
 
 def _hashes(texts: Iterable[str], count: int) -> pa.Array:
-    """Return the short hashes of texts, which are all of one length, as Arrow keeps them: without a text for each."""
+    """Return the short hashes of texts as an Arrow array, without a Python text for each."""
     joined = short_hashes(texts).encode()
     ends = np.arange(count + 1, dtype=np.int32) * (len(joined) // count)
     return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(ends), pa.py_buffer(joined)])
 
 
 def _array(values: Any, type_: pa.DataType) -> pa.Array:
-    """Return a column of a list, or of Arrow's or numpy's; one value repeated costs a third of as many."""
+    """Return an Arrow column of a list, of an Arrow or numpy array, or of one repeated value, which is the cheapest."""
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, np.ndarray):

@@ -1,4 +1,4 @@
-"""Opens the transport a run names."""
+"""Choose and open the transport of a run."""
 
 from typing import Any
 
@@ -42,9 +42,9 @@ def choose_transport(name: str | None, endpoint_url: str, saboteur: str | None, 
 
 
 def open_transport(name: str, client: Any, *, recorder: Recorder, ledger: Ledger, clock: Clock) -> Transport:
-    """Return the transport of that name to where a boto3 client points, with its region and credentials.
+    """Return the transport of that name, to the endpoint of a boto3 client, with the client's region and credentials.
 
-    The client is recorded; the ledger is for the transport that does not use it, and knows no proxies.
+    A transport over boto3 uses the client, which records. The one over sockets uses the ledger, and no proxy.
     """
     if name == BOTO3:
         return SdkTransport(client, recorder)

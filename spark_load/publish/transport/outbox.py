@@ -1,7 +1,7 @@
-"""The transport through an outbox: a producer's process commits, relays publish, and the table says what was sent.
+"""The transport through an outbox: a producer's process commits, relays publish, the outbox's table has the outcome.
 
-The load test imports nothing of what it loads. The producer is `sluice.testing.load.producer`, and what became of a
-message is read from the outbox's table, which the relay writes when SNS has answered.
+The load test imports none of the code that it tests. The producer is `sluice.testing.load.producer`; the outcome of a
+message is read from the outbox's table, where the relay writes SNS's answer.
 """
 
 import json
@@ -35,7 +35,7 @@ _SETTLED = """
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """A call that was handed to the producer, and what is known of its messages, by their deduplication ids."""
+    """A call that was handed to the producer, and the known outcomes of its messages, by their deduplication ids."""
 
     recorded: RecordedCall
     ids: Sequence[str]
@@ -80,7 +80,7 @@ class OutboxTransport:
         return _CALLS_MAX - len(self._waiting)
 
     def send(self, calls: Sequence[TransportCall]) -> None:
-        """Write the calls down, then hand them to the producer."""
+        """Record the calls, then hand them to the producer."""
         until = self._clock.monotonic() + ANSWER_SECONDS_MAX
         recorded_calls = self._ledger.record_intents(calls, invoked_at_us=self._clock.now_us())
         for recorded in recorded_calls:
@@ -92,7 +92,10 @@ class OutboxTransport:
             self._pipe.flush()
 
     def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
-        """Return the calls whose messages were all published or given up; written down as the other transports do."""
+        """Return the calls whose messages were all published or given up.
+
+        They are recorded as by the other transports.
+        """
         until = self._clock.monotonic() + wait_seconds
         while self._waiting:
             self._look()
@@ -104,7 +107,7 @@ class OutboxTransport:
         return ()
 
     def _look(self) -> None:
-        """Read the outcomes of the messages that are waited for."""
+        """Read the outcomes of the messages without a known outcome."""
         owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
         for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
             is_sent = status == "sent"  # else quarantined: the relay has given it up
@@ -135,7 +138,7 @@ class OutboxTransport:
         return TransportAnswer(waiting.recorded.call, errors)
 
     def close(self) -> None:
-        """Record the published messages, and let the producer end."""
+        """Record the published messages, and let the producer's process end."""
         self._ledger.flush()
         with suppress(BrokenPipeError):
             self._pipe.close()

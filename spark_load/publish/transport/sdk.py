@@ -1,4 +1,4 @@
-"""A transport over boto3: its client, its signatures, its hooks, in a few threads."""
+"""The transport over boto3: AWS's SDK with its signatures and hooks, in a few threads."""
 
 import queue
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class SdkTransport:
         return _THREADS - self._on_their_way
 
     def send(self, calls: Sequence[TransportCall]) -> None:
-        """Hand each call to a thread; the recorder writes it down there."""
+        """Hand each call to a thread; the client's recorder records it there."""
         for call in calls:
             for message in call.messages:
                 self._recorder.plan(
@@ -69,7 +69,7 @@ class SdkTransport:
         }
 
     def answers(self, wait_seconds: float) -> Sequence[TransportAnswer]:
-        """Return what was answered or given up since; raise what went wrong on this side, a full disk for one."""
+        """Return the calls that were answered or given up since; raise an error of this side, such as a full disk."""
         came: list[Future[TransportAnswer]] = []
         if self._on_their_way:
             with suppress(queue.Empty):
@@ -80,5 +80,5 @@ class SdkTransport:
         return [future.result() for future in came]
 
     def close(self) -> None:
-        """Wait for the calls under way, and end the threads."""
+        """Wait for the calls in flight, and end the threads."""
         self._threads.shutdown()

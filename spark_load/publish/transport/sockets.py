@@ -1,6 +1,6 @@
-"""A selector over plain sockets: one thread, one request on its way on each connection.
+"""Requests over plain sockets: one thread with a selector, and one request in flight on each connection.
 
-It is cheap because no thread is handed anything, and nothing is copied that is not sent.
+It is cheap because no work is handed to another thread, and no byte is copied that is not sent.
 """
 
 import selectors
@@ -21,14 +21,14 @@ _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class SocketRequest(NamedTuple):
-    """A whole request, from its first line on; `key` tells its response apart."""
+    """A whole request, from its first line on; `key` identifies its response."""
 
     key: int
     content: bytes
 
 
 class SocketArrival(NamedTuple):
-    """The outcome of a request: its response, or the error botocore has for why there is none."""
+    """The outcome of a request: its response, or the error that botocore raises in this case."""
 
     key: int
     at_us: int
@@ -50,7 +50,7 @@ class _Connection:
 
 
 class SocketExchange:
-    """Posts to one address, with at most `connections_max` requests on their way."""
+    """Posts requests to one address, with at most `connections_max` in flight."""
 
     def __init__(self, address: Address, *, connections_max: int, clock: Clock) -> None:
         self._address, self._max, self._clock = address, connections_max, clock
@@ -66,7 +66,7 @@ class SocketExchange:
         return self._max - len(self._busy)
 
     def post(self, requests: Sequence[SocketRequest]) -> None:
-        """Send requests. Where no connection can be made, none of the rest is tried: each would wait for as long."""
+        """Send requests. After a connection that cannot be made, the rest is not tried: each would wait for as long."""
         self._look(0)  # a connection closed meanwhile is of no use
         error: OSError | NoConnectionError | None = None
         for request in requests:
@@ -80,7 +80,7 @@ class SocketExchange:
         self._came.append(SocketArrival(request.key, self._clock.now_us(), translated))
 
     def _post(self, request: SocketRequest) -> OSError | NoConnectionError | None:
-        """Send one request; return why it never left, if so."""
+        """Send one request; return the error if it could not be sent."""
         try:
             connection = self._idle.pop() if self._idle else self._connect()
         except (NoConnectionError, OSError) as error:
@@ -114,7 +114,10 @@ class SocketExchange:
                 self._selector.modify(connection.socket, selectors.EVENT_READ, connection)
 
     def arrivals(self, wait_seconds: float) -> Sequence[SocketArrival]:
-        """Return what came since. Of many on their way it waits a moment for some more: each look has its price."""
+        """Return the outcomes since the last call.
+
+        With many in flight, wait a moment for more, because each look costs time.
+        """
         busy = len(self._busy)
         self._look(0 if self._came else wait_seconds)
         if len(self._came) < busy // _GATHER_SHARE:
@@ -182,5 +185,5 @@ class SocketExchange:
 
 
 def _has_more(connected: socket.socket, chunk: bytes) -> bool:
-    """Return whether more may be read that no selector tells of: what TLS has decrypted already."""
+    """Return whether more bytes can be read that no selector announces: TLS has decrypted them already."""
     return connected.pending() > 0 if isinstance(connected, ssl.SSLSocket) else len(chunk) == _CHUNK_BYTES

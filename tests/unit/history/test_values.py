@@ -1,4 +1,4 @@
-"""The small values that other code is made of: clock, history, verdict, saboteurs by name."""
+"""The small values that other code consists of: clock, history, verdict, saboteurs by name."""
 
 import time
 
@@ -38,32 +38,32 @@ def test_eventually_gives_up_at_its_bound_and_says_what_it_waited_for() -> None:
     assert 2 <= clock.monotonic() < 2.2
 
 
-def test_eventually_says_what_it_saw_last() -> None:
-    """A condition that only returns False has seen nothing, and the message leaves it out."""
+def test_eventually_shows_the_last_answer_in_its_error() -> None:
+    """An answer False is left out of the error, and a long one is cut."""
     clock, received = VirtualClock(), ["m1"]
 
-    with pytest.raises(NotReachedError) as of_what_was_seen:
+    with pytest.raises(NotReachedError) as of_a_list:
         eventually(
             lambda: received, until=lambda seen: len(seen) == 2, timeout_seconds=2, describe="2 messages", clock=clock
         )
-    with pytest.raises(NotReachedError) as of_a_no:
+    with pytest.raises(NotReachedError) as of_false:
         eventually(lambda: False, timeout_seconds=2, describe="2 messages", clock=clock)
-    with pytest.raises(NotReachedError) as of_much:
+    with pytest.raises(NotReachedError) as of_long_text:
         eventually(lambda: "x" * 1_000_000, until=lambda _: False, timeout_seconds=2, describe="less", clock=clock)
 
-    assert str(of_what_was_seen.value) == "waited 2 s for 2 messages; the last answer was ['m1']"
-    assert str(of_a_no.value) == "waited 2 s for 2 messages"
-    assert len(str(of_much.value)) < 600
+    assert str(of_a_list.value) == "waited 2 s for 2 messages; the last answer was ['m1']"
+    assert str(of_false.value) == "waited 2 s for 2 messages"
+    assert len(str(of_long_text.value)) < 600
 
 
-def test_eventually_returns_the_answer_that_was_waited_for_even_an_empty_one() -> None:
+def test_eventually_returns_the_awaited_answer_even_if_it_is_empty() -> None:
     answers = iter([["m1"], []])
 
     assert eventually(lambda: next(answers), until=lambda left: not left, timeout_seconds=5, describe="nothing") == []
 
 
 def test_eventually_tries_once_more_after_the_bound() -> None:
-    """A single slow try that ends after the bound is not the last word."""
+    """A try that takes longer than the bound is followed by another one."""
     clock = VirtualClock()
 
     def slow() -> bool:
@@ -73,8 +73,8 @@ def test_eventually_tries_once_more_after_the_bound() -> None:
     assert eventually(slow, timeout_seconds=2, describe="a slow condition", clock=clock)
 
 
-def test_the_first_and_last_instant_are_dates() -> None:
-    """As floats, which have 53 bits, the last ones would be in the year 10000."""
+def test_the_first_and_the_last_microsecond_become_dates() -> None:
+    """Floats have 53 bits, and would round the last microsecond of the year 9999 up."""
     first, last = (utc(at_us).isoformat() for at_us in (-62_135_596_800_000_000, 253_402_300_799_999_999))
 
     assert first == "0001-01-01T00:00:00+00:00"
@@ -82,7 +82,7 @@ def test_the_first_and_last_instant_are_dates() -> None:
 
 
 def test_the_clock_counts_the_time_a_machine_was_asleep(monkeypatch: pytest.MonkeyPatch) -> None:
-    """SQS counts it too: after ten minutes asleep a deduplication window has ended."""
+    """SQS counts that time, too: after ten minutes of sleep a deduplication window has ended."""
     clock, read, sleeps = SystemClock(), time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     before_us = clock.now_us()
 
@@ -92,7 +92,7 @@ def test_the_clock_counts_the_time_a_machine_was_asleep(monkeypatch: pytest.Monk
     assert 600 <= (SystemClock(clock.offset_us).now_us() - before_us) / 1_000_000 < 610
 
 
-def test_the_wall_clock_steps_and_no_instant_of_a_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_the_wall_clock_changes_no_instant(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SystemClock()
     offset_us = clock.offset_us
     instants = [clock.now_us()]
@@ -105,22 +105,22 @@ def test_the_wall_clock_steps_and_no_instant_of_a_run_does(monkeypatch: pytest.M
     assert instants[-1] - instants[0] < 10_000_000
 
 
-def test_identity_travels_in_the_body() -> None:
+def test_the_identity_of_a_message_is_read_from_its_body() -> None:
     body = '{"run":"r","group":"g1","idx":7,"end":false,"payload":"x"}'
 
     assert identity_of(body=body, deduplication_id=None, message_group_id=None) == IDENTITY
 
 
 @pytest.mark.parametrize("text", [None, "", "{", "[]", "7", '"x"', "[" * 100_000])
-def test_a_detail_that_is_no_object_says_nothing(text: str | None) -> None:
+def test_a_detail_that_is_no_json_object_is_read_as_empty(text: str | None) -> None:
     assert detail_of(text) == {}
     assert detail_of('{"received": 3}') == {"received": 3}
 
 
-def test_a_corrupted_body_is_known_by_its_deduplication_id() -> None:
-    found = identity_of(body='{"run":"r","gr', deduplication_id="r.7", message_group_id="g1")
+def test_a_message_with_a_corrupted_body_is_identified_by_its_deduplication_id() -> None:
+    identity = identity_of(body='{"run":"r","gr', deduplication_id="r.7", message_group_id="g1")
 
-    assert found == IDENTITY
+    assert identity == IDENTITY
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_settling_keeps_the_answer_and_an_unanswered_intent() -> None:
     assert settle(settled) == settled
 
 
-def test_entries_of_one_call_settle_apart() -> None:
+def test_entries_of_one_call_are_settled_separately() -> None:
     events = [
         HistoryEvent(kind="published", call_id="a", batch_position=0, responded_at_us=2),
         HistoryEvent(kind="published", call_id="a", batch_position=1, responded_at_us=2),
@@ -185,7 +185,7 @@ def test_entries_of_one_call_settle_apart() -> None:
         ([PropertyStatus.UNKNOWN, PropertyStatus.INVALID, PropertyStatus.VALID], PropertyStatus.INVALID),
     ],
 )
-def test_composing_keeps_the_worst(statuses: list[PropertyStatus], worst: PropertyStatus) -> None:
+def test_the_worst_of_several_statuses_wins(statuses: list[PropertyStatus], worst: PropertyStatus) -> None:
     assert compose(statuses) is worst
 
 
@@ -204,7 +204,7 @@ def test_composing_keeps_the_worst(statuses: list[PropertyStatus], worst: Proper
         (Property(anomaly="B6", opportunities=5, violation_count=1), PropertyState.SEEN),
     ],
 )
-def test_the_state_of_a_property(given: Property, holding: PropertyState) -> None:
+def test_a_property_has_the_state_that_its_counts_imply(given: Property, holding: PropertyState) -> None:
     assert given.holding is holding
 
 
@@ -224,7 +224,7 @@ def test_the_state_of_a_property(given: Property, holding: PropertyState) -> Non
         ),
     ],
 )
-def test_the_status_of_a_verdict(verdict: Verdict, status: PropertyStatus) -> None:
+def test_a_verdict_has_the_status_that_its_properties_imply(verdict: Verdict, status: PropertyStatus) -> None:
     assert verdict.status is status
     assert verdict.as_json()["status"] == status.value
 
@@ -240,11 +240,12 @@ def test_the_status_of_a_verdict(verdict: Verdict, status: PropertyStatus) -> No
         ([Property(anomaly=id_, opportunities=1, violation_count=1) for id_ in ("H3", "C7")], 2),
     ],
 )
-def test_the_exit_code_of_a_verdict(properties: list[Property], exit_code: int) -> None:
+def test_a_verdict_has_the_exit_code_of_its_worst_property(properties: list[Property], exit_code: int) -> None:
     assert Verdict(properties=tuple(properties)).exit_code == exit_code
 
 
 def test_the_taxonomy_is_whole() -> None:
+    """The anomalies of each family are numbered without a hole, and each judged anomaly has a rule."""
     numbers = {family: [int(id_[1:]) for id_ in ANOMALIES if id_.startswith(family)] for family in "ABCDEFGHR"}
 
     assert sum(map(len, numbers.values())) == len(ANOMALIES)
@@ -253,6 +254,6 @@ def test_the_taxonomy_is_whole() -> None:
     assert Verdict().as_json()["not_judged"] == ["B4"]
 
 
-def test_an_unknown_saboteur_is_refused_with_the_ones_there_are() -> None:
+def test_an_unknown_saboteur_is_refused_with_the_known_names() -> None:
     with pytest.raises(ConfigError, match=r"saboteur 'gremlin' is unknown, allowed is one of leak-group, .*"):
         sabotage([], "gremlin")

@@ -1,4 +1,4 @@
-"""The journal: events in columns are the events one by one, and a call's intent and answer become one."""
+"""The journal: columns of events are written as single events are, and a call's intent and answer become one event."""
 
 import re
 from pathlib import Path
@@ -27,7 +27,7 @@ def _table(events: list[HistoryEvent]) -> pa.Table:
     )
 
 
-def test_events_in_columns_are_the_events_one_by_one(tmp_path: Path) -> None:
+def test_events_added_in_columns_are_read_as_those_added_singly(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [
         {"kind": "published", "idx": 1, "queue": "t", "outcome": "info", "body_hash": None, "invoked_at_us": 5},
         {"kind": "published", "idx": 2, "queue": "t", "outcome": "info", "body_hash": "abc", "invoked_at_us": 6},
@@ -49,7 +49,7 @@ def test_events_in_columns_are_the_events_one_by_one(tmp_path: Path) -> None:
     assert in_columns.column("kind").to_pylist() == ["opened", "probe", *["published"] * 3, "closed"]
 
 
-def test_columns_are_written_to_the_operating_system_at_once(tmp_path: Path) -> None:
+def test_columns_are_in_the_file_before_a_flush(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "j", common=COMMON)
     journal.add(kind="probe", visible_count=4)
 
@@ -58,7 +58,7 @@ def test_columns_are_written_to_the_operating_system_at_once(tmp_path: Path) -> 
     assert read_journal(journal.path).column("idx").to_pylist() == [None, None, 1, 2]
 
 
-def test_a_column_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_column_is_refused(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "j", common=COMMON)
 
     with pytest.raises(TypeError, match="an event has no field 'idy'"):
@@ -102,7 +102,10 @@ def test_a_journal_torn_anywhere_is_read_up_to_the_tear(tmp_path: Path) -> None:
 
 
 def test_zeros_at_the_end_are_the_remains_of_a_power_loss(tmp_path: Path) -> None:
-    """From the beginning of any frame, or from any page within one: read up to there, and without its end."""
+    """A power loss leaves zeros from the beginning of a frame, or of a page within one, to the end of the file.
+
+    The journal is read up to the zeros, and as one without its end.
+    """
     with Journal(tmp_path, "j", common=COMMON) as journal:
         for count in range(3):
             journal.add_columns(900, {"kind": "probe", "visible_count": count})
@@ -115,14 +118,16 @@ def test_zeros_at_the_end_are_the_remains_of_a_power_loss(tmp_path: Path) -> Non
 
     for size in (*frames[:-1], *pages):
         torn.write_bytes(written[:size].ljust(len(written) + 5_000, b"\0"))
-        read, least = read_journal(torn), [0, 0, 1, 901, 1801, 2701][max(0, sum(end <= size for end in frames) - 1)]
-        assert len(read) >= least  # more where what was lost was zeros anyway
+        whole_frames = max(0, sum(end <= size for end in frames) - 1)
+        rows_min = [0, 0, 1, 901, 1801, 2701][whole_frames]  # the schema, `opened`, three times 900 rows
+        read = read_journal(torn)
+        assert len(read) >= rows_min  # more, if the lost bytes were zeros anyway
         assert read.equals(whole.slice(0, len(read)))
         assert "closed" not in read.column("kind").to_pylist()
 
 
 def test_zeros_that_no_power_loss_leaves_are_damage(tmp_path: Path) -> None:
-    """They begin in the middle of a page, or something stands behind them."""
+    """The first zeros begin in the middle of a page, the second have other bytes behind them."""
     path = _small(tmp_path)
     written = path.read_bytes()
 
@@ -142,7 +147,10 @@ def _small(folder: Path) -> Path:
 
 
 def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
-    """Every bit of the beginning, and a bit of every 61st byte behind it: neither altered, nor as a torn end."""
+    """Every bit of the first frame's head is flipped, then a bit of every 61st byte.
+
+    Each time the journal is refused.
+    """
     path = _small(tmp_path)
     written, head = path.read_bytes(), len(MAGIC) + 12
     flips = [(index, bit) for index in range(head) for bit in range(8)]
@@ -159,31 +167,31 @@ def test_no_flipped_bit_is_read(tmp_path: Path) -> None:
 
 
 def test_a_frame_that_is_missing_or_doubled_or_elsewhere_is_refused(tmp_path: Path) -> None:
-    """Each of them is as it was written; the journal is not."""
+    """Each frame is intact, but not in its place; checksums depend on the frames before."""
     path = _small(tmp_path)
-    whole = list(messages(path))
+    payloads = list(messages(path))
     frames, checksum = [], 0
-    for message in whole:
+    for message in payloads:
         frame, checksum = make_frame(message, checksum)
         frames.append(frame)
     assert path.read_bytes() == MAGIC + b"".join(frames)
 
     schema, opened, first, second, *rest = frames
-    for changed in (
+    for wrong_order in (
         [schema, opened, second, *rest],
         [schema, opened, first, first, second, *rest],
         [schema, opened, second, first, *rest],
         [opened, first, second, *rest],
     ):
-        path.write_bytes(MAGIC + b"".join(changed))
+        path.write_bytes(MAGIC + b"".join(wrong_order))
         with pytest.raises(
             HistoryError, match=r"j\.arrows is damaged: what stands at byte \d+ does not have its check"
         ):
             read_journal(path)
 
 
-def test_a_write_that_found_no_room_leaves_no_part_of_itself(tmp_path: Path) -> None:
-    """Rows that are written when there is room again stand behind a whole frame."""
+def test_a_failed_write_leaves_no_part_of_its_frame(tmp_path: Path) -> None:
+    """After the disk was full, later rows are written behind the last whole frame."""
     journal = Journal(tmp_path, "j", common=COMMON)
     journal.add(kind="probe", visible_count=1)
     journal.flush()
@@ -199,7 +207,7 @@ def test_a_write_that_found_no_room_leaves_no_part_of_itself(tmp_path: Path) -> 
 
 
 def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> None:
-    """Its frame is whole, and what it says of where its texts begin is not: that would end a process, not a read."""
+    """The frame is whole, but the offsets of its texts run backwards, which would crash the process that reads them."""
     with Journal(tmp_path, "j", common=COMMON) as journal:
         backwards = pa.py_buffer(np.array([0, 9, 3, 9], dtype=np.int32))
         texts = pa.StringArray.from_buffers(3, backwards, pa.py_buffer(b"published"))
@@ -213,7 +221,10 @@ def test_a_journal_that_is_damaged_within_is_refused_by_name(tmp_path: Path) -> 
 
 
 def test_a_journal_larger_than_memory_is_read_in_parts(tmp_path: Path) -> None:
-    """An intent waits for its answer in a later part; one without stays; together they are what the whole is."""
+    """A call's intent waits for its answer in a later part; an intent without an answer stays.
+
+    All parts together have the events of the whole journal.
+    """
     with Journal(tmp_path, "j", common=COMMON) as journal:
         for number in range(30):
             journal.add(kind="published", call_id=f"c{number}", invoked_at_us=number)
@@ -250,7 +261,7 @@ def test_a_table_is_settled_as_a_list_of_events_is(events: list[HistoryEvent]) -
     assert settle_table(_table(events)).to_pylist() == _table(settle(events)).to_pylist()
 
 
-def test_rows_become_the_events_they_were() -> None:
+def test_rows_of_a_table_become_equal_events() -> None:
     events = [
         HistoryEvent(kind="received", queue=queue, idx=idx, md5_ok=is_ok, receipt_handle_hash=handle, receive_count=1)
         for queue, idx, is_ok, handle in (
@@ -260,22 +271,22 @@ def test_rows_become_the_events_they_were() -> None:
         )
     ]
     table = _table(events)
-    coded = table.set_column(
+    with_dictionary = table.set_column(
         table.column_names.index("queue"), "queue", table.column("queue").combine_chunks().dictionary_encode()
     )
 
-    made = events_of(pa.concat_tables([table, table]))
+    read = events_of(pa.concat_tables([table, table]))
 
-    assert made == [*events, *events]
-    assert {type(event.idx) for event in made} == {int, type(None)}
-    assert made[0].queue is made[4].queue
-    assert events_of(coded) == events
+    assert read == [*events, *events]
+    assert {type(event.idx) for event in read} == {int, type(None)}
+    assert read[0].queue is read[4].queue
+    assert events_of(with_dictionary) == events
     assert events_of(table.slice(1, 1)) == [events[1]]
     assert events_of(SCHEMA.empty_table()) == []
 
 
-def test_an_unwritable_folder_is_refused_in_words_of_every_command(tmp_path: Path) -> None:
-    """A load test has --runs-dir, a relay and a worker have --record."""
+def test_the_refusal_of_an_unwritable_folder_names_no_option(tmp_path: Path) -> None:
+    """The option that names the folder differs: --runs-dir of a load test, --record of a relay and a worker."""
     (tmp_path / "occupied").touch()
 
     with pytest.raises(

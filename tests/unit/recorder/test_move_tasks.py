@@ -1,4 +1,4 @@
-"""The recorder writes down move tasks, and the checker takes a dead letter that one brings back as lawful."""
+"""The recorder records move tasks, and the checker then accepts a dead letter that comes back."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.support.histories.recorded_services import (
 
 
 def _record_return_from_dlq(folder: Path, *, is_move_recorded: bool = True) -> list[HistoryEvent]:
-    """Return the recording of an order that dies, is seen in the DLQ, moved back and billed."""
+    """Return the recording of an order whose message dies, is received from the DLQ, moved back, and billed."""
     shop = OrderService()
     arn = queue_arn(shop.sqs, shop.dead_url)
     mover = shop.sqs if is_move_recorded else shop.simulator.client("sqs")
@@ -58,7 +58,10 @@ def test_a_recorded_move_task_has_an_end_and_lawful_messages(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("body_hash", ["as published", "unlike any"])
 def test_messages_moved_by_a_task_are_no_phantoms(tmp_path: Path, body_hash: str) -> None:
-    """AWS does not say which deduplication id it gets. Its body tells which message it is; else nobody knows."""
+    """AWS does not say which deduplication id a moved message gets.
+
+    Its body shows which message it is. If the body is unlike any, the checker says that it cannot know.
+    """
     events = _record_return_from_dlq(tmp_path)
     moved_us = next(event.invoked_at_us or 0 for event in events if event.kind == Kind.REDRIVEN)
     events = [
@@ -68,26 +71,29 @@ def test_messages_moved_by_a_task_are_no_phantoms(tmp_path: Path, body_hash: str
         for event in events
     ]
 
-    found = judge_groups(events)["ann"]
+    finding = judge_groups(events)["ann"]
 
-    assert found.violations == ()
-    assert [*found.unknowns] == (
+    assert finding.violations == ()
+    assert [*finding.unknowns] == (
         [] if "as" in body_hash else ["group ann: 1 message(s) nobody published may have come with a move task"]
     )
 
 
 def test_a_dead_letter_that_returns_without_a_recorded_move_task_escaped(tmp_path: Path) -> None:
-    """Unless others may have brought it: then nobody knows."""
+    """F13; if move tasks of others are not recorded, the checker says that it cannot know."""
     events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
 
     assert anomalies(judge_groups(events)) == {"F13"}
-    found = judge_groups(events, is_publishing_recorded=False)["ann"]
-    assert found.violations == ()
-    assert found.unknowns == ("group ann: 1 dead letter(s) came back, and the move task may not be on record",)
+    finding = judge_groups(events, is_publishing_recorded=False)["ann"]
+    assert finding.violations == ()
+    assert finding.unknowns == ("group ann: 1 dead letter(s) came back, and the move task may not be on record",)
 
 
 def test_a_copy_that_a_tool_sent_is_no_escaped_dead_letter(tmp_path: Path) -> None:
-    """Its deduplication id names the dead letter, as `sluice dlq redrive` has it; the tool is not recorded."""
+    """The copy's deduplication id names the dead letter, as `sluice dlq redrive` sends it.
+
+    The tool's calls are not recorded.
+    """
     events = _record_return_from_dlq(tmp_path, is_move_recorded=False)
     dead = next(event for event in events if event.kind == Kind.RECEIVED and event.queue == DEAD)
     events = [
@@ -101,19 +107,19 @@ def test_a_copy_that_a_tool_sent_is_no_escaped_dead_letter(tmp_path: Path) -> No
 
 
 def test_the_end_of_a_move_task_is_unknown_before_it_is_listed(tmp_path: Path) -> None:
-    """Refused, cancelled, failed, still running, and a task of before that the list has too."""
+    """Four tasks: one that ended before, one that is refused, one that is cancelled, and one that still runs."""
     shop = OrderService()
-    arn, there = queue_arn(shop.sqs, shop.dead_url), queue_arn(shop.sqs, shop.url)
+    arn, target_arn = queue_arn(shop.sqs, shop.dead_url), queue_arn(shop.sqs, shop.url)
     with record(shop.clients, tmp_path, clock=shop.simulator.clock):
-        shop.sqs.start_message_move_task(SourceArn=arn, DestinationArn=there)
+        shop.sqs.start_message_move_task(SourceArn=arn, DestinationArn=target_arn)
         shop.sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)
         with pytest.raises(ClientError):
-            shop.sqs.start_message_move_task(SourceArn=there)
+            shop.sqs.start_message_move_task(SourceArn=target_arn)
         for number in range(5):
             shop.sqs.send_message(
                 QueueUrl=shop.dead_url, MessageBody="x", MessageGroupId="g", MessageDeduplicationId=str(number)
             )
-        slow = {"SourceArn": arn, "DestinationArn": there, "MaxNumberOfMessagesPerSecond": 1}
+        slow = {"SourceArn": arn, "DestinationArn": target_arn, "MaxNumberOfMessagesPerSecond": 1}
         shop.simulator.advance(1)
         handle = shop.sqs.start_message_move_task(**slow)["TaskHandle"]
         shop.sqs.list_message_move_tasks(SourceArn=arn, MaxResults=10)
@@ -133,7 +139,10 @@ def test_the_end_of_a_move_task_is_unknown_before_it_is_listed(tmp_path: Path) -
 
 
 def test_the_end_of_another_processes_task_is_not_this_ones() -> None:
-    """It is within the seconds that two clocks may be apart, and over; this process's own runs on."""
+    """Another process's task started within the seconds that two clocks may differ, and has ended.
+
+    The own task runs.
+    """
     tasks = RecordedMoveTasks()
     tasks.start("dlq", "handle", {"invoked_at_us": 100_000_000})
     earlier, own = (

@@ -1,4 +1,4 @@
-"""`sluice.recorder.recorder.record` on clients of a service that is not ours: the same history, the same judge."""
+"""`sluice.recorder.recorder.record` on the clients of a service without Sluice: its history can be judged like ours."""
 
 import contextlib
 import json
@@ -49,10 +49,11 @@ def _order_number(body: str) -> str:
 
 
 def _record(shop: OrderService, folder: Path, **more: Any) -> Recording:
+    """Record all clients of a shop, on the simulator's clock."""
     return record(shop.clients, folder, clock=shop.simulator.clock, **more)
 
 
-# --- what is written -------------------------------------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_purge_is_recorded_before_its_call_and_at_its_answer(tmp_path: Path) -> None:
@@ -69,7 +70,7 @@ def test_a_purge_is_recorded_before_its_call_and_at_its_answer(tmp_path: Path) -
     assert purge.responded_at_us is not None
 
 
-def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> None:
+def test_a_message_has_the_same_idx_in_publish_receive_and_delete(tmp_path: Path) -> None:
     shop = OrderService()
     with _record(shop, tmp_path / "tuesday"):
         shop.order("ann", 1, deduplication_id="ann/1")
@@ -99,7 +100,10 @@ def test_a_strangers_message_has_one_idx_wherever_it_is_seen(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path, *, is_raw: bool) -> None:
-    """Content-based deduplication: what SNS makes of the body comes with the message, in an envelope or not."""
+    """With content-based deduplication SNS makes an id of the body.
+
+    A receive has the id, with an envelope or without.
+    """
     shop = OrderService(is_raw=is_raw)
     with _record(shop, tmp_path):
         shop.order("ann", 1)
@@ -112,8 +116,8 @@ def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path
     assert publish.idx == receive.idx is not None
 
 
-def test_the_same_idx_comes_of_the_same_text_for_ever() -> None:
-    """It ties journals of different processes together, and fits a number of JSON."""
+def test_the_idx_of_a_text_never_changes() -> None:
+    """It connects the journals of different processes, and is small enough for a number in JSON."""
     assert stable_idx("ann/1") == 0x62D7109354543
     assert max(stable_idx(str(number)) for number in range(1_000)) < 2**52
 
@@ -130,8 +134,8 @@ def test_a_body_is_not_written(tmp_path: Path) -> None:
     assert b"ann/3" in journal.read_bytes()
 
 
-def _losing(shop: OrderService, *lost: Exception, attempts: int) -> Any:
-    """Return a client of the shop's whose first answers are lost."""
+def _client_losing_answers(shop: OrderService, *lost: Exception, attempts: int) -> Any:
+    """Return a client of the shop whose first answers are these errors; it tries each call `attempts` times."""
     session = botocore.session.get_session()
     session.set_credentials("simulator", "simulator")
     config = Config(retries={"total_max_attempts": attempts})
@@ -147,10 +151,10 @@ def _losing(shop: OrderService, *lost: Exception, attempts: int) -> Any:
     return client
 
 
-def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Path) -> None:
-    """The answer to its first try was lost: that counts as a receive without an answer."""
+def test_a_receive_that_the_sdk_repeated_counts_as_unanswered_too(tmp_path: Path) -> None:
+    """The first try may have leased messages that the lost answer had."""
     shop = OrderService()
-    client = _losing(shop, _TIMEOUT, attempts=2)
+    client = _client_losing_answers(shop, _TIMEOUT, attempts=2)
     with record(client, tmp_path, clock=shop.simulator.clock):
         client.receive_message(QueueUrl=shop.url)
     polls = [event for event in read_recording(tmp_path) if event.kind == Kind.POLL]
@@ -158,22 +162,22 @@ def test_a_receive_the_sdk_repeated_may_have_leased_what_nobody_saw(tmp_path: Pa
     assert [(poll.outcome, poll.error) for poll in polls] == [("ok", None), ("info", "Repeated")]
 
 
-_TIMEOUT, _NOBODY = (error(endpoint_url=ENDPOINT_URL) for error in (ReadTimeoutError, EndpointConnectionError))
+_TIMEOUT, _REFUSED = (error(endpoint_url=ENDPOINT_URL) for error in (ReadTimeoutError, EndpointConnectionError))
 
 
 @pytest.mark.parametrize(
     ("lost", "outcome", "error"),
     [
-        ((_NOBODY,), "fail", "EndpointConnectionError"),  # it never left
-        ((_TIMEOUT,), "info", "ReadTimeoutError"),  # nobody knows
-        ((_TIMEOUT, _NOBODY), "info", "EndpointConnectionError"),  # what the first try did nobody knows
+        ((_REFUSED,), "fail", "EndpointConnectionError"),  # the request was never sent
+        ((_TIMEOUT,), "info", "ReadTimeoutError"),  # the request may have arrived
+        ((_TIMEOUT, _REFUSED), "info", "EndpointConnectionError"),  # the first try may have arrived
     ],
 )
 def test_a_send_without_an_answer_may_have_had_its_effect(
     tmp_path: Path, lost: tuple[Exception, ...], outcome: str, error: str
 ) -> None:
     shop = OrderService()
-    client = _losing(shop, *lost, attempts=len(lost))
+    client = _client_losing_answers(shop, *lost, attempts=len(lost))
     with record(client, tmp_path, clock=shop.simulator.clock), pytest.raises(type(lost[-1])):
         client.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="g", MessageDeduplicationId="d")
 
@@ -184,11 +188,11 @@ def test_a_send_without_an_answer_may_have_had_its_effect(
     assert sent.responded_at_us is None or outcome == "fail"
 
 
-# --- what is judged --------------------------------------------------------------------------------------------------
+# --- judgement --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_raw", [True, False])
-def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path, *, is_raw: bool) -> None:
+def test_a_correct_service_has_no_violation_and_no_doubt(tmp_path: Path, *, is_raw: bool) -> None:
     shop = OrderService(is_raw=is_raw)
     with _record(shop, tmp_path):
         shop.trade()
@@ -198,8 +202,8 @@ def test_an_honest_service_shows_nothing_and_leaves_nothing_open(tmp_path: Path,
     assert judge_groups(read_recording(tmp_path)) == dict.fromkeys(CUSTOMERS, Finding(violations=(), unknowns=()))
 
 
-def test_concurrent_publishes_have_no_order_to_keep(tmp_path: Path) -> None:
-    """The numbers SNS gives are the order; no plan says which order was meant (C7 is not judged)."""
+def test_publishes_without_a_plan_have_no_intended_order(tmp_path: Path) -> None:
+    """SNS's sequence numbers are the order; C7, the intended order, is judged for load tests only."""
     shop = OrderService()
     with _record(shop, tmp_path):
         for number in (9, 1, 5, 2):
@@ -226,7 +230,9 @@ def test_concurrent_publishes_have_no_order_to_keep(tmp_path: Path) -> None:
         ("freeze-sequence-numbers", 1, {"C5"}),
     ],
 )
-def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int, shows: set[str]) -> None:
+def test_the_anomaly_of_a_sabotaged_service_is_found(
+    tmp_path: Path, saboteur: str, every: int, shows: set[str]
+) -> None:
     shop = OrderService()
     sabotage(shop.clients, saboteur, every=every)
     with _record(shop, tmp_path):
@@ -236,7 +242,7 @@ def test_a_broken_service_is_found_out(tmp_path: Path, saboteur: str, every: int
 
 
 def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: Path) -> None:
-    """To SQS they are two messages; only who knows the body can tell that they are one."""
+    """To SQS they are two messages; `key` reads from the body that they are the same order."""
     for name, key in (("plain", None), ("keyed", _order_number)):
         shop = OrderService()
         with _record(shop, tmp_path / name, key=key):
@@ -252,8 +258,8 @@ def test_a_repeat_under_another_deduplication_id_is_found_by_its_key(tmp_path: P
     )
 
 
-def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
-    """In the DLQ its deduplication id is another; those behind it are not taken for lost, nor it for a phantom."""
+def test_a_dead_letter_is_recognised_as_its_message(tmp_path: Path) -> None:
+    """It has another deduplication id in the DLQ, but it counts neither as a lost message nor as an unknown one."""
     shop = OrderService()
     with _record(shop, tmp_path):
         for number in range(3):
@@ -273,7 +279,7 @@ def test_a_dead_letter_is_still_the_message_it_was(tmp_path: Path) -> None:
 
 
 def test_a_message_from_nowhere_is_unknown_if_a_producer_is_not_recorded(tmp_path: Path) -> None:
-    """It may be a phantom, and it may be of a producer nobody looked at."""
+    """A4 if all producers are recorded; otherwise it may be of a producer without a recorder."""
     shop = OrderService()
     with record(shop.sqs, tmp_path, clock=shop.simulator.clock):
         shop.order("ann", 1)
@@ -288,7 +294,7 @@ def test_a_message_from_nowhere_is_unknown_if_a_producer_is_not_recorded(tmp_pat
 
 
 def test_a_receive_that_does_not_request_its_group_has_no_group(tmp_path: Path) -> None:
-    """The recorder changes nothing: what the caller does not ask for nobody gets to know."""
+    """The recorder requests nothing that the caller does not request, so it cannot know the group."""
     shop = OrderService()
     with _record(shop, tmp_path):
         shop.order("ann", 1, deduplication_id="ann/1")
@@ -302,7 +308,7 @@ def test_a_receive_that_does_not_request_its_group_has_no_group(tmp_path: Path) 
 
 
 def test_group_ids_of_a_standard_queue_are_no_groups(tmp_path: Path) -> None:
-    """A fair queue has several messages of a group in flight, in any order: nothing of it is judged."""
+    """In a fair queue several messages of a group may be in flight, in any order, so no group is judged."""
     shop = OrderService()
     url = shop.sqs.create_queue(QueueName="fair")["QueueUrl"]
     with _record(shop, tmp_path / "fair"):
@@ -321,10 +327,11 @@ def test_group_ids_of_a_standard_queue_are_no_groups(tmp_path: Path) -> None:
     assert {event.message_group_id for event in read_recording(tmp_path / "fair")} == {None}
 
 
-def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: Path) -> None:
+def test_a_sample_records_whole_groups_and_shows_their_violations(tmp_path: Path) -> None:
+    """The same trade is recorded twice: all groups, and one group in four."""
     customers = [f"customer-{number}" for number in range(24)]
-    kept = {customer for customer in customers if is_sampled(customer, 4)}
-    shop, found = OrderService(), {}
+    sampled_customers = {customer for customer in customers if is_sampled(customer, 4)}
+    shop, recordings = OrderService(), {}
     sabotage(shop.clients, "deliver-twice")
     with _record(shop, tmp_path / "all"), pytest.raises(ConfigError, match="this client of 'sns' is being recorded"):
         _record(shop, tmp_path / "twice")
@@ -333,22 +340,25 @@ def test_a_sample_keeps_whole_groups_and_finds_what_is_wrong_in_them(tmp_path: P
             for customer in customers:
                 shop.order(customer, 1, deduplication_id=f"{name}/{customer}")
             shop.bill()
-        found[name] = read_recording(tmp_path / name)
-    groups = {name: {event.message_group_id for event in events} - {None} for name, events in found.items()}
-    of_kept = {
-        name: sorted(event.kind for event in events if event.message_group_id in kept) for name, events in found.items()
+        recordings[name] = read_recording(tmp_path / name)
+    groups = {name: {event.message_group_id for event in events} - {None} for name, events in recordings.items()}
+    kinds_of_sampled = {
+        name: sorted(event.kind for event in events if event.message_group_id in sampled_customers)
+        for name, events in recordings.items()
     }
-    polls = {name: sum(event.kind == Kind.POLL for event in events) for name, events in found.items()}
+    polls = {name: sum(event.kind == Kind.POLL for event in events) for name, events in recordings.items()}
 
-    assert 2 < len(kept) < 12
-    assert groups == {"all": set(customers), "sample": kept}
-    assert of_kept["all"] == of_kept["sample"] != []
+    assert 2 < len(sampled_customers) < 12
+    assert groups == {"all": set(customers), "sample": sampled_customers}
+    assert kinds_of_sampled["all"] == kinds_of_sampled["sample"] != []
     assert polls["all"] == polls["sample"] > 0
-    assert recording_detail(4) in {event.detail for event in found["sample"]}
-    assert {group for group, finding in judge_groups(found["sample"]).items() if finding.violations} == kept
+    assert recording_detail(4) in {event.detail for event in recordings["sample"]}
+    assert {
+        group for group, finding in judge_groups(recordings["sample"]).items() if finding.violations
+    } == sampled_customers
 
 
-# --- what must not happen to the host --------------------------------------------------------------------------------
+# --- the host is not harmed -------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_stops_the_recording_and_nothing_else(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -391,6 +401,7 @@ _of_processes = pytest.mark.xdist_group("processes")
 
 
 def _start(do: Callable[..., None], *arguments: Any) -> Any:
+    """Start a process that calls `do` with these arguments."""
     process = _forked.Process(target=do, args=arguments)
     process.start()
     return process
@@ -420,6 +431,7 @@ def test_two_processes_record_into_one_folder(tmp_path: Path) -> None:
 
 
 def _die(folder: Path) -> None:
+    """Record an order, and kill this process when the next one is about to be sent."""
     shop = OrderService()
     recording = record(shop.clients, folder)
     shop.order("ann", 1)
@@ -428,7 +440,7 @@ def _die(folder: Path) -> None:
     recording.close()
 
 
-_HALF = "\ud800"  # of a pair of UTF-16: JSON can have it, and UTF-8 cannot
+_HALF = "\ud800"  # half of a surrogate pair: valid in JSON's escapes, not in UTF-8
 _MESSAGE = {"MessageBody": "{}", "MessageGroupId": "ann", "MessageDeduplicationId": "1"}
 
 
@@ -448,7 +460,7 @@ _MESSAGE = {"MessageBody": "{}", "MessageGroupId": "ann", "MessageDeduplicationI
 def test_a_value_that_no_journal_holds_does_not_stop_the_recording(
     tmp_path: Path, operation: str, params: dict[str, Any]
 ) -> None:
-    """SQS refuses it, or botocore does; the recorder saw it first."""
+    """SQS or botocore refuses the call, but the recorder sees its values first."""
     shop = OrderService()
     with _record(shop, tmp_path):
         with contextlib.suppress(ClientError, UnicodeEncodeError):
@@ -468,6 +480,7 @@ def test_a_killed_process_leaves_its_journal_open(tmp_path: Path) -> None:
 
 
 def _fork(folder: Path) -> None:
+    """Record one order before a fork, and one in each of the two processes after it."""
     shop = OrderService()
     recording = record(shop.clients, folder, worker="front")
     shop.order("ann", 1)
@@ -493,7 +506,7 @@ def test_a_forked_child_writes_into_a_journal_of_its_own(tmp_path: Path) -> None
 
 
 def test_a_process_that_does_not_close_keeps_its_records_without_an_end(tmp_path: Path) -> None:
-    """At its exit everything is handed over; whether more was to come nobody said."""
+    """At its exit all records are written, but no `closed`: nobody said that no more would come."""
     code = (
         "from tests.support.histories.recorded_services import OrderService; from sluice.recorder import record;"
         " from pathlib import Path; shop = OrderService();"
@@ -505,7 +518,7 @@ def test_a_process_that_does_not_close_keeps_its_records_without_an_end(tmp_path
 
 
 def test_a_call_that_is_signed_and_sent_by_something_else_is_named(tmp_path: Path) -> None:
-    """As kombu's receives are, and whatever a presigned URL is given for: it is written once."""
+    """As kombu's receives are, and calls by a presigned URL; each operation is recorded once."""
     shop = OrderService()
     with _record(shop, tmp_path):
         for _ in range(2):
@@ -537,8 +550,8 @@ with record(shop.clients, Path(sys.argv[1]), clock=shop.simulator.clock):
 """
 
 
-def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path: Path) -> None:
-    """Their parent opened the recording; a child that calls `os._exit` is as one that was killed."""
+def test_forked_children_close_their_journals_unless_they_call_os_exit(tmp_path: Path) -> None:
+    """The parent opened the recording. Of the children of `_CHILDREN` one calls `os._exit`, which looks like a kill."""
     environment = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     subprocess.run([sys.executable, "-c", _CHILDREN, str(tmp_path)], check=True, env=environment, timeout=60)
 
@@ -549,10 +562,10 @@ def test_children_close_their_journals_unless_they_leave_without_a_word(tmp_path
     assert len(ends) >= 4
 
 
-# --- what is refused -------------------------------------------------------------------------------------------------
+# --- refusals --------------------------------------------------------------------------------------------------------
 
 
-def test_a_client_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
+def test_wrong_arguments_of_a_recording_are_refused(tmp_path: Path) -> None:
     shop, occupied = OrderService(), tmp_path / "occupied"
     occupied.write_text("a file", encoding="utf-8")
 
@@ -569,10 +582,10 @@ def test_a_client_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept_bytes", [0, 12])
-def test_a_receive_whose_answer_was_cut_said_nothing(
+def test_a_receive_whose_answer_was_cut_is_no_empty_receive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept_bytes: int
 ) -> None:
-    """To botocore it is one without messages; a queue that had some would have said that it was empty."""
+    """Only `kept_bytes` of the body arrive, and botocore takes that for an answer without messages."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "s")
     body = b'{"Messages": []}'

@@ -1,4 +1,4 @@
-"""A row that no recorder writes is refused with file, row and field."""
+"""A row that no recorder writes is refused, with its file, row and field."""
 
 import re
 from dataclasses import asdict
@@ -22,6 +22,7 @@ _INSTANT = "an instant of the years 1 to 9999, in microseconds"
 
 
 def _table(*rows: dict[str, Any]) -> pa.Table:
+    """Return a table of valid rows, each changed in these fields."""
     return pa.Table.from_pylist([asdict(_SANE) | row for row in rows], schema=SCHEMA)
 
 
@@ -59,7 +60,7 @@ def _table(*rows: dict[str, Any]) -> pa.Table:
         ("wait_time_seconds", -1, "0 or more in a call that was answered"),
     ],
 )
-def test_a_value_that_cannot_be_is_refused_by_row_and_field(field: str, value: object, allowed: str) -> None:
+def test_an_impossible_value_is_refused_with_its_row_and_field(field: str, value: object, allowed: str) -> None:
     table = _table({}, {}, {field: value}, {field: value})
 
     with pytest.raises(HistoryError) as refused:
@@ -70,7 +71,7 @@ def test_a_value_that_cannot_be_is_refused_by_row_and_field(field: str, value: o
     )
 
 
-def test_the_first_row_is_named_of_several_that_cannot_be() -> None:
+def test_of_several_impossible_rows_the_first_is_named() -> None:
     with pytest.raises(HistoryError, match=r"^e, row 2: idx is 1000000000000000000, allowed is "):
         require_valid_rows(_table({}, {"idx": 10**18}, {"run": None}), "e")
 
@@ -98,16 +99,17 @@ def test_an_invalid_text_is_refused(field: str) -> None:
     ],
 )
 def test_every_row_of_a_recorder_is_valid(row: dict[str, Any]) -> None:
-    """A request that was refused, or never answered, may have asked for anything."""
+    """A call that was refused, or never answered, may have had any parameters."""
     require_valid_rows(_table(row), "e")
 
 
-def test_rows_of_another_version_are_left_to_who_reads_them() -> None:
+def test_rows_of_a_later_version_are_not_checked() -> None:
+    """Their reader refuses the version."""
     require_valid_rows(_table({"schema_version": SCHEMA_VERSION + 1, "kind": "later"}), "e")
 
 
-def test_a_row_of_a_journal_is_named_as_it_stands_there(tmp_path: Path) -> None:
-    """Not as it is among the settled: of 30 calls most have two rows."""
+def test_a_row_of_a_journal_is_named_by_its_place(tmp_path: Path) -> None:
+    """And not by its place after settling, which makes one row of an intent and its answer."""
     with Journal(tmp_path, "j", common={"run": "r", "worker": "w"}) as journal:
         for number in range(30):
             for responded_at_us in (None, number):
