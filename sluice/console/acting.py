@@ -85,8 +85,10 @@ def _with_data(action: ConsoleAction, request: ActionForm, keys: Sequence[Any]) 
     found, gone = actions.load_rows(action, request, keys)
     if gone:
         raise ConfigError(f"{gone[0]}: {actions.GONE}")
-    before = pretty_json(action.current_data(request, found[0]))
-    return replace(request, data=before, seen=before), before
+    data = action.current_data(request, found[0])
+    before = pretty_json(data)
+    # on one line: a browser sends the line breaks of a form as others than those that were in it
+    return replace(request, data=before, seen=json.dumps(data)), before
 
 
 def _dry_run(
@@ -109,11 +111,19 @@ def _dry_run(
             "takes_data": action.current_data is not None and request.seen is not None,
             "data": data,
             "seen": request.seen or "",
-            "diff": diff_lines(before, data) if is_compared else None,
+            "diff": diff_lines(before, _same_layout(data)) if is_compared else None,
             "reason": "" if request.reason == DRY_RUN else request.reason,
             "back": _back_url(form),
         },
     )
+
+
+def _same_layout(data: str) -> str:
+    """Return JSON in the layout in which the data before it is shown; what is not JSON stays."""
+    try:
+        return pretty_json(json.loads(data))
+    except (ValueError, RecursionError):
+        return data
 
 
 def resend(console: Console, _: Request, form: Form) -> Answer:

@@ -50,10 +50,10 @@ def pretty_json(data: object) -> str:
 
 
 def diff_lines(before: str, after: str) -> list[tuple[str, str]]:
-    """Return the difference of two texts as lines, each with its kind: `same`, `less` or `more`."""
+    """Return the difference of two texts as lines, each with its kind: `same`, `less`, `more` or `place`."""
     if len(before) + len(after) > _DIFF_BYTES_MAX:
         return [("same", f"{len(before)} characters become {len(after)}: too many to compare here")]
-    kinds = {"+": "more", "-": "less"}
+    kinds = {"+": "more", "-": "less", "@": "place"}
     compared = unified_diff(before.split("\n"), after.split("\n"), lineterm="", n=_DIFF_CONTEXT_LINES)
     return [(kinds.get(line[:1], "same"), line) for line in list(compared)[2:]]
 

@@ -1,17 +1,32 @@
-"""A console without a browser: its application, asked in this process as its own pages would ask."""
+"""A console without a browser, in this process; and a shop with troubles for it to show."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import boto3
+import pytest
+import structlog
+from sqlalchemy import Engine, select
 from starlette.testclient import TestClient
 
+from sluice.cli.main import main
 from sluice.cli.overview.sources import Sources, Unknown
 from sluice.clock import Clock, SystemClock
 from sluice.console.app import build_app
 from sluice.console.security import ConsoleGate
 from sluice.console.state import Console
-from sluice.declaration import Environment
+from sluice.declaration import Environment, load_declaration, naming
+from sluice.messaging.database import engines
+from sluice.messaging.inbox import tables as inbox
+from sluice.messaging.outbox import tables as outbox
+from sluice.messaging.sqs.dead_letter_queue import counts
+from tests.support.command_line import KEYS
+from tests.support.declaration import FILE
+from tests.support.messaging.operated_shop import OperatedShop, operated_shop
 
+HOSTILE_TEXT = '<script>alert(1)</script>{{ 7*7 }}"\u202e'
 PORT = 8642
 HOST = f"127.0.0.1:{PORT}"
 ORIGIN = f"http://{HOST}"
@@ -59,3 +74,66 @@ class ConsoleBrowser:
             return self.get(answer.headers["location"])
         assert answer.status_code == 200, answer.text
         return str(answer.text)
+
+
+PARKING_FILE = FILE.parent / "parking.py"
+PARKING = load_declaration(PARKING_FILE).environment("local")
+BILLING = PARKING.consumers[0]
+QUEUE, DLQ = naming.queue_name(PARKING, BILLING), naming.dead_letter_queue_name(PARKING, BILLING)
+
+
+@contextmanager
+def troubled_shop(folder: Path, *groups: str) -> Iterator[OperatedShop]:
+    """Yield a shop whose billing has refused number 1 of each group; number 2 waits behind it in the parked group."""
+    engine = engines.engine(f"sqlite:///{folder / 'shop.db'}")
+    with engine.begin() as connection:
+        outbox.metadata.create_all(connection)
+    with pytest.MonkeyPatch.context() as patch, running_shop(engine, patch) as made:
+        for group in groups:
+            made.commit(group, -3, 5, type_="refund.asked", note=HOSTILE_TEXT)
+        made.relay()
+        made.work(BILLING)
+        yield made
+    engine.dispose()
+
+
+@contextmanager
+def running_shop(engine: Engine, patch: pytest.MonkeyPatch) -> Iterator[OperatedShop]:
+    """Yield the shop behind an endpoint, in a process that has test credentials."""
+    for name, value in KEYS.items():
+        patch.setenv(name, value)
+    patch.setattr(boto3, "DEFAULT_SESSION", None)
+    patch.setattr("sluice.messaging.waiting.Stop.on_signals", lambda _: None)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        try:
+            main(arguments)
+        except SystemExit as ended:
+            return int(ended.code or 0), "", ""
+        return 0, "", ""
+
+    log = structlog.get_config()
+    with operated_shop(engine, run, PARKING) as made:
+        yield made
+    structlog.configure(**log)
+
+
+def count_messages(shop: OperatedShop, name: str) -> int:
+    """Return how many messages a queue has, in flight or not."""
+    attributes = shop.sqs.get_queue_attributes(QueueUrl=shop.url(name), AttributeNames=["All"])["Attributes"]
+    return sum(counts(attributes).values())
+
+
+def acts_of(shop: OperatedShop, group: str | None) -> list[tuple[str, int | None, str]]:
+    """Return action, number and reason of what operators did to a group of billing; None is what concerns no group."""
+    a = inbox.audit.c
+    with shop.engine.connect() as connection:
+        rows = connection.execute(select(a.action, a.seq, a.reason).where(a.group_id == group).order_by(a.id))
+        return [tuple(row) for row in rows]
+
+
+def state_of(shop: OperatedShop, group: str, seq: int = 1) -> str | None:
+    """Return the state in which billing's inbox has a number; None where it has no record."""
+    e = inbox.exceptions.c
+    with shop.engine.connect() as connection:
+        return connection.execute(select(e.state).where(e.group_id == group, e.seq == seq)).scalar_one_or_none()

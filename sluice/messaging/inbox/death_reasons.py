@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from sluice.messaging.database.choice import ANYTHING
 from sluice.terminal.printable import printable
 
-_VALUE = re.compile(r"""[^\s,;()\[\]{}'"=]*\d[^\s,;()\[\]{}'"=]*""")
+_GROUP, _NUMBERED_GROUP = "\1", "\2"  # in the place of a group's name, without and with a digit
+_VALUE = re.compile(r"""[\1\2]|[^\s,;()\[\]{}'"=]*[\d\2][^\s,;()\[\]{}'"=]*""")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _NO_REASON = "no reason is recorded"
 
@@ -59,9 +60,29 @@ def group_reasons(deaths: Iterable[tuple[str, str | None, int]]) -> list[DeathRe
 
 
 def _split(reason: str, group_id: str) -> tuple[str, list[str]]:
-    """Return a reason with NUL in the place of each value, which no stored reason contains, and the values."""
-    pattern = re.compile(rf"(?<!\w){re.escape(group_id)}(?!\w)|{_VALUE.pattern}") if group_id else _VALUE
-    return pattern.sub("\0", reason), pattern.findall(reason)
+    """Return a reason with NUL in the place of each value, and the values; no stored reason has control characters.
+
+    One pattern serves all groups: to compile one for each would take seconds for some thousand groups.
+    """
+    mark = _NUMBERED_GROUP if any(map(str.isdecimal, group_id)) else _GROUP
+    marked = _mark_words(reason, group_id, mark) if group_id and group_id in reason else reason
+    return _VALUE.sub("\0", marked), [value.replace(mark, group_id) for value in _VALUE.findall(marked)]
+
+
+def _mark_words(text: str, word: str, mark: str) -> str:
+    """Return a text with a mark in the place of each occurrence of a word that is no part of a longer one."""
+    parts, begin = [], 0
+    while (found := text.find(word, begin)) >= 0:
+        end = found + len(word)
+        is_whole = not _is_of_word(text[max(found - 1, 0) : found]) and not _is_of_word(text[end : end + 1])
+        step = end if is_whole else found + 1
+        parts.append(text[begin:found] + (mark if is_whole else text[found]))
+        begin = step
+    return "".join(parts) + text[begin:]
+
+
+def _is_of_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def _join(skeleton: str, values: list[list[str]]) -> str:
