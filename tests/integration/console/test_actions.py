@@ -151,7 +151,9 @@ def test_a_letter_is_deleted_and_the_audit_keeps_its_body(shop: OperatedShop, br
     assert "cents" in shown
 
 
-def test_a_held_message_is_tried_again_unchanged_or_with_other_data(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+def test_a_held_message_is_tried_again_unchanged_or_with_other_data(
+    shop: OperatedShop, browser: ConsoleBrowser
+) -> None:
     def hold() -> str:
         shop.execute("UPDATE sluice_inbox_parked SET held_at_us = 1, attempts = 9 WHERE group_id = 'held'")
         return _keys(browser.get("/parked/billing", group="held"))[-1]
