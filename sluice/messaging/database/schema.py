@@ -19,6 +19,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TextClause,
     UniqueConstraint,
     func,
     inspect,
@@ -27,6 +28,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql.base import PGDialect
 from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.engine.interfaces import ReflectedIndex
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.schema import ColumnCollectionConstraint, CreateIndex, CreateTable
 from sqlalchemy.types import TypeEngine
@@ -53,6 +55,13 @@ _INVALID = text(
     "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
     " WHERE NOT indisvalid AND indrelid = CAST(:table AS regclass)"
 )
+# An insert with ON CONFLICT refuses it.
+# https://www.postgresql.org/docs/18/sql-insert.html#SQL-ON-CONFLICT (read 2026-11-27)
+_DEFERRABLE = text(
+    "SELECT indexed.relname FROM pg_index JOIN pg_class AS indexed ON indexed.oid = indexrelid"
+    " WHERE NOT indimmediate AND indrelid = CAST(:table AS regclass)"
+)
+_PARTIAL = {"postgresql_where", "sqlite_where"}
 _MAY_READ = text("SELECT has_table_privilege(to_regclass(:table), 'SELECT')")
 _IS_THERE = text("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = :table")
 _NAMED_MAX = 10
@@ -256,13 +265,16 @@ def _is_required(column: object) -> bool:
 
 
 def _index_drift(connection: Connection, table: Table) -> list[str]:
-    found, invalid = inspect(connection), _invalid_indexes(connection, table)
+    found, invalid = inspect(connection), _find_indexes(connection, table, _INVALID)
+    deferrable = _find_indexes(connection, table, _DEFERRABLE)
     valid = [index for index in found.get_indexes(table.name) if index["name"] not in invalid]
-    indexes = [(tuple(map(str, index["column_names"])), index["unique"]) for index in valid]
-    unique = {tuple(constraint["column_names"]) for constraint in found.get_unique_constraints(table.name)}
-    unique |= {columns for columns, is_unique in indexes if is_unique}
-    unique.add(tuple(found.get_pk_constraint(table.name)["constrained_columns"]))
-    plain = {columns for columns, is_unique in indexes if not is_unique}  # Postgres lists constraints' own too
+    plain = {_columns(index) for index in valid if not index["unique"]}  # Postgres lists constraints' own too
+    whole = [index for index in valid if not _PARTIAL & index.get("dialect_options", {}).keys()]
+    unique = {_columns(index) for index in whole if index["unique"] and index["name"] not in deferrable}
+    key = found.get_pk_constraint(table.name)
+    named = [(made["name"], made["column_names"]) for made in found.get_unique_constraints(table.name)]
+    named.append((key["name"], key["constrained_columns"]))
+    unique |= {tuple(columns) for name, columns in named if name not in invalid | deferrable}
     sentences = [
         f"{table.name} has no unique constraint on ({', '.join(columns)})"
         for columns in sorted(
@@ -279,14 +291,19 @@ def _index_drift(connection: Connection, table: Table) -> list[str]:
     return sentences
 
 
-def _invalid_indexes(connection: Connection, table: Table) -> set[str]:
-    """Return the names of indexes that Postgres does not use: a CREATE INDEX CONCURRENTLY has failed, or goes on.
+def _find_indexes(connection: Connection, table: Table, statement: TextClause) -> set[str]:
+    """Return the names of a table's indexes that a statement finds; none on SQLite.
 
+    An index is INVALID, and Postgres does not use it, while a CREATE INDEX CONCURRENTLY goes on or when it has failed.
     https://www.postgresql.org/docs/18/sql-createindex.html#SQL-CREATEINDEX-CONCURRENTLY (read 2026-11-24)
     """
     if connection.dialect.name != "postgresql":
         return set()
-    return set(connection.execute(_INVALID, {"table": table.name}).scalars())
+    return set(connection.execute(statement, {"table": table.name}).scalars())
+
+
+def _columns(index: ReflectedIndex) -> tuple[str, ...]:
+    return tuple(map(str, index["column_names"]))
 
 
 def _names(columned: Index | ColumnCollectionConstraint) -> tuple[str, ...]:

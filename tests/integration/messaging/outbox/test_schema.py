@@ -27,11 +27,11 @@ def make_tables(engine: Engine, sql: str, metadata: MetaData = tables.metadata) 
         return schema.drift(connection, metadata)
 
 
-def differences_after(engine: Engine, before: str, after: str) -> list[str]:
-    """Create the tables from the printed SQL with one change, and return the differences."""
+def differences_after(engine: Engine, before: str, after: str, *, then: str = "") -> list[str]:
+    """Create the tables from the printed SQL with one change and one more statement, and return the differences."""
     sql = schema.sql(engine.dialect.name, tables.metadata)
     assert before in sql
-    return make_tables(engine, sql.replace(before, after, 1))
+    return make_tables(engine, f"{sql.replace(before, after, 1)}\n{then}")
 
 
 @pytest.mark.parametrize("metadata", [tables.metadata, inbox_tables.metadata], ids=["outbox", "inbox"])
@@ -93,9 +93,27 @@ def test_each_kind_of_drift_is_reported(engine: Engine, before: str, after: str,
     assert differences_after(engine, before, after) == [message]
 
 
+def test_a_unique_index_of_some_rows_only_is_no_unique_constraint(engine: Engine) -> None:
+    constraint = "CONSTRAINT sluice_outbox_event UNIQUE (topic, event_id)"
+    partial = "CREATE UNIQUE INDEX theirs ON sluice_outbox (topic, event_id) WHERE status = 'sent';"
+    found = differences_after(engine, constraint, "CHECK (true)", then=partial)
+
+    assert found == ["sluice_outbox has no unique constraint on (topic, event_id)"]
+
+
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
+        (
+            "UNIQUE (topic, event_id)",
+            "UNIQUE (topic, event_id) DEFERRABLE",
+            "sluice_outbox has no unique constraint on (topic, event_id)",
+        ),
+        (
+            "DEFAULT 30000000 NOT NULL,\n    PRIMARY KEY (topic)",
+            "DEFAULT 30000000 NOT NULL,\n    PRIMARY KEY (topic) DEFERRABLE",
+            "sluice_outbox_lease has no unique constraint on (topic)",
+        ),
         (
             "created_at_us BIGINT",
             "created_at_us INTEGER",
@@ -104,10 +122,10 @@ def test_each_kind_of_drift_is_reported(engine: Engine, before: str, after: str,
         ("body TEXT", "body VARCHAR(1000)", "column sluice_outbox.body is VARCHAR(1000), expected is TEXT"),
     ],
 )
-def test_a_column_too_small_for_what_goes_into_it_is_reported(
+def test_each_kind_of_drift_that_only_postgres_has_is_reported(
     postgres: Engine, before: str, after: str, message: str
 ) -> None:
-    """The test needs Postgres, because columns of SQLite take texts of any length."""
+    """The test needs Postgres: columns of SQLite take texts of any length, and its constraints cannot be deferred."""
     assert differences_after(postgres, before, after) == [message]
 
 
