@@ -41,6 +41,7 @@ _TYPE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
 _ATTRIBUTE_NAME = re.compile(r"(?!(?i:aws\.|amazon\.))(?!\.)(?!.*\.\.)[A-Za-z0-9_.-]{1,256}(?<!\.)")
 _IDENTIFIER = re.compile(r"[A-Za-z0-9!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~]{1,128}")
 _NOT_ALLOWED = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NOT_ALLOWED_IN_JSON = re.compile("[^\u0000-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # JSON escapes controls
 
 
 def current_trace() -> dict[str, str]:
@@ -94,9 +95,10 @@ class Event:
         check_type(self.type, is_own=self._is_own)
         check_version(self.version)
         for name, seen in (("group", self.group), ("id", self.id)):
-            _require(_matches(_IDENTIFIER, seen), name, seen, "1 to 128 ASCII letters, digits and punctuation")
-        is_in_order = self.at is None or _is_instant(self.at)
-        _require(is_in_order, "at", self.at, "an aware datetime in the years 1 to 9999 UTC, or None")
+            if not _matches(_IDENTIFIER, seen):
+                raise _refusal(name, seen, "1 to 128 ASCII letters, digits and punctuation")
+        if self.at is not None and not _is_instant(self.at):
+            raise _refusal("at", self.at, "an aware datetime in the years 1 to 9999 UTC, or None")
         _check_attributes(self.attributes)
         _check_trace(self.trace)
         # The event keeps copies, the data in the form that JSON has: later changes of the caller's objects change no
@@ -223,12 +225,16 @@ def decode(body: str) -> Envelope:
     if type(version) is not int or version != VERSION:  # excludes True, which equals 1
         raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
     for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
-        _require(type(fields.get(name)) is kind, name, fields.get(name), f"a value of type {kind.__name__}")
+        if type(value := fields.get(name)) is not kind:
+            raise _refusal(name, value, f"a value of type {kind.__name__}")
     for name in ("seq", "epoch"):
-        _require(1 <= fields[name] <= _SEQ_MAX, name, fields[name], f"1 to {_SEQ_MAX}")
+        if not 1 <= fields[name] <= _SEQ_MAX:
+            raise _refusal(name, fields[name], f"1 to {_SEQ_MAX}")
     first = fields.get("first", 1)
-    _require(type(first) is int and 1 <= first <= fields["seq"], "first", first, f"1 to seq, which is {fields['seq']}")
-    _require("data" in fields, "data", None, "a value")
+    if type(first) is not int or not 1 <= first <= fields["seq"]:
+        raise _refusal("first", first, f"1 to seq, which is {fields['seq']}")
+    if "data" not in fields:
+        raise _refusal("data", None, "a value")
     event = any_event(
         type=fields["type"],
         group=fields["group"],
@@ -239,8 +245,14 @@ def decode(body: str) -> Envelope:
         trace=fields.get("trace", {}),
     )
     hashed = event.content_hash
-    _require(fields["hash"] == hashed, "hash", fields["hash"], f"{hashed}, which is that of type and data")
+    if fields["hash"] != hashed:
+        raise _refusal("hash", fields["hash"], f"{hashed}, which is that of type and data")
     return Envelope(event=event, seq=fields["seq"], epoch=fields["epoch"], first=first)
+
+
+def is_type(type_: object) -> bool:
+    """Return whether a value is a type of 1 to 256 letters, digits and . _ -."""
+    return _matches(_TYPE, type_)
 
 
 def check_type(type_: object, *, is_own: bool = False) -> None:
@@ -249,9 +261,10 @@ def check_type(type_: object, *, is_own: bool = False) -> None:
     Raises:
         EnvelopeError: the type is not valid, or is reserved for Sluice's own events.
     """
-    _require(_matches(_TYPE, type_), "type", type_, "1 to 256 letters, digits and . _ -")
-    is_theirs = is_own or not str(type_).startswith(RESERVED)
-    _require(is_theirs, "type", type_, f"one that does not begin with {RESERVED!r}, as Sluice's own do")
+    if not is_type(type_):
+        raise _refusal("type", type_, "1 to 256 letters, digits and . _ -")
+    if not is_own and str(type_).startswith(RESERVED):
+        raise _refusal("type", type_, f"one that does not begin with {RESERVED!r}, as Sluice's own do")
 
 
 def check_version(version: object) -> None:
@@ -260,8 +273,8 @@ def check_version(version: object) -> None:
     Raises:
         EnvelopeError: the version is not valid.
     """
-    is_met = type(version) is int and 1 <= version <= _DATA_VERSION_MAX  # excludes True
-    _require(is_met, "version", version, f"a whole number of 1 to {_DATA_VERSION_MAX}")
+    if type(version) is not int or not 1 <= version <= _DATA_VERSION_MAX:  # excludes True
+        raise _refusal("version", version, f"a whole number of 1 to {_DATA_VERSION_MAX}")
 
 
 def attributes_bytes(attributes: Mapping[str, str]) -> int:
@@ -269,11 +282,10 @@ def attributes_bytes(attributes: Mapping[str, str]) -> int:
     return sum(len(name.encode()) + len(SENT_TYPE) + len(value.encode()) for name, value in attributes.items())
 
 
-def _require(is_met: object, name: str, seen: object, allowed: str) -> None:
-    if not is_met:
-        shown = repr(seen)
-        shown = shown if len(shown) <= 200 else f"{shown[:199]}…"
-        raise EnvelopeError(f"{name} is {shown}, allowed is {allowed}")
+def _refusal(name: str, seen: object, allowed: str) -> EnvelopeError:
+    shown = repr(seen)
+    shown = shown if len(shown) <= 200 else f"{shown[:199]}…"
+    return EnvelopeError(f"{name} is {shown}, allowed is {allowed}")
 
 
 def _is_instant(seen: object) -> bool:
@@ -288,7 +300,8 @@ def _matches(pattern: re.Pattern[str], seen: object) -> bool:
 
 
 def _check_attributes(attributes: Mapping[str, str]) -> None:
-    _require(isinstance(attributes, Mapping), "attributes", attributes, "text by name")
+    if not isinstance(attributes, Mapping):
+        raise _refusal("attributes", attributes, "text by name")
     most = limits.MESSAGE_ATTRIBUTES_MAX
     if len(attributes) >= most:
         raise EnvelopeError(
@@ -296,20 +309,21 @@ def _check_attributes(attributes: Mapping[str, str]) -> None:
             f" more than {most}"
         )
     for name, value in attributes.items():
-        _require(
-            _matches(_ATTRIBUTE_NAME, name) and name != "type",
-            "attributes",
-            name,
-            "names of 1 to 256 letters, digits and . _ -, without 'AWS.' or 'Amazon.' in front, single inner dots, and"
-            " not 'type'",
-        )
-        _require(isinstance(value, str) and value, f"attributes[{name!r}]", value, "text that is not empty")
+        if not _matches(_ATTRIBUTE_NAME, name) or name == "type":
+            raise _refusal(
+                "attributes",
+                name,
+                "names of 1 to 256 letters, digits and . _ -, without 'AWS.' or 'Amazon.' in front, single inner dots,"
+                " and not 'type'",
+            )
+        if not isinstance(value, str) or not value:
+            raise _refusal(f"attributes[{name!r}]", value, "text that is not empty")
         _check_characters(f"attributes[{name!r}]", value, is_escaped=False)
 
 
 def _check_trace(trace: Mapping[str, str]) -> None:
-    is_text = isinstance(trace, Mapping) and all(isinstance(text, str) for pair in trace.items() for text in pair)
-    _require(is_text, "trace", trace, "text by name, as a propagator writes it")
+    if not (isinstance(trace, Mapping) and all(isinstance(text, str) for pair in trace.items() for text in pair)):
+        raise _refusal("trace", trace, "text by name, as a propagator writes it")
     for name, value in trace.items():
         _check_characters(f"trace[{name!r}]", value)
 
@@ -324,7 +338,7 @@ def _copy_as_json(name: str, value: object) -> Any:
 def _check_characters(name: str, value: object, *, is_escaped: bool = True) -> None:
     """Refuse characters AWS refuses; control characters in a body are escaped by JSON and never reach it."""
     for path, text in _texts(name, value):
-        found = _NOT_ALLOWED.search(re.sub("[\x00-\x1f]", " ", text) if is_escaped else text)
+        found = (_NOT_ALLOWED_IN_JSON if is_escaped else _NOT_ALLOWED).search(text)
         if found is not None:
             raise EnvelopeError(
                 f"{path} has U+{ord(found[0]):04X} at character {found.start()}, allowed is what XML 1.0 allows: tab,"
@@ -342,7 +356,7 @@ def _texts(path: str, value: object) -> Iterator[tuple[str, str]]:
         path, value = waiting.pop()
         if isinstance(value, str):
             yield path, value
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict):
             waiting += [(f"a name in {path}", name) for name in value]
             waiting += [(f"{path}[{name!r}]", inner) for name, inner in value.items()]
         elif isinstance(value, list):

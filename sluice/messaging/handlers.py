@@ -38,7 +38,7 @@ from sluice import limits
 from sluice.declaration import Consumer, Environment
 from sluice.declaration.validation import is_a, require
 from sluice.errors import ConfigError
-from sluice.messaging.envelope import RESERVED, Event
+from sluice.messaging.envelope import RESERVED, Event, is_type
 from sluice.messaging.errors import EnvelopeError, PermanentError
 from sluice.terminal import output
 from sluice.terminal.printable import printable
@@ -168,12 +168,7 @@ def handler(*types: Any) -> Callable[[Any], Any]:
     read = dict(map(_type_and_model, types))
     if not read:
         raise ConfigError('handler is given (), allowed are types of events: @handler("order.placed")')
-    reserved = next((type_ for type_ in read if type_.startswith(RESERVED)), None)
-    if reserved is not None:
-        raise ConfigError(
-            f"handler is given {printable(repr(reserved))}, allowed are types that do not begin with {RESERVED!r}:"
-            " Sluice's own events are counted, and no handler gets them"
-        )
+    _require_types_of_events(read)
 
     def mark(function: Any) -> Any:
         setattr(function, _MARK, read)
@@ -195,6 +190,25 @@ def _type_and_model(given: object) -> tuple[str, type | None]:
     return event_type_of(given).type_, given
 
 
+def _require_types_of_events(types: Iterable[str]) -> None:
+    """Refuse a type that no event has, because nothing would call its handler.
+
+    Raises:
+        ConfigError: the type is not valid, or is reserved for Sluice.
+    """
+    for type_ in types:
+        if type_.startswith(RESERVED):
+            raise ConfigError(
+                f"handler is given {printable(repr(type_))}, allowed are types that do not begin with {RESERVED!r}:"
+                " Sluice's own events are counted, and no handler gets them"
+            )
+        if type_ != ANY and not is_type(type_):
+            raise ConfigError(
+                f"handler is given {printable(repr(type_))}, allowed are whole types of events, of 1 to 256 letters,"
+                f" digits and . _ -, or {ANY!r} alone: no event has that type, and nothing would call it"
+            )
+
+
 class Handlers:
     """The handlers of one consumer, which passes over events that are not for it.
 
@@ -207,6 +221,7 @@ class Handlers:
     def __init__(
         self, by_type: Mapping[str, Handler], *, types: Sequence[str] | None = None, elsewhere: Iterable[str] = ()
     ) -> None:
+        _require_types_of_events(by_type)
         self._by_type, self._elsewhere = dict(by_type), frozenset(elsewhere)
         self._types = None if types is None else frozenset(types)
         self._of_asyncio = {id(function) for function in self._by_type.values() if _takes_async_session(function)}

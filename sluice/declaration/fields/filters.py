@@ -35,6 +35,8 @@ _MATCHING = (
     " suffix, wildcard, equals-ignore-case, cidr, or anything-but with strings"
 )
 _TYPE = "type"  # the attribute that has the event's type
+_PART_OF_TYPE = re.compile(r"[A-Za-z0-9_.-]{0,256}")
+_PART_OF_TYPE_WITH_WILDCARDS = re.compile(rf"[A-Za-z0-9_.*-]{{0,{256 + limits.FILTER_POLICY_WILDCARDS_MAX}}}")
 _OF_TYPE = "a condition that a type can meet: each event has one, of letters, digits and . _ -"
 
 
@@ -131,11 +133,10 @@ def _fault_of_match(name: str, condition: object) -> FilterFault | None:
     is_compared_with_whole_text = operator in ("", "equals-ignore-case", "wildcard", "anything-but")
     if not kinds <= filter_cost.compared_kinds(filter_cost.SENT_TYPE) or (is_compared_with_whole_text and "" in values):
         return FilterFault(f"[{name!r}]", condition, _MATCHING)
-    if (
-        name == _TYPE
-        and operator != "anything-but"
-        and not all(re.fullmatch(r"[A-Za-z0-9_.*-]*", str(value)) for value in values)
-    ):
+    if operator == "anything-but" and isinstance(operand, Mapping) and not operand.get("wildcard", "-").strip("*"):
+        return FilterFault(f"[{name!r}]", condition, _MATCHING)
+    pattern = _PART_OF_TYPE_WITH_WILDCARDS if operator == "wildcard" else _PART_OF_TYPE
+    if name == _TYPE and operator != "anything-but" and not all(pattern.fullmatch(str(value)) for value in values):
         return FilterFault(f"[{name!r}]", condition, _OF_TYPE)
     return None
 

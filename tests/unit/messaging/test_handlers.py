@@ -259,6 +259,16 @@ def test_a_handler_of_a_type_of_sluices_own_is_refused() -> None:
     )
 
 
+@pytest.mark.parametrize("type_", ["order.*", "**", "order placed", "bestellung.für", "a" * 257])
+def test_a_handler_of_a_type_that_no_event_has_is_refused(type_: str) -> None:
+    with pytest.raises(ConfigError, match="no event has that type, and nothing would call it") as marked:
+        handler(type_)
+    with pytest.raises(ConfigError) as given:
+        Handlers({type_: bill})
+
+    assert str(given.value) == str(marked.value)
+
+
 @pytest.mark.parametrize("types", [(), ("",), ("order.placed", 7), (bill,)])
 def test_a_handler_of_nothing_is_refused_where_it_is_written(types: tuple[Any, ...]) -> None:
     """`@handler` without a type would leave a module without handlers, or a function nothing calls."""
