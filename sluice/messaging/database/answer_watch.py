@@ -42,12 +42,17 @@ class AnswerWatch:
         self._process_id = os.getpid()
 
     def begin(self, connection: psycopg.Connection) -> None:
-        """Note that a connection is in use from now on: a statement is sent on it now or later."""
+        """Note that a connection is in use from now on: a statement is sent on it now or soon."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():  # the thread does not survive a fork
                 self._forget_parents()
                 self._thread = threading.Thread(target=self._watch, name="sluice-answer-watch", daemon=True)
                 self._thread.start()
+            self._waiting_since[connection] = self._clock.monotonic()
+
+    def note_question(self, connection: psycopg.Connection) -> None:
+        """Note that a statement is sent on a connection, if it is in use."""
+        if connection in self._waiting_since:
             self._waiting_since[connection] = self._clock.monotonic()
 
     def end(self, connection: psycopg.Connection) -> None:

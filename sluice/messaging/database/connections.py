@@ -167,6 +167,8 @@ class HookedConnection(psycopg.Connection[Any]):
         self._transactions = self._changes = self._fewest = 0
         self._opened: tuple[Any, ...] | None = None
         self._watched: _Adapters | None = None
+        self.note_question: Callable[[HookedConnection], None] | None = None
+        """Called before each message to the server, because somebody waits for its answer."""
 
     @property
     def adapters(self) -> _Adapters:
@@ -223,16 +225,19 @@ class HookedConnection(psycopg.Connection[Any]):
         return None if value is None else int(value)
 
     def begin(self, idle_seconds: float) -> None:
-        """Begin a transaction that Postgres ends if no statement arrives for `idle_seconds`, in one round trip.
+        """Begin a transaction, unless one is open, in one round trip with its limit.
 
-        The setting applies to the transaction only, because sessions are shared behind a pooler.
+        Postgres ends it if no statement arrives for `idle_seconds`. The setting applies to the transaction only,
+        because sessions are shared behind a pooler.
         """
-        if self.autocommit or self._has_ended or self.pgconn.transaction_status != TransactionStatus.IDLE:
+        if self.pgconn.transaction_status != TransactionStatus.IDLE or self.autocommit or self._has_ended:
             return
         limit = f"SET LOCAL idle_in_transaction_session_timeout = {round(idle_seconds * 1_000)}"
         if (self.isolation_level, self.read_only, self.deferrable) != (None, None, None):
             self.execute(limit)  # after psycopg's BEGIN with these options
             return
+        if self.note_question is not None:
+            self.note_question(self)
         with self.lock:
             self.pgconn.exec_(f"BEGIN; {limit}".encode())  # if it fails, the next statement fails too
 
@@ -263,6 +268,8 @@ class HookedConnection(psycopg.Connection[Any]):
         if self.interrupt():  # psycopg would wait for the running call for ever
             self.close()
         elif self.pgconn.transaction_status != TransactionStatus.IDLE:
+            if self.note_question is not None:
+                self.note_question(self)
             with self.lock:
                 self.pgconn.exec_(b"ROLLBACK")  # psycopg refuses a rollback inside an open `transaction()` block
         self._has_ended = True
@@ -320,6 +327,8 @@ class HookedConnection(psycopg.Connection[Any]):
         if self._is_pooled or (self._is_lent and self._has_ended):
             raise psycopg.ProgrammingError(ENDED)
         self._is_new = False
+        if self.note_question is not None:
+            self.note_question(self)
         return super().wait(gen, *arguments, **named)
 
     def give_back(self) -> bool:
@@ -329,7 +338,8 @@ class HookedConnection(psycopg.Connection[Any]):
                 return False
             self._end("ROLLBACK")
         self._is_borrowed = False
-        super().rollback()  # of nothing if a handler had it; refused where it left a transaction of psycopg's open
+        if self._transactions or self.pgconn.transaction_status != TransactionStatus.IDLE:
+            super().rollback()  # refused where a handler left a transaction of psycopg's open
         return self._is_resettable
 
     def put_away(self) -> None:
@@ -408,6 +418,8 @@ class HookedConnection(psycopg.Connection[Any]):
         """
         self._require_this_thread()
         self._has_ended = True  # also if it fails, because a failed COMMIT is a rollback
+        if self.note_question is not None:
+            self.note_question(self)
         is_idle = (
             self.pgconn.transaction_status == TransactionStatus.IDLE
         )  # the server logs a warning of a ROLLBACK then
@@ -862,6 +874,9 @@ def close_lent(engine: Engine) -> None:
             _open_one_more(engine, stays_open)
             record.invalidate()
 
+    if engine.dialect.name != "sqlite":
+        return
+
     @event.listens_for(engine, "checkout")
     def require_let_go(connection: Any, *_: Any) -> None:
         if isinstance(connection, SqliteConnection) and not (is_in_memory or connection.is_let_go()):
@@ -929,29 +944,29 @@ def end_waits(engine: Engine, seconds: float) -> None:
     """Let Postgres and us wait for each other no longer than that; connections that are open already are not touched.
 
     Postgres ends a transaction in which nothing comes for so long: whoever has it open is frozen, or gone, and it holds
-    locks others wait for. We close a connection on which an answer takes so long (`AnswerWatch`). What a handler asks
-    of the driver itself counts from what was asked through SQLAlchemy before it.
-    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21)
+    locks others wait for. We close a connection on which an answer takes so long (`AnswerWatch`).
+    https://www.postgresql.org/docs/18/runtime-config-client.html (read 2026-11-21),
+    https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEvents.do_execute (read 2026-11-27)
     """
     if engine.dialect.name != "postgresql":
         return
     watch = AnswerWatch(seconds, SystemClock())
 
     # Before SQLAlchemy's own first statements.
-    event.listen(engine, "connect", lambda connection, _: watch.begin(connection), insert=True)
+    @event.listens_for(engine, "connect", insert=True)
+    def watch_answers(connection: Any, _: object) -> None:
+        watch.begin(connection)
+        if isinstance(connection, HookedConnection):
+            connection.note_question = watch.note_question
+
     event.listen(engine, "checkout", lambda connection, *_: watch.begin(connection), insert=True)
     event.listen(engine, "checkin", lambda connection, _: watch.end(connection))  # None where it was lost
     event.listen(engine, "detach", lambda connection, _: watch.end(connection))
 
-    def note_question(asking: Connection, *_: object) -> None:
-        if not asking.invalidated:
-            watch.begin(asking.connection.driver_connection)  # type: ignore[arg-type]
+    def begin(cursor: Any, *_: object) -> None:
+        if isinstance(cursor.connection, HookedConnection):
+            cursor.connection.begin(seconds)
 
-    for asks in ("before_cursor_execute", "commit", "rollback"):
-        event.listen(engine, asks, note_question)
-
-    @event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        driver = connection.connection.driver_connection
-        if isinstance(driver, HookedConnection):
-            driver.begin(seconds)
+    # These are cheaper than the events of an engine, which SQLAlchemy joins anew for each connection.
+    for executes in ("do_execute", "do_executemany", "do_execute_no_params"):
+        event.listen(engine, executes, begin, insert=True)

@@ -75,7 +75,7 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
     Args:
         url: the URL, with the current password if `connect` uses another one later.
         connect: opens each connection, with the arguments of `connections.open_postgres`, which is the default for
-            Postgres.
+            Postgres; a connection to Postgres is a `HookedConnection`.
 
     Raises:
         ConfigError: the URL is not valid, or is of another kind of database or another driver.
@@ -111,6 +111,11 @@ def engine(url: str, *, connect: Callable[..., Any] | None = None) -> Engine:
 
 
 _engines: "weakref.WeakSet[Engine]" = weakref.WeakSet()
+
+
+def is_hooked(engine: Engine) -> bool:
+    """Return whether each of the engine's connections to Postgres is a `connections.HookedConnection`."""
+    return engine in _engines and engine.dialect.name == "postgresql"
 
 
 def _close_files() -> None:
@@ -311,9 +316,18 @@ def explaining_missing_tables() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        message = str(error.orig)
-        is_undefined = "no such table" in message or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
-        if not is_undefined or "sluice_" not in message:
-            raise
+        explain_missing_tables(error)
+        raise
+
+
+def explain_missing_tables(error: DBAPIError) -> None:
+    """Return if an error has another cause than missing tables.
+
+    Raises:
+        OutboxError: the tables are missing.
+    """
+    message = str(error.orig)
+    is_undefined = "no such table" in message or getattr(error.orig, "sqlstate", "") == _UNDEFINED_TABLE
+    if is_undefined and "sluice_" in message:
         part = "inbox" if "sluice_inbox" in message else "outbox"
         raise OutboxError(NO_TABLES.format(part=part)) from error

@@ -12,11 +12,9 @@ https://docs.sqlalchemy.org/en/21/core/events.html#sqlalchemy.events.DialectEven
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from functools import partial
 from typing import Any, cast
 
 import psycopg
-from sqlalchemy import Engine, event
 from sqlalchemy.exc import InvalidRequestError
 from sqlalchemy.util import await_only
 
@@ -51,27 +49,12 @@ def running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def listen(engine: Engine) -> None:
-    """Execute the statements of an engine's connections on the thread where they belong."""
-    event.listen(engine, "do_execute", _execute)
-    event.listen(engine, "do_executemany", _execute_many)
-    event.listen(engine, "do_execute_no_params", _execute_plain)
+def is_executed(execute: Callable[[], object], cursor: object) -> bool:
+    """Execute a statement that a handler awaits on its event loop; return whether it was one.
 
-
-def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    return _is_executed(partial(context.dialect.do_execute, cursor, statement, parameters, context), cursor)
-
-
-def _execute_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
-    return _is_executed(partial(context.dialect.do_executemany, cursor, statement, parameters, context), cursor)
-
-
-def _execute_plain(cursor: Any, statement: str, context: Any) -> bool:
-    return _is_executed(partial(context.dialect.do_execute_no_params, cursor, statement, context), cursor)
-
-
-def _is_executed(execute: Callable[[], object], cursor: object) -> bool:
-    """Return whether the statement was executed here; otherwise SQLAlchemy executes it."""
+    Raises:
+        InvalidRequestError: the statement reads its rows in parts, and the loop would wait for each part.
+    """
     if _lane.get() is None:
         return False
     if isinstance(cursor, psycopg.ServerCursor) and running_loop() is not None:

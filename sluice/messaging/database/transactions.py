@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self
-from weakref import WeakKeyDictionary, WeakSet, getweakrefcount
+from typing import Any
+from weakref import WeakSet, getweakrefcount
 
 import psycopg
 from sqlalchemy import Connection, Engine, event, text
@@ -94,8 +94,8 @@ class BegunTransaction:
         self._is_authorizer = True
         self._thread: int | None = None
 
-    def __enter__(self) -> Self:
-        """Begin to guard it.
+    def guard(self) -> None:
+        """Guard it until `release`.
 
         Raises:
             OutboxError: the engine commits each statement by itself.
@@ -115,9 +115,9 @@ class BegunTransaction:
         if isinstance(self._session, MessageSession):
             self._session.begun, self._session.lent = self, self._connection
         connections.end_own_work()
-        return self
 
-    def __exit__(self, *_: object) -> None:
+    def release(self) -> None:
+        """Guard it no longer: the handler has returned, and the transaction has ended or is rolled back."""
         connections.begin_own_work()
         if isinstance(self._session, MessageSession):
             self._session.begun = None
@@ -194,8 +194,12 @@ class BegunTransaction:
         self.require_same()
         if self._is_sqlite and not self._driver.in_transaction:
             raise TransactionEndedError(TransactionEndedError.ENDED)
-        if _has_failed(self._connection):
+        if self._has_failed():
             raise TransactionEndedError(TransactionEndedError.FAILED)
+
+    def _has_failed(self) -> bool:
+        """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
+        return not self._is_sqlite and _transaction_status(self._driver) == _IN_ERROR
 
     def require_same(self) -> None:
         """Return if the session is still in this transaction, as far as the session knows.
@@ -217,24 +221,36 @@ class BegunTransaction:
             DBAPIError: the database refused; after a lost connection it is unknown whether the commit took effect.
         """
         self._mark = mark
+        if isinstance(self._driver, connections.HookedConnection):
+            self._driver.before_commit = self._end_if_prepared
         self._session.commit()
         # After our listener, another may have told the driver to roll back: then the commit was one of nothing.
         if not self._has_committed:
             raise TransactionEndedError(TransactionEndedError.ENDED)
 
-    def on_commit(self, connection: Connection) -> None:
-        """Let the mark be written, or refuse.
+    def on_commit(self) -> None:
+        """Let the mark be written, or refuse; SQLAlchemy calls this before a commit of a connection without hooks."""
+        is_hooked = isinstance(self._driver, connections.HookedConnection)
+        # an engine with options also calls the listeners of the one it is made of
+        if not (is_hooked or self._has_committed):
+            self._end()
 
-        SQLAlchemy calls this before a commit, and may call other listeners later.
+    def _end_if_prepared(self) -> None:
+        """Let the mark be written, unless it is a hook of the session that commits, before the session does.
+
+        A session's transaction is active until all of its hooks before the commit have run.
+
+        Raises:
+            psycopg.ProgrammingError: a hook commits.
         """
-        if isinstance(self._driver, connections.HookedConnection):
-            self._driver.before_commit = partial(self._end, connection)
-        elif not self._has_committed:  # an engine with options also calls the listeners of the one it is made of
-            self._end(connection)
+        if self._transaction is not None and self._transaction.is_active:
+            self._driver.before_commit = self._end_if_prepared
+            raise psycopg.ProgrammingError(connections.ENDED)
+        self._end()
 
-    def _end(self, connection: Connection) -> None:
+    def _end(self) -> None:
         try:
-            self._require_whole(connection)
+            self._require_whole()
         except BaseException:
             # SQLAlchemy takes it for committed, and would give the connection back with the transaction open.
             self._is_rolled_back = True
@@ -245,22 +261,23 @@ class BegunTransaction:
         self._let_go()
         self._has_committed = True
 
-    def _require_whole(self, connection: Connection) -> None:
+    def _require_whole(self) -> None:
         if self._mark is None:
             raise TransactionEndedError(TransactionEndedError.ENDED)
-        if _has_failed(connection):
+        if self._has_failed():
             raise TransactionEndedError(TransactionEndedError.FAILED)
         if self._is_sqlite and getattr(self._driver, "has_seen_change", True):
-            connection.execution_options(schema_translate_map={None: "main"})  # a temporary table would come first
-        is_whole = self._mark(connection)
-        if not (self._is_whole(connection) if is_whole is None else is_whole):
+            # a temporary table would come first
+            self._connection.execution_options(schema_translate_map={None: "main"})
+        is_whole = self._mark(self._connection)
+        if not (self._is_whole() if is_whole is None else is_whole):
             raise TransactionEndedError(TransactionEndedError.NOT_WHOLE)
 
-    def _is_whole(self, connection: Connection) -> bool:
+    def _is_whole(self) -> bool:
         if not self._is_sqlite:
-            return bool(connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
+            return bool(self._connection.execute(_TRANSACTION_ID_IF_ANY).scalar_one() == self._id)
         try:
-            connections.execute(connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
+            connections.execute(self._connection, f"RELEASE SAVEPOINT {_SAVEPOINT}")
         except OperationalError as error:
             if getattr(error.orig, "sqlite_errorcode", None) != sqlite3.SQLITE_ERROR:  # as of one that is not there
                 raise
@@ -371,7 +388,7 @@ class MessageSession(Session):
             event_loops.on_lane(self.begin_late)
 
 
-_guarded: WeakKeyDictionary[Connection, BegunTransaction] = WeakKeyDictionary()
+_guarded: dict[Connection, BegunTransaction] = {}
 _listened: WeakSet[Engine] = WeakSet()
 _listening = threading.Lock()
 
@@ -382,13 +399,15 @@ def listen(engine: Engine) -> None:
         return
     with _listening:
         if engine not in _listened:
-            event.listen(engine, "commit", _on_commit)
-            event.listen(engine, "rollback", _on_rollback)
-            event.listen(engine, "before_cursor_execute", _on_statement)
-            event.listen(engine, "after_cursor_execute", _on_executed)
+            # SQLAlchemy joins an engine's events anew for each connection, so one with a hook of its own has none.
+            if not engines.is_hooked(engine):
+                event.listen(engine, "commit", _on_commit)
+                event.listen(engine, "rollback", _on_rollback)
+            event.listen(engine, "do_execute", _execute)
+            event.listen(engine, "do_executemany", _execute_many)
+            event.listen(engine, "do_execute_no_params", _execute_plain)
             connections.close_lent(engine)
             connections.mark_borrowed(engine)
-            event_loops.listen(engine)
             _listened.add(engine)
 
 
@@ -437,10 +456,12 @@ class MessageSessions:
     def _take_transaction(self) -> "_MessageEngine":
         attributes = vars(self._engine).copy()
         while self._idle:
-            with suppress(IndexError):  # another thread has taken the last
+            try:
                 made = self._idle.pop()
-                if made.parents_attributes == attributes:
-                    return made
+            except IndexError:  # another thread has taken the last
+                break
+            if made.parents_attributes == attributes:
+                return made
         engine = self._engine.execution_options()
         return _MessageEngine(engine, vars(engine).copy(), attributes)
 
@@ -461,7 +482,7 @@ def _count_holders(engine: Engine) -> tuple[int, int]:
 
 def _on_commit(connection: Connection) -> None:
     if (begun := _guarded.get(connection)) is not None:
-        begun.on_commit(connection)
+        begun.on_commit()
 
 
 def _on_rollback(connection: Connection) -> None:
@@ -469,21 +490,32 @@ def _on_rollback(connection: Connection) -> None:
         begun.on_rollback()
 
 
-def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
-    if (begun := _guarded.get(connection)) is not None:
-        begun.on_statement(statement)
+def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    execute = partial(context.dialect.do_execute, cursor, statement, parameters, context)
+    return _is_executed(execute, cursor, statement, context)
 
 
-def _on_executed(connection: Connection, *_: object) -> None:
-    if (begun := _guarded.get(connection)) is not None:
-        begun.on_executed()
+def _execute_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
+    execute = partial(context.dialect.do_executemany, cursor, statement, parameters, context)
+    return _is_executed(execute, cursor, statement, context)
+
+
+def _execute_plain(cursor: Any, statement: str, context: Any) -> bool:
+    execute = partial(context.dialect.do_execute_no_params, cursor, statement, context)
+    return _is_executed(execute, cursor, statement, context)
+
+
+def _is_executed(execute: Callable[[], object], cursor: object, statement: str, context: Any) -> bool:
+    """Return whether the statement was executed here, as one of a handler is; otherwise SQLAlchemy executes it."""
+    begun = _guarded.get(context.root_connection)
+    if begun is None:
+        return event_loops.is_executed(execute, cursor)
+    begun.on_statement(statement)
+    if not event_loops.is_executed(execute, cursor):
+        execute()
+    begun.on_executed()
+    return True
 
 
 def _transaction_status(driver: Any) -> int:
     return int(driver.pgconn.transaction_status)
-
-
-def _has_failed(connection: Connection) -> bool:
-    """Return whether a statement of the transaction has failed, so that its commit would silently be a rollback."""
-    driver: Any = connection.connection.driver_connection
-    return connection.dialect.name == "postgresql" and _transaction_status(driver) == _IN_ERROR

@@ -23,7 +23,7 @@ from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
-from sqlalchemy import Connection, Engine, insert, text
+from sqlalchemy import Connection, TwoPhaseTransaction, insert, text
 from sqlalchemy import event as hooks
 from sqlalchemy.exc import UnboundExecutionError
 from sqlalchemy.orm import InstanceState, Session, SessionTransaction
@@ -129,7 +129,10 @@ class Unit:
             self._watch(connection)
 
     def _watch(self, connection: Connection) -> None:
-        _watching.setdefault(connection, WeakSet()).add(self)
+        if connection not in _watching:
+            _watching[connection] = WeakSet()
+            _listen(connection)
+        _watching[connection].add(self)
         self.note_state(connection)
 
     def note_state(self, connection: Connection) -> None:
@@ -367,17 +370,11 @@ def _after_end(session: Session, transaction: SessionTransaction) -> None:
         unit.end(is_workers=isinstance(session, MessageSession))
 
 
-# Listens to all engines. A listener that is added to an engine while other threads execute would break their iteration
-# over its listeners, and a listener for each connection with an event takes a third of a millisecond. A listener for
-# all takes a hundredth of a millisecond for each statement of the process (measured 2026-11-27).
-@hooks.listens_for(Engine, "prepare_twophase")
-@hooks.listens_for(Engine, "commit_twophase")
 def _require_numbered(connection: Connection, *_: object) -> None:
     for unit in list(_watching.get(connection, ())):
         unit.require_numbered()
 
 
-@hooks.listens_for(Engine, "commit")
 def _on_commit(connection: Connection) -> None:
     try:
         _require_numbered(connection)
@@ -389,15 +386,12 @@ def _on_commit(connection: Connection) -> None:
         raise
 
 
-@hooks.listens_for(Engine, "rollback")
-@hooks.listens_for(Engine, "rollback_twophase")
 def _on_rollback(connection: Connection, *_: object) -> None:
     _left.pop(connection, None)
     for unit in _watching.pop(connection, ()):
         unit.lose(connection)
 
 
-@hooks.listens_for(Engine, "before_cursor_execute")
 def _on_statement(connection: Connection, _: object, statement: str, *__: object) -> None:
     units = [unit for unit in list(_watching.get(connection, ())) if unit.is_waiting]
     if units and _ends_transaction(connection, statement):
@@ -415,10 +409,33 @@ def _ends_transaction(connection: Connection, statement: str) -> bool:
     return any(map(ENDS_TRANSACTION.match, _QUOTED.sub("''", statement).split(";")))
 
 
-@hooks.listens_for(Engine, "after_cursor_execute")
 def _after_statement(connection: Connection, *_: object) -> None:
     for unit in list(_watching.get(connection, ())):
         unit.note_state(connection)
+
+
+_LISTENERS: dict[str, Callable[..., None]] = {
+    "commit": _on_commit,
+    "rollback": _on_rollback,
+    "before_cursor_execute": _on_statement,
+    "after_cursor_execute": _after_statement,
+}
+_LISTENERS_OF_TWO_PHASES: dict[str, Callable[..., None]] = {
+    "prepare_twophase": _require_numbered,
+    "commit_twophase": _require_numbered,
+    "rollback_twophase": _on_rollback,
+}
+
+
+def _listen(connection: Connection) -> None:
+    """Listen to a connection with an event.
+
+    A listener of the engine would slow all of its connections down, and its addition while other threads execute would
+    break their iteration over the listeners. Four of a connection take a tenth of a millisecond (measured 2026-11-27).
+    """
+    is_twophase = isinstance(connection.get_transaction(), TwoPhaseTransaction)
+    for name, listener in (_LISTENERS | (_LISTENERS_OF_TWO_PHASES if is_twophase else {})).items():
+        hooks.listen(connection, name, listener)
 
 
 def require_transaction(connection: Connection) -> None:

@@ -8,7 +8,6 @@ with the inbox's mark in it, which is written after the handler returned.
 import contextvars
 import decimal
 from collections.abc import Callable
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Self, cast
@@ -25,7 +24,7 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Ack, AsyncHandler, Context, Handler, Handlers, MessageHold, Outcome, Reject, Retry
 from sluice.messaging.worker.hooks import WorkerHooks, WorkerHookSet
 from sluice.messaging.worker.processing import async_handlers
-from sluice.messaging.worker.processing.process_state import in_this_process, process_state
+from sluice.messaging.worker.processing.process_state import ProcessGuard, process_state
 from sluice.terminal.logger import Logger
 from sluice.terminal.printable import exception_text, printable, text_of
 
@@ -83,7 +82,7 @@ class _Transaction:
     """
 
     def __init__(self, attempt: HandlerAttempt) -> None:
-        self._attempt, self._block = attempt, ExitStack()
+        self._attempt = attempt
         self.begun: BegunTransaction | None = None
         self._mark: Mark | None = None
         self._error: BaseException | None = None
@@ -103,7 +102,8 @@ class _Transaction:
 
     def __exit__(self, *_: object) -> None:
         self._let_begin()
-        self._block.close()
+        if self.begun is not None:
+            self.begun.release()
         connections.begin_own_work()
 
     def begin(self) -> BegunTransaction:
@@ -121,7 +121,9 @@ class _Transaction:
             connections.begin_own_work()
             try:
                 self._mark, transaction_id = self._attempt.admit()
-                self.begun = self._block.enter_context(BegunTransaction(self._attempt.session, transaction_id))
+                begun = BegunTransaction(self._attempt.session, transaction_id)
+                begun.guard()
+                self.begun = begun
             except BaseException as error:
                 self._error = error
                 self._let_begin(self.begin)
@@ -223,7 +225,7 @@ def _may_have_committed(transaction: _Transaction, session: Session) -> bool:
 
 def _call_handler(handler: Handler, attempt: HandlerAttempt, transaction: _Transaction, *, is_async: bool) -> Outcome:
     """Call the handler; after Ack its transaction can be committed."""
-    with in_this_process():
+    with ProcessGuard():
         returned = (_await_together if is_async else _await_alone)(handler, attempt)
         if isinstance(returned, Ack | None):
             transaction.begin()
@@ -252,7 +254,7 @@ def _await_together(handler: Handler, attempt: HandlerAttempt) -> object:
 
 
 def _commit(transaction: _Transaction) -> Outcome:
-    with in_this_process():
+    with ProcessGuard():
         transaction.commit()
     return Ack()
 

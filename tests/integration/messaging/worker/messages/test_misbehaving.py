@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import itertools
+import os
 from contextlib import suppress
 from sqlite3 import DatabaseError
 from typing import Any
@@ -222,7 +223,17 @@ def _rolls_back_below(session: Session) -> None:
         session.connection().connection.driver_connection.rollback()  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("act", [_fails_unnoticed, _rolls_back_below])
+def _commits_below(session: Session) -> None:
+    with suppress(Exception):
+        session.connection().connection.driver_connection.commit()  # type: ignore[union-attr]
+
+
+def _commits_the_connection(session: Session) -> None:
+    with suppress(Exception):
+        session.connection().commit()
+
+
+@pytest.mark.parametrize("act", [_fails_unnoticed, _rolls_back_below, _commits_below, _commits_the_connection])
 def test_a_hook_that_misbehaves_in_the_commit_itself_loses_no_message(engine: Engine, act: Any) -> None:
     """The last look is after all hooks: behind it is the commit and nothing else."""
     world = World(engine)
@@ -338,3 +349,17 @@ def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engin
     world.work_until_idle(world.worker())
 
     assert sorted(world.effects())[1:] == [("b", 1), ("c", 1)]
+
+
+def _close_descriptor(session: Session, _: Event, __: Context) -> None:
+    os.close(session.connection().connection.driver_connection.fileno())  # type: ignore[union-attr]
+
+
+def test_a_handler_that_closes_the_descriptor_of_its_connection_harms_no_message(on_postgres: Engine) -> None:
+    world = World(on_postgres)
+    world.send("a", "a", "b")
+    world.scripts["a", 1] = [_close_descriptor]
+
+    world.work_until_idle(world.worker())
+
+    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1)]
