@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Engine, delete, insert
+from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import Clock
 from sluice.messaging.database import engines
@@ -64,9 +65,12 @@ class Inbox(Parking):
             OutboxError: the tables are missing.
         """
         arrival = arrived.arrival
-        with engines.explaining_missing_tables():
-            group_id = arrived.envelope.event.group
+        group_id = arrived.envelope.event.group
+        try:
             position, now_us, lock = self._groups.lock(connection, group_id, arrival)
+        except DBAPIError as error:
+            engines.explain_missing_tables(error)
+            raise
         known = self._number_record(connection, group_id, arrival) if needs_known(position, arrival) else None
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.PARK:

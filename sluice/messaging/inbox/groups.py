@@ -15,6 +15,7 @@ from sqlalchemy import (
     Row,
     Select,
     bindparam,
+    case,
     literal_column,
     select,
     text,
@@ -284,7 +285,7 @@ def _locking(dialect: str, *, is_timed: bool) -> Executable:
     set_ = {"updated_at_us": made.excluded.updated_at_us}
     locking = made.on_conflict_do_update(index_elements=["consumer", "group_id"], set_=set_)
     of_position = ("epoch", "first_seq", "last_seq", "last_event_id", "awaits_seq", "parked_at_us", "updated_at_us")
-    lock = [engines.transaction_id_sql(dialect).label("transaction_id")]
+    lock = [case((DURABLE, engines.transaction_id_sql(dialect))).label("transaction_id")]
     if dialect == "postgresql":
         lock.append(literal_column(f"{groups.name}.tableoid", BigInteger).label("table_id"))
-    return locking.returning(*(groups.c[name] for name in of_position), *lock, DURABLE)
+    return locking.returning(*(groups.c[name] for name in of_position), *lock)

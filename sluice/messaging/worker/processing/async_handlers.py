@@ -32,7 +32,7 @@ from sqlalchemy.exc import InvalidRequestError
 from sluice.clock import SystemClock
 from sluice.messaging.database import connections, event_loops
 from sluice.messaging.errors import HoldLostError
-from sluice.messaging.worker.processing.process_state import FORKED, StateOfThread, in_this_process
+from sluice.messaging.worker.processing.process_state import FORKED, ProcessGuard, StateOfThread
 from sluice.terminal.logger import Logger
 
 _log = Logger()
@@ -274,7 +274,7 @@ class _Handling:
         It raises nothing, because an exception would end the loop.
         """
         try:
-            with in_this_process():
+            with ProcessGuard():
                 self._result = await call()
         except BaseException as error:  # the handler may raise anything
             self._error = error
@@ -305,7 +305,7 @@ class _Handling:
     def _call(self, call: Callable[[], Any], done: "asyncio.Future[tuple[Any, BaseException | None]]") -> None:
         result, error = None, None
         try:
-            with in_this_process():
+            with ProcessGuard():
                 result = call()
         except BaseException as raised:  # the handler's task gets the exception
             error = raised

@@ -17,8 +17,7 @@ import threading
 import time
 import warnings
 from asyncio import AbstractEventLoop
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -171,12 +170,6 @@ def _restore_streams(before: tuple[Any, ...]) -> None:
         streams.put_back(stream, descriptor, seen[descriptor - 1])
 
 
-def _restore_hooks_of_threads(hooks: tuple[Any, Any]) -> None:
-    trace, profile = hooks
-    threading.settrace(trace)
-    threading.setprofile(profile)
-
-
 def _limits() -> list[tuple[int, int]]:
     return [resource.getrlimit(limit) for limit in _LIMITS]
 
@@ -184,17 +177,6 @@ def _limits() -> list[tuple[int, int]]:
 def _restore_limits(limits: list[tuple[int, int]]) -> None:
     for limit, before in zip(_LIMITS, limits, strict=True):
         resource.setrlimit(limit, before)
-
-
-def _collector() -> tuple[Any, ...]:
-    return gc.isenabled(), gc.get_debug(), gc.get_threshold()
-
-
-def _restore_collector(collector: tuple[Any, ...]) -> None:
-    was_enabled, debug, threshold = collector
-    (gc.enable if was_enabled else gc.disable)()
-    gc.set_debug(debug)
-    gc.set_threshold(*threshold)
 
 
 # Limits that harm other handlers if they are too low: no file can be opened, no thread can start, a write ends the
@@ -208,7 +190,7 @@ _SIGNALS = tuple(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _PARTS = {
     "working directory": _Part(_folder, _change_folder),
     "environment": _Part(_Environment().look, _restore_environment),
-    "locale": _Part(lambda: locale.setlocale(locale.LC_ALL), lambda name: locale.setlocale(locale.LC_ALL, name)),
+    "locale": _Part(partial(locale.setlocale, locale.LC_ALL), partial(locale.setlocale, locale.LC_ALL)),
     "file mask": _Part(_Mask().look, _restore_mask),
     "warning filters": _Part(lambda: list(warnings.filters), _restore_warnings),
     "recursion limit": _Part(sys.getrecursionlimit, sys.setrecursionlimit),
@@ -216,14 +198,15 @@ _PARTS = {
     "digits of an int": _Part(sys.get_int_max_str_digits, sys.set_int_max_str_digits),
     "import path": _Part(lambda: list(sys.path), lambda path: sys.path.__setitem__(slice(None), path)),
     "default timeout of sockets": _Part(socket.getdefaulttimeout, socket.setdefaulttimeout),
-    "garbage collection": _Part(_collector, _restore_collector),
+    "garbage collection": _Part(gc.isenabled, lambda was_enabled: (gc.enable if was_enabled else gc.disable)()),
+    "thresholds of garbage collection": _Part(gc.get_threshold, lambda thresholds: gc.set_threshold(*thresholds)),
+    "debugging of garbage collection": _Part(gc.get_debug, gc.set_debug),
     "limits of the system": _Part(_limits, _restore_limits),
     "stack of new threads": _Part(threading.stack_size, threading.stack_size),
     "level under which nothing is logged": _Part(lambda: logging.root.manager.disable, logging.disable),
     "timers": _Part(_timers, _end_timers),
-    "trace and profile functions of new threads": _Part(
-        lambda: (threading.gettrace(), threading.getprofile()), _restore_hooks_of_threads
-    ),
+    "trace function of new threads": _Part(threading.gettrace, threading.settrace),
+    "profile function of new threads": _Part(threading.getprofile, threading.setprofile),
     "signal handlers": _Part(_signals, _restore_signals),
     "standard streams and hooks": _Part(_streams, _restore_streams),
 }
@@ -265,25 +248,41 @@ class ProcessState:
         self._lock, self._running = threading.Lock(), 0
         self._before: list[Any] = []
 
-    @contextmanager
-    def handling(self) -> Iterator[None]:
-        """Yield while a handler runs.
+    def handling(self) -> "_HandlerState":
+        """Return the block in which a handler runs.
 
-        When the last running handler has returned, restore the state before the first one.
+        When the last running handler has returned, the block restores the state before the first one.
         """
+        return _HandlerState(self)
+
+    def begin(self) -> None:
+        """Note that a handler begins; look at the state before the first one."""
         with self._lock:
             if self._running == 0:
                 self._before = _look(_PARTS)
             self._running += 1
-        of_thread = _look(_PARTS_OF_THREAD)
-        try:
-            yield
-        finally:
-            _put_back(_PARTS_OF_THREAD, of_thread)
-            with self._lock:
-                self._running -= 1
-                if self._running == 0:
-                    _put_back(_PARTS, self._before)
+
+    def end(self) -> None:
+        """Note that a handler has returned; restore the state after the last one."""
+        with self._lock:
+            self._running -= 1
+            if self._running == 0:
+                _put_back(_PARTS, self._before)
+
+
+class _HandlerState:
+    """A block in which a handler runs."""
+
+    def __init__(self, process: ProcessState) -> None:
+        self._process = process
+
+    def __enter__(self) -> None:
+        self._process.begin()
+        self._of_thread = _look(_PARTS_OF_THREAD)
+
+    def __exit__(self, *_: object) -> None:
+        _put_back(_PARTS_OF_THREAD, self._of_thread)
+        self._process.end()
 
 
 class StateOfThread:
@@ -305,14 +304,14 @@ class StateOfThread:
         _put_back(self._parts, self._before)
 
 
-@contextmanager
-def in_this_process() -> Iterator[None]:
-    """End a child process that returns from a handler that forked: it would use the sockets of its parent."""
-    pid = os.getpid()
-    try:
-        yield
-    finally:
-        if os.getpid() != pid:
+class ProcessGuard:
+    """Ends a child process that returns from a handler that forked: it would use the sockets of its parent."""
+
+    def __enter__(self) -> None:
+        self._process_id = os.getpid()
+
+    def __exit__(self, *_: object) -> None:
+        if os.getpid() != self._process_id:
             os._exit(FORKED)
 
 

@@ -12,7 +12,7 @@ receive is not always an attempt: there the inbox counts the attempts, and the f
 import math
 import random
 from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -129,17 +129,17 @@ class MessageProcessor:
             requested_at=requested_at,
         )
         group_id = message.message_group_id if self.is_ordered else None
-        with _naming(message):
-            with (
-                self._heartbeat.keeping(lease),
-                self._groups.alone(group_id or message.sqs_message_id, lease, self._wait) as is_alone,
-            ):
-                try:
-                    acknowledgement = self._decide(lease) if is_alone else self._give_way(lease)
-                except HoldLostError as lost:
-                    acknowledgement = self._abandon(lease, lost)
-                self._acknowledge(lease, acknowledgement)
-            return acknowledgement
+        with (
+            _naming(message),
+            self._heartbeat.keeping(lease),
+            self._groups.alone(group_id or message.sqs_message_id, lease, self._wait) as is_alone,
+        ):
+            try:
+                acknowledgement = self._decide(lease) if is_alone else self._give_way(lease)
+            except HoldLostError as lost:
+                acknowledgement = self._abandon(lease, lost)
+            self._acknowledge(lease, acknowledgement)
+        return acknowledgement
 
     def decide(self, lease: MessageLease) -> Acknowledgement:
         """Work on a message, and return how it ends; the caller acknowledges it.
@@ -171,8 +171,7 @@ class MessageProcessor:
         except EnvelopeError as error:
             return self._die(lease, None, f"it cannot be read: {error}")
         event = arrived.envelope.event
-        names = {"seq": arrived.envelope.seq, "event_id": event.id, "type": event.type}
-        with structlog.contextvars.bound_contextvars(**names):
+        with _LogNames(seq=arrived.envelope.seq, event_id=event.id, type=event.type):
             try:
                 return self._handle(lease, arrived)
             except HoldLostError as lost:
@@ -429,10 +428,24 @@ class MessageProcessor:
                 return
 
 
-def _naming(message: ReceivedMessage) -> AbstractContextManager[None]:
+class _LogNames:
+    """A block in which each line of the log has values by name; several times as fast as structlog's own block."""
+
+    def __init__(self, **values: object) -> None:
+        self._values = values
+
+    def __enter__(self) -> None:
+        self._tokens = structlog.contextvars.bind_contextvars(**self._values)
+
+    def __exit__(self, *_: object) -> None:
+        structlog.contextvars.reset_contextvars(**self._tokens)
+
+
+def _naming(message: ReceivedMessage) -> _LogNames:
     """Return the block in which each line of the log names a message."""
-    names = {"group": message.message_group_id, "sqs_message_id": message.sqs_message_id}
-    return structlog.contextvars.bound_contextvars(**names, attempt=message.receive_count)
+    return _LogNames(
+        group=message.message_group_id, sqs_message_id=message.sqs_message_id, attempt=message.receive_count
+    )
 
 
 def _decode_message(message: ReceivedMessage) -> DecodedMessage:

@@ -7,7 +7,7 @@ transaction shows whether the database is away for everyone or only this transac
 import random
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from sqlalchemy import Engine
@@ -49,6 +49,9 @@ type TakeConnection = Callable[[], None]
 """Waits until one of the lanes' connections is free and takes it, unless one was taken before."""
 
 
+_NOTHING_TO_SHARE = nullcontext[TakeConnection](lambda: None)
+
+
 class _Connections:
     """The connections that lanes share. Any number of threads take one each.
 
@@ -59,25 +62,29 @@ class _Connections:
     def __init__(self, count: int | None) -> None:
         self._free = None if count is None else threading.BoundedSemaphore(count)
 
-    @contextmanager
-    def sharing(self, check: Callable[[], None]) -> Iterator[TakeConnection]:
-        """Yield a function that takes a connection; the end of the block gives the connection back.
+    def sharing(self, check: Callable[[], None]) -> AbstractContextManager[TakeConnection]:
+        """Return a block with a function that takes a connection; the end of the block gives the connection back.
 
         Args:
             check: called now and then while all are taken; if it raises, the wait ends.
         """
-        free, is_taken = self._free, False
+        return _NOTHING_TO_SHARE if self._free is None else self._share(self._free, check)
+
+    @staticmethod
+    @contextmanager
+    def _share(free: threading.BoundedSemaphore, check: Callable[[], None]) -> Iterator[TakeConnection]:
+        is_taken = False
 
         def take() -> None:
             nonlocal is_taken
-            while free is not None and not is_taken:
+            while not is_taken:
                 check()
                 is_taken = free.acquire(timeout=_TICK_SECONDS)
 
         try:
             yield take
         finally:
-            if free is not None and is_taken:
+            if is_taken:
                 free.release()
 
 
