@@ -72,6 +72,7 @@ class RuntimeApi:
             "Lambda-Runtime-Aws-Request-Id": request_id,
             "Lambda-Runtime-Deadline-Ms": str(deadline_ms),
             "Lambda-Runtime-Invoked-Function-Arn": function_arn,
+            "Lambda-Runtime-Trace-Id": _trace_header(request_id, deadline_ms // 1_000),
         }
         self._given.put(({**_JSON, **headers}, json.dumps(event).encode()))
 
@@ -100,3 +101,12 @@ class RuntimeApi:
         else:
             raise RefusedError(404, "NotFound", f"the Runtime API has no {request.path}")
         return WireAnswer(_ACCEPTED, _JSON, b'{"status":"OK"}')
+
+
+def _trace_header(request_id: str, at_seconds: int) -> str:
+    """Return X-Ray's header of an invocation, which nobody samples.
+
+    https://docs.aws.amazon.com/xray/latest/devguide/xray-concepts.html#xray-concepts-tracingheader (read 2026-11-27)
+    """
+    digits = request_id.replace("-", "")
+    return f"Root=1-{at_seconds:08x}-{digits[:24]};Parent={digits[-16:]};Sampled=0"

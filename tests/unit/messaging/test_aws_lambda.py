@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from typing import NoReturn
 
 import pytest
 from sqlalchemy.orm import Session
@@ -14,6 +15,8 @@ from sqlalchemy.orm import Session
 from sluice.declaration import Consumer, Lambda
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.aws_lambda.handler import LambdaHandler
+from sluice.messaging.errors import TransientError
+from sluice.simulator.model import AwsRefusal
 from sluice.testing import LambdaHarness
 from sluice.testing.lambda_harness import Function
 from tests.support.messaging.broken_functions import (
@@ -21,6 +24,7 @@ from tests.support.messaging.broken_functions import (
     delete_before_commit,
     report_only_the_failed,
     stop_the_whole_batch,
+    succeed_after_errors,
 )
 
 type Harness = Callable[..., LambdaHarness]
@@ -117,6 +121,35 @@ def test_a_batch_keeps_order_and_effects_whatever_fails(
     if held_up:
         found.add("a failure held up another group")
     assert found == faults if broken is None else found & faults
+
+
+@pytest.mark.parametrize(
+    ("broken", "effects"),
+    [
+        pytest.param(None, ["a1"], id="the-product"),
+        pytest.param(succeed_after_errors, [], id="succeed-after-errors"),
+    ],
+)
+def test_an_invocation_that_fails_as_a_whole_loses_nothing(
+    lambda_harness: Harness,
+    monkeypatch: pytest.MonkeyPatch,
+    broken: Callable[[LambdaHandler], Function] | None,
+    effects: list[str],
+) -> None:
+    """SQS does not answer the first question of a new process. A function that hides this loses its batch."""
+    harness = lambda_harness(Handling(), consumer=BATCHES, broken=broken)
+    publish_groups(harness, "a1")
+
+    def refuse(_: object, __: float) -> NoReturn:
+        raise AwsRefusal("ServiceUnavailable", "try again", status=503)
+
+    monkeypatch.setitem(harness.aws.account.sqs.operations, "GetQueueUrl", refuse)
+    with suppress(TransientError):
+        harness.run()
+    monkeypatch.undo()
+    harness.run()
+
+    assert effects_of(harness) == effects
 
 
 # --- attempts

@@ -10,6 +10,8 @@ from sqlalchemy.orm import Session
 from sluice.declaration import Consumer, Gaps, Lambda, Poison
 from sluice.messaging import Ack, Context, Event, Reject, handler
 from sluice.testing import LambdaHarness
+from sluice.testing.lambda_harness import Function
+from tests.support.messaging.broken_functions import ignore_the_deadline
 
 type Harness = Callable[..., LambdaHarness]
 _OPTIONS: dict[str, Any] = {
@@ -61,8 +63,20 @@ def test_a_handler_of_asyncio_runs_in_a_function(lambda_harness: Harness, postgr
     assert effects_of(harness) == [("a1", 1)]
 
 
-def test_nothing_is_committed_once_the_time_of_an_invocation_is_over(lambda_harness: Harness, postgres: Engine) -> None:
-    """The handler takes too long the first time: its effect is rolled back, and the message behind it is not begun."""
+@pytest.mark.parametrize(
+    ("broken", "attempts"),
+    [
+        pytest.param(None, ["a1", "a1", "a2"], id="the-product"),
+        pytest.param(ignore_the_deadline, ["a1", "a2"], id="ignore-the-deadline"),
+    ],
+)
+def test_nothing_is_committed_once_the_time_of_an_invocation_is_over(
+    lambda_harness: Harness, postgres: Engine, broken: Callable[..., Function] | None, attempts: list[str]
+) -> None:
+    """The handler takes too long the first time: its effect is rolled back, and the message behind it is not begun.
+
+    A function that ignores its deadline commits it too late, and begins the next message.
+    """
     slow = ["a1"]
 
     def bill(_: Session, event: Event, __: Context) -> None:
@@ -70,14 +84,14 @@ def test_nothing_is_committed_once_the_time_of_an_invocation_is_over(lambda_harn
             slow.remove(event.data)
             harness.aws.advance(4.6)  # of five seconds: the last half second is no time to commit in
 
-    harness = lambda_harness(bill, consumer=Consumer(**_OPTIONS), database=postgres)
+    harness = lambda_harness(bill, consumer=Consumer(**_OPTIONS), database=postgres, broken=broken)
     harness.publish("order.placed", "a", "a1")
     harness.publish("order.placed", "a", "a2")
 
     harness.run()
 
     assert effects_of(harness) == [("a1", 1), ("a2", 1)]
-    assert [attempt.event.data for attempt in harness.attempts] == ["a1", "a1", "a2"]
+    assert [attempt.event.data for attempt in harness.attempts] == attempts
 
 
 @pytest.mark.parametrize("times", [1, 2])
