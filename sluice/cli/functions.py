@@ -2,14 +2,16 @@
 
 import os
 import sys
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from sluice.cli.options import consumer_options, log_level_option, until_idle_option
 from sluice.terminal.groups import CommandGroup
-from sluice.terminal.values import Whole
+from sluice.terminal.values import DAY_SECONDS, NumberType, Whole
 
 if TYPE_CHECKING:
     from sluice.cli.targets import ConsumerTarget
@@ -23,10 +25,53 @@ def functions() -> None:
 @functions.command()
 @click.option("--concurrency", type=Whole(1, 64), default=1, show_default=True, help="Invocations at once.")
 @click.option("--freeze/--no-freeze", default=True, help="Stop a process between two invocations.  [default: freeze]")
+@click.option("--handlers", "module", metavar="MODULE", help="Module of the handlers.  [default: as declared]")
+@click.option("--entry-point", metavar="MODULE.FUNCTION", help="A function of your own, in place of Sluice's.")
+@click.option(
+    "--throttled-while",
+    "throttle_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Throttle every invocation while this file exists.",
+)
+@click.option(
+    "--record",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Folder to record what is received and handled, for the checker.",
+)
+@click.option(
+    "--start-timeout",
+    "start_seconds",
+    type=NumberType("seconds", 1, DAY_SECONDS),
+    default=10,
+    show_default=True,
+    metavar="SECONDS",
+    help="A process may take so long to start; more than Lambda's ten on a busy machine.",
+)
+@click.option(
+    "--schedule",
+    "schedule_seconds",
+    type=NumberType("seconds", 0.1, DAY_SECONDS),
+    metavar="SECONDS",
+    help="Between two invocations for messages that were set aside.  [default: as declared]",
+)
 @until_idle_option
 @log_level_option
 @consumer_options
-def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds: float | None, log_level: str) -> None:
+def local(
+    target: "ConsumerTarget",
+    concurrency: int,
+    freeze: bool,
+    module: str | None,
+    entry_point: str | None,
+    throttle_file: Path | None,
+    record: Path | None,
+    start_seconds: float,
+    schedule_seconds: float | None,
+    idle_seconds: float | None,
+    log_level: str,
+) -> None:
     """Poll a consumer's queue, and invoke its function with each batch, until SIGTERM or Ctrl-C.
 
     \b
@@ -39,7 +84,8 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     """
     from sluice import sdk
     from sluice.aws.client import open_client
-    from sluice.cli.services.running import log_to
+    from sluice.cli.services.function import RECORD
+    from sluice.cli.services.running import log_to, recording
     from sluice.declaration import naming, task_settings
     from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
     from sluice.lambda_local.local import FunctionSchedule, LocalFunction, sqs_call
@@ -51,6 +97,8 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
 
     consumer, environment = target.consumer, target.environment
     function = function_of(consumer)
+    if module is not None:
+        consumer = replace(consumer, handlers=module)
     require_runtime()
     log_to(sys.stderr, log_level)
     stop = Stop()
@@ -58,9 +106,14 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     engine = target.engine
     region = environment.region
     sqs = open_client(
-        "sqs", endpoint_url=target.endpoint_url, region=region, config=sdk.config(connections=concurrency)
+        "sqs",
+        endpoint_url=target.endpoint_url,
+        region=region,
+        config=sdk.config(connections=concurrency),
+        kind="light" if record is None else "boto3",  # whose hooks the recorder needs
     )
-    queue_url = url_of(sqs, naming.queue_name(environment, consumer))
+    name = naming.queue_name(environment, consumer)
+    queue_url = url_of(sqs, name)
     queue_arn = Queue(sqs, queue_url).attributes()["QueueArn"]
     process_variables = {
         **os.environ,
@@ -74,6 +127,7 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
         "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
         "SLUICE_DSN": engine.url.render_as_string(hide_password=False),
         **({} if target.endpoint_url is None else {"AWS_ENDPOINT_URL": target.endpoint_url}),
+        **({} if record is None else {RECORD: str(record.resolve())}),
     }
     make_mapping = partial(
         EventSourceMapping,
@@ -85,13 +139,22 @@ def local(target: "ConsumerTarget", concurrency: int, freeze: bool, idle_seconds
     )
     make_process = partial(
         FunctionProcess,
-        ENTRY_POINT,
+        entry_point or ENTRY_POINT,
         process_variables,
         timeout_seconds=function.timeout_seconds,
         memory_mb=function.memory_mb,
         freezes=freeze,
+        start_seconds=start_seconds,
     )
-    schedule = FunctionSchedule(event=SCHEDULED_EVENT, seconds=consumer.maintenance_minutes * 60)
-    LocalFunction(make_mapping, make_process, concurrency=concurrency, schedule=schedule).run(
-        is_stopped=stop.is_stopped, idle_seconds=idle_seconds
+    local_function = LocalFunction(
+        make_mapping,
+        make_process,
+        concurrency=concurrency,
+        schedule=FunctionSchedule(
+            event=SCHEDULED_EVENT,
+            seconds=consumer.maintenance_minutes * 60 if schedule_seconds is None else schedule_seconds,
+        ),
+        is_throttled=lambda: throttle_file is not None and throttle_file.exists(),
     )
+    with recording(record, run=name, worker=f"worker-{consumer.name}", client=sqs, names={queue_url: name}):
+        local_function.run(is_stopped=stop.is_stopped, idle_seconds=idle_seconds)

@@ -6,14 +6,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from botocore import xform_name
+from botocore.exceptions import ClientError
 
+from sluice import error_codes, sdk
 from sluice.clock import SystemClock
 from sluice.lambda_local.process import FunctionProcess
-from sluice.simulator.model.mapping import EventSourceMapping, SqsCall
+from sluice.simulator.model.mapping import EventSourceMapping, NoAnswer, SqsCall
 from sluice.terminal.logger import Logger
 
 _log = Logger()
 _PAUSE_SECONDS = 0.2
+_SERVER_ERROR = 500
 
 
 def sqs_call(client: Any) -> SqsCall:
@@ -42,6 +45,7 @@ class LocalFunction:
         make_process: makes the execution environment of a thread.
         concurrency: how many threads.
         schedule: invokes the function of the first thread.
+        is_throttled: whether each invocation is refused now, as where other functions use up the concurrency.
     """
 
     def __init__(
@@ -51,9 +55,10 @@ class LocalFunction:
         *,
         concurrency: int,
         schedule: FunctionSchedule,
+        is_throttled: Callable[[], bool] = lambda: False,
     ) -> None:
         self._make_mapping, self._make_process = make_mapping, make_process
-        self._concurrency, self._schedule = concurrency, schedule
+        self._concurrency, self._schedule, self._is_throttled = concurrency, schedule, is_throttled
         self._clock, self._stop = SystemClock(), threading.Event()
         self._active_at = self._clock.monotonic()
         self._failure: BaseException | None = None
@@ -66,7 +71,7 @@ class LocalFunction:
         """Work until stopped, or until nothing came for so long.
 
         Raises:
-            Exception: what polling raised: the queue does not answer.
+            Exception: what polling raised, unless it may pass: the queue is gone, or refuses who calls.
         """
         threads = [
             threading.Thread(target=self._work, args=(number,), name=f"function-{number}", daemon=True)
@@ -74,6 +79,7 @@ class LocalFunction:
         ]
         for thread in threads:
             thread.start()
+        _log.info("polling", invocations_max=self._concurrency)
         while not (is_stopped() or self._stop.is_set() or self._is_idle(idle_seconds)):
             self._stop.wait(_PAUSE_SECONDS)
         self._stop.set()
@@ -90,7 +96,14 @@ class LocalFunction:
                 if number == 0 and self._clock.monotonic() - scheduled_at >= self._schedule.seconds:
                     scheduled_at = self._clock.monotonic()
                     process.invoke(self._schedule.event, is_stopped=self._stop.is_set)
-                if not self._step(mapping, process):
+                try:
+                    is_busy = self._step(mapping, process)
+                except (ClientError, *sdk.UNANSWERED) as error:
+                    if not _may_pass(error):
+                        raise
+                    _log.warning("the queue does not answer", error=str(error))
+                    is_busy = False
+                if not is_busy:
                     self._stop.wait(_PAUSE_SECONDS)
         except Exception as error:  # the main thread tells of it
             self._failure = error
@@ -103,6 +116,10 @@ class LocalFunction:
         if invocation is None:
             return False
         self._active_at = self._clock.monotonic()
+        if self._is_throttled():
+            _log.warning("throttled", messages=len(invocation.messages))
+            mapping.finish(invocation, NoAnswer.THROTTLED, self._clock.monotonic())
+            return False
         answer = process.invoke(invocation.event, is_stopped=self._stop.is_set)
         mapping.finish(invocation, answer, self._clock.monotonic())
         self._active_at = self._clock.monotonic()
@@ -110,3 +127,11 @@ class LocalFunction:
 
     def _is_idle(self, idle_seconds: float | None) -> bool:
         return idle_seconds is not None and self._clock.monotonic() - self._active_at >= idle_seconds
+
+
+def _may_pass(error: Exception) -> bool:
+    """Return whether a call that failed so may succeed when it is made again."""
+    if not isinstance(error, ClientError):
+        return not isinstance(error, sdk.NO_CREDENTIALS)
+    status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", _SERVER_ERROR))
+    return status >= _SERVER_ERROR or error_codes.is_throttled(str(error.response.get("Error", {}).get("Code", "")))

@@ -96,6 +96,10 @@ class Recorder:
         self._answers = {"after-call": guard(self._see_answer), "after-call-error": guard(self._see_error)}
         self._async_answers = self._answers | {"after-call": guard(self._see_whole_answer)}
 
+    def flush(self) -> None:
+        """Return when everything recorded is safe from the death of this process."""
+        self._journal.flush()
+
     def record_outbox_wait(
         self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
     ) -> None:

@@ -8,10 +8,13 @@ https://docs.aws.amazon.com/lambda/latest/dg/lambda-runtime-environment.html (re
 
 import os
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from sluice.cli.services.running import collect_rarely, log_to, measuring
+from sluice.cli.services.running import collect_rarely, log_to, measuring, recording
 from sluice.cli.targets import consumer_of
 from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration, metrics, naming
@@ -21,7 +24,9 @@ from sluice.messaging.aws_lambda.handler import LambdaHandler, function_of, lamb
 from sluice.messaging.database import connections
 from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.handlers import Handlers
+from sluice.messaging.sqs import queue as queues
 from sluice.messaging.telemetry.metrics import WorkerMetrics
+from sluice.messaging.telemetry.recording import WorkerRecording
 from sluice.messaging.telemetry.tracing import opentelemetry
 from sluice.messaging.worker.hooks import WorkerHooks
 from sluice.terminal.logger import Logger
@@ -29,6 +34,10 @@ from sluice.terminal.logger import Logger
 _log = Logger()
 _IN_LAMBDA = "AWS_LAMBDA_RUNTIME_API"
 """Set in every process that Lambda starts."""
+RECORD = "SLUICE_FUNCTION_RECORD"
+"""Names the folder that `sluice lambda local --record` has its functions record to."""
+_kept = ExitStack()
+"""Stays open: nothing tells a function that its process is about to end."""
 
 
 def handle(event: object, context: Any) -> dict[str, Any]:
@@ -43,6 +52,18 @@ def handle(event: object, context: Any) -> dict[str, Any]:
 @cache
 def _handler() -> LambdaHandler:
     """Return the process's handler, made at the first call: declaration, handlers, database, metrics."""
+    return make_handler()
+
+
+def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHandler:
+    """Return the handler that the variables of this process describe.
+
+    Args:
+        failpoint: called at each failpoint of the worker; None takes what the variables say.
+
+    Raises:
+        ConfigError: the variables or the declaration cannot be right.
+    """
     log_to(sys.stderr)
     environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
     consumer = consumer_of(environment, os.environ.get("SLUICE_CONSUMER"))
@@ -59,8 +80,17 @@ def _handler() -> LambdaHandler:
         prometheus=None,
     )
     hooks: list[WorkerHooks] = [WorkerMetrics(measured, SystemClock())]
+    name = naming.queue_name(environment, consumer)
     if "opentelemetry" in sys.modules:  # the handlers' module has imported it
-        hooks.append(opentelemetry(queue_name=naming.queue_name(environment, consumer)))
+        hooks.append(opentelemetry(queue_name=name))
+    sqs = None
+    if (folder := os.environ.get(RECORD)) is not None:
+        sqs = queues.client(None, environment.region, connections=1, kind="boto3")  # whose hooks the recorder needs
+        url = queues.url_of(sqs, name)
+        recorder = _kept.enter_context(
+            recording(Path(folder), run=name, worker=f"worker-{consumer.name}", client=sqs, names={url: name})
+        )
+        hooks.append(WorkerRecording(recorder, queue_url=url))
     engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
     connections.end_waits(engine, function.timeout_seconds)
     collect_rarely()
@@ -68,7 +98,8 @@ def _handler() -> LambdaHandler:
         consumer,
         handlers=handlers,
         database=engine,
-        failpoint=failpoints.from_environment(os.environ, failpoints.WORKER),
+        sqs=sqs,
+        failpoint=failpoint or failpoints.from_environment(os.environ, failpoints.WORKER),
         hooks=hooks,
     )
 

@@ -5,7 +5,7 @@ from typing import Protocol
 from sluice.messaging.inbox.sequence import Action
 from sluice.messaging.outbox.store import Head
 from sluice.messaging.relay.hooks import RelayHooks
-from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks
+from sluice.messaging.worker.hooks import Gauges, SettledMessage, WorkerHooks
 
 
 class RecorderHook(Protocol):
@@ -28,6 +28,9 @@ class RecorderHook(Protocol):
         state: str,
     ) -> None:
         """Record that a message's effect was committed, or that the message was parked."""
+
+    def flush(self) -> None:
+        """Return when everything recorded is safe from the death of this process."""
 
 
 class RelayRecording(RelayHooks):
@@ -66,3 +69,7 @@ class WorkerRecording(WorkerHooks):
                 is_parked=decision.action is Action.PARK,
                 state=decision.state.value,
             )
+
+    def after_invocation(self, _gauges: Gauges | None) -> None:
+        """Write what is recorded before the function answers: its process may be frozen then, or ended."""
+        self._recorder.flush()

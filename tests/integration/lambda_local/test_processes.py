@@ -2,13 +2,15 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from sluice.clock import SystemClock
+from sluice.clock import SystemClock, eventually
 from sluice.lambda_local.process import FunctionProcess
 from sluice.simulator.model.mapping import NoAnswer
 
@@ -115,3 +117,33 @@ def test_a_killed_process_is_replaced(function: FunctionProcess) -> None:
 
     invoke(function)
     assert function.starts == 2
+
+
+def test_a_function_that_is_stopped_gives_no_answer(function: FunctionProcess) -> None:
+    """As at SIGTERM of `sluice lambda local`, also before the first look at its process."""
+    assert function.invoke({"what": "sleep"}, is_stopped=lambda: True) is NoAnswer.ERROR
+
+
+_OWNER = """
+import os
+from sluice.lambda_local.process import FunctionProcess
+function = FunctionProcess("plain.handle", dict(os.environ), timeout_seconds=2.0, memory_mb=256)
+function.invoke({"what": "answer"})
+print(function.process_id, flush=True)
+os._exit(1)
+"""
+
+
+def test_a_frozen_process_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
+    """The program is ended without a chance to end the process; nobody else would ever let it run again."""
+    (tmp_path / "plain.py").write_text(_FUNCTION, encoding="utf-8")
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path]), "AWS_REGION": "us-east-1"}
+    ended = subprocess.run(
+        [sys.executable, "-c", _OWNER], env=variables, stdout=subprocess.PIPE, text=True, timeout=60, check=False
+    )
+
+    def is_gone() -> bool:
+        state = Path(f"/proc/{int(ended.stdout.split()[-1])}/stat")
+        return not state.exists() or state.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
+
+    assert eventually(is_gone, timeout_seconds=20, describe="the frozen process to end")

@@ -128,6 +128,8 @@ def test_the_test_of_number_options_finds_number_options() -> None:
         ("relay", "keep_days"),
         ("worker", "idle_seconds"),
         ("lambda", "local", "idle_seconds"),
+        ("lambda", "local", "start_seconds"),
+        ("lambda", "local", "schedule_seconds"),
         ("alive", "within_seconds"),
         ("dlq", "redrive", "rate"),
         ("schema", "apply", "wait_seconds"),
