@@ -51,7 +51,7 @@ _MESSAGING, _DATA, _TASKS = ("messaging",), ("network", "database"), ("network",
 _ALL = ("network", "database", "messaging")
 _HOLD_NOTHING = (
     *("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Dashboard", "AWS::Events::Rule"),
-    *("AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"),
+    *("AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"),
 )
 """What our stacks have besides what the changes meet."""
 

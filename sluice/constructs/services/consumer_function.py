@@ -35,6 +35,11 @@ from sluice.declaration.validation import require
 
 _IMAGE_ENTRY = ["python", "-m", "awslambdaric"]
 _PROCESSORS = {Architecture.X86_64: lambda_.Architecture.X86_64, Architecture.ARM64: lambda_.Architecture.ARM_64}
+_SCHEDULED_EVENT_AGE = cdk.Duration.minutes(1)
+"""How long an event of the schedule waits for a throttled function; by default six hours, one behind the other.
+
+AWS: https://docs.aws.amazon.com/lambda/latest/dg/invocation-async-error-handling.html (read 2026-11-27).
+"""
 _TOKEN_CHARACTERS = 128  # the assumed length of a value that is known only at deployment, such as an ARN or a host
 _OF_INTERFACES = (
     *("CreateNetworkInterface", "DescribeNetworkInterfaces", "DescribeSubnets", "DeleteNetworkInterface"),
@@ -117,6 +122,8 @@ class ConsumerFunction(Construct):
             memory_size=declared.memory_mb,
             timeout=cdk.Duration.seconds(declared.timeout_seconds),
             reserved_concurrent_executions=declared.reserved_concurrency,
+            max_event_age=_SCHEDULED_EVENT_AGE,
+            retry_attempts=0,
             environment=variables,
             role=role,
             log_group=logs,
@@ -131,6 +138,11 @@ class ConsumerFunction(Construct):
             function,
             "Serverless-LambdaDLQ",
             "messages it cannot handle are in the DLQ of its queue; nothing else is lost",
+        )
+        acknowledge(
+            function,
+            "Serverless-LambdaAsyncFailureDestination",
+            "only its schedule invokes it so, and the next run does what one that failed did not",
         )
         acknowledge(
             function,

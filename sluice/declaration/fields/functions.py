@@ -3,6 +3,7 @@
 AWS: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html (visibility timeout, batch size of a FIFO
 queue), https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (concurrency, provisioned pollers),
 https://docs.aws.amazon.com/lambda/latest/api/API_CreateFunction.html (memory, timeout),
+https://repost.aws/knowledge-center/lambda-sqs-scaling (a mapping does not account for reserved concurrency),
 https://docs.aws.amazon.com/lambda/latest/api/API_ScalingConfig.html and API_ProvisionedPollerConfig.html
 (read 2026-11-27).
 """
@@ -34,7 +35,8 @@ class Lambda:
         maximum_concurrency: invocations at once that AWS begins for this queue at most; None leaves it to AWS.
         pollers_min: provisioned pollers that always run; None means that AWS starts and ends pollers by itself.
         pollers_max: provisioned pollers at most; together with `pollers_min`.
-        reserved_concurrency: invocations at once that are kept for this function alone, and its limit; None is none.
+        reserved_concurrency: invocations at once that are kept for this function alone, and its limit: more than the
+            queue has, because the schedule has one, too. None is none.
         receives_max: the queue's maxReceiveCount, by which SQS itself dead-letters what no invocation ever came to an
             end with. `max_attempts` counts failures of the handler, in the inbox; a throttled, crashed or killed
             invocation is a receive and no attempt.
@@ -72,7 +74,6 @@ class Lambda:
         """Return how many invocations of the function may run at once: the lowest of all bounds."""
         bounds = (
             self.maximum_concurrency,
-            self.reserved_concurrency,
             None if self.pollers_max is None else self.pollers_max * limits.POLLER_INVOCATIONS,
             limits.MAPPING_INVOCATIONS_MAX if self.pollers_max is None else None,
         )
@@ -99,7 +100,10 @@ class Lambda:
         )
         require(
             self,
-            self.reserved_concurrency is None or self.reserved_concurrency >= (self.maximum_concurrency or 1),
+            self.reserved_concurrency is None or self.reserved_concurrency > self.concurrency_max,
             field="reserved_concurrency",
-            allowed=f"at least maximum_concurrency ({self.maximum_concurrency}), or invocations are throttled; or None",
+            allowed=(
+                f"more than the invocations that its queue has at once ({self.concurrency_max}), or they are throttled;"
+                " or None; lower maximum_concurrency or pollers_max"
+            ),
         )

@@ -388,7 +388,11 @@ REFUSALS: list[FieldRefusal] = [
     *row(Lambda, "pollers_max", "None without pollers_min, and a number with it", None, pollers_min=2),
     *row(Lambda, "reserved_concurrency", "1 or more invocations, or None: with 0 none is ever begun", 0, -1),
     *row(Lambda, "reserved_concurrency",
-        "at least maximum_concurrency (3), or invocations are throttled; or None", 2, maximum_concurrency=3),
+        "more than the invocations that its queue has at once (3), or they are throttled; or None; lower"
+        " maximum_concurrency or pollers_max", 2, 3, maximum_concurrency=3),
+    *row(Lambda, "reserved_concurrency",
+        "more than the invocations that its queue has at once (20), or they are throttled; or None; lower"
+        " maximum_concurrency or pollers_max", 20, pollers_min=2, pollers_max=2),
     *row(Lambda, "receives_max", "1 to 1000 receives", 0, 1_001),
     *row(Lambda, "package", "a folder within the project, such as 'build/function', or None",
         "", "/build", "../build"),

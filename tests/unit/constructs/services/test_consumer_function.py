@@ -90,6 +90,13 @@ def test_each_mapping_polls_its_queue_and_takes_partial_answers(both_kinds: list
     }
 
 
+def test_a_throttled_function_keeps_no_old_events_of_its_schedule(both_kinds: list[Resource]) -> None:
+    """Lambda keeps them for six hours by default, and tries each that failed twice more."""
+    configured = of_kind(both_kinds, "AWS::Lambda::EventInvokeConfig").values()
+
+    assert [(each["MaximumEventAgeInSeconds"], each["MaximumRetryAttempts"]) for each in configured] == [(60, 0)] * 2
+
+
 def test_a_functions_role_may_no_more_than_it_needs(both_kinds: list[Resource]) -> None:
     """The pollers use it, too; its own code may not touch the network interfaces that Lambda makes with it."""
     assert statements(both_kinds, "ConsumersConsumerbillingRole") == [
