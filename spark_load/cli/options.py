@@ -60,8 +60,9 @@ def profile_options(command: Callable[..., None]) -> Callable[..., None]:
     @click.argument("profile_name", metavar="PROFILE")
     @click.option(
         "--consumer",
-        type=click.Choice(["raw", "worker"]),
-        help="What consumes: our own loop, or the real worker.  [default: as the profile says]",
+        type=click.Choice(["raw", "worker", "lambda"]),
+        help="What consumes: our own loop, the real worker, or the declared Lambda functions."
+        "  [default: as the profile says]",
     )
     @click.option(
         "--faults",
@@ -109,7 +110,19 @@ def schedule_of(
     from spark_load.faults import servers  # noqa: PLC0415 (needs SQLAlchemy, which is not there where one only judges)
 
     load = named.profile
-    consumers = [consumer.name for consumer in environment.consumers_of(environment.topics[0])]
+    loaded = environment.consumers_of(environment.topics[0])
+    functions = [consumer.name for consumer in loaded if consumer.runtime is not None]
+    if load.consumer == "lambda" and not functions:
+        raise ConfigError(
+            f"no consumer of environment {environment.name!r} declares a function, allowed with consumer 'lambda' is"
+            " one with Consumer(runtime=Lambda(…)); declare it, or choose consumer 'worker'"
+        )
+    if load.consumer == "worker" and functions:
+        raise ConfigError(
+            f"consumer is 'worker', allowed is 'lambda' or 'raw': {functions[0]} of environment {environment.name!r}"
+            " runs in a Lambda function, and its queue counts as one needs it; choose consumer 'lambda'"
+        )
+    consumers = [consumer.name for consumer in loaded]
     targets = Targets.of(
         consumer=load.consumer,
         consumers=consumers,
@@ -118,6 +131,7 @@ def schedule_of(
         is_through_outbox=load.destination == "outbox",
         database="own" if load.faults.is_calm else servers.database(),
         restarts=servers.restartable(),
+        functions=functions if load.consumer == "lambda" else (),
     )
     return schedule_faults(load.faults, targets, seed=seed, duration_seconds=load.duration_seconds)
 

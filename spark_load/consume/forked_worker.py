@@ -13,16 +13,16 @@ import signal
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from sluice import clock
 from spark_load.faults.signals import limited_files, send_signal
 
 _RECORDS = "sluice.cli.services.running"
-_PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay")
-_SIGNS_OF_WORK = tuple(
-    f'"event": "{event}"' for event in ("working", "leading", "standing by")
-)  # of a worker, and of relays
+_PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay", "sluice.lambda_local.local")
+_SIGNS_OF_WORK = tuple(f'"event": "{event}"' for event in ("working", "polling", "leading", "standing by"))
+"""What workers, pollers of a function and relays log when they have begun."""
 _forked = multiprocessing.get_context("forkserver")
 
 
@@ -153,6 +153,42 @@ class ForkedWorker:
     def last_words(self) -> str:
         """Return the last line of the process's log."""
         return last_line(self.log.read_text(encoding="utf-8", errors="replace"))
+
+
+class FunctionWorker(ForkedWorker):
+    """The process of `sluice lambda local`, with the process of `awslambdaric` that it starts: what is harmed is that.
+
+    A kill ends both, so that the batch is nobody's until its visibility timeout ends. In a freeze the poller goes on,
+    and ends the invocation when its time is over.
+    """
+
+    def kill(self) -> bool:
+        """Send SIGKILL to the functions and the poller; return whether the poller existed."""
+        functions = self._functions()
+        is_met = super().kill()
+        for pid in functions:  # afterwards, or the poller would start another
+            send_signal(pid, signal.SIGKILL)
+        return is_met
+
+    def freeze(self) -> bool:
+        """Send SIGSTOP to the functions; return whether there were any."""
+        return self._signal_functions(signal.SIGSTOP)
+
+    def thaw(self) -> bool:
+        """Send SIGCONT to the functions; return whether there were any."""
+        return self._signal_functions(signal.SIGCONT)
+
+    def _signal_functions(self, number: signal.Signals) -> bool:
+        met = [send_signal(pid, number) for pid in self._functions()]
+        return any(met)
+
+    def _functions(self) -> list[int]:
+        """Return the process ids of the functions."""
+        found: list[int] = []
+        for task in Path(f"/proc/{self.pid}/task").glob("*"):
+            with suppress(OSError):  # the thread or the process has ended
+                found += map(int, (task / "children").read_text(encoding="ascii").split())
+        return found
 
 
 def last_line(output: str) -> str:

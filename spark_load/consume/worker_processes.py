@@ -1,4 +1,4 @@
-"""The real worker as the load test's consumer: `sluice worker`, a process for each slot, recording.
+"""The product as the load test's consumer: `sluice worker`, or `sluice lambda local` for each slot, recording.
 
 The load test imports none of the code that it tests. It starts the command of a service, with its recorder on; the
 worker's journals are beside those of the tasks.
@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from sluice.clock import Clock, SystemClock
 from sluice.errors import EndpointError
 from sluice.judge.folder.layout import WORKER_LOGS
 from spark_load.consume.effects import make_table
-from spark_load.consume.forked_worker import ForkedWorker, last_line
+from spark_load.consume.forked_worker import ForkedWorker, FunctionWorker, last_line
 from spark_load.consume.slots import LOOK_SECONDS, Place, Places
 from spark_load.faults.servers import DSN
 from spark_load.faults.shapes import worker_names
@@ -27,9 +27,11 @@ from spark_load.runtime.task_context import LoadRun
 
 HANDLERS = "sluice.testing.load.handlers"
 _EFFECTS, _FAILING = "sluice.testing.load.effects", "sluice.testing.load.failing"
-POISON = "poison"
-"""Folder of a run with a file for each consumer whose events are poison."""
+_ENTRY_POINT = "sluice.testing.load.function.handle"
+POISON, THROTTLE, MISREPORT = "poison", "throttle", "misreport"
+"""Folders of a run with a file for each consumer whose events are poison, or whose functions are harmed so."""
 _STOP_SECONDS_MAX = 90
+_START_SECONDS = 60  # Lambda gives a function a processor of its own, this machine does not
 _SCALED_IDLE_SECONDS = 86_400.0
 _TABLES_SECONDS_MAX = 120
 
@@ -56,7 +58,8 @@ class WorkersResult:
         recorders: the name of each worker's recorder to its queue.
         scaling: how they were scaled, as sentences.
         unknowns: what was not reached, as sentences.
-        killed: recorders of those that a fault ended: what they wrote is whole, and has no end.
+        killed: recorders of those that a fault ended, and of all functions, which nobody ends otherwise: what they
+            wrote is whole, and has no end.
         crashed: those that ended with an error under faults and were replaced, as sentences.
         missed: faults that were done to nobody, or were to come when the run ended, as sentences.
     """
@@ -129,9 +132,14 @@ def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> Worke
     for worker in started:
         if worker.process.pid not in killed or any(worker.process is place.abandoned_worker for place in places.all):
             require_ended_well(worker.process, worker.title)
+    recorders = {recorder(run, worker): worker.queue for worker in started}
+    in_functions = function_recorders(run, recorders)
     return WorkersResult(
-        recorders={recorder(run, worker): worker.queue for worker in started},
-        killed=[recorder(run, worker) for worker in started if worker.process.pid in killed - filled],
+        recorders={**recorders, **in_functions},
+        killed=[
+            *(recorder(run, worker) for worker in started if worker.process.pid in killed - filled),
+            *in_functions,
+        ],
         crashed=[
             f"{place.name} ended with {process.poll()} ({process.last_words()})"
             for place in places.all
@@ -140,11 +148,22 @@ def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> Worke
     )
 
 
+def function_recorders(run: LoadRun, of_pollers: Collection[str]) -> dict[str, str]:
+    """Return the recorders of the functions' own processes, which a poller starts and ends, to their queue."""
+    queues = {consumer: queue for queue, consumer in run.deployment.consumers.items()}
+    return {
+        journal.stem: queues[consumer]
+        for consumer in sorted(run.functions)
+        for journal in sorted(run.journals.glob(f"worker-{consumer}-*"))
+        if journal.stem not in of_pollers
+    }
+
+
 def databases(run: LoadRun) -> dict[str, str]:
     """Return the URL of each consumer's inbox: $SLUICE_DSN, or an SQLite file in the run's folder."""
     dsn = os.environ.get(DSN)
     if dsn is not None:
-        if run.has_faults:
+        if run.writes_effects:
             make_table(dsn)
         return dict.fromkeys(run.deployment.consumers.values(), dsn)
     files = database_files(run)
@@ -194,8 +213,9 @@ def start(
     profile, logs = run.plan.profile, run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
     # A message may stay with a worker that a fault has ended: nobody else gets it meanwhile.
-    held_seconds = run.deployment.visibility_timeout_seconds[queue] if run.has_faults else 0
-    handlers = _EFFECTS if run.has_faults else HANDLERS  # which under faults write rows
+    held_seconds = run.deployment.visibility_timeout_seconds[queue] if run.writes_effects else 0
+    handlers = _EFFECTS if run.writes_effects else HANDLERS
+    is_function = consumer in run.functions
     options = {
         "--env": run.deployment.environment,
         "--consumer": consumer,
@@ -204,14 +224,24 @@ def start(
         "--until-idle": f"{idle_seconds(profile) + held_seconds:g}",
         "--record": str(run.journals),
     }
+    if is_function:
+        options |= {
+            "--entry-point": _ENTRY_POINT,
+            "--throttled-while": str(run.folder / THROTTLE / consumer),
+            "--start-timeout": f"{_START_SECONDS:g}",
+        }
     arguments = [part for option in options.items() for part in option]
     agent = {} if agent_uri is None else {"ECS_AGENT_URI": agent_uri}
     # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
-    offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us), "SLUICE_LOAD_POISON": str(run.folder / POISON / consumer)}
-    environment = {**offset, **reaching(run, name.partition(".")[0]), **agent, **pause}
-    process = ForkedWorker(
-        ["worker", *arguments],
+    harm = {
+        "SLUICE_LOAD_POISON": str(run.folder / POISON / consumer),
+        "SLUICE_LOAD_MISREPORT": str(run.folder / MISREPORT / consumer),
+    }
+    offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us)}
+    environment = {**offset, **harm, **reaching(run, name.partition(".")[0]), **agent, **pause}
+    process = (FunctionWorker if is_function else ForkedWorker)(
+        [*(["lambda", "local"] if is_function else ["worker"]), *arguments],
         environment=environment,
         log=logs / f"{name}.log",
         ahead_seconds=0 if place is None else place.ahead_seconds,
@@ -230,7 +260,7 @@ def reaching(run: LoadRun, place: str) -> Mapping[str, str]:
 
 
 def make_tables(file: Path, run: LoadRun, part: str) -> None:
-    """Make the tables of a part in an SQLite file, and under faults that of the effects in an inbox's.
+    """Make the tables of a part in an SQLite file, and that of the effects in an inbox's where handlers write them.
 
     Raises:
         EndpointError: they were not made, and why.
@@ -251,7 +281,7 @@ def make_tables(file: Path, run: LoadRun, part: str) -> None:
         ) from error
     if made.returncode:
         raise EndpointError(f"the tables of the {part} were not made in {draft}: {last_line(made.stderr)}")
-    if run.has_faults and part == "inbox":
+    if run.writes_effects and part == "inbox":
         make_table(f"sqlite:///{draft}")
     draft.replace(file)
 

@@ -40,24 +40,24 @@ class Processes(Protocol):
 
 
 class PoisonPlan:
-    """Files that tell the handlers of a consumer to fail on some events, and how."""
+    """Files that tell whoever works for a consumer to fail, and how."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def file(self, consumer: str) -> Path:
-        """Return the file of a consumer that exists while the consumer's handlers are to fail."""
+        """Return the file of a consumer, which is there while it is to fail."""
         return self._folder / consumer
 
     def begin(self, consumer: str, detail: str) -> None:
-        """Let the handlers of a consumer fail in this way."""
+        """Let a consumer fail in this way."""
         self._folder.mkdir(exist_ok=True)
         draft = self.file(f".{consumer}")
         draft.write_text(detail, encoding="utf-8")
         draft.replace(self.file(consumer))
 
     def end(self, consumer: str) -> None:
-        """Let the handlers of a consumer succeed again."""
+        """Let a consumer succeed again."""
         self.file(consumer).unlink(missing_ok=True)
 
 

@@ -32,6 +32,8 @@ ANSWERS = ("500", "503", "throttled", "garbage", "cut-short", "after-500", "afte
 """What an endpoint answers instead; with `after-` it has done what it was asked to do."""
 POISONS = ("reject", "raise", "hang", "die", "rollback")
 """How handlers fail on an event that is poison."""
+MISREPORTS = ("stranger", "nobody", "wrong-key", "everything", "no-answer")
+"""How the answer of a Lambda function is wrong."""
 SLOWER_SECONDS = (0.02, 0.3)
 """How much later everything on a slow line comes."""
 
@@ -56,6 +58,8 @@ class FaultKind(StrEnum):
     ROLL = "roll"
     POISON = "poison"
     REDRIVE = "redrive"
+    THROTTLE = "throttle"
+    MISREPORT = "misreport"
 
 
 INSTANT = (FaultKind.KILL, FaultKind.TERMINATE)
@@ -66,6 +70,8 @@ STREAM = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE)
 """What can be done to a line whatever goes over it."""
 LOSSY = (FaultKind.SWALLOW,)
 """What loses messages that were acknowledged, as its history says: negative controls, which are only given."""
+FUNCTION = (FaultKind.THROTTLE, FaultKind.MISREPORT)
+"""What can be done to the Lambda functions of a consumer, and to nobody else."""
 WIRE = (*NETWORK, *LOSSY)
 """What is done to a line between a process and its endpoint."""
 SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
@@ -73,7 +79,7 @@ SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "crashes": PROCESS,
     "network": NETWORK,
     "database": (FaultKind.LOCK, *STREAM, FaultKind.RESTART),
-    "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK, FaultKind.RESTART),
+    "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK, FaultKind.RESTART, *FUNCTION),
 }
 """Which faults a shape has, where they can be done."""
 _ENDS: Mapping[str, tuple[str, ...]] = {"network": (ENDPOINT,), "database": (DATABASE,)}
@@ -90,11 +96,13 @@ _WEIGHTS: Mapping[str, int] = {
 _DETAILS: Mapping[str, Sequence[str] | tuple[float, float]] = {
     FaultKind.ANSWER: ANSWERS,
     FaultKind.POISON: POISONS,
+    FaultKind.MISREPORT: MISREPORTS,
     FaultKind.SLOW: SLOWER_SECONDS,
 }
 _GIVEN_DETAILS: Mapping[str, tuple[str, str]] = {
     FaultKind.ANSWER: ("|".join(ANSWERS), f"one of {', '.join(ANSWERS)}"),
     FaultKind.POISON: ("|".join(POISONS), f"one of {', '.join(POISONS)}"),
+    FaultKind.MISREPORT: ("|".join(MISREPORTS), f"one of {', '.join(MISREPORTS)}"),
     FaultKind.SKEW: (f"-?{_SLOWER}", "seconds between -1000 and 1000 that are not 0, such as '-30 s'"),
     FaultKind.SLOW: (_SLOWER, "seconds above 0 and below 1000, such as '0.15 s'"),
 }
@@ -112,6 +120,8 @@ _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.ROLL: (1.0, 2.0),
     FaultKind.POISON: (2.0, 6.0),
     FaultKind.REDRIVE: (0.5, 1.0),
+    FaultKind.THROTTLE: (1.0, 6.0),
+    FaultKind.MISREPORT: (1.0, 4.0),
 }
 
 
@@ -183,6 +193,7 @@ class Targets:
         workers: names of the workers' processes; none with raw consumers.
         lines: names of the lines to the endpoint, without their end.
         consumers: all of them; none with raw consumers.
+        functions: those of the consumers whose handlers run in Lambda functions.
         publishers: names of the publishing tasks whose processes are on this machine.
         relays: names of the relays' processes; none unless they publish through an outbox.
         database: the workers' SQLite files, which are the run's `own`, a `postgres`, or an `other` SQLite file.
@@ -192,6 +203,7 @@ class Targets:
     workers: Sequence[str]
     lines: Sequence[str]
     consumers: Sequence[str]
+    functions: Sequence[str] = ()
     publishers: Sequence[str] = ()
     relays: Sequence[str] = ()
     database: DatabaseKind = "own"
@@ -208,6 +220,7 @@ class Targets:
         is_through_outbox: bool = False,
         database: DatabaseKind = "own",
         restarts: Sequence[str] = (),
+        functions: Sequence[str] = (),
     ) -> "Targets":
         """Return those of a load test; of raw consumers only the network can be harmed: Spark runs them once.
 
@@ -219,6 +232,7 @@ class Targets:
             is_through_outbox: whether relays publish.
             database: of the workers.
             restarts: what can be restarted.
+            functions: those of the consumers whose handlers run in Lambda functions.
         """
         publishers = tuple(f"{PUBLISH}-{number}" for number in range(publish_tasks)) if PUBLISH not in consumers else ()
         if consumer == "raw":
@@ -230,6 +244,7 @@ class Targets:
             workers=workers,
             lines=(*(relays if is_through_outbox else (PUBLISH,)), *workers),
             consumers=tuple(consumers),
+            functions=functions,
             publishers=publishers,
             relays=relays,
             database=database,
@@ -246,8 +261,8 @@ class Targets:
             return (*(f"{line}:{ENDPOINT}" for line in (*self.lines, "all")), *of_workers)
         if kind is FaultKind.LOCK:
             return tuple(f"{consumer}:{DATABASE}" for consumer in self.consumers if self.database == "own")
-        if kind is FaultKind.RESTART:
-            return tuple(self.restarts)
+        if kind is FaultKind.RESTART or kind in FUNCTION:
+            return tuple(self.restarts if kind is FaultKind.RESTART else self.functions)
         if kind in (FaultKind.ROLL, FaultKind.DEPLOY, FaultKind.POISON, FaultKind.REDRIVE):
             return (*self.consumers, *((RELAY,) if self.relays and kind is FaultKind.ROLL else ()))
         return (*self.workers, *((*self.publishers, *self.relays) if kind in PROCESS else ()))

@@ -83,8 +83,8 @@ def _through_outbox(profile: ProfileFields) -> str | None:
         return None
     if profile.consumer == "raw":
         return (
-            "consumer is 'raw', allowed with destination 'outbox' is 'worker': an outbox numbers as workers read it"
-            "; choose it"
+            "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': an outbox numbers as these"
+            " read it; choose one of them"
         )
     name = next((name for name in ("duplicate_share", "late_duplicate_share") if getattr(profile, name)), None)
     if name is None:
@@ -106,8 +106,8 @@ def _injection_problem(profile: ProfileFields) -> str | None:
     if profile.consumer == "raw" or name is None:
         return None
     return (
-        f"{name} is {getattr(profile, name)}, allowed with consumer 'worker' is none: only the raw consumer injects"
-        " it; leave it out, or choose consumer 'raw'"
+        f"{name} is {getattr(profile, name)}, allowed with consumer {profile.consumer!r} is none: only the raw consumer"
+        " injects it; leave it out, or choose consumer 'raw'"
     )
 
 
@@ -115,8 +115,11 @@ def _scaling_problem(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None:
         return None
     seconds = f"minute_seconds is {profile.minute_seconds:g}"
-    if profile.consumer == "raw":
-        return f"{seconds}, allowed with consumer 'raw' is none: only workers are scaled; choose consumer 'worker'"
+    if profile.consumer != "worker":
+        return (
+            f"{seconds}, allowed with consumer {profile.consumer!r} is none: only workers are scaled; choose consumer"
+            " 'worker'"
+        )
     if profile.consumers_per_queue > 1:
         return (
             f"consumers_per_queue is {profile.consumers_per_queue}, allowed with minute_seconds is none: the policy"

@@ -71,7 +71,8 @@ class ProfileFields:
             it is 0, what fills no call waits for the answer of the call before it, too.
         catch_up_ratio: after a stall at most this multiple of the highest rate is offered.
         consumers_per_queue: Spark tasks that consume, for each queue.
-        consumer: `raw`, our own loop, or `worker`, the worker of `messaging`, which takes none of the injections below.
+        consumer: `raw`, our own loop; `worker`, the worker of `messaging`; or `lambda`, the Lambda function of each
+            consumer that declares one, and the worker of the others. The last two take none of the injections below.
         minute_seconds: real seconds in which a minute of the scaling policies passes, which then say how many workers
             run; None runs `consumers_per_queue` throughout.
         consume_after_seconds: how long consumers wait after the load began: a backlog builds.
@@ -113,7 +114,7 @@ class ProfileFields:
     publish_linger_seconds: Annotated[float, Field(ge=0, le=10)] = 0
     catch_up_ratio: Annotated[float, Field(gt=1, le=100)] = 2
     consumers_per_queue: Annotated[int, Field(ge=1, le=1_000)] = 1
-    consumer: Literal["raw", "worker"] = "raw"
+    consumer: Literal["raw", "worker", "lambda"] = "raw"
     minute_seconds: Annotated[float, Field(ge=0.5, le=60)] | None = None
     consume_after_seconds: Annotated[float, Field(ge=0, le=SECONDS_MAX)] = 0
     poll_pause_seconds: Annotated[float, Field(ge=0, le=10)] = 0
@@ -152,6 +153,11 @@ class ProfileFields:
     def has_topic(self) -> bool:
         """Return whether messages go through a topic."""
         return self.destination != "queue"
+
+    @property
+    def has_services(self) -> bool:
+        """Return whether the product consumes, in workers or functions, and not our own loop."""
+        return self.consumer != "raw"
 
     @property
     def steps(self) -> tuple[Phase, ...]:

@@ -49,7 +49,7 @@ class Bodies:
 
 def bodies(plan: Plan, run: str) -> Bodies:
     """Return the template of the bodies of a run's messages."""
-    return Envelopes(plan, run) if plan.profile.consumer == "worker" else Bodies(plan, run)
+    return Envelopes(plan, run) if plan.profile.has_services else Bodies(plan, run)
 
 
 class Envelopes(Bodies):

@@ -122,6 +122,7 @@ def run_load(
         dead_letter_queues=dict(deployment.dead_letter_queues),
         subscription_dead_letter_queues=dict(deployment.undelivered_queues),
         effects_recorded=tuple(deployment.queue_urls),
+        gapless=run.gapless_queues,
         clock_bound_us=clock_bound_us,
         retention_seconds=dict(deployment.retention_seconds),
         fan_out_skew_seconds_max=profile.fan_out_skew_seconds_max,
@@ -238,8 +239,8 @@ def _carry_out(
 
 
 def _new_id(folder: Path, profile: Profile) -> str:
-    """Return the id of a new run; for a worker's messages, the epoch of their numbers, later than any before."""
-    if profile.consumer == "worker":
+    """Return the id of a new run; for workers and functions, the epoch of the numbers, later than any."""
+    if profile.has_services:
         return run_of(SystemClock().now_us())
     return f"{folder.name}-{secrets.token_hex(2)}"
 

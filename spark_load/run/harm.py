@@ -15,7 +15,7 @@ from sluice.recorder.journal import Journal
 from spark_load.consume import effects
 from spark_load.consume.dead_letters import FAILURES, DeadLetters
 from spark_load.consume.slots import Places
-from spark_load.consume.worker_processes import POISON, database_files, used_databases
+from spark_load.consume.worker_processes import MISREPORT, POISON, THROTTLE, database_files, used_databases
 from spark_load.faults import shapes
 from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.injector import DatabaseLocks, Injector, PoisonPlan
@@ -48,7 +48,11 @@ class RunHarm:
         self._workers: Places | None = None
         self._relays: Places | None = None
         self._publishers = Publishers(run.coordinator(SystemClock()))
-        self._poison = PoisonPlan(run.folder / POISON)
+        self._plans = {
+            FaultKind.POISON: PoisonPlan(run.folder / POISON),
+            FaultKind.THROTTLE: PoisonPlan(run.folder / THROTTLE),
+            FaultKind.MISREPORT: PoisonPlan(run.folder / MISREPORT),
+        }
         self._letters: DeadLetters | None = None
         self._injector: Injector | None = None
         self._thread: threading.Thread | None = None
@@ -171,8 +175,8 @@ class RunHarm:
         """
         if self._is_publisher(name):
             return self._publishers.harm(kind, name)
-        if kind is FaultKind.POISON:
-            self._poison.begin(name, detail)
+        if kind in self._plans:
+            self._plans[kind].begin(name, detail)
             return self._workers is not None
         if kind is FaultKind.REDRIVE:
             return self._redrive(name)
@@ -183,8 +187,8 @@ class RunHarm:
         """End a fault; see `Publishers` and `Places`."""
         if self._is_publisher(name):
             self._publishers.heal(kind, name)
-        elif kind is FaultKind.POISON:
-            self._poison.end(name)
+        elif kind in self._plans:
+            self._plans[kind].end(name)
         elif (places := self._places_of(name)) is not None:
             places.heal(kind, name)
 
@@ -236,7 +240,7 @@ class RunHarm:
         message
         without an effect is lost.
         """
-        if not self.faults or self._workers is None:  # no worker ever began
+        if not self.run.writes_effects or self._workers is None:  # no worker ever began
             return []
         reasons = []
         outbox = outbox_file(self.run) if outbox_file(self.run).exists() else None
@@ -260,7 +264,9 @@ class RunHarm:
                     f"{len(gone)} effects in {queue} were committed by the history and are not in {database},"
                     f" such as {gone[0]}"
                 )
-            if wrong := databases.judge(replace(rows, is_settled=is_settled), {consumer: False}).violations:
+            excused = [each for each in rows.listed if queue not in self.run.gapless_queues or each.state != "filled"]
+            judged = replace(rows, is_settled=is_settled, listed=excused)
+            if wrong := databases.judge(judged, {consumer: False}).violations:
                 reasons.append(f"{database} contradicts a good end {len(wrong)} times, such as by {wrong[0]}")
         journal.flush()
         return reasons

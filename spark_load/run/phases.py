@@ -50,7 +50,7 @@ type TaskWatcher = Callable[[str, list[TaskProgress]], None]
 
 def slots(profile: Profile, deployment: LoadDeployment) -> int:
     """Return how many Spark tasks of a load test run at once."""
-    consumers = 0 if profile.consumer == "worker" else profile.consumers_per_queue * len(deployment.queue_urls)
+    consumers = 0 if profile.has_services else profile.consumers_per_queue * len(deployment.queue_urls)
     return profile.publish_tasks + consumers
 
 
@@ -92,7 +92,7 @@ class LoadPhases:
         self._run, self._profile, self._context, self._coordinator = run, run.plan.profile, context, context.coordinator
         self._spark, self._watch, self._clock = spark, watch, context.clock
         self._workers: list[Future[WorkersResult]] = []
-        if self._profile.consumer == "worker":
+        if self._profile.has_services:
             self._workers = [pool.submit(control.work, run) if run.services else pool.submit(work, run, harm.take)]
             self._consuming: Future[Any] = self._workers[0]
         else:

@@ -39,6 +39,7 @@ class LoadDeployment:
         undelivered_queues: consumer's queue to where SNS puts what it could not deliver there; only what is deployed.
         further_urls: URLs of the DLQs and undelivered queues.
         consumers: queue to the name of the consumer.
+        functions: names of the consumers whose handlers run in Lambda functions, as declared.
         visibility_timeout_seconds: as deployed.
         retention_seconds: as deployed, of DLQs too.
         event_bytes_max: as declared, of a message and of a whole call.
@@ -58,6 +59,7 @@ class LoadDeployment:
     arns: Mapping[str, str] = field(default_factory=dict)
     environment: str = ""
     consumers: Mapping[str, str] = field(default_factory=dict)
+    functions: frozenset[str] = frozenset()
     retention_seconds: Mapping[str, int] = field(default_factory=dict)
     event_bytes_max: int = limits.PUBLISH_BYTES_MAX
 
@@ -152,13 +154,14 @@ def _find(environment: Environment, endpoint_url: str | None, *, is_used: bool) 
             for name, its in attributes.items()
             if "MessageRetentionPeriod" in its
         },
-        max_receive_count={name: consumer.max_attempts for name, consumer in queues.items()},
+        max_receive_count={name: consumer.max_receive_count for name, consumer in queues.items()},
         undelivered_queues={name: its for name, its in undelivered.items() if its in urls},
         further_urls={name: url for name, url in urls.items() if name not in queues},
         arns={name: its["QueueArn"] for name, its in attributes.items()},
         environment=environment.name,
         event_bytes_max=environment.event_bytes_max,
         consumers={name: consumer.name for name, consumer in queues.items()},
+        functions=frozenset(consumer.name for consumer in loaded if consumer.runtime is not None),
     )
 
 

@@ -62,6 +62,21 @@ class LoadRun:
     has_faults: bool = False
 
     @property
+    def functions(self) -> frozenset[str]:
+        """Return the consumers whose Lambda functions consume in this run."""
+        return self.deployment.functions if self.plan.profile.consumer == "lambda" else frozenset()
+
+    @property
+    def gapless_queues(self) -> tuple[str, ...]:
+        """Return the queues of which no message is dead-lettered before its function was called."""
+        return tuple(queue for queue, consumer in self.deployment.consumers.items() if consumer in self.functions)
+
+    @property
+    def writes_effects(self) -> bool:
+        """Return whether handlers write rows: a process may end before it has recorded what it did."""
+        return self.has_faults or bool(self.functions)
+
+    @property
     def journals(self) -> Path:
         """Return the folder of the journals."""
         return self.folder / JOURNALS
@@ -87,7 +102,7 @@ class LoadRun:
         """
         profile = self.plan.profile
         publishers: dict[str, str | None] = {f"{PUBLISHER}-{number}": None for number in range(profile.publish_tasks)}
-        if profile.consumer == "worker":
+        if profile.has_services:
             return publishers | {f"{DRIVER}-0": None}
         consumers = range(profile.consumers_per_queue * len(self.deployment.queue_urls))
         return (

@@ -57,6 +57,8 @@ class Expectation:
             is not judged.
         effects_recorded: the queues whose consumers recorded every effect; for other queues a missing effect proves
             nothing.
+        gapless: the queues whose consumers lose no number, because no receive is an attempt (functions): there, a
+            message that fills a gap was passed over by its consumer.
         fan_out_skew_seconds_max: the longest allowed time between a message's first and last queue; None does not judge
             it.
         passed_over_seconds_max: how long a group with an available message may wait while others are served; None does
@@ -85,6 +87,7 @@ class Expectation:
     receiving_began_us: Mapping[str, int] = field(default_factory=dict)
     is_planned: bool = True
     effects_recorded: tuple[str, ...] = ()
+    gapless: tuple[str, ...] = ()
     fan_out_skew_seconds_max: float | None = None
     passed_over_seconds_max: float | None = None
     stuck_seconds_max: float | None = None

@@ -10,6 +10,8 @@ from sluice.judge.checker.rules.ordering import overtaken
 
 _OUT_OF_TURN = ("late", "filled")
 """States of a message that was handled after later ones, which its consumer's policy allows."""
+_REDRIVEN = ("late",)
+"""Of them, the state of a message that its consumer knows to be dead or skipped."""
 
 
 @rule("R1")
@@ -36,7 +38,8 @@ def _effect_twice(group: Group) -> Iterator[FoundViolation]:
 @rule("R3")
 def _effects_reordered(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
-        first = {idx: events[0] for idx, events in handled.items() if _is_in_turn(events[0])}
+        excused = _REDRIVEN if queue in group.expectation.gapless else _OUT_OF_TURN
+        first = {idx: events[0] for idx, events in handled.items() if _state_of(events[0]) not in excused}
         orders = [[idx for idx in line if idx in first and group.is_bound(queue, idx)] for line in group.lines]
         for idx, by in (pair for order in orders for pair in overtaken(group, order, first)):
             sentence = "the effect of the second was committed before the first was begun"
@@ -57,5 +60,5 @@ def _effect_after_delete(group: Group) -> Iterator[FoundViolation]:
                     break
 
 
-def _is_in_turn(event: HistoryEvent) -> bool:
-    return detail_of(event.detail).get("state") not in _OUT_OF_TURN
+def _state_of(event: HistoryEvent) -> object:
+    return detail_of(event.detail).get("state")

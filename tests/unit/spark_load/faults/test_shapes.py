@@ -9,6 +9,7 @@ import pytest
 
 from sluice.errors import ConfigError
 from spark_load.faults.shapes import (
+    FUNCTION,
     INSTANT,
     LOSSY,
     NETWORK,
@@ -35,6 +36,7 @@ POSTGRES = Targets.of(
     database="postgres",
     restarts=("endpoint", "database"),
 )
+FUNCTIONS = replace(TARGETS, functions=("billing",))
 OUTBOX = replace(TARGETS, relays=("relay-0", "relay-1"), lines=("relay-0", "relay-1", *TARGETS.workers))
 CHAOS = Faults(shape="chaos", every_seconds=2)
 GOOD = "messages_per_second: 10\nduration_seconds: 30\ngroup_count: 2\n"
@@ -74,6 +76,13 @@ def test_every_kind_of_a_shape_comes_and_ends_in_its_window(shape: Shape, seed: 
     assert {fault.kind for fault in faults} == possible
     assert [fault for fault in faults if not 3 <= fault.at_seconds <= fault.until_seconds <= 40] == []
     assert [fault for fault in faults if fault.target not in targets.of_kind(fault.kind)] == []
+
+
+@pytest.mark.parametrize("kind", FUNCTION)
+def test_only_functions_are_throttled_or_answer_wrongly(kind: FaultKind) -> None:
+    assert FUNCTIONS.of_kind(kind) == ("billing",)
+    assert TARGETS.of_kind(kind) == ()
+    assert kind in {fault.kind for fault in schedule_faults(CHAOS, FUNCTIONS, seed=1, duration_seconds=120)}
 
 
 def test_a_calm_shape_has_no_fault_and_raw_consumers_only_the_networks() -> None:

@@ -180,6 +180,9 @@ REFUSED_BEHIND_GOOD = {
     "minute_seconds: 2": (
         "minute_seconds is 2, allowed with consumer 'raw' is none: only workers are scaled; choose consumer 'worker'"
     ),
+    "consumer: lambda\nminute_seconds: 2": (
+        "minute_seconds is 2, allowed with consumer 'lambda' is none: only workers are scaled; choose consumer 'worker'"
+    ),
     "consumer: worker\nminute_seconds: 2\nconsumers_per_queue: 2": (
         "consumers_per_queue is 2, allowed with minute_seconds is none: the policy says how many there are; leave it"
         " out"
@@ -201,8 +204,8 @@ REFUSED_BEHIND_GOOD = {
         " leases of crashed consumers have to run out"
     ),
     "destination: outbox": (
-        "consumer is 'raw', allowed with destination 'outbox' is 'worker': an outbox numbers as workers read it;"
-        " choose it"
+        "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': an outbox numbers as these read"
+        " it; choose one of them"
     ),
     "destination: outbox\nconsumer: worker\nduplicate_share: 0.1": (
         "duplicate_share is 0.1, allowed with destination 'outbox' is none: an outbox takes an event once; leave it out"
