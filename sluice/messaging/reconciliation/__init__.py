@@ -1,0 +1,1 @@
+"""An outbox compared with its consumers' inboxes and queues: `sluice outbox verify`, and the verdict of every hour."""

@@ -1,0 +1,193 @@
+"""The ways from a topic to its consumers, and what was found on each."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from sqlalchemy import Engine
+
+from sluice.messaging.reconciliation.states import NumberState
+
+SETTLED_SECONDS = 60
+"""SQS's counts are consistent so long after the last send at the earliest."""
+_FINDINGS_MAX = 100_000
+
+
+class Cause(StrEnum):
+    """The known reason for which a number has not arrived."""
+
+    NOT_PUBLISHED = "marked as sent without a message id of SNS: no relay published it"
+    NO_SUBSCRIPTION = "the consumer's queue is not subscribed to the topic"
+    FILTERED = "the live subscription has a filter policy that is not declared, and does not match it"
+    NOT_IN_QUEUE = "published, and in none of its queues: purged, deleted, or expired"
+    NOWHERE = "no consumer has it: not published, or lost before the queues"
+    NOT_IN_DLQ = "dead by the inbox's record, and in none of its queues: purged, deleted, or expired"
+    RESTORED = "the consumer knows later numbers than the outbox: it was restored without `outbox begin-epoch`"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """A queue that may hold a message of a consumer.
+
+    Args:
+        about: how many messages are in it, in flight and delayed ones included, as SQS counts; None is unknown.
+        most: how many may have been in it between the first look and the last; None is `about`.
+        fault: why the count is unknown.
+        retention_us: how long it keeps a message, microseconds.
+        is_dlq: whether it is one of the DLQs; a message may arrive there as late as its queue keeps it.
+    """
+
+    name: str
+    about: int | None
+    most: int | None = None
+    fault: str | None = None
+    retention_us: int
+    is_dlq: bool = False
+
+    def may_hold(self, *, sent_us: int, now_us: int, brought_back_us: int | None) -> bool:
+        """Return whether a message may be in this queue."""
+        if self.about == 0:
+            return False
+        kept_us = self.retention_us
+        is_within = now_us - sent_us < (2 * kept_us if self.is_dlq else kept_us)
+        if brought_back_us is not None and not self.is_dlq:
+            is_within = is_within or now_us - brought_back_us < kept_us
+        return is_within
+
+    @property
+    def doubt(self) -> str:
+        """Return the reason for which a message that may be in this queue is not judged."""
+        if self.about is None:
+            return f"{self.name} may hold it, and cannot be read ({self.fault})"
+        return f"it may be among the about {self.about} messages of {self.name}"
+
+    @property
+    def capacity(self) -> int | None:
+        """Return how many messages it can have held at most; None is unknown."""
+        return self.about if self.most is None else self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """A consumer's way from the topic to its inbox.
+
+    Args:
+        engine: the engine of the inbox's database; None if it is unknown, and `unjudged` says why.
+        unjudged: why its numbers cannot be judged; None if they can.
+        places: its queue, its DLQ, and the DLQ of its subscription.
+        is_subscribed: whether the queue is subscribed; None is unknown.
+        accepts: whether a live filter policy that is not declared lets a message pass, by its attributes and body; None
+            if there is no such policy.
+        joined_at_us: when the consumer joined; numbers sent before are not expected.
+    """
+
+    consumer: str
+    engine: Engine | None
+    unjudged: str | None = None
+    places: tuple[QueuePlace, ...] = ()
+    is_subscribed: bool | None = None
+    accepts: Callable[[Mapping[str, str], str], bool] | None = None
+    joined_at_us: int | None = None
+
+    @property
+    def known_engine(self) -> Engine:
+        """Return the engine of a consumer whose inbox is known."""
+        assert self.engine is not None, "a consumer without a known inbox is not judged"
+        return self.engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """Numbers of one group, first to last, that did not arrive at a consumer for one cause."""
+
+    consumer: str
+    group_id: str
+    epoch: int
+    first: int
+    last: int
+    cause: Cause
+
+    @property
+    def count(self) -> int:
+        """Return how many numbers."""
+        return self.last - self.first + 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """Numbers of which some are lost for certain, because their queues hold fewer messages than there are numbers.
+
+    Args:
+        lost: how many are lost at least; which of them is not known.
+        missing: how many numbers have not come, and may be in these queues.
+        dead: how many numbers are dead by the inbox's record.
+        held: how many messages these queues hold, as SQS counts.
+        queues: their names.
+    """
+
+    lost: int
+    missing: int
+    dead: int
+    held: int
+    queues: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Return what is lost, in words."""
+        return (
+            f"at least {self.lost} of {self.missing + self.dead} messages: {self.missing} have not come and"
+            f" {self.dead} are dead, and {' and '.join(self.queues)} hold about {self.held}"
+        )
+
+
+@dataclass(slots=True)
+class Judgement:
+    """The result of one consumer.
+
+    Args:
+        states: how many numbers are in which state.
+        doubts: each reason, with the count of numbers that cannot be judged for it.
+        dead_doubts: the same of dead letters.
+        dead: how many numbers are dead by the inbox's record.
+        young: how many numbers have not arrived and may be in flight.
+        is_cut: whether there are more findings than are kept.
+        shortage: numbers of which some are lost, and which is not known; None if no such loss is certain.
+    """
+
+    consumer: str
+    states: Counter[NumberState] = field(default_factory=Counter)
+    findings: list[Finding] = field(default_factory=list)
+    doubts: Counter[str] = field(default_factory=Counter)
+    dead_doubts: Counter[str] = field(default_factory=Counter)
+    dead: int = 0
+    young: int = 0
+    is_cut: bool = False
+    shortage: Shortage | None = None
+
+    @property
+    def missing(self) -> int:
+        """Return how many numbers are missing at least."""
+        return sum(finding.count for finding in self.findings) + (self.shortage.lost if self.shortage else 0)
+
+    def find(self, finding: Finding) -> None:
+        """Add a finding. A finding that continues the last one extends it."""
+        last = self.findings[-1] if self.findings else None
+        place = (finding.group_id, finding.epoch, finding.cause)
+        if last is not None and (last.group_id, last.epoch, last.cause) == place and last.last + 1 == finding.first:
+            self.findings[-1] = _widen(last, finding.last)
+        elif len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(finding)
+        else:
+            self.is_cut = True
+
+
+def _widen(finding: Finding, last: int) -> Finding:
+    return Finding(
+        consumer=finding.consumer,
+        group_id=finding.group_id,
+        epoch=finding.epoch,
+        first=finding.first,
+        last=last,
+        cause=finding.cause,
+    )
