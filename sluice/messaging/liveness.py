@@ -5,7 +5,9 @@ overdue, even if a database or a queue is away: starting the process again would
 """
 
 import os
+import platform
 import threading
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from math import inf
@@ -23,6 +25,16 @@ SLACK_SECONDS = 30.0
 a busy machine. A stuck part stays stuck, so it does no harm to notice it this much later."""
 _STARTUP_SECONDS = 120.0  # from the first sign to the second: the queue and the database are asked in between
 _WRITE_SECONDS = 5.0  # between two signs that say the same
+
+
+def process_name() -> str:
+    """Return a name of this process for operators: of a Lambda function its log stream, otherwise host and process.
+
+    A random part tells processes of one number apart, as in containers.
+    AWS: https://docs.aws.amazon.com/lambda/latest/dg/configuration-envvars.html (read 2026-11-27)
+    """
+    host = f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:6]}"
+    return os.environ.get("AWS_LAMBDA_LOG_STREAM_NAME", host)
 
 
 class Liveness:

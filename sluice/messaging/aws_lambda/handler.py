@@ -45,7 +45,7 @@ from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.attempts import FORGOTTEN_MAX
 from sluice.messaging.inbox.groups import InboxPolicy
-from sluice.messaging.liveness import Liveness
+from sluice.messaging.liveness import Liveness, process_name
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.dead_letter_queue import Destination
 from sluice.messaging.sqs.queue import Queue
@@ -112,7 +112,7 @@ def lambda_handler(
         queue=Queue(sqs, consumer.name),  # which no part that is used here calls: the mapping receives and deletes
         engine=database,
         handlers=handlers if consumer.types is None else handlers.of_consumer(consumer),
-        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock")),
+        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock"), worker=process_name()),
         settings=WorkerSettings.of_consumer(consumer, lanes=1),
         processor_settings=settings,
         signs=Signs(Liveness(clock)),  # without deadlines: a freeze may take as long as it wants

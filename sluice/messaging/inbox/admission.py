@@ -33,12 +33,14 @@ class Admission:
         position: the position of the group before the message.
         decided_at_us: the time of the decision, microseconds UTC.
         lock: the lock on the group's row; None on SQLite.
+        attempt: the number of the attempt at the message.
     """
 
     decision: Decision
     position: Position
     decided_at_us: int
     lock: RowLock | None
+    attempt: int
 
 
 class Inbox(Parking):
@@ -46,13 +48,14 @@ class Inbox(Parking):
 
     Args:
         clock: a clock for tests; None means the database's own.
+        worker: the name of this process, which the inbox keeps beside what it handles; None is unknown.
 
     Attributes:
         attempts: the attempts at messages, where the queue does not count them.
     """
 
-    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None) -> None:
-        super().__init__(policy, clock=clock)
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None, worker: str | None = None) -> None:
+        super().__init__(policy, clock=clock, worker=worker)
         self.attempts = InboxAttempts(policy.consumer, clock=clock)
 
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
@@ -75,7 +78,7 @@ class Inbox(Parking):
         decision = decide(position, known, arrival, parks_gaps=self.policy.parks_gaps)
         if decision.action is Action.PARK:
             self._park(connection, arrived, position, now_us)
-        return Admission(decision=decision, position=position, decided_at_us=now_us, lock=lock)
+        return Admission(decision=decision, position=position, decided_at_us=now_us, lock=lock, attempt=arrived.attempt)
 
     def mark(self, connection: Connection, envelope: Envelope, admission: Admission) -> bool | None:
         """Count a message as handled, in the transaction of its effect. The caller commits.
@@ -93,6 +96,7 @@ class Inbox(Parking):
             admission.position,
             admission.decision,
             admission.decided_at_us,
+            attempt=admission.attempt,
             lock=admission.lock,
         )
 
@@ -185,4 +189,4 @@ class Inbox(Parking):
         if self.policy.parks_poison:
             self._groups.begin_parking(connection, envelope.event.group, position, now_us, is_dead=True)
         else:
-            self._groups.advance(connection, envelope, position, decision, now_us, is_handled=False)
+            self._groups.advance(connection, envelope, position, decision, now_us, attempt=None)

@@ -3,6 +3,7 @@
 The rows of a group and epoch never overlap. A row is open until its number is accounted for.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
@@ -95,11 +96,14 @@ class SequenceGaps:
                 self._insert(connection, group_id, epoch, (first, seq - 1), GAP, now_us, closed_at_us)
             first = through + 1
 
-    def write_filled(self, connection: Connection, envelope: Envelope, now_us: int) -> None:
-        """Record an unexpected number as received: a message with this number is a repeat from now on."""
+    def write_filled(self, connection: Connection, envelope: Envelope, now_us: int, handled: Mapping[str, Any]) -> None:
+        """Record an unexpected number as received: a message with this number is a repeat from now on.
+
+        The row also gets the columns `handled`, which say who handled it.
+        """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         self._insert(connection, group_id, epoch, (seq, seq), FILLED, now_us, now_us)
-        self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id})
+        self._update(connection, group_id, epoch, seq, {"event_id": envelope.event.id, **handled})
 
     def write_skipped(
         self, connection: Connection, group_id: str, epoch: int, seq: int, now_us: int, *, reason: str
@@ -113,8 +117,11 @@ class SequenceGaps:
         columns = {"state": SKIPPED, "reason": reason, "closed_at_us": now_us}
         self._update(connection, group_id, epoch, seq, columns)
 
-    def close(self, connection: Connection, envelope: Envelope, now_us: int) -> bool:
-        """Record that a dead or missing number has arrived; return whether it was dead or missing."""
+    def close(self, connection: Connection, envelope: Envelope, now_us: int, handled: Mapping[str, Any]) -> bool:
+        """Record that a dead or missing number has arrived; return whether it was dead or missing.
+
+        The row also gets the columns `handled`, which say who handled it.
+        """
         group_id, epoch, seq = envelope.event.group, envelope.epoch, envelope.seq
         row = self.find(connection, group_id, epoch, seq)
         if row is None or row.state not in (DEAD, GAP):
@@ -122,7 +129,7 @@ class SequenceGaps:
         came = REDRIVEN if row.state == DEAD else FILLED
         state = SKIPPED if envelope.event.type == TOMBSTONE else came
         self._split(connection, row, seq)
-        closed = {"state": state, "event_id": envelope.event.id, "closed_at_us": now_us}
+        closed = {"state": state, "event_id": envelope.event.id, "closed_at_us": now_us, **handled}
         self._update(connection, group_id, epoch, seq, closed)
         return True
 

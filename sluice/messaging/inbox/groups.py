@@ -120,10 +120,11 @@ class GroupRows:
 
     Args:
         clock: a clock for tests; None means the database's own.
+        worker: the name of this process, which stands beside each number that it handles; None is unknown.
     """
 
-    def __init__(self, policy: InboxPolicy, *, clock: Clock | None) -> None:
-        self._policy, self._clock = policy, clock
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None, worker: str | None = None) -> None:
+        self._policy, self._clock, self._worker = policy, clock, worker
         self.gaps = SequenceGaps(policy.consumer, records_gaps=policy.records_gaps)
 
     def now_us(self, connection: Connection) -> int:
@@ -186,12 +187,13 @@ class GroupRows:
         decision: Decision,
         now_us: int,
         *,
-        is_handled: bool = True,
+        attempt: int | None,
         lock: RowLock | None = None,
     ) -> bool | None:
         """Count the number of a message, and record missing numbers before it or close its own record.
 
         If `lock` is given, rows change only if this transaction holds the lock and the tables are the inbox's own.
+        `attempt` is the attempt that handled the message, and None if the message died.
 
         Returns:
             Whether the rows were changed; None without a `lock`.
@@ -201,14 +203,16 @@ class GroupRows:
         is_plain = is_next and decision.state is State.CONTIGUOUS and not position.is_parked
         if lock is not None and not (is_plain or self.holds(connection, lock)):
             return False
+        is_handled = attempt is not None
+        handled = {"handled_attempt": attempt, "handled_by": self._worker}
         may_close = is_handled and (decision.state in (State.LATE, State.FILLED) or position.is_parked)
-        is_closed = may_close and self.gaps.close(connection, envelope, now_us)
+        is_closed = may_close and self.gaps.close(connection, envelope, now_us, handled)
         if envelope.event.type == TOMBSTONE and not is_closed:
             self.gaps.write_skipped(connection, group_id, epoch, seq, now_us, reason="tombstone")
             is_closed = True
         if (epoch, seq) <= (position.epoch, position.last_seq):
             if decision.state is State.FILLED and not is_closed:
-                self.gaps.write_filled(connection, envelope, now_us)
+                self.gaps.write_filled(connection, envelope, now_us, handled)
             return None if lock is None else True
         self.gaps.write_missing(connection, group_id, epoch, (position.last_seq + 1, seq - 1), now_us)
         last_seq = self.gaps.over_skipped(connection, group_id, epoch, seq) if position.is_parked else seq
@@ -218,6 +222,8 @@ class GroupRows:
             "last_seq": last_seq,
             "last_event_id": envelope.event.id if is_handled and last_seq == seq else None,
         }
+        if is_handled:
+            advanced |= {"handled_epoch": epoch, "handled_seq": seq, "handled_at_us": now_us, **handled}
         if lock is None:
             self.write(connection, group_id, advanced)
             return None

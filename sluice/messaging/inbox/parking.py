@@ -66,11 +66,12 @@ class Parking:
 
     Args:
         clock: a clock for tests; None means the database's own.
+        worker: the name of this process; None is unknown.
     """
 
-    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None) -> None:
+    def __init__(self, policy: InboxPolicy, *, clock: Clock | None = None, worker: str | None = None) -> None:
         self.policy = policy
-        self._groups = ParkedGroups(policy, clock=clock)
+        self._groups = ParkedGroups(policy, clock=clock, worker=worker)
 
     def due(self, engine: Engine) -> list[str]:
         """Return up to a hundred parked groups that can be worked on now, those with the fewest attempts first.
@@ -152,7 +153,13 @@ class Parking:
         """
         envelope, decision = message.envelope, Decision(State.CONTIGUOUS, Action.HANDLE)
         is_held = self._groups.advance(
-            connection, envelope, message.position, decision, message.taken_at_us, lock=message.lock
+            connection,
+            envelope,
+            message.position,
+            decision,
+            message.taken_at_us,
+            attempt=message.attempts,
+            lock=message.lock,
         )
         connection.execute(delete(parked).where(*self._place(envelope)))
         return is_held

@@ -29,6 +29,11 @@ groups = sa.Table(
     sa.Column("awaits_until_us", sa.BigInteger),
     sa.Column("parked_at_us", sa.BigInteger),
     sa.Column("updated_at_us", sa.BigInteger, nullable=False),
+    sa.Column("handled_epoch", sa.BigInteger),
+    sa.Column("handled_seq", sa.BigInteger),
+    sa.Column("handled_at_us", sa.BigInteger),
+    sa.Column("handled_attempt", sa.Integer),
+    sa.Column("handled_by", sa.Text),
     sa.PrimaryKeyConstraint("consumer", "group_id"),
     partial_index("sluice_inbox_group_parked", "consumer", "group_id", where=_PARKED),
     sa.Index("sluice_inbox_group_updated", "consumer", "updated_at_us"),
@@ -60,6 +65,8 @@ exceptions = sa.Table(
     sa.Column("is_permanent", sa.Boolean),
     sa.Column("seen_at_us", sa.BigInteger, nullable=False),
     sa.Column("closed_at_us", sa.BigInteger),
+    sa.Column("handled_attempt", sa.Integer),
+    sa.Column("handled_by", sa.Text),
     sa.CheckConstraint(
         "state IN ('gap', 'filled', 'dead', 'redriven', 'skipped')", name="sluice_inbox_exception_state"
     ),
@@ -136,5 +143,16 @@ versioned = VersionedTables(
         Step(("ALTER TABLE sluice_inbox_exception ADD COLUMN is_permanent BOOLEAN",)),
         Step(recollates=True),
         Step(),  # sluice_inbox_attempt is new
+        Step(
+            (
+                "ALTER TABLE sluice_inbox_group ADD COLUMN handled_epoch BIGINT",
+                "ALTER TABLE sluice_inbox_group ADD COLUMN handled_seq BIGINT",
+                "ALTER TABLE sluice_inbox_group ADD COLUMN handled_at_us BIGINT",
+                "ALTER TABLE sluice_inbox_group ADD COLUMN handled_attempt INTEGER",
+                "ALTER TABLE sluice_inbox_group ADD COLUMN handled_by TEXT",
+                "ALTER TABLE sluice_inbox_exception ADD COLUMN handled_attempt INTEGER",
+                "ALTER TABLE sluice_inbox_exception ADD COLUMN handled_by TEXT",
+            )
+        ),
     ),
 )

@@ -70,6 +70,8 @@ leases = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at_us", sa.BigInteger, nullable=False),
     sa.Column("lease_us", sa.BigInteger, nullable=False, server_default=sa.text("30000000")),
+    sa.Column("led_token", sa.BigInteger),
+    sa.Column("led_since_us", sa.BigInteger),
     comment="which relay leads; every takeover raises the token",
 )
 
@@ -93,5 +95,11 @@ versioned = VersionedTables(
             )
         ),
         Step(recollates=True),
+        Step(
+            (
+                "ALTER TABLE sluice_outbox_lease ADD COLUMN led_token BIGINT",
+                "ALTER TABLE sluice_outbox_lease ADD COLUMN led_since_us BIGINT",
+            )
+        ),
     ),
 )

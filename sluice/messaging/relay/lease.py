@@ -10,9 +10,6 @@ may be wrong when the database's clock is set forward; then two relays think tha
 of them write.
 """
 
-import os
-import platform
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +22,7 @@ from sluice.clock import Clock, SystemClock
 from sluice.messaging.database import engines
 from sluice.messaging.database.server_settings import DURABLE
 from sluice.messaging.errors import LeaseLostError
+from sluice.messaging.liveness import process_name
 from sluice.messaging.outbox.tables import leases
 
 _IDLE_TOO_LONG = "25P03"  # SQLSTATE idle_in_transaction_session_timeout
@@ -64,7 +62,7 @@ class Lease:
         self._own_clock = SystemClock() if own_clock is None else own_clock
         self._lease_us = round(lease_seconds * 1_000_000)
         self._seen_since = 0.0
-        self.owner = f"{platform.node()}/{os.getpid()}/{uuid.uuid4().hex[:6]}" if owner is None else owner
+        self.owner = process_name() if owner is None else owner
         self.token: int | None = None
         self.seen: HeldLease | None = None
 
@@ -107,6 +105,8 @@ class Lease:
         taken = {
             "owner": self.owner,
             "token": leases.c.token + 1,
+            "led_token": leases.c.token + 1,
+            "led_since_us": now_us,
             "expires_at_us": now_us + self._lease_us,
             "lease_us": self._lease_us,
         }
@@ -121,11 +121,14 @@ class Lease:
         try:
             with self._transaction() as connection:
                 connection.execute(select(self._transaction_bound(connection), DURABLE))
+                now_us = engines.now_us(connection, self._clock)
                 made = {
                     "topic": self._topic,
                     "owner": self.owner,
                     "token": 1,
-                    "expires_at_us": engines.now_us(connection, self._clock) + self._lease_us,
+                    "led_token": 1,
+                    "led_since_us": now_us,
+                    "expires_at_us": now_us + self._lease_us,
                     "lease_us": self._lease_us,
                 }
                 connection.execute(insert(leases).values(made))

@@ -26,7 +26,7 @@ from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
-from sluice.messaging.liveness import AliveFile, Liveness
+from sluice.messaging.liveness import AliveFile, Liveness, process_name
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.sqs.queue import Queue
 from sluice.messaging.waiting import Stop, Wait
@@ -109,7 +109,7 @@ def build_worker(
         queue=queue,
         engine=database,
         handlers=handlers if consumer.types is None else handlers.of_consumer(consumer),
-        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock")),
+        inbox=Inbox(InboxPolicy.of_consumer(consumer), clock=options.get("clock"), worker=process_name()),
         settings=settings,
         processor_settings=processor_settings,
         **options,

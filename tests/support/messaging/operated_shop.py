@@ -94,7 +94,7 @@ class OperatedShop:
                 queue=Queue(self.sqs, self.url(naming.queue_name(self.environment, consumer))),
                 engine=self.engine,
                 handlers=Handlers.of_function(refund),
-                inbox=Inbox(InboxPolicy.of_consumer(consumer)),
+                inbox=Inbox(InboxPolicy.of_consumer(consumer), worker="host/1"),
                 settings=replace(WorkerSettings.of_consumer(consumer, lanes=1), wait_seconds=0),
                 processor_settings=ProcessorSettings.of_consumer(consumer),
             )

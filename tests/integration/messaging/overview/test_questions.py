@@ -2,15 +2,17 @@
 
 import re
 import secrets
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, make_url
 
-from sluice.declaration import DatabaseRole
+from sluice.declaration import DatabaseRole, naming
 from sluice.messaging.database import migrations, roles
+from sluice.messaging.relay.lease import Lease
 from tests.support.command_line import Run
-from tests.support.messaging.operated_shop import BILLING, TOPIC, OperatedShop, operated_shop
+from tests.support.messaging.operated_shop import BILLING, LOCAL, TOPIC, OperatedShop, operated_shop
 from tests.support.messaging.passwords import execute
 
 READING = {
@@ -254,3 +256,95 @@ def test_the_reading_role_can_look_and_nothing_more(postgres: Engine, run: Run) 
     assert codes == [99, 0, 0, 2]  # shipping and audit have handled nothing: their inboxes may be elsewhere
     assert refused[0] == 2
     assert "permission denied" in refused[2]
+
+
+def test_find_says_when_an_event_was_handled_by_which_attempt_and_worker(either_shop: OperatedShop) -> None:
+    """The last number of a group says it exactly; an earlier number was handled before the last one."""
+    shop = either_shop
+    first, last = shop.commit("order-7", 500, 600)
+    shop.relay()
+    shop.work(BILLING)
+
+    found, _ = shop.json("find", last)
+    earlier, _ = shop.json("find", first)
+    _, printed, _ = shop.sluice("find", last)
+
+    handled = _of_consumer(found["events"][0]["consumers"])
+    assert handled["handled_at"].startswith("20")
+    assert handled["handled_attempt"] == 1
+    assert handled["worker"] == "host/1"
+    assert _of_consumer(earlier["events"][0]["consumers"])["handled_before"] == handled["handled_at"]
+    assert f"handled {handled['handled_at']} at attempt 1 by host/1; its group is at 2" in printed
+
+
+def test_find_says_who_handled_a_number_that_came_back(shop: OperatedShop, tmp_path: Path) -> None:
+    data = tmp_path / "data.json"
+    data.write_text('{"cents": 5}')
+    event, _ = shop.commit("order-7", -5, 600)
+    shop.relay()
+    shop.work(BILLING)
+    replace = ("dlq", "replace", "order-7", "1", "--data", str(data), "--consumer", "billing")
+    assert shop.sluice(*replace, "--reason", "a typo", "--yes")[0] == 0
+    shop.work(BILLING)
+
+    found, _ = shop.json("find", event)
+
+    handled = _of_consumer(found["events"][0]["consumers"])
+    assert handled["state"] == "handled after it was brought back"
+    assert handled["handled_attempt"] == 1
+    assert handled["worker"] == "host/1"
+
+
+def test_a_number_that_an_earlier_version_handled_has_no_worker(shop: OperatedShop) -> None:
+    """During a rolling deployment earlier code moves the position and leaves the new columns as they are."""
+    shop.commit("order-7", 500)
+    shop.relay()
+    shop.work(BILLING)
+    (event,) = shop.commit("order-7", 600)
+    shop.relay()
+    shop.execute("UPDATE sluice_inbox_group SET last_seq = 2, last_event_id = :id", id=event)
+
+    found, _ = shop.json("find", event)
+
+    handled = _of_consumer(found["events"][0]["consumers"])
+    assert handled["handled_before"].startswith("20")
+    assert "worker" not in handled
+
+
+def test_find_says_what_the_queues_counts_allow(shop: OperatedShop) -> None:
+    """A message that is on its way may be in a queue that holds some, and is in none of its queues if all are empty."""
+    shop.commit("order-7", 500)
+    shop.relay()
+    shop.work(BILLING)
+    (event,) = shop.commit("order-7", 600)
+    shop.relay()
+
+    waiting, _ = shop.json("find", event)
+    shop.purge(naming.queue_name(LOCAL, BILLING))
+    young, _ = shop.json("find", event)
+    shop.age()
+    old, _ = shop.json("find", event)
+    shop.denied.add("GetQueueAttributes")
+    unread, _ = shop.json("find", event)
+
+    found = [_of_consumer(each["events"][0]["consumers"]) for each in (waiting, young, old, unread)]
+    assert [each["is_in_queue"] for each in found] == [None, None, False, None]
+    queue = naming.queue_name(LOCAL, BILLING)
+    assert found[0]["whereabouts"].startswith(f"not known: it may be among the about 1 of {queue}; a receive would")
+    assert "may count late by 60 s" in found[1]["whereabouts"]
+    assert found[2]["whereabouts"].startswith("in none of its queues")
+    assert "cannot be read" in found[3]["whereabouts"]
+
+
+def test_status_says_since_when_a_relay_leads(shop: OperatedShop) -> None:
+    """Of a relay of an earlier version, which does not write it down, it is unknown."""
+    lease = Lease(shop.engine, TOPIC, lease_seconds=30, owner="host/2")
+    assert lease.acquire()
+    leading, _ = shop.json("status")
+    _, printed, _ = shop.sluice("status")
+    shop.execute("UPDATE sluice_outbox_lease SET token = token + 1")
+    earlier, _ = shop.json("status")
+
+    assert leading["topics"][0]["leader"]["since"].startswith("20")
+    assert re.search(r"host/2 leads for \d", printed)
+    assert earlier["topics"][0]["leader"]["since"] is None
