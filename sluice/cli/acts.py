@@ -5,6 +5,8 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import click
+
 from sluice.clock import utc
 from sluice.terminal import output
 
@@ -42,6 +44,32 @@ def act[Done](engine: "Engine", description: str, do: "Callable[[Connection], Do
 def print_intent(description: str, *, confirmed: bool) -> None:
     """Print that an act was done, or would be done with --yes."""
     output.line(f"done: {description}" if confirmed else f"would {description}; add --yes to do it")
+
+
+def place_of[Number](
+    group_id: str | None,
+    number: Number | None,
+    choice: "RowChoice",
+    most: int | None,
+    *,
+    needed: str = "GROUP and SEQ",
+) -> tuple[str, Number] | None:
+    """Return the place that a command is for; None if it is for all that match the filters.
+
+    Raises:
+        UsageError: neither is given, or both.
+    """
+    is_chosen = not choice.is_any
+    if group_id is not None and number and not is_chosen and most is None:
+        return group_id, number
+    if not is_chosen or group_id is not None:
+        raise click.UsageError(f"give {needed}, or one or more of --group, --type, --died-of and --since")
+    return None
+
+
+def print_count(count: int, things: str, done: str, intended: str, *, confirmed: bool) -> None:
+    """Print how many things an act was done to, or would be."""
+    output.line(f"{count} {things} {done if confirmed else intended}")
 
 
 def print_acts(engine: "Engine", owner: "Column[str]", name: str, *, choice: "RowChoice", most: int) -> None:

@@ -75,15 +75,20 @@ def endpoint_option(service: str) -> Callable[[Command], Command]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def limit_option(most: int, *, default: int) -> Callable[[Command], Command]:
-    """Return the option `--limit`, a number from 1 to `most`."""
+def limit_option(most: int, *, default: int | None) -> Callable[[Command], Command]:
+    """Return the option `--limit`, a number from 1 to `most`; without a default it may be None."""
     return click.option(
-        "--limit", "most", type=Whole(1, most), default=default, show_default=True, help="At most this many."
+        "--limit",
+        "most",
+        type=Whole(1, most),
+        default=default,
+        show_default=default is not None,
+        help="At most this many.",
     )
 
 
 def choice_options(command: Command) -> Command:
-    """Give a listing the filters `--group`, `--type`, `--died-of`, `--since`, and hand it them as a `RowChoice`."""
+    """Give a command the filters `--group`, `--type`, `--died-of`, `--since`, and hand it them as a `RowChoice`."""
 
     @click.option("--group", "groups", multiple=True, help="Only this message group. It and --type may be repeated.")
     @click.option("--type", "types", multiple=True, help="Only events of this type.")

@@ -5,20 +5,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sluice.cli.acts import act, actor, instant_text, print_acts
-from sluice.cli.options import audit_options, choice_options, database_options, json_option, limit_option
+from sluice.cli.acts import act, actor, instant_text, place_of, print_acts, print_count
+from sluice.cli.options import Command, audit_options, choice_options, database_options, json_option, limit_option
 from sluice.cli.overview.commands import verify_options
 from sluice.terminal import output
 from sluice.terminal.groups import CommandGroup
-from sluice.terminal.values import EVERY_NUMBER, IN_FLIGHT, NUMBERS, SEQ
+from sluice.terminal.values import IN_FLIGHT, NUMBERS, SEQ
 
 if TYPE_CHECKING:
     from sluice.cli.targets import DatabaseTarget
     from sluice.messaging.database.choice import RowChoice
     from sluice.messaging.outbox.operations import OutboxOperator
 
+_CHOSEN_MAX = 10_000
 _STATUSES = ["pending", "sent", "quarantined"]
 _COLUMNS = ("group", "seq", "status", "type", "tries", "committed", "last error")
+
+
+def _quarantined_options(command: Command) -> Command:
+    """Give a command on quarantined messages its arguments, its filters, and the options of an act on an outbox."""
+    for option in (
+        database_options,
+        audit_options,
+        limit_option(_CHOSEN_MAX, default=None),
+        choice_options,
+        click.argument("group_seq", metavar="[SEQ]", type=SEQ, required=False),
+        click.argument("group_id", metavar="[GROUP]", required=False),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group(cls=CommandGroup)
@@ -133,14 +148,16 @@ def _operator(target: "DatabaseTarget", reason: str) -> "OutboxOperator":
 @outbox.command()
 @click.argument("group_id", metavar="[GROUP]", required=False)
 @click.argument("numbers", metavar="[SEQ|FIRST-LAST]...", type=NUMBERS, nargs=-1)
-@click.option("--group", "groups", multiple=True, help="All that was sent of this group; may be repeated.")
+@choice_options
+@limit_option(_CHOSEN_MAX, default=None)
 @audit_options
 @database_options
 def resend(
     target: "DatabaseTarget",
     group_id: str | None,
     numbers: tuple[tuple[int, int], ...],
-    groups: tuple[str, ...],
+    choice: "RowChoice",
+    most: int | None,
     reason: str,
     confirmed: bool,
 ) -> None:
@@ -152,49 +169,88 @@ def resend(
       outbox resend order-7 3 --reason "billing lost it" --yes
       outbox resend order-7 3-9 12 --reason "billing's queue was purged" --yes
       outbox resend --group order-7 --group order-8 --reason "billing's queue was purged" --yes
+      outbox resend --type order.placed --since 2h --reason "billing's queue was purged" --yes
+
+    With filters all sent messages that match; --since is of the commit.
     """
     from sluice.messaging.outbox.operations import resend_all
+    from sluice.messaging.outbox.tables import SENT
 
-    if (group_id is None) == (not groups) or (group_id is not None and not numbers):
-        raise click.UsageError("give GROUP and its numbers, such as 3 or 3-9, or one or more --group")
-    operator = _operator(target, reason)
-    first_range = numbers[0] if numbers else EVERY_NUMBER
-    is_single = len(numbers) == 1 and first_range[0] == first_range[1]
-    if group_id is not None and is_single:
-        number = first_range[0]
-        do = partial(operator.resend, group_id=group_id, group_seq=number)
-        act(target.engine, f"resend message {number} of group {group_id}", do, confirmed=confirmed)
+    operator, needed = _operator(target, reason), "GROUP and its numbers, such as 3 or 3-9"
+    place = place_of(group_id, numbers, choice, most, needed=needed)
+    if place is None:
+        do_all = partial(operator.act_on_chosen, do=operator.resend, status=SENT, choice=choice, most=most)
+        count = act(target.engine, "resend the sent messages that match", do_all, confirmed=confirmed)
+        print_count(count, "messages", "resent", "to resend", confirmed=confirmed)
         return
-    ranges = [(name, *EVERY_NUMBER) for name in groups] if group_id is None else [(group_id, *each) for each in numbers]
-    named = ", ".join(f"group {name}" if group_id is None else f"{first} to {last}" for name, first, last in ranges)
-    described = f"resend what was sent of {named}" + ("" if group_id is None else f" of group {group_id}")
+    group_id, numbers = place
+    if len(numbers) == 1 and numbers[0][0] == numbers[0][1]:
+        do = partial(operator.resend, group_id=group_id, group_seq=numbers[0][0])
+        act(target.engine, f"resend message {numbers[0][0]} of group {group_id}", do, confirmed=confirmed)
+        return
+    ranges = [(group_id, *each) for each in numbers]
+    named = ", ".join(f"{first} to {last}" for first, last in numbers)
+    described = f"resend what was sent of {named} of group {group_id}"
     count = act(target.engine, described, partial(resend_all, operator, ranges=ranges), confirmed=confirmed)
-    output.line(f"{count} messages {'resent' if confirmed else 'to resend'}")
+    print_count(count, "messages", "resent", "to resend", confirmed=confirmed)
 
 
 @outbox.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("group_seq", metavar="SEQ", type=SEQ)
-@audit_options
-@database_options
-def unquarantine(target: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Try a quarantined message again as it is, after its cause was mended."""
-    do = partial(_operator(target, reason).unquarantine, group_id=group_id, group_seq=group_seq)
-    act(target.engine, f"try message {group_seq} of group {group_id} again", do, confirmed=confirmed)
+@_quarantined_options
+def unquarantine(
+    target: "DatabaseTarget",
+    group_id: str | None,
+    group_seq: int | None,
+    choice: "RowChoice",
+    most: int | None,
+    reason: str,
+    confirmed: bool,
+) -> None:
+    """Try quarantined messages again as they are, after their cause was mended.
 
-
-@outbox.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("group_seq", metavar="SEQ", type=SEQ)
-@audit_options
-@database_options
-def skip(target: "DatabaseTarget", group_id: str, group_seq: int, reason: str, confirmed: bool) -> None:
-    """Give a quarantined message up: a tombstone with its number is published in its target.
-
-    Consumers see no hole; the audit keeps the body.
+    \b
+      outbox unquarantine order-7 3 --reason "..." --yes
+      outbox unquarantine --died-of "InvalidParameter" --reason "..." --yes
     """
-    do = partial(_operator(target, reason).skip, group_id=group_id, group_seq=group_seq)
-    act(target.engine, f"skip message {group_seq} of group {group_id}", do, confirmed=confirmed)
+    from sluice.messaging.outbox.tables import QUARANTINED
+
+    operator = _operator(target, reason)
+    place = place_of(group_id, group_seq, choice, most)
+    if place is not None:
+        do = partial(operator.unquarantine, group_id=place[0], group_seq=place[1])
+        act(target.engine, f"try message {group_seq} of group {group_id} again", do, confirmed=confirmed)
+        return
+    do_all = partial(operator.act_on_chosen, do=operator.unquarantine, status=QUARANTINED, choice=choice, most=most)
+    count = act(target.engine, "try the quarantined messages that match again", do_all, confirmed=confirmed)
+    print_count(count, "messages", "tried again", "to try again", confirmed=confirmed)
+
+
+@outbox.command()
+@_quarantined_options
+def skip(
+    target: "DatabaseTarget",
+    group_id: str | None,
+    group_seq: int | None,
+    choice: "RowChoice",
+    most: int | None,
+    reason: str,
+    confirmed: bool,
+) -> None:
+    """Give quarantined messages up: a tombstone with the number of each is published in its target.
+
+    Consumers see no hole; the audit keeps the bodies.
+    """
+    from sluice.messaging.outbox.tables import QUARANTINED
+
+    operator = _operator(target, reason)
+    place = place_of(group_id, group_seq, choice, most)
+    if place is not None:
+        do = partial(operator.skip, group_id=place[0], group_seq=place[1])
+        act(target.engine, f"skip message {group_seq} of group {group_id}", do, confirmed=confirmed)
+        return
+    do_all = partial(operator.act_on_chosen, do=operator.skip, status=QUARANTINED, choice=choice, most=most)
+    count = act(target.engine, "skip the quarantined messages that match", do_all, confirmed=confirmed)
+    print_count(count, "messages", "skipped", "to skip", confirmed=confirmed)
 
 
 @outbox.command("begin-epoch")

@@ -31,8 +31,6 @@ class Whole(click.IntRange):
 _SEQ_MAX = 2**63 - 2
 SEQ = Whole(1, _SEQ_MAX)
 """A number of a group: more than 64 bits no database holds."""
-EVERY_NUMBER = (1, _SEQ_MAX)
-"""The first and the last."""
 
 
 class NumberType(click.ParamType[float]):

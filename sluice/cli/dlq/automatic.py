@@ -6,17 +6,18 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sluice.cli.acts import actor
-from sluice.cli.dlq.target import DlqTarget, stoppable
+from sluice.cli.dlq.target import DlqTarget, letters_of, stoppable
 from sluice.cli.targets import ConsumerTarget
 from sluice.clock import Clock
 from sluice.declaration import AutomaticRedrive, Consumer, naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
+from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.inbox.redrive_guard import RedriveGuard, RedriveOperator, RedriveVerdict
 from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, Destination, Reading, StoredDeadLetter, peek
 from sluice.messaging.sqs.rate_limit import Pace
-from sluice.messaging.sqs.redrive import LeftReason, Redrive, RedriveResult, new_run
+from sluice.messaging.sqs.redrive import Choice, LeftReason, Redrive, RedriveResult, new_run
 from sluice.messaging.waiting import Stop
 from sluice.terminal import output
 from sluice.terminal.exits import PARTLY
@@ -35,22 +36,23 @@ class _GuardedRun:
     """The filter and the destination of an automatic redrive, which both ask the guard about each message.
 
     Args:
-        before_us: only messages that came into the DLQ before this instant; None is all.
+        choice: only the dead letters that it matches.
         verdicts: the guard's answer about each message, by SQS message id.
     """
 
     guard: RedriveGuard
     destination: Destination
-    before_us: int | None
+    choice: Choice
     failpoint: Failpoint
     verdicts: dict[str, RedriveVerdict] = field(default_factory=dict)
 
     def matches(self, dead_letter: StoredDeadLetter) -> bool:
         """Return whether a message may be brought back, and store the verdict."""
         verdict = self.guard.judge(dead_letter)
-        is_fresh = self.before_us is not None and dead_letter.sent_at_us >= self.before_us
-        if verdict is RedriveVerdict.BRING_BACK and is_fresh:
-            verdict = RedriveVerdict.TOO_FRESH
+        before_us = self.choice.before_us
+        if verdict is RedriveVerdict.BRING_BACK and not self.choice.matches(dead_letter):
+            is_fresh = before_us is not None and dead_letter.sent_at_us >= before_us
+            verdict = RedriveVerdict.TOO_FRESH if is_fresh else RedriveVerdict.NOT_CHOSEN
         self.verdicts[dead_letter.sqs_message_id] = verdict
         return verdict is RedriveVerdict.BRING_BACK
 
@@ -66,7 +68,7 @@ class _GuardedRun:
         return {verdict.name.lower(): count for verdict, count in Counter(refusals).items()}
 
 
-def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
+def redrive(dlq: DlqTarget, *, choice: RowChoice, older_than_seconds: int | None) -> None:
     """Bring back the dead letters that the guard lets through, and print a line of JSON.
 
     It exits with 1 if the guard switched automatic redrive off, if the run did not reach its end, or if a message was
@@ -82,12 +84,12 @@ def redrive(dlq: DlqTarget, *, older_than_seconds: int | None) -> None:
     destination = Destination(dlq.sqs(), naming.queue_name(dlq.target.environment, dlq.target.consumer))
     with stoppable() as (stop, clock):
         run = new_run(clock)
-        before_us = None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000
+        chosen = letters_of(dlq.target, choice, clock, older_than_seconds=older_than_seconds)
         guard = RedriveGuard(dlq.target.engine, dlq.target.consumer.name, bounds, run=run, own_clock=clock)
         guard.begin()
         try:
             failpoint("after_begin")
-            guarded = _GuardedRun(guard, destination, before_us, failpoint)
+            guarded = _GuardedRun(guard, destination, chosen, failpoint)
             result = _bring_back(queue, guarded, bounds, clock, stop)
         finally:
             guard.end()

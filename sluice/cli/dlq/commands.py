@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from sluice import limits
-from sluice.cli.acts import act, actor, print_acts, print_intent
+from sluice.cli.acts import act, actor, place_of, print_acts, print_count, print_intent
 from sluice.cli.options import (
     Command,
     audit_options,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sluice.messaging.inbox.operations import InboxOperator
 
 _CANARY_MAX = 1_000_000
+_CHOSEN_MAX = 10_000
 _older_than_option = click.option(
     "--older-than", type=AGE, metavar="AGE", help="Only messages that died longer ago than this: 90s, 15m, 2h, 7d."
 )
@@ -143,9 +144,8 @@ def inspect(dlq: "DlqTarget", choice: "RowChoice", most: int, as_json: bool) -> 
     metavar="N",
     help="At most this many per second.",
 )
-@click.option("--group", "groups", multiple=True, help="Only this group. It, --type and --event-id may be repeated.")
-@click.option("--type", "types", multiple=True, help="Only events of this type.")
-@click.option("--event-id", "event_ids", multiple=True, help="Only this event.")
+@choice_options
+@click.option("--event-id", "event_ids", multiple=True, help="Only this event; may be repeated.")
 @_older_than_option
 @click.option(
     "--canary",
@@ -153,6 +153,7 @@ def inspect(dlq: "DlqTarget", choice: "RowChoice", most: int, as_json: bool) -> 
     metavar="N",
     help="Bring back only this many, and print what to check next.",
 )
+@limit_option(_CANARY_MAX, default=None)
 @click.option("--run", metavar="ID", help="Finish the run of that id, which died.")
 @click.option("--no-wait", is_flag=True, help="Native: start the move task and exit; `dlq status` shows its progress.")
 @json_option
@@ -166,6 +167,7 @@ def redrive(**options: Any) -> None:
     same command with the printed --run finishes the run, and the inbox drops the second copy.
     A message that does not match a filter stays, and so do the messages of its group behind it.
     A message that was brought back and died again is left in the DLQ, so a run ends.
+    --since is of when a message came into the DLQ; --died-of needs --dsn, whose inbox knows the reasons.
 
     Exit code 1: some are left that should have come. 2: none came.
     """
@@ -175,9 +177,10 @@ def redrive(**options: Any) -> None:
 
 
 @dlq.command("automatic-redrive")
+@choice_options
 @_older_than_option
 @dlq_options
-def automatic_redrive(dlq: "DlqTarget", older_than: int | None) -> None:
+def automatic_redrive(dlq: "DlqTarget", choice: "RowChoice", older_than: int | None) -> None:
     """Bring dead letters back within the bounds of the consumer's `automatic_redrive`, and print a line of JSON.
 
     A task runs it once the DLQ has held messages for the declared quiet time, and again and again while it does. Only
@@ -188,7 +191,7 @@ def automatic_redrive(dlq: "DlqTarget", older_than: int | None) -> None:
     """
     from sluice.cli.dlq import automatic
 
-    automatic.redrive(dlq, older_than_seconds=older_than)
+    automatic.redrive(dlq, choice=choice, older_than_seconds=older_than)
 
 
 @dlq.command("automatic-on")
@@ -262,14 +265,38 @@ def purge_one(dlq: "DlqTarget", message_id: str, reason: str, confirmed: bool) -
 
 
 @dlq.command()
-@click.argument("group_id", metavar="GROUP")
-@click.argument("seq", metavar="SEQ", type=SEQ)
+@click.argument("group_id", metavar="[GROUP]", required=False)
+@click.argument("seq", metavar="[SEQ]", type=SEQ, required=False)
+@choice_options
+@limit_option(_CHOSEN_MAX, default=None)
 @audit_options
 @consumer_options
-def retry(target: "ConsumerTarget", group_id: str, seq: int, reason: str, confirmed: bool) -> None:
-    """Try a held message again as it is: its attempts were used up while its group was parked."""
-    do = partial(_operator(target, reason).retry, group_id=group_id, seq=seq)
-    act(target.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
+def retry(
+    target: "ConsumerTarget",
+    group_id: str | None,
+    seq: int | None,
+    choice: "RowChoice",
+    most: int | None,
+    reason: str,
+    confirmed: bool,
+) -> None:
+    """Try held messages again as they are: their attempts were used up while their group was parked.
+
+    \b
+      dlq retry order-1 7 --reason "..." --yes
+      dlq retry --died-of "connection refused" --since 2h --reason "..." --yes
+
+    --since is of when a message was set aside.
+    """
+    operator = _operator(target, reason)
+    place = place_of(group_id, seq, choice, most)
+    if place is not None:
+        do = partial(operator.retry, group_id=place[0], seq=place[1])
+        act(target.engine, f"have message {seq} of group {group_id} tried again", do, confirmed=confirmed)
+    else:
+        do_all = partial(operator.retry_chosen, choice=choice, most=most)
+        count = act(target.engine, "have the held messages that match tried again", do_all, confirmed=confirmed)
+        print_count(count, "messages", "tried again", "to try again", confirmed=confirmed)
 
 
 @dlq.command()
@@ -282,6 +309,8 @@ def retry(target: "ConsumerTarget", group_id: str, seq: int, reason: str, confir
     metavar="EPOCH",
     help="All missing numbers that parked groups wait for in earlier epochs, of GROUP or of all groups.",
 )
+@choice_options
+@limit_option(_CHOSEN_MAX, default=None)
 @audit_options
 @consumer_options
 def skip(
@@ -290,20 +319,30 @@ def skip(
     seq: int | None,
     epoch: int | None,
     before_epoch: int | None,
+    choice: "RowChoice",
+    most: int | None,
     reason: str,
     confirmed: bool,
 ) -> None:
-    """Give up a number of a group: the consumer goes on without it, and drops it if it comes later.
+    """Give up numbers of groups: the consumer goes on without them, and drops them if they come later.
 
     \b
       dlq skip order-1 7 --reason "..." --yes
+      dlq skip --died-of "refund of … cents" --since 2h --reason "..." --yes
       dlq skip --before-epoch 1795710000 --reason "restored to 02:00" --yes
 
     For a number that is dead, missing or held, or that the group waits for. A copy in the DLQ stays there.
+    With filters all dead, missing and held numbers that match; --since is of when each was noticed, or set aside.
     --before-epoch is for an inbox that was restored to an earlier state: it leaves what is dead or held.
     """
     operator = _operator(target, reason)
-    if before_epoch is None and group_id is not None and seq is not None:
+    if before_epoch is None and epoch is None and place_of(group_id, seq, choice, most) is None:
+        do_chosen = partial(operator.skip_chosen, choice=choice, most=most)
+        count = act(target.engine, "give up the numbers that match", do_chosen, confirmed=confirmed)
+        print_count(count, "numbers", "given up", "to give up", confirmed=confirmed)
+    elif not choice.is_any or most is not None:
+        raise click.UsageError("give filters, or --epoch or --before-epoch")
+    elif before_epoch is None and group_id is not None and seq is not None:
         do = partial(operator.skip, group_id=group_id, seq=seq, epoch=epoch)
         act(target.engine, f"give up number {seq} of group {group_id}", do, confirmed=confirmed)
     elif before_epoch is None or seq is not None or epoch is not None:

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import Engine
 
 from sluice.cli.acts import instant_text, print_intent
-from sluice.cli.dlq.target import DlqTarget, queue_client, stoppable
+from sluice.cli.dlq.target import DlqTarget, queue_client, require_reasons, stoppable
 from sluice.cli.targets import ConsumerTarget, consumer_of, inbox_database
 from sluice.declaration import Consumer, Environment, naming
 from sluice.endpoint import checked_url
-from sluice.errors import ConfigError, EndpointError
+from sluice.errors import EndpointError
 from sluice.messaging.database import engines
 from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.inbox import operations
@@ -173,8 +173,8 @@ def show_dead_letters(dlq: DlqTarget, choice: RowChoice, most: int, *, as_json: 
         most: at most this many messages are shown.
         as_json: print JSON.
     """
-    if choice.died_of is not None and dlq.target.database is None:
-        raise ConfigError("--died-of is given without a database, whose inbox knows the reasons; give --dsn")
+    if choice.died_of is not None:
+        require_reasons(dlq.target)
     queue = dlq.open()
     with stoppable() as (stop, clock), Reading(queue, clock=clock) as reading:
         received_max = most if choice.is_any else _PEEKED_MAX

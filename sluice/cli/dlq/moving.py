@@ -10,12 +10,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from sluice import limits
 from sluice.cli.acts import actor
-from sluice.cli.dlq.target import DlqTarget, stoppable
+from sluice.cli.dlq.target import DlqTarget, letters_of, stoppable
 from sluice.clock import Clock, SystemClock
 from sluice.declaration import naming
 from sluice.errors import ConfigError
 from sluice.messaging import failpoints
 from sluice.messaging.database import engines
+from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.sqs import dead_letter_queue
@@ -47,11 +48,11 @@ def redrive(
     engine: str,
     to: str | None,
     rate: float | None,
-    groups: Iterable[str],
-    types: Iterable[str],
+    choice: RowChoice,
     event_ids: Iterable[str],
     older_than: int | None,
     canary: int | None,
+    most: int | None,
     run: str | None,
     no_wait: bool,
     as_json: bool,
@@ -61,17 +62,14 @@ def redrive(
 
     Each argument is the command's option of that name.
     """
-    choice = Choice(
-        groups=frozenset(groups),
-        types=frozenset(types),
-        event_ids=frozenset(event_ids),
-        before_us=None if older_than is None else SystemClock().now_us() - older_than * 1_000_000,
-    )
+    if canary is not None and most is not None:
+        raise ConfigError("--canary and --limit are given, allowed is one of them: both are how many come back")
+    chosen = letters_of(dlq.target, choice, SystemClock(), event_ids=event_ids, older_than_seconds=older_than)
     if engine == NATIVE:
-        if not choice.is_any or canary is not None or run is not None:
+        if not chosen.is_any or canary is not None or most is not None or run is not None:
             raise ConfigError(
-                "--engine is 'native' with a filter, --canary or --run, allowed are --to, --rate and --no-wait: a move"
-                " task moves everything; use the client engine, or leave them out"
+                "--engine is 'native' with a filter, --limit, --canary or --run, allowed are --to, --rate and"
+                " --no-wait: a move task moves everything; use the client engine, or leave them out"
             )
         _redrive_natively(dlq, to, rate, is_followed=not no_wait, as_json=as_json, confirmed=confirmed)
         return
@@ -82,9 +80,9 @@ def redrive(
     batch = batch_of(rate, dlq.hold_seconds)
     queue, destination = dlq.open(), Destination(dlq.sqs(), name)
     if confirmed:
-        _redrive_from_here(dlq, queue, destination, choice, rate, batch, canary, run, as_json)
+        _redrive_from_here(dlq, queue, destination, chosen, rate, batch, canary, most, run, as_json)
     else:
-        _print_preview(queue, name, choice, canary, as_json)
+        _print_preview(queue, name, chosen, canary if most is None else most, as_json)
 
 
 def destination_name(dlq: DlqTarget, to: str | None = None) -> str:
@@ -146,6 +144,7 @@ def _redrive_from_here(
     rate: float | None,
     batch: int,
     canary: int | None,
+    most: int | None,
     run: str | None,
     as_json: bool,
 ) -> None:
@@ -164,7 +163,7 @@ def _redrive_from_here(
             clock=clock,
             rate=rate,
             batch=batch,
-            most=canary,
+            most=canary if most is None else most,
             is_stopped=stop.is_stopped,
             on_moved=lambda _: advance(1),
         )

@@ -1,17 +1,22 @@
 """The DLQ that a command acts on, and the handling of SIGTERM and Ctrl-C while messages of it are received."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from sluice.aws.client import BOTO3
 from sluice.cli.targets import ConsumerTarget
-from sluice.clock import SystemClock
+from sluice.clock import Clock, SystemClock
 from sluice.declaration import Environment, naming
+from sluice.errors import ConfigError
+from sluice.messaging.database import engines
+from sluice.messaging.database.choice import RowChoice
+from sluice.messaging.inbox import operations
 from sluice.messaging.sqs import queue
-from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterQueue, StoredDeadLetter
+from sluice.messaging.sqs.redrive import Choice
 from sluice.messaging.waiting import Stop
 
 
@@ -57,6 +62,47 @@ class DlqTarget:
         if not self.is_forced:
             found.require_no_policy()
         return found
+
+
+def letters_of(
+    target: ConsumerTarget,
+    choice: RowChoice,
+    clock: Clock,
+    *,
+    event_ids: Iterable[str] = (),
+    older_than_seconds: int | None = None,
+) -> Choice:
+    """Return a choice of rows as one of dead letters; the inbox of the target's database knows why each died.
+
+    Raises:
+        ConfigError: the choice is by reason, and no database is named.
+    """
+    if choice.died_of is not None:
+        require_reasons(target)
+
+    def died_of(dead_letter: StoredDeadLetter) -> bool:
+        with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
+            known = operations.dead_letter_record(connection, target.consumer.name, dead_letter)
+        return choice.matches_reason((known or {}).get("reason"))
+
+    return Choice(
+        groups=choice.groups,
+        types=choice.types,
+        event_ids=frozenset(event_ids),
+        before_us=None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000,
+        since_us=choice.since_us,
+        died_of=None if choice.died_of is None else died_of,
+    )
+
+
+def require_reasons(target: ConsumerTarget) -> None:
+    """Require the database whose inbox knows the reasons of dead letters.
+
+    Raises:
+        ConfigError: none is named.
+    """
+    if target.database is None:
+        raise ConfigError("--died-of is given without a database, whose inbox knows the reasons; give --dsn")
 
 
 class StoppableClock(SystemClock):

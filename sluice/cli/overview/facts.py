@@ -19,7 +19,7 @@ from sluice.messaging.inbox.death_reasons import DeathReason, group_reasons
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.store import COUNTED_MAX, Lag, Store
 from sluice.messaging.outbox.tables import SENT
-from sluice.messaging.reconciliation import NumberState, has_rows, read_groups
+from sluice.messaging.reconciliation.states import NumberState, has_rows, read_groups
 from sluice.messaging.sqs.redrive import MoveTasks
 
 FLOW_SECONDS = 60
@@ -49,6 +49,8 @@ class Leader:
     Args:
         owner: name of the relay's process.
         token: number of the lease, which rises with each new leader.
+        since_us: since when it leads, microseconds UTC; None if a relay of an earlier version took the lease.
+        led_seconds: how long ago that was.
         renewed_seconds: how long ago the relay renewed its lease.
         is_leading: whether the lease has not ended yet.
         has_given_back: whether the relay gave the lease back, as it does when it is stopped.
@@ -56,6 +58,8 @@ class Leader:
 
     owner: str
     token: int
+    since_us: int | None
+    led_seconds: float | None
     renewed_seconds: float
     is_leading: bool
     has_given_back: bool
@@ -254,9 +258,12 @@ def _read_leader(connection: Connection, topic: str) -> Leader | None:
     if row is None:
         return None
     now_us = engines.now_us(connection, None)
+    since_us = row.led_since_us if row.led_token == row.token else None
     return Leader(
         owner=row.owner,
         token=row.token,
+        since_us=since_us,
+        led_seconds=None if since_us is None else max(0, now_us - since_us) / 1_000_000,
         renewed_seconds=max(0, now_us - (row.expires_at_us - row.lease_us)) / 1_000_000,
         is_leading=row.expires_at_us > now_us,
         has_given_back=row.expires_at_us == 0,

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, func, select
 
 from sluice.cli.acts import instant_text
 from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, chosen_consumers, opening, read
+from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, naming
 from sluice.messaging.database import audit
 from sluice.messaging.database.choice import RowChoice
@@ -17,7 +18,8 @@ from sluice.messaging.envelope import decode
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.outbox import tables as outbox
 from sluice.messaging.outbox.tables import SENT
-from sluice.messaging.reconciliation import GroupSnapshot, NumberState, has_rows, read_groups
+from sluice.messaging.reconciliation.routes import SETTLED_SECONDS
+from sluice.messaging.reconciliation.states import GroupSnapshot, NumberState, has_rows, read_groups
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
@@ -140,27 +142,29 @@ class _Search:
         if topic is not None:
             of_topic = self._sources.environment.consumers_of(topic)
             receiving_consumers = [consumer for consumer in self._consumers if consumer in of_topic]
+        sent_us = None if row is None else row["sent_at_us"]
         is_sent = row is None or row["status"] == SENT
-        outbox_fields = (
-            None if row is None else {name: value for name, value in row.items() if name not in ("id", "body")}
-        )
+        left_out = ("id", "body", "sent_at_us")
+        outbox_fields = None if row is None else {name: value for name, value in row.items() if name not in left_out}
         return {
             "group": place.group_id,
             "epoch": place.epoch,
             "seq": place.seq,
             "event_id": place.event_id,
             "outbox": outbox_fields,
-            "consumers": [self._standing(consumer, place, is_sent=is_sent) for consumer in receiving_consumers],
+            "consumers": [
+                self._standing(consumer, place, is_sent=is_sent, sent_us=sent_us) for consumer in receiving_consumers
+            ],
             "audit": self._acts(place.group_id, place.seq),
         }
 
     def _topics(self) -> Iterable[Any]:
         return self._sources.environment.topics
 
-    def _standing(self, consumer: Consumer, place: Place, *, is_sent: bool) -> dict[str, Any]:
+    def _standing(self, consumer: Consumer, place: Place, *, is_sent: bool, sent_us: int | None) -> dict[str, Any]:
         """Return the JSON fields of a number's state at a consumer.
 
-        Where a queue or DLQ may have the message, the counts of the queues are added.
+        Where a queue or DLQ may have the message, the counts of the queues are added, and where it may be.
         """
         snapshot = self._snapshot(consumer, place.group_id)
         if isinstance(snapshot, Unknown):
@@ -181,6 +185,7 @@ class _Search:
             standing |= self._parked_fields(consumer, place)
         if state in (NumberState.AWAITED, NumberState.GAP, NumberState.DEAD, NumberState.REFUSED) and is_sent:
             standing["queues"] = self._queue_fields(consumer)
+            standing |= self._whereabouts(consumer, sent_us)
         return standing
 
     def _unknown_fields(self, consumer: Consumer, unknown: Unknown) -> dict[str, Any]:
@@ -211,21 +216,48 @@ class _Search:
 
         return read(self._sources.inboxes[name], look)
 
-    def _queue_fields(self, consumer: Consumer) -> dict[str, Any]:
-        """Return the JSON fields of a consumer's queue and its two DLQs; each queue is counted once for a search."""
+    def _queue_names(self, consumer: Consumer) -> dict[str, str]:
+        """Return the names of a consumer's queue and of its two DLQs, by their JSON fields."""
         environment = self._sources.environment
-        names = {
+        return {
             "queue": naming.queue_name(environment, consumer),
             "dlq": naming.dead_letter_queue_name(environment, consumer),
             "undelivered_dlq": naming.undelivered_queue_name(environment, consumer),
         }
+
+    def _queue_fields(self, consumer: Consumer) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        for kind, name in names.items():
+        for kind, name in self._queue_names(consumer).items():
             if name not in self._queues:
                 self._queues[name] = self._sources.queue(name)
             counts = self._queues[name]
             fields[kind] = counts.as_json() if isinstance(counts, Unknown) else counts.fields
         return fields
+
+    def _whereabouts(self, consumer: Consumer, sent_us: int | None) -> dict[str, Any]:
+        """Return what the counts of a consumer's queues say of a message that it has not handled.
+
+        Only a receive would show whether it is there, and would hide it and count as an attempt.
+
+        Returns:
+            `is_in_queue`, which is False, or None if it is unknown, and `whereabouts`, a sentence.
+        """
+        names = self._queue_names(consumer)
+        found = [(name, self._queues[name]) for name in names.values()]
+        unread = [name for name, counts in found if isinstance(counts, Unknown)]
+        held = [(name, counts.total) for name, counts in found if isinstance(counts, QueueCounts) and counts.total]
+        if unread:
+            return {"is_in_queue": None, "whereabouts": f"not known: {', '.join(unread)} cannot be read"}
+        if held:
+            counted = " or ".join(f"the about {total} of {name}" for name, total in held)
+            return {
+                "is_in_queue": None,
+                "whereabouts": f"not known: it may be among {counted}; a receive would hide it and count as an attempt",
+            }
+        if sent_us is None or SystemClock().now_us() - sent_us < SETTLED_SECONDS * 1_000_000:
+            late = f"not known: SQS counts no message in its queues, and may count late by {SETTLED_SECONDS} s"
+            return {"is_in_queue": None, "whereabouts": late}
+        return {"is_in_queue": False, "whereabouts": "in none of its queues, as SQS counts; see `sluice outbox verify`"}
 
     def _acts(self, group_id: str, seq: int | None) -> list[dict[str, Any]]:
         """Return what operators did to a group, or to one number of it, newest first."""
@@ -318,6 +350,7 @@ def _outbox_rows(connection: Connection, event_id: str) -> list[dict[str, Any]]:
             "last_error": row["last_error"],
             "committed_at": instant_text(row["created_at_us"]),
             "sent_at": None if row["sent_at_us"] is None else instant_text(row["sent_at_us"]),
+            "sent_at_us": row["sent_at_us"],
             "sns_message_id": row["sns_message_id"],
             "sns_sequence_number": row["sns_sequence_number"],
             "body": row["body"],
@@ -383,18 +416,25 @@ def _position(snapshot: GroupSnapshot) -> dict[str, Any] | None:
 
 
 def _handled_fields(snapshot: GroupSnapshot, place: Place, exception: Any) -> dict[str, Any]:
-    """Return the JSON field that says when a number was handled.
+    """Return when a number was handled, at which attempt and by which worker.
 
-    The inbox knows the exact time only of a group's last number and of a closed exception. Any other number was handled
-    before the last one.
+    A group's row knows this of the last number it handled, and a record of its own number; of others it is known that
+    they were handled before. Rows of an earlier version know neither attempt nor worker.
     """
     row = snapshot.row
     if exception is not None and exception.closed_at_us is not None:
-        return {"handled_at": instant_text(exception.closed_at_us)}
+        return _handling_fields(exception, exception.closed_at_us)
     if row is None:
         return {}
-    is_last = (row.epoch, row.last_seq) == (place.epoch, place.seq)
-    return {"handled_at" if is_last else "handled_before": instant_text(row.updated_at_us)}
+    handled = (row.handled_epoch or 0, row.handled_seq or 0)
+    if handled == (place.epoch, place.seq):
+        return _handling_fields(row, row.handled_at_us)
+    is_before = handled > (place.epoch, place.seq)
+    return {"handled_before": instant_text(row.handled_at_us if is_before else row.updated_at_us)}
+
+
+def _handling_fields(row: Any, at_us: int) -> dict[str, Any]:
+    return {"handled_at": instant_text(at_us), "handled_attempt": row.handled_attempt, "worker": row.handled_by}
 
 
 def _act_fields(act: dict[str, Any], owner: str) -> dict[str, Any]:
@@ -443,17 +483,20 @@ def _standing_text(standing: dict[str, Any]) -> str:
     text = str(standing["state"])
     if "handled_at" in standing:
         text += f" {standing['handled_at']}"
+        text += "" if standing["handled_attempt"] is None else f" at attempt {standing['handled_attempt']}"
+        text += "" if standing["worker"] is None else f" by {standing['worker']}"
     if "handled_before" in standing:
-        text += f" before {standing['handled_before']}, when the last message of its group came"
+        text += f" before {standing['handled_before']}"
     if standing["state"] not in _HANDLED and "since" in standing:
         text += f" since {standing['since']}"
-    if standing.get("attempt") is not None:
+    if standing.get("attempt") is not None and "handled_at" not in standing:
         text += f", attempt {standing['attempt']}"
     if standing.get("reason"):
         text += f": {standing['reason']}"
     position = standing["position"]
     text += "; nothing of its group has come" if position is None else f"; its group is at {position['last_seq']}"
-    return text + _queues_text(standing.get("queues"))
+    text += _queues_text(standing.get("queues"))
+    return f"{text}; where: {standing['whereabouts']}" if "whereabouts" in standing else text
 
 
 def _queues_text(queues: dict[str, Any] | None) -> str:

@@ -105,7 +105,8 @@ def leader_text(leader: Leader | None) -> str:
     renewed = f"wrote {span_text(leader.renewed_seconds)} ago"
     if not leader.is_leading:
         return f"none leads; {leader.owner} led last, {renewed}"
-    return f"{leader.owner} leads, {renewed}, token {leader.token}"
+    since = "" if leader.led_seconds is None else f" for {span_text(leader.led_seconds)}"
+    return f"{leader.owner} leads{since}, {renewed}, token {leader.token}"
 
 
 def _consumer_line(consumer: ConsumerFacts, before: ConsumerFacts | None, reasons: dict[str, str]) -> str:
@@ -209,6 +210,7 @@ def _topic_fields(topic: TopicFacts) -> dict[str, Any]:
             lambda leader: {
                 "owner": leader.owner,
                 "token": leader.token,
+                "since": None if leader.since_us is None else instant_text(leader.since_us),
                 "renewed_seconds": leader.renewed_seconds,
                 "is_leading": leader.is_leading,
             },

@@ -2,9 +2,8 @@
 
 import json
 import sys
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -12,25 +11,24 @@ from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explainin
 from sluice.declaration import Consumer, Environment, naming
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
-from sluice.messaging.reconciliation import (
-    Cause,
-    Finding,
-    GroupEpochs,
-    Judgement,
-    NumberState,
-    QueuePlace,
-    Reconciliation,
-    Route,
-    compare_epochs,
+from sluice.messaging.reconciliation.comparison import Reconciliation
+from sluice.messaging.reconciliation.epochs import GroupEpochs, compare_epochs
+from sluice.messaging.reconciliation.properties import (
+    INVALID,
+    NOT_EXERCISED,
+    UNKNOWN,
+    VALID,
+    PropertyVerdict,
+    RouteFacts,
+    judge_properties,
 )
+from sluice.messaging.reconciliation.routes import SETTLED_SECONDS, Cause, Finding, Judgement, QueuePlace, Route
+from sluice.messaging.reconciliation.states import NumberState
 from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
-VALID, INVALID, UNKNOWN = "VALID", "INVALID", "UNKNOWN"
-SETTLED_SECONDS = 60
-"""Seconds after the last send before SQS's counts are consistent: see `sluice.messaging.reconciliation`."""
-_AHEAD_SHOWN = 1_000
+_NOTHING = "nothing was sent that is still in the outbox, and old enough"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,17 +65,19 @@ class ConsumerVerdict:
         judgement: the comparison of sent numbers with its inbox and queues.
         wrong: faults of its subscription, in words.
         doubts: reasons why something is not known, in words.
+        facts: what the verdicts on the properties need.
     """
 
     consumer: str
     judgement: Judgement
     wrong: list[str]
     doubts: list[str]
+    facts: RouteFacts
 
     @property
     def verdict(self) -> str:
         """Return INVALID for any fault or missing number, else UNKNOWN for any doubt, else VALID."""
-        if self.wrong or self.judgement.findings:
+        if self.wrong or self.judgement.missing:
             return INVALID
         return UNKNOWN if self.doubts else VALID
 
@@ -113,20 +113,19 @@ def verify(
             now_us = engines.now_us(connection, None)
         subscriptions = _read_subscriptions(sources, declared.name, consumers)
         routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
-        reconciliation = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
-        failure = explaining(reconciliation.compare)
-        epochs = explaining(lambda: list(compare_epochs(engine, name, routes)))
+        compared = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
+        unreadable = explaining(compared.compare)
+        epochs = list(compare_epochs(engine, name, routes)) if shows_epochs and unreadable is None else None
     verdicts = [
-        _verdict(consumer, route, subscriptions[consumer.name], reconciliation, failure)
+        _verdict(consumer, route, subscriptions[consumer.name], compared, unreadable)
         for consumer, route in zip(consumers, routes, strict=True)
     ]
-    ahead = [] if isinstance(epochs, Unknown) else [each for each in epochs if each.ahead]
-    found = _fields(name, in_flight_seconds, reconciliation, verdicts, epochs, ahead, most)
+    found = _fields(name, in_flight_seconds, compared, verdicts, unreadable, most)
     if as_json:
         output.as_json(found | ({"epochs": _epoch_rows(epochs)} if shows_epochs else {}))
     else:
         _print(found, verdicts, most)
-        if shows_epochs and not isinstance(epochs, Unknown):
+        if epochs is not None:
             _print_epochs(epochs, most)
     if found["verdict"] != VALID:
         sys.exit(PARTLY if found["verdict"] == INVALID else COULD_NOT)
@@ -212,10 +211,14 @@ def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
     ]
     second = sources.queue(queue)
     names = (naming.dead_letter_queue_name(environment, consumer), naming.undelivered_queue_name(environment, consumer))
-    is_second_decisive = isinstance(second, Unknown) or (isinstance(first, QueueCounts) and second.total > 0)
-    counts = second if is_second_decisive else first
+    looked, most = second, None
+    if isinstance(first, Unknown):
+        looked = first
+    elif isinstance(second, QueueCounts):
+        looked = max(first, second, key=lambda each: each.total)
+        most = first.total if first.total == second.total else first.total + second.total
     return (
-        _place(queue, counts, consumer.message_retention_seconds, is_dlq=False),
+        _place(queue, looked, consumer.message_retention_seconds, is_dlq=False, most=most),
         *(
             _place(name, found, consumer.dead_letter_retention_seconds, is_dlq=True)
             for name, found in zip(names, dlqs, strict=True)
@@ -223,13 +226,15 @@ def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
     )
 
 
-def _place(name: str, found: QueueCounts | Unknown, declared_seconds: int, *, is_dlq: bool) -> QueuePlace:
+def _place(
+    name: str, found: QueueCounts | Unknown, declared_seconds: int, *, is_dlq: bool, most: int | None = None
+) -> QueuePlace:
     """Return a queue for the reconciliation, with the longer of its declared and its live retention."""
     if isinstance(found, Unknown):
         retention_us = declared_seconds * 1_000_000
         return QueuePlace(name=name, about=None, fault=found.reason, retention_us=retention_us, is_dlq=is_dlq)
     retention_us = max(declared_seconds, found.retention_seconds) * 1_000_000
-    return QueuePlace(name=name, about=found.total, retention_us=retention_us, is_dlq=is_dlq)
+    return QueuePlace(name=name, about=found.total, most=most, retention_us=retention_us, is_dlq=is_dlq)
 
 
 def _verdict(
@@ -251,16 +256,18 @@ def _verdict(
     if subscription.is_there and subscription.fault is None and subscription.filter_policy != (declared or None):
         live = json.dumps(subscription.filter_policy)
         wrong.append(f"the live subscription's filter policy is {live}, declared is {json.dumps(declared)}")
-    doubts = [f"{count} number{'' if count == 1 else 's'}: {reason}" for reason, count in judgement.doubts.items()]
+    counted = judgement.doubts + judgement.dead_doubts
+    doubts = [f"{count} number{'' if count == 1 else 's'}: {reason}" for reason, count in counted.items()]
     if isinstance(unreadable, Unknown):
         doubts.append(unreadable.reason)
     elif route.unjudged is not None:
         doubts.append(route.unjudged)
-    elif not judgement.states and not judgement.findings and not doubts:
-        doubts.append("nothing was sent that is still in the outbox")
+    elif not judgement.states and not judgement.missing and not doubts:
+        doubts.append(_NOTHING)
     if subscription.fault is not None:
         doubts.append(f"its subscription cannot be read ({subscription.fault})")
-    return ConsumerVerdict(consumer=consumer.name, judgement=judgement, wrong=wrong, doubts=doubts)
+    facts = RouteFacts(judgement=judgement, wrong=wrong, subscription_fault=subscription.fault, unjudged=route.unjudged)
+    return ConsumerVerdict(consumer=consumer.name, judgement=judgement, wrong=wrong, doubts=doubts, facts=facts)
 
 
 def _fields(
@@ -268,8 +275,7 @@ def _fields(
     in_flight_seconds: int,
     compared: Reconciliation,
     verdicts: list[ConsumerVerdict],
-    epochs: "list[GroupEpochs] | Unknown",
-    ahead: list[GroupEpochs],
+    unreadable: Unknown | None,
     most: int,
 ) -> dict[str, Any]:
     """Return the JSON fields of the whole verification.
@@ -279,34 +285,38 @@ def _fields(
         in_flight_seconds: younger messages were not judged.
         compared: the comparison, with the number of sent messages.
         verdicts: one for each consumer.
-        epochs: the epoch of each group, and the position of each consumer in it.
-        ahead: groups of which a consumer has a later position than the outbox: the outbox was restored.
+        unreadable: why the databases could not be read to the end; None if they could.
         most: at most this many findings are listed of each consumer.
     """
-    consumer_verdicts = [found.verdict for found in verdicts]
-    if INVALID in consumer_verdicts or ahead:
-        worst = INVALID
-    elif UNKNOWN in consumer_verdicts or not consumer_verdicts:
-        worst = UNKNOWN
-    else:
-        worst = VALID
-    if isinstance(epochs, Unknown):
-        groups_by_epoch: Any = epochs.as_json()
-    else:
-        groups_by_epoch = {
-            str(epoch): count for epoch, count in sorted(Counter(group.epoch for group in epochs).items())
-        }
+    each = [found.verdict for found in verdicts]
+    is_invalid = INVALID in each or compared.restored_count
+    counted: Any = {str(epoch): count for epoch, count in sorted(compared.epochs.items())}
+    properties = judge_properties(compared, [found.facts for found in verdicts])
     return {
         "topic": topic,
-        "verdict": UNKNOWN if worst == VALID and isinstance(epochs, Unknown) else worst,
+        "verdict": INVALID if is_invalid else UNKNOWN if unreadable or UNKNOWN in each or not each else VALID,
         "in_flight_seconds": in_flight_seconds,
         "sent": compared.rows,
+        "properties": [_property_fields(found, unreadable) for found in properties],
         "consumers": [_verdict_fields(found, most) for found in verdicts],
-        "groups_by_epoch": groups_by_epoch,
+        "groups_by_epoch": counted if unreadable is None else unreadable.as_json(),
         "restored": [
             {"group": group.group_id, "cause": Cause.RESTORED.value, **_epoch_fields(group), "ahead": group.ahead}
-            for group in ahead[:_AHEAD_SHOWN]
+            for group in compared.restored
         ],
+    }
+
+
+def _property_fields(found: PropertyVerdict, unreadable: Unknown | None) -> dict[str, Any]:
+    """Return the JSON fields of the verdict on a property; without a whole comparison nothing is VALID."""
+    is_unread = unreadable is not None and found.verdict in (VALID, NOT_EXERCISED)
+    return {
+        "property": found.subject.name.lower().replace("_", "-"),
+        "means": found.subject.value,
+        "verdict": UNKNOWN if is_unread else found.verdict,
+        "opportunities": found.opportunities,
+        "violations": found.violations,
+        "unknown": [unreadable.reason] if is_unread and unreadable is not None else list(found.doubts),
     }
 
 
@@ -319,6 +329,7 @@ def _verdict_fields(found: ConsumerVerdict, most: int) -> dict[str, Any]:
         "states": {state.value: count for state, count in judgement.states.items()},
         "wrong": found.wrong,
         "missing": judgement.missing,
+        "shortage": None if judgement.shortage is None else asdict(judgement.shortage),
         "findings": [_finding_fields(finding) for finding in judgement.findings[:most]],
         "is_cut": judgement.is_cut or len(judgement.findings) > most,
         "unknown": found.doubts,
@@ -350,15 +361,15 @@ def _epoch_fields(group: GroupEpochs) -> dict[str, Any]:
     }
 
 
-def _epoch_rows(epochs: "list[GroupEpochs] | Unknown") -> Any:
-    if isinstance(epochs, Unknown):
-        return epochs.as_json()
-    return [{"group": group.group_id, **_epoch_fields(group)} for group in epochs]
+def _epoch_rows(epochs: list[GroupEpochs] | None) -> list[dict[str, Any]]:
+    return [{"group": group.group_id, **_epoch_fields(group)} for group in epochs or ()]
 
 
 def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) -> None:
     """Print the verification: each consumer's verdict with its findings and doubts, restored groups, and epochs."""
     output.line(f"{found['verdict']}: {found['sent']} messages of {found['topic']} are marked as sent")
+    for each in found["properties"]:
+        output.line(f"  {each['verdict']:<13} {each['means']}: {each['violations']} of {each['opportunities']} broken")
     for verdict in verdicts:
         judgement = verdict.judgement
         # Missing numbers are left out: they follow as findings.
@@ -374,6 +385,8 @@ def _print(found: dict[str, Any], verdicts: list[ConsumerVerdict], most: int) ->
             )
             span = str(finding.first) if finding.first == finding.last else f"{finding.first}-{finding.last}"
             output.line(f"           sluice outbox resend {finding.group_id} {span} --reason '…'")
+        if judgement.shortage is not None:
+            output.line(f"  missing  {judgement.shortage.sentence}; which of them is not known")
         if judgement.is_cut or len(judgement.findings) > most:
             output.line(f"  missing  more: {judgement.missing} numbers in all; raise --limit")
         for doubt in verdict.doubts:

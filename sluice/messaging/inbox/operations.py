@@ -38,11 +38,18 @@ class InboxOperator(Operator):
 
     consumer: str
 
-    def retry(self, connection: Connection, group_id: str, seq: int) -> None:
-        """Try a held message again, unchanged and with all its attempts."""
-        found = self._held_message(connection, group_id, seq)
+    def retry(self, connection: Connection, group_id: str, seq: int, *, epoch: int | None = None) -> None:
+        """Try a held message again, unchanged and with all its attempts; without an epoch, of the earliest."""
+        found = self._held_message(connection, group_id, seq, epoch)
         self._change(connection, found, {})
         self._write_down(connection, "retry", group_id, seq, _message_fields(found))
+
+    def retry_chosen(self, connection: Connection, *, choice: RowChoice, most: int | None) -> int:
+        """Try the held messages that match again, and return how many there are; at most `most`, None is all."""
+        found = self._require_any(_held_places(connection, self.consumer, choice)[:most], "held message")
+        for group_id, epoch, seq in found:
+            self.retry(connection, group_id, seq, epoch=epoch)
+        return len(found)
 
     def replace(self, connection: Connection, group_id: str, seq: int, data: object) -> None:
         """Let the worker try a held message again, with other data. The audit keeps its old body.
@@ -91,6 +98,24 @@ class InboxOperator(Operator):
             connection.execute(update(groups).where(*place).values(passed))
         kept = {} if message is None else _message_fields(message)
         self._write_down(connection, "skip", group_id, seq, {"epoch": epoch, **kept})
+
+    def skip_chosen(self, connection: Connection, *, choice: RowChoice, most: int | None) -> int:
+        """Skip the dead, missing and held numbers that match, and return how many there are.
+
+        Args:
+            connection: a connection in a transaction, which the caller commits.
+            choice: of their groups, types, reasons and times.
+            most: at most this many, in the order of groups and numbers; None is all.
+        """
+        open_ranges = open_exceptions(connection, self.consumer, choice=choice, most=_READ_MAX)
+        places = {
+            (row["group_id"], row["epoch"], seq) for row in open_ranges for seq in range(row["seq"], row["through"] + 1)
+        }
+        held = _held_places(connection, self.consumer, choice)
+        found = self._require_any(sorted(places.union(held))[:most], "dead, missing or held number")
+        for group_id, epoch, seq in found:
+            self.skip(connection, group_id, seq, epoch=epoch)
+        return len(found)
 
     def skip_before(self, connection: Connection, epoch: int, group_id: str | None = None) -> tuple[int, int]:
         """Give up the missing numbers that parked groups wait for in earlier epochs, up to the last parked message.
@@ -157,8 +182,13 @@ class InboxOperator(Operator):
         """Audit a run that brought dead letters back, with the result of the run."""
         self._record(connection, audit, "redrive", {"consumer": self.consumer}, detail)
 
-    def _held_message(self, connection: Connection, group_id: str, seq: int) -> Row[Any]:
-        found = parked_message(connection, self.consumer, group_id, seq)
+    def _require_any(self, found: list[tuple[str, int, int]], what: str) -> list[tuple[str, int, int]]:
+        if not found:
+            raise DeadLetterError(f"no {what} of {self.consumer} matches; see `dlq ls`")
+        return found
+
+    def _held_message(self, connection: Connection, group_id: str, seq: int, epoch: int | None = None) -> Row[Any]:
+        found = parked_message(connection, self.consumer, group_id, seq, epoch)
         where = f"message {seq} of group {group_id!r} of {self.consumer}"
         if found is None:
             raise DeadLetterError(f"{where} is not set aside in the inbox; see `dlq ls`")
@@ -234,9 +264,18 @@ def _message_fields(message: Row[Any]) -> dict[str, Any]:
     }
 
 
-def parked_message(connection: Connection, consumer: str, group_id: str, seq: int) -> Row[Any] | None:
-    """Return the row of a parked message, of the earliest epoch if there are several; None if there is none."""
-    place = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq)
+def _held_places(connection: Connection, consumer: str, choice: RowChoice) -> list[tuple[str, int, int]]:
+    """Return group, epoch and number of the held messages that match."""
+    rows = parked_messages(connection, consumer, choice=choice)
+    return [(row["group_id"], row["epoch"], row["seq"]) for row in rows if row["held_at_us"] is not None]
+
+
+def parked_message(
+    connection: Connection, consumer: str, group_id: str, seq: int, epoch: int | None = None
+) -> Row[Any] | None:
+    """Return the row of a parked message, of the earliest epoch if none is given; None if there is none."""
+    place = [parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq == seq]
+    place += [] if epoch is None else [parked.c.epoch == epoch]
     return connection.execute(select(parked).where(*place).order_by(parked.c.epoch).limit(1)).one_or_none()
 
 

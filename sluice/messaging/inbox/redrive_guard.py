@@ -43,6 +43,7 @@ class RedriveVerdict(StrEnum):
 
     BRING_BACK = "its attempts were used up"
     TOO_FRESH = "its attempts were used up a short time ago"
+    NOT_CHOSEN = "it does not match the filters"
     POISON = "it was refused, cannot be read, or nobody recorded why it died"
     FAILED_AGAIN = "it was brought back by itself, and died again"
     USED_UP = "it was brought back by itself as often as is declared"

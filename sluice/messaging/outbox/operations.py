@@ -8,7 +8,7 @@ consumers that lost it; the inboxes of the other consumers drop the repeat.
 
 import json
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,6 +112,38 @@ class OutboxOperator(Operator):
         connection.execute(update(tables.groups).where(ours).values(begun))
         self._record(connection, audit, "epoch", {"topic": self.topic}, {"epoch": epoch})
         return epoch
+
+    def act_on_chosen(
+        self,
+        connection: Connection,
+        do: Callable[[Connection, str, int], object],
+        *,
+        status: str,
+        choice: RowChoice,
+        most: int | None,
+    ) -> int:
+        """Do something to each message of a status that matches, by group and number; return how many there are.
+
+        Args:
+            connection: a connection in a transaction, which the caller commits.
+            do: one of the operator's actions on a message.
+            status: the status that the action needs.
+            choice: of groups, types, last errors and times of commit.
+            most: at most this many; None is all.
+
+        Raises:
+            OutboxError: none matches, or more than `RESENT_MAX` do and `most` is None.
+        """
+        found, count = list_messages(
+            connection, self.topic, status=status, choice=choice, most=RESENT_MAX if most is None else most
+        )
+        if not found:
+            raise OutboxError(f"no message of {self.topic} that is {status} matches; see `outbox ls --status {status}`")
+        if most is None and count > RESENT_MAX:
+            raise OutboxError(f"{count} messages match, allowed are {RESENT_MAX} at once; give --limit, or match fewer")
+        for row in found:
+            do(connection, row["group_id"], row["group_seq"])
+        return len(found)
 
     def _find(self, connection: Connection, group_id: str, group_seq: int, status: str) -> Row[Any]:
         place = (messages.c.topic == self.topic, messages.c.group_id == group_id, messages.c.group_seq == group_seq)

@@ -78,12 +78,16 @@ class Choice:
     Args:
         groups: only messages of these groups; empty means any group.
         before_us: only messages that arrived in the DLQ before this time; None means any time.
+        since_us: only messages that arrived in the DLQ from this time on; None means any time.
+        died_of: whether the recorded reason of a message is wanted; None means any reason.
     """
 
     groups: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
     event_ids: frozenset[str] = frozenset()
     before_us: int | None = None
+    since_us: int | None = None
+    died_of: Callable[[StoredDeadLetter], bool] | None = None
 
     @property
     def is_any(self) -> bool:
@@ -98,6 +102,8 @@ class Choice:
             and (not self.types or (event is not None and event.type in self.types))
             and (not self.event_ids or (event is not None and event.id in self.event_ids))
             and (self.before_us is None or dead_letter.sent_at_us < self.before_us)
+            and (self.since_us is None or dead_letter.sent_at_us >= self.since_us)
+            and (self.died_of is None or self.died_of(dead_letter))
         )
 
 

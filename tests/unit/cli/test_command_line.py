@@ -107,7 +107,7 @@ def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
         (("delay",), "No such command 'delay'"),
         (("relay", "--fast"), "No such option '--fast'"),
         (("dlq", "skip", "a", "1"), "Missing option '--reason'"),
-        (("outbox", "skip", "a", str(2**63), "--reason", "x"), "Invalid value for 'SEQ'"),
+        (("outbox", "skip", "a", str(2**63), "--reason", "x"), "Invalid value for '[SEQ]'"),
         (("relay", "--log-level", "loud"), "Invalid value for '--log-level': 'loud' is not one of 'debug', 'info'"),
     ],
 )

@@ -1,6 +1,7 @@
 """`sluice outbox verify` finds planted losses and names them; what it cannot judge is UNKNOWN, with the reason."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,6 +9,10 @@ from sqlalchemy import select
 
 from sluice.declaration import naming
 from sluice.messaging.outbox import tables as outbox
+from sluice.messaging.reconciliation import comparison
+from sluice.messaging.reconciliation.comparison import Reconciliation
+from sluice.messaging.reconciliation.routes import Cause, Judgement, QueuePlace
+from sluice.messaging.reconciliation.states import GroupSnapshot, NumberState
 from tests.support.messaging.operated_shop import AUDIT, BILLING, LOCAL, SHIPPING, TOPIC, OperatedShop
 
 QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(LOCAL, BILLING)
@@ -232,3 +237,163 @@ def test_wrong_options_are_refused_in_a_line(shop: OperatedShop) -> None:
     code, _, failed = shop.sluice("outbox", "verify", "--in-flight", "5s")
     assert code == 3, failed
     assert "allowed is 60 to" in failed, failed
+
+
+def _property(printed: dict[str, Any], name: str) -> tuple[str, int, int]:
+    (found,) = (each for each in printed["properties"] if each["property"] == name)
+    return found["verdict"], found["violations"], found["opportunities"]
+
+
+def test_each_property_is_judged_with_its_opportunities(calm_shop: OperatedShop) -> None:
+    """Two messages went to three consumers; no letter has died, so nothing shows whether letters are kept."""
+    printed, _ = calm_shop.json("outbox", "verify", "--in-flight", "10m")
+
+    assert {each["property"]: _property(printed, each["property"]) for each in printed["properties"]} == {
+        "published": ("VALID", 0, 2),
+        "subscribed": ("VALID", 0, 3),
+        "arrived": ("VALID", 0, 6),
+        "dead-kept": ("not exercised", 0, 0),
+        "continued": ("VALID", 0, 2),
+    }
+
+
+def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(calm_shop: OperatedShop) -> None:
+    """Two letters are dead and one message has not come, and the DLQ holds two: some of the three are lost."""
+    shop = calm_shop
+    shop.commit("a", -5)
+    shop.commit("b", -6)
+    shop.relay()
+    shop.work()
+    shop.age()
+    _publish(shop, "c")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    shop.age()
+
+    printed, code = shop.json("outbox", "verify", "--in-flight", "10m")
+    _, text, _ = shop.sluice("outbox", "verify", "--in-flight", "10m")
+
+    (billing,) = (row for row in printed["consumers"] if row["consumer"] == "billing")
+    assert printed["verdict"] == "INVALID"
+    assert code == 1
+    assert billing["missing"] == 1
+    assert billing["findings"] == []
+    assert billing["shortage"] == {"lost": 1, "missing": 1, "dead": 2, "held": 2, "queues": [DEAD]}
+    assert f"at least 1 of 3 messages: 1 have not come and 2 are dead, and {DEAD} hold about 2; which" in text
+    assert _property(printed, "arrived")[:2] == ("INVALID", 1)
+
+
+def test_a_letter_that_was_deleted_beside_others_is_certain(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    shop.commit("a", -5)
+    shop.commit("b", -6)
+    shop.relay()
+    shop.work()
+    shop.age()
+    (message,) = shop.sqs.receive_message(QueueUrl=shop.url(DEAD))["Messages"]
+    shop.sqs.delete_message(QueueUrl=shop.url(DEAD), ReceiptHandle=message["ReceiptHandle"])
+
+    _, code, consumers = _verify(shop)
+
+    assert code == 1
+    assert consumers["billing"]["shortage"]["lost"] == 1
+
+
+def test_queues_that_hold_enough_leave_a_message_unknown(calm_shop: OperatedShop) -> None:
+    """The DLQ holds one letter that nobody recorded, which may be the message that has not come."""
+    shop = calm_shop
+    _publish(shop, "a")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    send = {"MessageGroupId": "x", "MessageDeduplicationId": "x", "MessageBody": "x"}
+    shop.sqs.send_message(QueueUrl=shop.url(DEAD), **send)
+    shop.age()
+
+    verdict, _, consumers = _verify(shop)
+
+    assert verdict == "UNKNOWN"
+    assert consumers["billing"]["shortage"] is None
+
+
+def test_a_group_is_read_only_where_it_is_unusual(calm_shop: OperatedShop) -> None:
+    """Of seven numbers one is dead, and the last was purged; the others were handled in order."""
+    shop = calm_shop
+    shop.commit("a", 100, 100, -5, 100, 100)
+    shop.relay()
+    shop.work()
+    _publish(shop, "a")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    shop.purge(DEAD)
+    shop.age()
+
+    _, code, consumers = _verify(shop)
+
+    assert code == 1
+    assert _missing(consumers["billing"]) == [("a", 7, 7, "not-in-queue"), ("a", 4, 4, "not-in-dlq")]
+    assert consumers["billing"]["states"] == {"handled": 6, "dead": 1, "has not come": 1}
+
+
+MUTANTS: dict[str, tuple[Any, str, Any]] = {
+    "a queue may hold what it does not": (QueuePlace, "may_hold", lambda *_, **__: True),
+    "every number was handled": (GroupSnapshot, "state_of", lambda *_: NumberState.HANDLED),
+    "every group is in order": (Reconciliation, "_suspect", lambda *_: SimpleNamespace(routes=[])),
+    "numbers after the position were handled in order": (
+        GroupSnapshot,
+        "handled_ranges",
+        lambda _, __, first: [(first, 2**62)],
+    ),
+    "no cause is found": (comparison, "_cause", lambda *_: None),
+    "a message is always young": (Reconciliation, "_is_old", lambda *_: False),
+    "dead letters are not looked for": (Reconciliation, "_check_dead_letters", lambda *_: None),
+    "nothing is added to the findings": (Judgement, "find", lambda *_: None),
+    "a row without a message id was published": (
+        comparison,
+        "_cause",
+        lambda _, row, __: Cause.NOT_IN_QUEUE if row.sns_message_id is None else None,
+    ),
+}
+"""Each rule of the comparison, muted: class or module, name, and what stands in its place."""
+
+
+def _plant_losses(shop: OperatedShop) -> None:
+    """Plant a loss of each kind, in a group of its own, and let it grow old."""
+    shop.commit("dlq", -5)
+    shop.relay()
+    shop.work()
+    _publish(shop, "purge")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    for consumer in LOCAL.consumers:
+        shop.purge(naming.dead_letter_queue_name(LOCAL, consumer))
+    shop.commit("row", 200)
+    shop.execute("UPDATE sluice_outbox SET status = 'sent', sent_at_us = created_at_us WHERE status = 'pending'")
+    shop.commit("nowhere", 200)
+    mark = "UPDATE sluice_outbox SET status = 'sent', sns_message_id = 'x', sent_at_us = created_at_us"
+    shop.execute(f"{mark} WHERE status = 'pending'")
+    shop.age()
+
+
+def _causes(shop: OperatedShop) -> set[str]:
+    try:
+        _, _, consumers = _verify(shop)
+    except AssertionError:  # a command that failed printed nothing
+        return set()
+    return {found["cause"] for row in consumers.values() for found in row["findings"]}
+
+
+@pytest.mark.slow
+def test_each_muted_rule_hides_a_planted_loss(calm_shop: OperatedShop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deleted subscription and a filter name the same loss otherwise, so they are planted in tests of their own."""
+    _plant_losses(calm_shop)
+    planted = {"not-in-queue", "not-published", "nowhere", "not-in-dlq"}
+
+    whole = _causes(calm_shop)
+    muted = {}
+    for name, (owner, attribute, muting) in MUTANTS.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, attribute, muting)
+            muted[name] = _causes(calm_shop)
+
+    assert whole == planted
+    assert [name for name, found in muted.items() if found >= planted] == []
