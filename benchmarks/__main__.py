@@ -16,7 +16,7 @@ from sqlalchemy import text
 from benchmarks import databases, report
 from benchmarks.checking import check
 from benchmarks.databases import POSTGRES
-from benchmarks.outbox import growth, relay, storage, writers
+from benchmarks.outbox import growth, relay, storage, verdict, writers
 from benchmarks.publishing import client, publish
 from benchmarks.report import ResultTable, Section
 from benchmarks.rounds import Measurement
@@ -28,6 +28,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "relay": relay.measure,
     "writers": writers.measure,
     "growth": growth.measure,
+    "verdict": verdict.measure,
     "storage": storage.measure,
     "lanes": lanes.measure,
     "client": client.measure,
@@ -52,6 +53,7 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     relay     messages a second from outbox to topic
     writers   what the outbox costs those who write to it
     growth    look and mark while the outbox grows
+    verdict   an outbox compared with an inbox, row by row of their groups
     storage   bytes a message leaves in Postgres
     lanes     what a worker costs over a plain receive and delete
     client    what a call to AWS costs the processor, beside boto3

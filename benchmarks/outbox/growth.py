@@ -98,12 +98,13 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
 
 def _fill(engine: Engine, prefix: str, first: int, last: int, status: str) -> None:
     given = {"topic": TOPIC, "prefix": prefix, "groups": _GROUPS, "status": status}
-    with engine.begin() as connection, _indexed_afterwards(connection):
+    with engine.begin() as connection, indexed_afterwards(connection):
         connection.execute(_FILL, given | {"first": first, "last": last - 1})
 
 
 @contextmanager
-def _indexed_afterwards(connection: Connection) -> Iterator[None]:
+def indexed_afterwards(connection: Connection) -> Iterator[None]:
+    """Drop the indexes of the outbox's messages for as long as rows come, and make them again."""
     indexes = connection.execute(_INDEXES).all()
     for drop, _ in indexes:
         connection.execute(text(drop))

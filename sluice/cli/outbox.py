@@ -1,6 +1,8 @@
 """`sluice outbox …`: what is in an outbox, and what an operator does to its messages."""
 
+import os
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -114,6 +116,17 @@ def lag(target: "DatabaseTarget", as_json: bool) -> None:
     metavar="AGE",
     help="Longest time that a message may be on its way: a younger one is not judged; 60s or more."
     "  [default: the longest message_retention_seconds of the topic's consumers]",
+)
+@click.option("--old-only", is_flag=True, help="Leave younger messages out altogether, as the task of every hour does.")
+@click.option("--topic-arn", envvar="SLUICE_TOPIC_ARN", metavar="ARN", help="The topic.  [default: by name]")
+@click.option(
+    "--metrics/--no-metrics",
+    "is_measured",
+    default=lambda: "ECS_CONTAINER_METADATA_URI_V4" in os.environ,
+    help="Write the verdict as one line, and as metrics that CloudWatch Logs reads.  [default: on ECS]",
+)
+@click.option(
+    "--page", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write the verdict as a page."
 )
 @click.option("--epochs", "shows_epochs", is_flag=True, help="Also list each group's epoch, as after a restore.")
 @limit_option(100_000, default=50)

@@ -42,6 +42,9 @@ def let_through(environment: Environment, declared: NewNetwork, *, account: str)
         ],
         "s3": [(["s3:GetObject"], [f"arn:aws:s3:::prod-{region}-starport-layer-bucket/*"])],
     }
+    verified = [naming.topic_arn(environment, account, topic.name) for topic in environment.verified_topics]
+    if verified:
+        allowed["sns"] += [(["sns:ListSubscriptionsByTopic"], verified), (["sns:GetSubscriptionAttributes"], ["*"])]
     for arn in declared.producer_resources:
         service = arn.split(":")[2]
         allowed[service].append(([f"{service}:*"], [arn]))

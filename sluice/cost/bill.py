@@ -38,6 +38,7 @@ _SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic
 # Assumed: somebody's service is away once a day, and a run brings back all it may, ten messages a second. Fargate
 # counts a minute at least, from the pull of the image on.
 _REDRIVE_RUNS, _REDRIVE_START_SECONDS, _REDRIVES_PER_SECOND = 30, 60, 10
+_VERDICT_SECONDS = 120  # assumed: of a start, and of a comparison of ten million messages
 # As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
 _CLUSTER_METRICS = 13
 _ACUS_AWAKE = 0.5  # the least of an instance that is connected to
@@ -224,15 +225,16 @@ def _database(environment: Environment, services: tuple[ServiceCost, ...], volum
 def _fargate(
     environment: Environment, services: tuple[ServiceCost, ...], architecture: Architecture, *, spot: bool
 ) -> float:
-    """Return the cost of all tasks; a run of automatic redrive is never on spot."""
+    """Return the cost of all tasks; a run of automatic redrive, or of a verdict, is never on spot."""
     sizes = [
         (service.tasks, consumer.cpu, consumer.memory_mib)
         for service, consumer in zip(services, _with_tasks(environment), strict=True)
     ]
     sizes.append((RELAY_TASKS * _relays(environment), _SMALL_CPU, _SMALL_MEMORY_MIB))
     hourly = sum(tasks * task_hour_usd(cpu, memory_mib, architecture) for tasks, cpu, memory_mib in sizes)
-    redrives = _redrive_hours(environment) * task_hour_usd(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
-    return MONTH_HOURS * hourly * (SPOT_SHARE if spot else 1) + redrives
+    started = _redrive_hours(environment) + _verdict_hours(environment)
+    small = task_hour_usd(_SMALL_CPU, _SMALL_MEMORY_MIB, architecture)
+    return MONTH_HOURS * hourly * (SPOT_SHARE if spot else 1) + started * small
 
 
 def _redrive_hours(environment: Environment) -> float:
@@ -246,6 +248,11 @@ def _redrive_seconds(declared: AutomaticRedrive) -> float:
     scheduled = MONTH_HOURS * 60 / declared.repeat_minutes
     moving = _REDRIVE_RUNS * declared.messages_max / _REDRIVES_PER_SECOND
     return (scheduled + _REDRIVE_RUNS) * _REDRIVE_START_SECONDS + moving
+
+
+def _verdict_hours(environment: Environment) -> float:
+    """Return for how long the tasks run in a month that compare outboxes with their consumers every hour."""
+    return len(environment.verified_topics) * MONTH_HOURS * _VERDICT_SECONDS / 3_600
 
 
 def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, float]:

@@ -14,6 +14,7 @@ from sluice.declaration.fields.image import Architecture
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import SlackChannel
 from sluice.declaration.fields.topics import ExistingTopic, Topic
+from sluice.declaration.fields.verification import Hourly
 from sluice.declaration.loading import Declaration, is_declared, load_declaration, load_task_declaration
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ExistingQueue",
     "ExistingTopic",
     "Gaps",
+    "Hourly",
     "Lambda",
     "NewDatabase",
     "NewNetwork",

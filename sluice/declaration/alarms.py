@@ -30,6 +30,8 @@ _DATABASE_MINUTES = 15
 _ACUS_PERCENT = 90
 _CONNECTIONS_SHARE = 0.8
 _TRANSACTION_IDS_MAX = 1_000_000_000
+_VERDICT_MINUTES = 90
+_UNJUDGED_MINUTES = 180
 _DEPLOYMENT_MINUTES = 15
 """So long an alarm about a new version goes on after an increase: a message takes some minutes to use up its attempts.
 
@@ -121,6 +123,7 @@ def alarms(environment: Environment) -> tuple[Alarm, ...]:
     return (
         *(alarm for topic in own for alarm in _of_topic(environment, topic)),
         *(alarm for topic in published for alarm in _of_relay(environment, topic)),
+        *(alarm for topic in environment.verified_topics for alarm in _of_verdict(environment, topic)),
         *_of_database(environment),
         *(alarm for consumer in environment.consumers for alarm in of_consumer(environment, consumer)),
     )
@@ -236,6 +239,32 @@ def _of_relay(environment: Environment, topic: Topic | ExistingTopic) -> Iterato
         missing=MissingData.BREACHING,  # with no task there is no number
         description=f"Fewer than {RELAY_TASKS} relays have run for {_ALONE_MINUTES} minutes, so nobody takes over"
         " when the last one fails. See the events of its ECS service, and its log.",
+    )
+
+
+def _of_verdict(environment: Environment, topic: Topic | ExistingTopic) -> Iterator[Alarm]:
+    """Yield the alarms about the comparison of an outbox with its consumers, which writes its verdict once an hour."""
+    alarm = partial(
+        Alarm,
+        environment=environment,
+        subject=naming.of_topic(environment, "verdict", topic),
+        watches=watched_metrics.outbox_metric(environment, topic, metrics.OUTBOX_BROKEN),
+    )
+    yield alarm(
+        condition="invalid",
+        of_minutes=_VERDICT_MINUTES,
+        missing=MissingData.NOT_BREACHING,  # between two verdicts
+        description="Messages are lost, or a subscription is missing or filters. The task's log has the verdict with"
+        " each number; see `sluice outbox verify`, mend the cause, then `sluice outbox resend`.",
+    )
+    yield alarm(
+        condition="unjudged",
+        threshold=0,
+        comparison=Comparison.LESS_THAN_THRESHOLD,
+        minutes=_UNJUDGED_MINUTES,
+        missing=MissingData.BREACHING,
+        description=f"There has been no verdict on the outbox for {_UNJUDGED_MINUTES} minutes. See the events of its"
+        " ECS tasks and their log: they do not start, or cannot read the database.",
     )
 
 

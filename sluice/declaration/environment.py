@@ -15,7 +15,15 @@ from sluice.declaration.fields.functions import CONNECTIONS
 from sluice.declaration.fields.image import Architecture, check_image, image_of
 from sluice.declaration.fields.network import ExistingNetwork, NewNetwork
 from sluice.declaration.fields.operators import EMAIL, HTTPS, SlackChannel
-from sluice.declaration.fields.topics import LABEL, RELAY_CONNECTIONS, RELAY_TASKS, ExistingTopic, Topic
+from sluice.declaration.fields.topics import (
+    LABEL,
+    RELAY_CONNECTIONS,
+    RELAY_KEEP_DAYS,
+    RELAY_TASKS,
+    ExistingTopic,
+    Topic,
+)
+from sluice.declaration.fields.verification import HOUR_SECONDS, Hourly
 from sluice.declaration.validation import (
     between,
     declaration_class,
@@ -97,6 +105,8 @@ class Environment:
             "head")`. It finds the database as the task does, and needs a `database`. None runs nothing: then the tables
             of your handlers have to be there before the first message.
         relay: run the outbox relay, two tasks of which one leads, where there is a database.
+        verification: compare each outbox with its consumers' inboxes and queues every hour, in a task that only reads:
+            what is lost is alarmed. None does not.
         outbox_lag_seconds: how long a committed message may wait for the relay; alarmed above it. It is measured every
             half minute.
         log_retention_days: how long logs are kept; a period CloudWatch Logs knows.
@@ -136,6 +146,7 @@ class Environment:
         default=None,
     )
     relay: bool = True
+    verification: Hourly | None = None
     outbox_lag_seconds: int = between(10, 86_400, "seconds", default=60)
     log_retention_days: int = satisfying(
         limits.LOG_RETENTION_DAYS.__contains__,
@@ -192,6 +203,16 @@ class Environment:
         return ("python", "-m", self.migrate) if isinstance(self.migrate, str) else self.migrate or ()
 
     @property
+    def verified_topics(self) -> tuple[Topic | ExistingTopic, ...]:
+        """Return the topics whose outbox is compared with its consumers every hour."""
+        return self.published_topics if self.verification is not None else ()
+
+    def in_flight_seconds(self, verification: Hourly) -> int:
+        """Return the longest time that a message may be on its way, as is declared or as the longest queue keeps it."""
+        longest = max(consumer.message_retention_seconds for consumer in self.consumers)
+        return longest if verification.in_flight_seconds is None else verification.in_flight_seconds
+
+    @property
     def has_relay(self) -> bool:
         """Return whether a relay publishes what is in this environment's outbox."""
         return self.relay and self.database is not None
@@ -202,6 +223,7 @@ class Environment:
         _check_keys(self)
         _check_existing_queues(self)
         _check_tasks(self)
+        _check_verification(self)
         _check_functions(self)
         match self.database:
             case NewDatabase() as database:
@@ -416,6 +438,25 @@ def _check_functions(environment: Environment) -> None:
             allowed=f"an image in ECR in {environment.region}, as consumer {consumer.name!r} runs on Lambda: push it"
             " there, or declare Lambda(package=…)",
         )
+
+
+def _check_verification(environment: Environment) -> None:
+    """Refuse a verdict without an outbox, and one that finds nothing to judge because relays have deleted it."""
+    declared = environment.verification
+    require(
+        environment,
+        declared is None or (environment.has_relay and environment.published_topics),
+        field="verification",
+        allowed="None without a database, a relay and a topic that is published to: there is no outbox to compare",
+    )
+    kept_seconds = RELAY_KEEP_DAYS * 86_400
+    require(
+        environment,
+        declared is None or environment.in_flight_seconds(declared) + HOUR_SECONDS <= kept_seconds,
+        field="verification",
+        allowed=f"Hourly(in_flight_seconds=…) of up to {kept_seconds - HOUR_SECONDS}, as a consumer's queue keeps"
+        f" messages for longer, and relays delete sent messages after {RELAY_KEEP_DAYS} days",
+    )
 
 
 def _check_zones(environment: Environment) -> None:

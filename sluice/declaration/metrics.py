@@ -12,6 +12,8 @@ OUTBOX_PENDING = "OutboxPending"
 OUTBOX_QUARANTINED = "OutboxQuarantined"
 OUTBOX_PUBLISHED = "OutboxPublished"
 
+OUTBOX_VERIFIED, OUTBOX_BROKEN, OUTBOX_UNKNOWN = "OutboxVerified", "OutboxBroken", "OutboxUnknown"
+
 HANDLED, PASSED_OVER, DUPLICATES, RETRIED = "InboxHandled", "InboxPassedOver", "InboxDuplicates", "InboxRetried"
 DEAD, PARKED, LOST, NOT_DELETED = "InboxDead", "InboxParked", "InboxLost", "InboxNotDeleted"
 OVERDUE = "InboxOverdue"
@@ -27,7 +29,9 @@ INBOX = (*EVENTS, PARKED_GROUPS, PARKED_MESSAGES, HELD_MESSAGES, OPEN_EXCEPTIONS
 """The metrics that a worker writes."""
 OUTBOX = (OUTBOX_LAG, OUTBOX_PENDING, OUTBOX_QUARANTINED, OUTBOX_PUBLISHED)
 """The metrics that a relay writes while it leads."""
-UNITS = dict.fromkeys((*OUTBOX, *INBOX), "Count") | {OUTBOX_LAG: "Seconds"}
+VERDICT = (OUTBOX_VERIFIED, OUTBOX_BROKEN, OUTBOX_UNKNOWN)
+"""The metrics of the verdict of every hour: messages that were judged, violations, properties that are unknown."""
+UNITS = dict.fromkeys((*OUTBOX, *INBOX, *VERDICT), "Count") | {OUTBOX_LAG: "Seconds"}
 """CloudWatch's unit of each metric."""
 OUTBOX_INTERVAL_SECONDS = 30
 """Seconds after which the leading relay writes its metrics again. When it stops, nobody publishes."""

@@ -22,7 +22,7 @@ from sluice.errors import ConfigError
 VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
-_LATER = ("runtime",)
+_LATER = ("runtime", "verification")
 """Fields that older images do not know; None means the behaviour that those images have."""
 
 
@@ -50,6 +50,13 @@ def task_environment(
         event_bytes_max=environment.event_bytes_max,
         consumers=(part,),
     )
+
+
+def verified_environment(environment: Environment, topic: Topic | ExistingTopic) -> Environment:
+    """Return the part of an environment that the comparison of a topic's outbox with all of its consumers reads."""
+    part = task_environment(environment, None, topic)
+    consumers = (replace(each, image=None, stack=None) for each in environment.consumers_of(topic))
+    return replace(part, consumers=tuple(consumers) or part.consumers)
 
 
 def _nobody(environment: Environment) -> Consumer:

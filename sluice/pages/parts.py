@@ -5,10 +5,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import altair as alt
-
-from sluice.pages import charts
+if TYPE_CHECKING:
+    import altair as alt
 
 _BASE, _STYLE = (Path(__file__).resolve().parent / name for name in ("base.html", "style.css"))
 _HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)</h2>')
@@ -33,9 +33,11 @@ class Table:
 
 
 def draw_figure(
-    chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str, svg_title: str | None = None
+    chart: "alt.LayerChart | alt.VConcatChart", *, name: str, title: str, description: str, svg_title: str | None = None
 ) -> Figure:
     """Return a chart as a figure; `name` is unique on the page."""
+    from sluice.pages import charts  # noqa: PLC0415 (a page without a chart needs no Altair)
+
     svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
     return Figure(title, description, svg)
 

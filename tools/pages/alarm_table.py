@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, Lambda, NewDatabase, naming
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, Gaps, Hourly, Lambda, NewDatabase, naming
 from sluice.declaration.alarms import Alarm, Comparison, MissingData, alarms
 from sluice.declaration.watched_metrics import Expression, WatchedMetric
 
@@ -11,7 +11,9 @@ COLUMNS = ("alarm", "watches", "rings at", "for", "a gap", "tells", "means, with
 _CONSUMER = Consumer(name="consumer", handlers="their.handlers", gaps=Gaps.HALT, automatic_redrive=AutomaticRedrive())
 _ASLEEP = Consumer(name="asleep", min_tasks=0, acceptable_latency_seconds=1_200)
 _FUNCTION = Consumer(name="function", handlers="their.handlers", runtime=Lambda(maximum_concurrency=5))
-_ENVIRONMENT = Environment(name="env", database=NewDatabase(), consumers=(_CONSUMER, _ASLEEP, _FUNCTION))
+_ENVIRONMENT = Environment(
+    name="env", database=NewDatabase(), verification=Hourly(), consumers=(_CONSUMER, _ASLEEP, _FUNCTION)
+)
 _COMPARED = {
     Comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD: "at least",
     Comparison.GREATER_THAN_THRESHOLD: "more than",

@@ -24,6 +24,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Hourly,
     Lambda,
     NewDatabase,
     NewNetwork,
@@ -52,6 +53,7 @@ DECLARED = (
     SlackChannel,
     AutomaticRedrive,
     Lambda,
+    Hourly,
 )
 
 _UNITS = {
@@ -215,6 +217,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
         {"runtime": Lambda()},
         {"runtime": Lambda(), "fifo": False, "handlers": "orders.billing"},
     ),
+    "Environment.verification": ({"verification": Hourly()},),
     "Lambda.pollers_min": ({"pollers_min": 3, "pollers_max": 2},),
     "Lambda.pollers_max": ({"pollers_max": 2},),
     "Lambda.maximum_concurrency": ({"maximum_concurrency": 2, "pollers_min": 2, "pollers_max": 2},),

@@ -17,6 +17,7 @@ from sluice.terminal.options import declaration_option
 from sluice.terminal.values import COUNT, SIZE
 
 _LAZY = {
+    "dashboard": Lazy("sluice.cli.env.dashboard:dashboard", "A dashboard as a file, for CloudWatch or Grafana."),
     "deploy": Lazy("sluice.cli.env.deploy:deploy", "Deploy ENV; refuse what would lose data."),
     "diff": Lazy("sluice.cli.env.diff:diff", "What a change of the declaration does, before it is deployed."),
 }

@@ -5,10 +5,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explaining, opening, topic_arn
-from sluice.declaration import Consumer, Environment, naming
+from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explaining, opening
+from sluice.cli.overview.sources import topic_arn as find_topic_arn
+from sluice.clock import SystemClock
+from sluice.declaration import Consumer, Environment, metrics, naming
 from sluice.errors import ConfigError
 from sluice.messaging.database import engines
 from sluice.messaging.reconciliation.comparison import Reconciliation
@@ -24,6 +27,7 @@ from sluice.messaging.reconciliation.properties import (
 )
 from sluice.messaging.reconciliation.routes import SETTLED_SECONDS, Cause, Finding, Judgement, QueuePlace, Route
 from sluice.messaging.reconciliation.states import NumberState
+from sluice.messaging.telemetry.metrics import EmbeddedMetrics
 from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
@@ -90,6 +94,10 @@ def verify(
     inboxes: tuple[str, ...],
     endpoint_url: str | None,
     in_flight: int | None,
+    old_only: bool,
+    topic_arn: str | None,
+    is_measured: bool,
+    page: Path | None,
     shows_epochs: bool,
     most: int,
     as_json: bool,
@@ -111,9 +119,16 @@ def verify(
             raise ConfigError(engine.reason)
         with engines.reading(engine) as connection:
             now_us = engines.now_us(connection, None)
-        subscriptions = _read_subscriptions(sources, declared.name, consumers)
+        subscriptions = _read_subscriptions(sources, topic_arn or find_topic_arn(sources, declared.name), consumers)
         routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
-        compared = Reconciliation(engine, name, routes, now_us=now_us, in_flight_us=in_flight_seconds * 1_000_000)
+        compared = Reconciliation(
+            engine,
+            name,
+            routes,
+            now_us=now_us,
+            in_flight_us=in_flight_seconds * 1_000_000,
+            counts_young=not old_only,
+        )
         unreadable = explaining(compared.compare)
         epochs = list(compare_epochs(engine, name, routes)) if shows_epochs and unreadable is None else None
     verdicts = [
@@ -121,8 +136,15 @@ def verify(
         for consumer, route in zip(consumers, routes, strict=True)
     ]
     found = _fields(name, in_flight_seconds, compared, verdicts, unreadable, most)
-    if as_json:
-        output.as_json(found | ({"epochs": _epoch_rows(epochs)} if shows_epochs else {}))
+    if page is not None:
+        from sluice.cli.overview import verdict_page
+
+        verdict_page.write(page, found)
+    if is_measured:
+        _measure(environment, declared.name, found)
+    if as_json or is_measured:
+        listed = {"epochs": _epoch_rows(epochs)} if shows_epochs else {}
+        output.as_json(found | listed, indent=None if is_measured else 2)
     else:
         _print(found, verdicts, most)
         if epochs is not None:
@@ -131,9 +153,22 @@ def verify(
         sys.exit(PARTLY if found["verdict"] == INVALID else COULD_NOT)
 
 
-def _read_subscriptions(sources: Sources, topic: str, consumers: tuple[Consumer, ...]) -> dict[str, Subscription]:
+def _measure(environment: Environment, topic: str, found: dict[str, Any]) -> None:
+    """Write the verdict as metrics, a line of CloudWatch's embedded metric format.
+
+    If the databases could not be read there is no verdict, and only that is written: a zero would say that all is well.
+    """
+    values = {metrics.OUTBOX_UNKNOWN: sum(each["verdict"] == UNKNOWN for each in found["properties"])}
+    if "unknown" not in found["groups_by_epoch"]:
+        values[metrics.OUTBOX_VERIFIED] = found["sent"]
+        values[metrics.OUTBOX_BROKEN] = sum(each["violations"] for each in found["properties"])
+    EmbeddedMetrics(sys.stdout, metrics.dimensions(environment, topic), clock=SystemClock()).put(values)
+
+
+def _read_subscriptions(
+    sources: Sources, arn: str | Unknown, consumers: tuple[Consumer, ...]
+) -> dict[str, Subscription]:
     """Return the live subscription of each consumer to a topic, by the consumer's name."""
-    arn = topic_arn(sources, topic)
     if isinstance(arn, Unknown):
         return dict.fromkeys([consumer.name for consumer in consumers], Subscription(is_there=None, fault=arn.reason))
     listed = sources.call("sns", partial(_list_subscriptions, arn))

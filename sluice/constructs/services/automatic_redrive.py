@@ -23,6 +23,7 @@ from constructs import Construct
 from sluice.constructs.monitoring.alarm import make_alarm
 from sluice.constructs.nag import acknowledge
 from sluice.constructs.network import Network
+from sluice.constructs.services.task_start import TaskStart
 from sluice.declaration import AutomaticRedrive, Consumer, Environment, naming
 from sluice.declaration.alarms import Hearer, of_consumer
 from sluice.declaration.arguments import check_argument_types
@@ -75,20 +76,9 @@ class AutomaticRedriveRule(Construct):
             description=f"Bring dead letters of {consumer.name} back that are left",
             schedule=events.Schedule.rate(cdk.Duration.minutes(declared.repeat_minutes)),
         )
-        role = _starting_role(self, task_definition, cluster).without_policy_updates()
+        start = TaskStart(self, task_definition=task_definition, cluster=cluster, network=network)
         for starting_rule, overrides in {rule: None, schedule: [_older_only(task_definition, declared)]}.items():
-            starting_rule.add_target(
-                targets.EcsTask(
-                    cluster=cluster,
-                    task_definition=task_definition,
-                    container_overrides=overrides,
-                    role=role,
-                    launch_type=ecs.LaunchType.FARGATE,
-                    subnet_selection=network.subnets,
-                    security_groups=[network.security_group],
-                    assign_public_ip=False,
-                )
-            )
+            start.add_to(starting_rule, overrides)
             acknowledge(
                 starting_rule,
                 "Serverless-EventBusDLQ",
@@ -102,21 +92,6 @@ def _older_only(task_definition: ecs.FargateTaskDefinition, declared: AutomaticR
     assert container is not None, "the task has a container"
     command = ["python", "-m", "sluice", "dlq", "automatic-redrive", "--older-than", f"{declared.quiet_seconds}s"]
     return targets.ContainerOverride(container_name=container.container_name, command=command)
-
-
-def _starting_role(scope: Construct, task_definition: ecs.FargateTaskDefinition, cluster: ecs.ICluster) -> iam.Role:
-    """Make the role with which EventBridge starts this task in this cluster; CDK's own role could also tag any task."""
-    role = iam.Role(scope, "Start", assumed_by=iam.ServicePrincipal("events.amazonaws.com"))
-    role.add_to_policy(
-        iam.PolicyStatement(
-            actions=["ecs:RunTask"],
-            resources=[task_definition.task_definition_arn],
-            conditions={"ArnEquals": {"ecs:cluster": cluster.cluster_arn}},
-        )
-    )
-    passed_roles = [task_definition.obtain_execution_role().role_arn, task_definition.task_role.role_arn]
-    role.add_to_policy(iam.PolicyStatement(actions=["iam:PassRole"], resources=passed_roles))
-    return role
 
 
 def _grant_queues(role: iam.IRole, environment: Environment, consumer: Consumer, key_arn: str | None) -> None:

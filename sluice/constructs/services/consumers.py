@@ -13,7 +13,12 @@ from sluice.constructs.network import Network
 from sluice.constructs.place import consumer_scope, require_place
 from sluice.constructs.services.consumer_function import ConsumerFunction
 from sluice.constructs.services.images import Images
-from sluice.constructs.services.task_service import ConsumerService, RelayService, TaskPlace
+from sluice.constructs.services.task_service import (
+    ConsumerService,
+    OutboxVerification,
+    RelayService,
+    TaskPlace,
+)
 from sluice.declaration import Consumer, Environment, naming
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.validation import refuse
@@ -76,6 +81,10 @@ class Consumers(Construct):
             topic.name: RelayService(self, naming.of_topic(environment, "Relay", topic), place=place, topic=topic)
             for topic in (environment.published_topics if environment.has_relay else ())
         }
+        if environment.verification is not None:
+            for topic in environment.verified_topics:
+                id_ = naming.of_topic(environment, "Verification", topic)
+                OutboxVerification(self, id_, place=place, topic=topic, declared=environment.verification)
         self.functions = {
             consumer.name: ConsumerFunction(
                 consumer_scope(self, consumer),

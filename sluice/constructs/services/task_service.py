@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import aws_cdk as cdk
 from aws_cdk import aws_ecs as ecs
+from aws_cdk import aws_events as events
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
@@ -25,11 +26,13 @@ from sluice.constructs.network import Network
 from sluice.constructs.services.automatic_redrive import AutomaticRedriveRule
 from sluice.constructs.services.images import Images, TaskImage
 from sluice.constructs.services.scaling import BacklogScaling
+from sluice.constructs.services.task_start import TaskStart
 from sluice.declaration import (
     Consumer,
     DatabaseRole,
     Environment,
     ExistingTopic,
+    Hourly,
     Topic,
     naming,
     policies,
@@ -94,6 +97,7 @@ class TaskSpec(Construct):
         memory_mib: int = _SMALL_MEMORY_MIB,
         consumer: Consumer | None = None,
         topic: Topic | ExistingTopic | None = None,
+        settings: Environment | None = None,
     ) -> None:
         super().__init__(scope, id_)
         set_flags(self)
@@ -111,10 +115,8 @@ class TaskSpec(Construct):
             self, "Logs", environment=environment, key=place.network.log_key, name=f"/ecs/{service_name}"
         )
         logging = ecs.LogDriver.aws_logs(stream_prefix=name, log_group=task_logs)
-        common = {
-            "SLUICE_ENV": environment.name,
-            task_settings.VARIABLE: task_settings.render(task_settings.task_environment(environment, consumer, topic)),
-        }
+        read = task_settings.task_environment(environment, consumer, topic) if settings is None else settings
+        common = {"SLUICE_ENV": environment.name, task_settings.VARIABLE: task_settings.render(read)}
         database_variables = {} if database is None else database.variables(role)
         container = self.task_definition.add_container(
             "Container",
@@ -347,6 +349,52 @@ class ConsumerService(Construct):
             f"AwsSolutions-IAM5[Resource::{seen}]",
             "a task protects itself, and its id is known only once it runs; other clusters are out of reach",
         )
+
+
+class OutboxVerification(TaskSpec):
+    """Compares a topic's outbox with its consumers' inboxes and queues every hour, in a task that may only read.
+
+    GetSubscriptionAttributes knows no resource: https://github.com/KensioSoftware/yulin/pull/662 (read 2026-11-27).
+    AWS's own page, service-authorization/latest/reference/list_amazonsns.html, could not be read whole.
+    """
+
+    @check_argument_types
+    def __init__(
+        self, scope: Construct, id_: str, *, place: TaskPlace, topic: Topic | ExistingTopic, declared: Hourly
+    ) -> None:
+        environment = place.environment
+        topic_arn = naming.topic_arn(environment, cdk.Stack.of(scope).account, topic.name)
+        in_flight = f"{environment.in_flight_seconds(declared)}s"
+        super().__init__(
+            scope,
+            id_,
+            place=place,
+            name=naming.of_topic(environment, "outbox_verdict", topic),  # no consumer has an underscore in its name
+            command=["outbox", "verify", "--old-only", "--in-flight", in_flight],
+            topic=topic,
+            settings=task_settings.verified_environment(environment, topic),
+            variables={"SLUICE_TOPIC_ARN": topic_arn},
+            image=place.images.shared_image,
+            stop_timeout_seconds=_RELAY_STOP_SECONDS,
+            role=DatabaseRole.READER,
+        )
+        self.allow(topic_arn, "sns:ListSubscriptionsByTopic")
+        self.allow("*", "sns:GetSubscriptionAttributes")
+        reason = "sns:GetSubscriptionAttributes knows no resource, and only reads"
+        acknowledge(self.task_role, "AwsSolutions-IAM5[Resource::*]", reason)
+        names = (naming.queue_name, naming.dead_letter_queue_name, naming.undelivered_queue_name)
+        for consumer in environment.consumers_of(topic):
+            for name_of in names:
+                arn = cdk.Stack.of(self).format_arn(service="sqs", resource=name_of(environment, consumer))
+                self.allow(arn, "sqs:GetQueueUrl", "sqs:GetQueueAttributes")
+        rule = events.Rule(
+            self,
+            "Schedule",
+            description=f"Compare the outbox of {naming.topic_name(environment, topic.name)} with its consumers",
+            schedule=events.Schedule.rate(cdk.Duration.hours(1)),
+        )
+        TaskStart(self, task_definition=self.task_definition, cluster=place.cluster, network=place.network).add_to(rule)
+        acknowledge(rule, "Serverless-EventBusDLQ", "a run that does not start is missing, and an alarm rings for that")
 
 
 class RelayService(TaskSpec):

@@ -15,6 +15,8 @@ from sluice.limits import FIFO_SUFFIX
 LABEL = (r"[a-z][a-z0-9]{0,31}", "up to 32 lower-case letters and digits, a letter first")
 RELAY_TASKS = 2
 """Tasks of each topic's relay: one leads, one stands by."""
+RELAY_KEEP_DAYS = 7
+"""How long relays keep sent messages, after which they delete them."""
 RELAY_CONNECTIONS = 4
 """The most connections of one relay to the database: for its work, for notifications of commits, for measuring, and one
 that replaces a broken one."""

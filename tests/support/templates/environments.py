@@ -16,6 +16,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Hourly,
     Lambda,
     NewDatabase,
     NewNetwork,
@@ -169,10 +170,11 @@ OWNED, CHANGING = "staging, all as the owner", "full, all as owner or user"
 GENERATED = "sluice-owned-database-databasecluster5b53a178-1a2b3c4d5e6f"
 """What CloudFormation called the cluster of an environment that was deployed by an earlier version."""
 BESIDE = "full, with consumers in stacks beside"
-REDRIVEN = "full, with automatic redrive"
+REDRIVEN = "full, with automatic redrive and a verdict every hour"
 _REDRIVEN = replace(
     FULL,
     name="redriven",
+    verification=Hourly(),
     consumers=tuple(
         replace(consumer, automatic_redrive=AutomaticRedrive(quiet_seconds=600), handlers="their.handlers")
         for consumer in FULL.consumers

@@ -20,6 +20,7 @@ from sluice.declaration import (
     ExistingNetwork,
     ExistingQueue,
     ExistingTopic,
+    Hourly,
     Lambda,
     NewDatabase,
     NewNetwork,
@@ -277,6 +278,13 @@ def test_automatic_redrive_by_hand(spot: bool) -> None:  # noqa: FBT001 (a param
     declared = replace(before.consumers[0], automatic_redrive=AutomaticRedrive(messages_max=10_000))
 
     assert _differences(replace(before, consumers=(declared,)), before) == {"Fargate": 0.259, "alarms": 0.20}
+
+
+def test_a_verdict_every_hour_by_hand() -> None:
+    """730 runs of 120 s: 24.3 hours x (0.25 x 0.04048 + 0.5 x 0.004445); two alarms."""
+    before = replace(ONE, database=NewDatabase())
+
+    assert _differences(replace(before, verification=Hourly()), before) == {"Fargate": 0.300, "alarms": 0.20}
 
 
 @SETTINGS

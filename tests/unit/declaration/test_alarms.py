@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sluice.declaration import AutomaticRedrive, Consumer, Environment, ExistingTopic, Gaps, NewDatabase, Topic
+from sluice.declaration import AutomaticRedrive, Consumer, Environment, ExistingTopic, Gaps, Hourly, NewDatabase, Topic
 from sluice.declaration.alarms import Hearer, alarms, of_consumer
 
 BILLING = Consumer(name="billing", topic="events", handlers="their.handlers")
@@ -36,6 +36,10 @@ def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> No
     [
         ({"database": NewDatabase()}, RELAY),
         ({"database": NewDatabase(), "relay": False}, OF_DATABASE),
+        (
+            {"database": NewDatabase(), "verification": Hourly()},
+            RELAY | {"verdict-invalid", "verdict-unjudged"},
+        ),
         (
             {"topics": (Topic(), Topic(name="payments", subscriber_accounts=("444455556666",)))},
             {"topic-payments-failed", "topic-payments-lost"},

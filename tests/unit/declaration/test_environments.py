@@ -24,6 +24,7 @@ from sluice.declaration import (
     ExistingQueue,
     ExistingTopic,
     Gaps,
+    Hourly,
     Lambda,
     NewDatabase,
     NewNetwork,
@@ -67,6 +68,7 @@ RIGHT: dict[type[Any], dict[str, Any]] = {
     ExistingDatabase: {"secret_arn": CREDENTIALS_ARN, "security_group_id": GROUP},
     SlackChannel: {"workspace_id": "T01234ABCDE", "channel_id": "C01234ABCDE"},
     AutomaticRedrive: {},
+    Hourly: {},
     Lambda: {},
 }
 LABELS = {Consumer: "Consumer('billing')", Environment: "Environment('dev')", Topic: "Topic"}
@@ -359,6 +361,14 @@ REFUSALS: list[FieldRefusal] = [
     *row(Consumer, "automatic_redrive",
         "None with a standard queue: messages come back in the order of their groups, which it does not have",
         AutomaticRedrive(), fifo=False, handlers="orders.billing"),
+    *row(Environment, "verification",
+        "None without a database, a relay and a topic that is published to: there is no outbox to compare", Hourly()),
+    *row(Environment, "verification",
+        "Hourly(in_flight_seconds=…) of up to 601200, as a consumer's queue keeps messages for longer, and relays"
+        " delete sent messages after 7 days", Hourly(),
+        database=NewDatabase(), consumers=(Consumer(name="billing", message_retention_seconds=604_800),)),
+    *row(Hourly, "in_flight_seconds",
+        "60 to 601200 seconds, or None: relays delete sent messages after 7 days", 59, 601_201),
     *row(AutomaticRedrive, "quiet_seconds", "whole minutes from 60 to 86400 seconds", 0, 59, 90, 86_460),
     *row(AutomaticRedrive, "messages_max", "1 to 10000 messages", 0, 10_001),
     *row(AutomaticRedrive, "attempts_max", "1 to 10 times", 0, 11),
@@ -912,6 +922,7 @@ ENVIRONMENT = {
     "database": None,
     "migrate": None,
     "relay": True,
+    "verification": None,
     "outbox_lag_seconds": 60,
     "log_retention_days": 30,
     "alarm_emails": (),
@@ -924,6 +935,7 @@ ENVIRONMENT = {
 
 
 def test_an_undeclared_field_has_its_default() -> None:
+    assert asdict(Hourly()) == {"in_flight_seconds": None}
     assert asdict(AutomaticRedrive()) == {"quiet_seconds": 300, "messages_max": 100, "attempts_max": 1}
     assert asdict(Lambda()) == {
         "memory_mb": 512,

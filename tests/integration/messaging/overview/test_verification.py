@@ -1,6 +1,7 @@
 """`sluice outbox verify` finds planted losses and names them; what it cannot judge is UNKNOWN, with the reason."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -332,6 +333,74 @@ def test_a_group_is_read_only_where_it_is_unusual(calm_shop: OperatedShop) -> No
     assert code == 1
     assert _missing(consumers["billing"]) == [("a", 7, 7, "not-in-queue"), ("a", 4, 4, "not-in-dlq")]
     assert consumers["billing"]["states"] == {"handled": 6, "dead": 1, "has not come": 1}
+
+
+def test_the_hourly_look_leaves_young_messages_out(calm_shop: OperatedShop) -> None:
+    """A young message that is lost is neither judged nor unknown; an hour later it is lost."""
+    shop = calm_shop
+    _publish(shop, "c")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+
+    young, young_code, _ = _verify(shop, "--old-only")
+    shop.age()
+    old, old_code, consumers = _verify(shop, "--old-only")
+
+    assert (young, young_code) == ("VALID", 0)
+    assert (old, old_code) == ("INVALID", 1)
+    assert _missing(consumers["billing"]) == [("c", 1, 1, "not-in-queue")]
+
+
+def _measured(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the metrics of a verdict, and the verdict, each a line of the log."""
+    _, printed, failed = shop.sluice("outbox", "verify", "--old-only", "--in-flight", "10m", "--metrics")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert len(lines) == 2, failed
+    names = [each["Name"] for each in lines[0]["_aws"]["CloudWatchMetrics"][0]["Metrics"]]
+    return {name: lines[0][name] for name in ("Topic", *names)}, lines[1]
+
+
+def test_the_verdict_is_written_as_metrics_and_a_line(calm_shop: OperatedShop) -> None:
+    shop = calm_shop
+    valid, _ = _measured(shop)
+    _publish(shop, "c")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    shop.age()
+
+    invalid, verdict = _measured(shop)
+
+    assert valid == {"Topic": TOPIC, "OutboxUnknown": 0, "OutboxVerified": 2, "OutboxBroken": 0}
+    assert invalid == {"Topic": TOPIC, "OutboxUnknown": 0, "OutboxVerified": 3, "OutboxBroken": 1}
+    assert verdict["verdict"] == "INVALID"
+
+
+def test_databases_that_cannot_be_read_are_no_verdict(calm_shop: OperatedShop) -> None:
+    """A count of zero lost messages would keep the alarm for a missing verdict silent."""
+    calm_shop.execute("ALTER TABLE sluice_inbox_parked RENAME TO elsewhere")
+
+    measured, verdict = _measured(calm_shop)
+
+    assert measured == {"Topic": TOPIC, "OutboxUnknown": 5}
+    assert verdict["verdict"] == "UNKNOWN"
+
+
+def test_the_verdict_is_drawn_as_a_page(calm_shop: OperatedShop, tmp_path: Path) -> None:
+    """What comes from messages is shown as text."""
+    shop = calm_shop
+    _publish(shop, "<b>c</b>")
+    shop.work(SHIPPING, AUDIT)
+    shop.purge(QUEUE)
+    shop.age()
+
+    code, _, failed = shop.sluice("outbox", "verify", "--in-flight", "10m", "--page", str(tmp_path / "verdict.html"))
+
+    page = (tmp_path / "verdict.html").read_text(encoding="utf-8")
+    assert code == 1, failed
+    assert '<div class="verdict violated">' in page
+    assert "<td>&lt;b&gt;c&lt;/b&gt;</td><td>" in page
+    assert "<b>c" not in page
+    assert "every message has come to every consumer, or is in one of its queues" in page
 
 
 MUTANTS: dict[str, tuple[Any, str, Any]] = {

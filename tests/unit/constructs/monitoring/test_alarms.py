@@ -358,10 +358,10 @@ def test_every_alarm_is_explained_on_the_page(
     every = (*by_environment.values(), *(resources(edited_stacks[name]) for name in (REDRIVEN, MIXED)))
     names = {name for found in every for name in of_kind(found, ALARM)}
     consumers = "billing|shipping|audit|ledger|night-batch|search"
-    subject = rf"sluice-[a-z]+-(?:(?:topic|relay)(?:-(?:payments|stock))?|database|{consumers})-"
+    subject = rf"sluice-[a-z]+-(?:(?:topic|relay|verdict)(?:-(?:payments|stock))?|database|{consumers})-"
 
     conditions = {re.sub(subject, "", name) for name in names}
-    row = r"^\| `sluice-ENV-(?:topic|relay|database|CONSUMER)-([a-z-]+)` \|.*\| [A-Z][^|]{20,}\. \|$"
+    row = r"^\| `sluice-ENV-(?:topic|relay|verdict|database|CONSUMER)-([a-z-]+)` \|.*\| [A-Z][^|]{20,}\. \|$"
     rows = re.findall(row, page, flags=re.MULTILINE)
     paragraphs = re.findall(r"^- \*\*([a-z-]+)\*\*: ", page, flags=re.MULTILINE)
     assert sorted(rows) == sorted(conditions)

@@ -1,11 +1,15 @@
 """The dashboard shows operators every queue and every service."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
+from sluice.cli.env.dashboard import cloudwatch_body
 from sluice.declaration import Environment
-from tests.support.templates.environments import FULL
-from tests.support.templates.resources import Resource, of_kind
+from tests.support.templates.environments import EDITED, FULL, REDRIVEN
+from tests.support.templates.resources import Resource, StackTemplates, of_kind, resources
 from tests.unit.constructs.expectations import CONSUMERS
 
 DASHBOARD = "AWS::CloudWatch::Dashboard"
@@ -161,3 +165,15 @@ def test_the_dashboard_shows_what_scaling_sees(full: list[Resource]) -> None:
         "what scaling sees": metrics[-1]["Expression"],
     }
     assert given == {"running", "visible", "inflight", "received", "deleted"}
+
+
+@pytest.mark.parametrize("edited", [FULL, EDITED[REDRIVEN]], ids=["full", "redriven"])
+def test_the_command_prints_the_dashboard_of_the_stacks(
+    edited: Environment, edited_stacks: Mapping[str, StackTemplates], full: list[Resource]
+) -> None:
+    """Widget by widget; the stacks leave the region to CloudFormation."""
+    found = full if edited is FULL else resources(edited_stacks[REDRIVEN])
+
+    (made,) = of_kind(found, DASHBOARD).values()
+
+    assert json.loads(made["DashboardBody"].replace("<AWS::Region>", edited.region)) == cloudwatch_body(edited)
