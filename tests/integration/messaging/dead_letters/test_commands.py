@@ -332,8 +332,8 @@ def test_the_exit_code_tells_of_messages_not_sent(run: Run, harness: DlqHarness)
     [
         (("--to", DEAD), f"--to is '{re.escape(DEAD)}', allowed is the name of another FIFO queue"),
         (("--to", "standard"), "--to is 'standard', allowed is the name of another FIFO queue"),
-        (("--engine", "native", "--group", "a"), "--engine is 'native' with a filter, --canary or --run"),
-        (("--engine", "native", "--canary", "1"), "--engine is 'native' with a filter, --canary or --run"),
+        (("--engine", "native", "--group", "a"), "--engine is 'native' with a filter, --limit, --canary or --run"),
+        (("--engine", "native", "--canary", "1"), "--engine is 'native' with a filter, --limit, --canary or --run"),
         (("--engine", "native", "--rate", "0.5"), "--rate is 0.5 with the native engine, allowed are whole numbers"),
         (("--engine", "native", "--undelivered"), "--engine is 'native' with --undelivered"),
         (("--no-wait",), "--no-wait is given with the client engine"),

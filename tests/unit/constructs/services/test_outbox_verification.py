@@ -35,7 +35,7 @@ def test_the_task_runs_every_hour(verified: list[Resource]) -> None:
     assert target["EcsParameters"]["LaunchType"] == "FARGATE"
 
 
-def test_the_task_judges_what_is_older_than_the_longest_queue_keeps_a_message(verified: list[Resource]) -> None:
+def test_the_task_judges_what_is_older_than_the_longest_retention(verified: list[Resource]) -> None:
     container = _container(verified)
 
     assert container["Command"] == [
