@@ -1,4 +1,4 @@
-"""What an operator looks at: graphs as values, from which the stacks and `sluice env dashboard` make dashboards."""
+"""The graphs that operators look at, as values: the stacks and `sluice env dashboard` make dashboards of them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

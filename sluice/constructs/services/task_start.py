@@ -1,4 +1,4 @@
-"""What starts a task from outside: rules of EventBridge, with a role that may start this task and no other."""
+"""The start of a task from outside: rules of EventBridge, with a role that may start this task and no other."""
 
 from collections.abc import Sequence
 

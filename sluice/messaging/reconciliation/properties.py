@@ -49,7 +49,7 @@ class PropertyVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteFacts:
-    """What is known of one consumer.
+    """The facts of one consumer that its properties are judged by.
 
     Args:
         wrong: what is wrong with its subscription.

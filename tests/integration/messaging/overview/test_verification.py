@@ -388,7 +388,7 @@ def test_databases_that_cannot_be_read_are_no_verdict(calm_shop: OperatedShop) -
 
 
 def test_the_verdict_is_drawn_as_a_page(calm_shop: OperatedShop, tmp_path: Path) -> None:
-    """What comes from messages is shown as text."""
+    """Text of a message is shown as text."""
     shop = calm_shop
     _publish(shop, "<b>c</b>")
     shop.work(SHIPPING, AUDIT)
