@@ -80,7 +80,7 @@ def letters_of(
     if choice.died_of is not None:
         require_reasons(target)
 
-    def died_of(dead_letter: StoredDeadLetter) -> bool:
+    def matches_reason(dead_letter: StoredDeadLetter) -> bool:
         with engines.reading(target.engine) as connection, engines.explaining_missing_tables():
             known = operations.dead_letter_record(connection, target.consumer.name, dead_letter)
         return choice.matches_reason((known or {}).get("reason"))
@@ -91,7 +91,7 @@ def letters_of(
         event_ids=frozenset(event_ids),
         before_us=None if older_than_seconds is None else clock.now_us() - older_than_seconds * 1_000_000,
         since_us=choice.since_us,
-        died_of=None if choice.died_of is None else died_of,
+        died_of=None if choice.died_of is None else matches_reason,
     )
 
 

@@ -19,7 +19,9 @@ from tests.support.templates.environments import FULL
 PROD = ENVIRONMENTS["prod"]
 
 
-def _served(names: tuple[str, ...], dimensions: dict[str, str]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+def _process_metrics(
+    names: tuple[str, ...], dimensions: dict[str, str]
+) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return name and labels of what a process serves for Prometheus, once each metric was measured."""
     collector = PrometheusMetrics(names, dimensions, interval_seconds=60, clock=VirtualClock())
     collector.put(dict.fromkeys(names, 1.0))
@@ -27,7 +29,7 @@ def _served(names: tuple[str, ...], dimensions: dict[str, str]) -> set[tuple[str
     return {(sample.name, tuple(sorted(sample.labels.items()))) for sample in samples}
 
 
-def _drawn(dashboard: dict[str, Any]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
+def _panel_metrics(dashboard: dict[str, Any]) -> set[tuple[str, tuple[tuple[str, str], ...]]]:
     """Return name and labels of what the panels of a dashboard draw."""
     found = set()
     for panel in dashboard["panels"]:
@@ -39,11 +41,11 @@ def _drawn(dashboard: dict[str, Any]) -> set[tuple[str, tuple[tuple[str, str], .
 
 def test_grafana_draws_what_relays_and_workers_serve() -> None:
     """Every metric that they serve, and no other."""
-    served = _served(metrics.OUTBOX, metrics.dimensions(PROD))
+    served = _process_metrics(metrics.OUTBOX, metrics.dimensions(PROD))
     for consumer in PROD.consumers:
-        served |= _served(metrics.INBOX, metrics.inbox_dimensions(PROD, consumer))
+        served |= _process_metrics(metrics.INBOX, metrics.inbox_dimensions(PROD, consumer))
 
-    assert _drawn(grafana_dashboard(PROD)) == served
+    assert _panel_metrics(grafana_dashboard(PROD)) == served
 
 
 def test_grafana_draws_counters_a_second_and_gauges_as_they_are() -> None:

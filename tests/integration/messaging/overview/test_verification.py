@@ -353,7 +353,7 @@ def test_the_hourly_look_leaves_young_messages_out(calm_shop: OperatedShop) -> N
     assert _missing(consumers["billing"]) == [("c", 1, 1, "not-in-queue")]
 
 
-def _measured(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, Any]]:
+def _metrics_and_verdict(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the metrics of a verdict, and the verdict, each a line of the log."""
     _, printed, failed = shop.sluice("outbox", "verify", "--old-only", "--in-flight", "10m", "--metrics")
     lines = [json.loads(line) for line in printed.splitlines()]
@@ -364,13 +364,13 @@ def _measured(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def test_the_verdict_is_written_as_metrics_and_a_line(calm_shop: OperatedShop) -> None:
     shop = calm_shop
-    valid, _ = _measured(shop)
+    valid, _ = _metrics_and_verdict(shop)
     _publish(shop, "c")
     shop.work(SHIPPING, AUDIT)
     shop.purge(QUEUE)
     shop.age()
 
-    invalid, verdict = _measured(shop)
+    invalid, verdict = _metrics_and_verdict(shop)
 
     assert valid == {"Topic": TOPIC, "OutboxUnknown": 0, "OutboxVerified": 2, "OutboxBroken": 0}
     assert invalid == {"Topic": TOPIC, "OutboxUnknown": 0, "OutboxVerified": 3, "OutboxBroken": 1}
@@ -381,7 +381,7 @@ def test_databases_that_cannot_be_read_are_no_verdict(calm_shop: OperatedShop) -
     """A count of zero lost messages would keep the alarm for a missing verdict silent."""
     calm_shop.execute("ALTER TABLE sluice_inbox_parked RENAME TO elsewhere")
 
-    measured, verdict = _measured(calm_shop)
+    measured, verdict = _metrics_and_verdict(calm_shop)
 
     assert measured == {"Topic": TOPIC, "OutboxUnknown": 5}
     assert verdict["verdict"] == "UNKNOWN"

@@ -16,7 +16,7 @@ TOPIC = "arn:aws:sns:eu-central-1:111122223333:sluice-redriven-orders.fifo"
 
 
 @pytest.fixture(scope="module")
-def verified(edited_stacks: Mapping[str, StackTemplates]) -> list[Resource]:
+def hourly(edited_stacks: Mapping[str, StackTemplates]) -> list[Resource]:
     return resources(edited_stacks[REDRIVEN])
 
 
@@ -26,8 +26,8 @@ def _container(found: list[Resource]) -> dict[str, Any]:
     return dict(container)
 
 
-def test_the_task_runs_every_hour(verified: list[Resource]) -> None:
-    (rule,) = (rule for name, rule in of_kind(verified, RULE).items() if "Verification" in name)
+def test_the_task_runs_every_hour(hourly: list[Resource]) -> None:
+    (rule,) = (rule for name, rule in of_kind(hourly, RULE).items() if "Verification" in name)
     (target,) = rule["Targets"]
 
     assert rule["ScheduleExpression"] == "rate(1 hour)"
@@ -35,16 +35,16 @@ def test_the_task_runs_every_hour(verified: list[Resource]) -> None:
     assert target["EcsParameters"]["LaunchType"] == "FARGATE"
 
 
-def test_the_task_judges_what_is_older_than_the_longest_retention(verified: list[Resource]) -> None:
-    container = _container(verified)
+def test_the_task_judges_what_is_older_than_the_longest_retention(hourly: list[Resource]) -> None:
+    container = _container(hourly)
 
     assert container["Command"] == [
         *("python", "-m", "sluice", "outbox", "verify", "--old-only", "--in-flight", "345600s"),
     ]
 
 
-def test_the_task_knows_every_consumer_of_its_topic(verified: list[Resource]) -> None:
-    variables = {each["Name"]: each["Value"] for each in _container(verified)["Environment"]}
+def test_the_task_knows_every_consumer_of_its_topic(hourly: list[Resource]) -> None:
+    variables = {each["Name"]: each["Value"] for each in _container(hourly)["Environment"]}
 
     read = task_settings.parse(variables[task_settings.VARIABLE])
     assert [consumer.name for consumer in read.consumers] == ["ledger", "night-batch"]
@@ -52,11 +52,11 @@ def test_the_task_knows_every_consumer_of_its_topic(verified: list[Resource]) ->
     assert variables["SLUICE_TOPIC_ARN"] == TOPIC
 
 
-def test_the_task_may_only_read(verified: list[Resource]) -> None:
+def test_the_task_may_only_read(hourly: list[Resource]) -> None:
     """It may receive no message: a receive would hide it, and count as an attempt."""
-    allowed = statements(verified, TASK_ROLE)
+    allowed = statements(hourly, TASK_ROLE)
 
-    actions = {action for item in allowed for action in _listed(item["Action"])}
+    actions = {action for item in allowed for action in _as_list(item["Action"])}
     assert actions == {
         "rds-db:connect",
         "sns:GetSubscriptionAttributes",
@@ -64,11 +64,11 @@ def test_the_task_may_only_read(verified: list[Resource]) -> None:
         "sqs:GetQueueAttributes",
         "sqs:GetQueueUrl",
     }
-    queues = {arn for item in allowed if "sqs:GetQueueUrl" in item["Action"] for arn in _listed(item["Resource"])}
+    queues = {arn for item in allowed if "sqs:GetQueueUrl" in item["Action"] for arn in _as_list(item["Resource"])}
     assert len(queues) == 6
 
 
-def _listed(value: Any) -> list[Any]:
+def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
@@ -80,10 +80,10 @@ def _listed(value: Any) -> list[Any]:
     ],
 )
 def test_operators_hear_of_a_loss_and_of_a_missing_verdict(
-    verified: list[Resource], condition: str, expected: tuple[Any, ...]
+    hourly: list[Resource], condition: str, expected: tuple[Any, ...]
 ) -> None:
     """Threshold, comparison, breaching minutes of how many, and what a minute without a verdict counts as."""
-    alarm = of_kind(verified, ALARM)[f"sluice-redriven-verdict-{condition}"]
+    alarm = of_kind(hourly, ALARM)[f"sluice-redriven-verdict-{condition}"]
 
     names = ("Threshold", "ComparisonOperator", "DatapointsToAlarm", "EvaluationPeriods", "TreatMissingData")
     assert tuple(alarm[name] for name in names) == expected
