@@ -25,6 +25,7 @@ from sluice.recorder.move_tasks import RecordedMoveTasks
 from sluice.recorder.subscriptions import RecordedSubscriptions
 
 _HANDLES_MAX = 20_000
+_NO_ATTRIBUTES = short_hash("{}")
 _NUMBER_SETTINGS = ("VisibilityTimeout", "MessageRetentionPeriod")
 _NUMBER_MAX = (1 << 31) - 1
 
@@ -233,7 +234,7 @@ class RowFactory:
             "receive_request_attempt_id": params.get("ReceiveRequestAttemptId"),
             "max_number_of_messages": params.get("MaxNumberOfMessages", 1),
             "body_hash": short_hash(body),
-            "attributes_hash": _received_attributes_hash(params, message),
+            "attributes_hash": _received_attributes_hash(params, message, is_enveloped=bool(envelope)),
             "md5_ok": message.get("MD5OfBody") == hashlib.md5(whole.encode(), usedforsecurity=False).hexdigest(),
             "detail": answer_detail(count),
             **of_message,
@@ -277,10 +278,16 @@ def _ms_to_us(text: str | None) -> int | None:
     return None if text is None else int(text) * 1_000
 
 
-def _received_attributes_hash(params: Mapping[str, Any], message: Mapping[str, Any]) -> str | None:
-    """Return the hash over the attributes that came, where all were asked for: some say nothing about the others."""
-    is_all = not {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ()))
-    return _attributes_hash(message.get("MessageAttributes")) if is_all else None
+def _received_attributes_hash(
+    params: Mapping[str, Any], message: Mapping[str, Any], *, is_enveloped: bool
+) -> str | None:
+    """Return the hash over the attributes that came, where all were asked for: some say nothing about the others.
+
+    That none came is known, too, unless the attributes stand in an envelope.
+    """
+    if {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ())):
+        return None
+    return _attributes_hash(message.get("MessageAttributes")) or (None if is_enveloped else _NO_ATTRIBUTES)
 
 
 def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:

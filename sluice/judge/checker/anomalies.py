@@ -74,7 +74,7 @@ B3 suppressed-too-long safety repeated_late:ends
 B4 scope-leak safety
     Deduplication acted across groups, or did not, against the declared scope.
 B5 dedup-ack-mismatch safety repeated
-    A repeat inside the window was acknowledged with another sequence number.
+    A repeat inside the window was acknowledged with another sequence number or message id.
 B6 redelivery information received
     A message came again after its lease could have ended.
 B7 early-redelivery safety received:timeouts

@@ -123,7 +123,7 @@ class WrittenService:
 
     def receive(self, url: str, count: int = 10, **params: Any) -> list[TakenMessage]:
         self.wait(_PAUSE_SECONDS)
-        answer = self.consumer.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=count, **_ALL, **params)
+        answer = self.consumer.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=count, **{**_ALL, **params})
         return list(answer.get("Messages", []))
 
     def delete(self, url: str, message: TakenMessage) -> None:

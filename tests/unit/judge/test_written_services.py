@@ -323,7 +323,46 @@ def _send_an_older_dead_letter_back(service: WrittenService) -> None:
     service.work(url, service.dead_url(url))
 
 
+# --- attributes that are lost --------------------------------------------------------------------------------------
+
+
+def _lose_all_attributes(service: WrittenService) -> None:
+    """The receive asks for all attributes, so none is an answer."""
+    url = service.create_queue()
+    service.record()
+    service.sabotage("drop-message-attributes", every=1)
+    service.send(url, 0, "a")
+    service.work(url)
+
+
+def _lose_all_attributes_in_the_dead_letter_queue(service: WrittenService) -> None:
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.send(url, 0, "a")
+    service.exhaust(url, 1)
+    service.sabotage("drop-message-attributes", every=1)
+    service.work(service.dead_url(url))
+
+
+def _find_attributes_in_the_envelope(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.subscribe(url, RawMessageDelivery="false")
+    service.record()
+    service.publish(0, "a")
+    service.work(url)
+
+
+def _ask_for_no_attributes(service: WrittenService) -> None:
+    url = service.create_queue()
+    service.record()
+    service.send(url, 0, "a")
+    for message in service.receive(url, MessageAttributeNames=["other"]):
+        service.delete(url, message)
+
+
 _VALID: tuple[_Life, ...] = (
+    _find_attributes_in_the_envelope,
+    _ask_for_no_attributes,
     _subscribe_with_filter,
     _read_the_filter,
     _filter_bodies,
@@ -347,6 +386,8 @@ _UNKNOWN: Mapping[_Life, str] = {
     _send_an_older_dead_letter_back: "before the recording began, or was not recorded, rests whether it shows A4",
 }
 _INVALID: Mapping[_Life, set[str]] = {
+    _lose_all_attributes: {"G3"},
+    _lose_all_attributes_in_the_dead_letter_queue: {"F6"},
     _lose_what_the_filter_accepts: {"A2"},
     _lose_without_a_filter: {"A2"},
     _lose_what_was_sent_directly: {"A2"},

@@ -148,10 +148,17 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[FoundViolation]:
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded_us(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             is_within = is_within and not group.may_be_repeat(idx, before_us=invoked_us(repeat))
-            if is_repeat and is_same_id and is_within and number(repeat) != number(first):
-                sentence = "a repeat within the window was acknowledged with another sequence number"
-                yield None, [idx], sentence, [first, repeat]
+            if is_repeat and is_same_id and is_within and (other := _difference(first, repeat)) is not None:
+                yield None, [idx], f"a repeat within the window was acknowledged with another {other}", [first, repeat]
                 break
+
+
+def _difference(first: HistoryEvent, repeat: HistoryEvent) -> str | None:
+    """Return which of a repeat's numbers and ids is not that of the first publish; of a topic both are (SNS-18)."""
+    if number(repeat) != number(first):
+        return "sequence number"
+    ids = first.sns_message_id, repeat.sns_message_id
+    return "message id" if None not in ids and ids[0] != ids[1] else None
 
 
 @rule("B6")

@@ -662,6 +662,16 @@ def _topic_and_queue_but_one() -> _PlacementCase:
     )
 
 
+def _answer_a_repeat_with_another_id() -> _PlacementCase:
+    number = publish_event(0, 0).sns_sequence_number
+    repeat = publish_event(0, 10_000, sns_sequence_number=number, sns_message_id="second")
+    return _PlacementCase(
+        name="a topic answers a repeat with the number of the first publish, and another message id (SNS-18)",
+        events=[publish_event(0, 0, sns_message_id="first"), repeat, *work_off_events("billing", [0], 11_000)],
+        anomalies=frozenset({"B5"}),
+    )
+
+
 def _during_its_delete() -> _PlacementCase:
     receive = receive_event("billing", 0, 100)
     return _PlacementCase(
@@ -796,6 +806,7 @@ _WRONG: Sequence[_PlacementCase] = (
         anomalies=frozenset({"A4"}),
     ),
     _topic_and_queue_but_one(),
+    _answer_a_repeat_with_another_id(),
     _during_its_delete(),
     _in_a_poll_that_waited(),
     _effective_stale_delete(),
