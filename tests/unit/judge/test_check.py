@@ -1,4 +1,4 @@
-"""`check` takes its queues and its history as they are given, and refuses what cannot be right."""
+"""`check`: its arguments for queues and history are read as given, and impossible ones are refused."""
 
 from pathlib import Path
 
@@ -53,7 +53,7 @@ def test_a_queue_is_named_with_its_timeout(text: str, name: str, queue: Recorded
         "a.fifo=30:a.fifo",
     ],
 )
-def test_a_queue_said_otherwise_is_refused(text: str) -> None:
+def test_a_malformed_queue_argument_is_refused(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse_queue(text)
 
@@ -87,7 +87,7 @@ def test_a_declared_environment_knows_its_queues() -> None:
 
 
 def test_the_dlq_of_a_subscription_is_no_judged_queue() -> None:
-    """It was looked into, as the load test does; it is where the declaration says."""
+    """The load test reads it, and so a recording may, too; the declaration says what it is."""
     queues = declared_queues(environment("local"))
     looked_into = [*queues, "sluice-local-billing-undelivered-dlq.fifo"]
     found = _Topology(run="r", recorders=[], is_whole=True, queues=looked_into, is_planned=False, one_group_in=1)
@@ -120,8 +120,8 @@ def test_a_column_of_another_type_is_named_before_spark_starts(
     assert str(refused.value) == f"{tmp_path} is not a history of Sluice: {message}; write it as that"
 
 
-def test_text_is_text_however_arrow_holds_it(tmp_path: Path) -> None:
-    """Large strings and categories, as other libraries write them, are the same in Parquet."""
+def test_every_arrow_type_of_text_is_accepted(tmp_path: Path) -> None:
+    """Other libraries write large strings and dictionaries, which are the same in Parquet."""
     other = SCHEMA.set(SCHEMA.get_field_index("kind"), pa.field("kind", pa.large_string()))
     other = other.set(SCHEMA.get_field_index("queue"), pa.field("queue", pa.dictionary(pa.int32(), pa.string())))
     pq.write_table(other.empty_table(), tmp_path / "part.parquet")
@@ -166,7 +166,7 @@ def test_a_queue_and_its_dlq_keep_messages_as_long_as_is_said() -> None:
         ("c=60", "retention is of 'c', which --queue does not name; name it with --queue"),
     ],
 )
-def test_a_retention_that_cannot_be_is_refused(text: str, message: str) -> None:
+def test_an_impossible_retention_is_refused(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         with_retention(parse_queues(["a=30:d"]), [text])
 

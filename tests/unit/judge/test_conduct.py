@@ -1,4 +1,4 @@
-"""The verdict names what a recording's consumers have to mend: a service that keeps its promises is no excuse."""
+"""The verdict names what a recording's consumers do wrong, even if SQS keeps its promises."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -117,7 +117,7 @@ def test_a_verdict_says_what_the_consumer_did(
 
 
 def test_a_handle_is_late_only_where_the_timeout_is_known(tmp_path: Path) -> None:
-    """Of a queue that is not named nobody knows when a lease ended; that a delete was refused is known."""
+    """For a queue without a declared timeout nobody knows when a lease ended; a refused delete is still known."""
     shop = OrderService()
     with record(shop.clients, tmp_path, clock=shop.simulator.clock):
         shop.order("ann", 1, deduplication_id="1")

@@ -1,4 +1,4 @@
-"""The judge of a chaos run finds what is wrong, and nothing where all is right."""
+"""The judge of a chaos run finds each violation, and nothing in a correct run."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +21,7 @@ _IDS = ("a1", "a2", "a3", "b1")
 
 
 def _evidence() -> DatabaseEvidence:
-    """Return what a run left in which everything is right: a's commits 1 to 3, and b's; two consumers."""
+    """Return the rows of a correct run: commits 1 to 3 of group a, those of group b, and two consumers."""
     return DatabaseEvidence(
         acknowledged=("a1", "a2", "a3"),  # the answer to b1 was lost
         rolled_back=("r1",),
@@ -67,7 +67,7 @@ def _with(evidence: DatabaseEvidence, *more: AppliedEffect) -> DatabaseEvidence:
 
 
 def _swap(evidence: DatabaseEvidence, consumer: str) -> DatabaseEvidence:
-    """Let a consumer do a2 behind a3."""
+    """Let a consumer handle a2 after a3."""
     return _with(_without(evidence, consumer, "a2"), _effect(consumer, "a2", at_us=1_000))
 
 
@@ -160,7 +160,7 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
         ),
     ],
 )
-def test_one_thing_that_is_wrong_is_found_and_nothing_else(
+def test_each_single_violation_is_found_and_nothing_else(
     harm: Callable[[DatabaseEvidence], DatabaseEvidence], expected: tuple[DatabaseAnomaly, str | None, str]
 ) -> None:
     """A judge that never objects proves nothing."""
@@ -174,7 +174,7 @@ def test_one_thing_that_is_wrong_is_found_and_nothing_else(
 
 @pytest.mark.parametrize("state", ["filled", "redriven"])
 def test_only_policies_that_hand_over_late_messages_excuse_disorder(state: str) -> None:
-    """The number is what counts: another number of the group stays where it belongs."""
+    """Only the late number itself is excused; another number of the group still has to be in order."""
     listed = [
         InboxNumbers(consumer=name, group="a", epoch=1, seq=2, through=2, state=state, reason=None)
         for name in ("audit", "ledger")
@@ -211,7 +211,7 @@ def test_only_policies_that_hand_over_late_messages_excuse_disorder(state: str) 
     ],
 )
 def test_a_message_in_flight_makes_the_run_unknown(known: dict[str, object]) -> None:
-    """Neither a violation nor a proof."""
+    """It is neither a violation nor a proof that the run is correct."""
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), **known))  # type: ignore[arg-type]
 
     assert judgement.violations == ()
@@ -221,7 +221,7 @@ def test_a_message_in_flight_makes_the_run_unknown(known: dict[str, object]) -> 
 
 @pytest.mark.parametrize("state", ["gap", "dead"])
 def test_a_message_recorded_as_missing_or_dead_and_not_handled_is_lost(state: str) -> None:
-    """A row is no message: when every queue and DLQ is empty nobody can bring it back; the row says why it died."""
+    """When every queue and DLQ is empty, a row in the inbox does not bring the message back; it says why it died."""
     listed = [InboxNumbers(consumer="audit", group="a", epoch=1, seq=1, through=2, state=state, reason="no handler")]
     judgement = _judge(replace(_without(_evidence(), "audit", "a2"), listed=listed))
 
@@ -232,7 +232,7 @@ def test_a_message_recorded_as_missing_or_dead_and_not_handled_is_lost(state: st
 
 
 def test_events_of_one_transaction_are_in_the_order_they_were_added() -> None:
-    """They were committed at one instant."""
+    """They have the same instant of commit."""
     right = _evidence()
     together = [replace(item, committed_at_us=1, position=place) for place, item in enumerate(right.committed)]
 

@@ -1,4 +1,4 @@
-"""`check` without Spark: what a recording shows is judged in this process, what it cannot tell never holds."""
+"""`check` without Spark: a recording is judged in this process, and a property that it cannot show never holds."""
 
 import json
 import subprocess
@@ -179,7 +179,7 @@ def test_an_answer_before_its_call_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("skew_ms", [-50, 50])
 def test_anomalies_across_several_clocks_are_unknown(tmp_path: Path, skew_ms: int) -> None:
-    """Every second call of a sane history is by a clock that is ahead or behind."""
+    """Every second call of a lawful history has times of a clock that is ahead or behind."""
     events = [
         replace(
             event,
@@ -204,7 +204,10 @@ def test_anomalies_across_several_clocks_are_unknown(tmp_path: Path, skew_ms: in
     ("name", "may_be_back"), [("with a move between receives", 0), ("with a move during a receive", 1)]
 )
 def test_receives_while_a_move_task_began_are_left_open(tmp_path: Path, name: str, may_be_back: int) -> None:
-    """The second message is received from 120 to 125 ms; between two receives nothing can have come back unseen."""
+    """The second message is received from 120 to 125 ms.
+
+    Between two receives no message can return without being seen.
+    """
     verdict = _check_case(name, tmp_path)
 
     assert verdict.measures["suspect_groups"] == may_be_back
@@ -242,7 +245,7 @@ def test_the_charts_are_what_counting_message_by_message_gives() -> None:
 def test_allowed_anomalies_pass_and_the_warm_up_is_not_measured(
     tmp_path: Path,
 ) -> None:
-    """The anomaly counts and is named with its reason; so is one to warm up. A column and a file more do not matter."""
+    """An allowed anomaly is counted and named with its reason. Unknown columns and files are ignored."""
     events = [replace(e, phase="warm_up") if e.idx == 0 else e for e in ANOMALIES["C7"].events]
     write_parquet(tmp_path, events)
     table = pq.read_table(tmp_path / "events.parquet")
@@ -279,7 +282,10 @@ def test_allowed_anomalies_pass_and_the_warm_up_is_not_measured(
 
 
 def test_a_fault_has_recovered_after_a_successful_call_of_each_queue() -> None:
-    """A stranger's fault has no detail; after the last call nothing follows; what was not ended is none yet."""
+    """The last two faults have not: no call follows the first of them, and the second has no end.
+
+    They also have no `detail`, as if another program had recorded them.
+    """
     slow: dict[str, Any] = {
         "detail": '{"kind": "slow", "target": "all:endpoint", "how": "0.1 s"}',
         "invoked_at_us": 90_000,
@@ -367,7 +373,7 @@ def test_a_folder_without_history_is_refused_in_one_line(tmp_path: Path) -> None
 
 
 def test_a_flipped_bit_of_a_footer_or_a_journal_is_refused(tmp_path: Path) -> None:
-    """A footer has no checksum: it says what it said, or is refused with its name."""
+    """A footer has no checksum: the file is refused by name, or read as it was."""
     place = write_parquet(tmp_path / "parquet", sane())
     path, journals = place / "events.parquet", write_journal(tmp_path / "journals", sane())
     before = _judge(place, CASES["sane"])
@@ -410,7 +416,7 @@ def test_a_bucket_that_is_missing_is_noticed(tmp_path: Path) -> None:
     [("run", None), ("worker", None), ("outcome", "maybe"), ("kind", "sent"), ("invoked_at_us", 2**63 - 1)],
 )
 @pytest.mark.parametrize("is_journal", [True, False])
-def test_a_row_that_cannot_be_ends_the_command_in_one_line(
+def test_an_impossible_row_ends_the_command_in_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: Any, *, is_journal: bool
 ) -> None:
     events = sane()
@@ -452,7 +458,7 @@ class _CommandResult(NamedTuple):
 
 @pytest.fixture(scope="module")
 def without_spark(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, _CommandResult]]:
-    """Return a folder, and how commands ended in it where only the extra `checker` is installed, and no Java."""
+    """Return (folder, results of commands) from an environment with the extra `checker` only, and without Java."""
     folder = tmp_path_factory.mktemp("without")
     CASES["a service that delivers twice"].make(folder / "tuesday")
     write_journal(folder / "many", full())
@@ -519,7 +525,9 @@ def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[s
     assert "  check        Judge a recorded history" in listed.out
 
 
-def test_above_so_many_events_spark_is_used_and_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_recording_is_judged_with_spark_and_a_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened_places: list[Path] = []
 
     @contextmanager
@@ -565,7 +573,7 @@ def test_large_histories_are_left_to_spark(tmp_path: Path) -> None:
 
 
 def test_a_recording_is_judged_here_whatever_cluster_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPARK_REMOTE is set for load tests; whoever says --engine local means it."""
+    """SPARK_REMOTE may be set for load tests; --engine local takes precedence."""
     CASES["reordered"].make(tmp_path)
     monkeypatch.setenv("SPARK_REMOTE", "sc://there:15002")
 

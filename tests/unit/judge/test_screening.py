@@ -1,4 +1,4 @@
-"""Screening hashes texts, compares numbers as text, joins measures of parts, and counts events."""
+"""The parts of screening: hashes of texts, comparison of sequence numbers, measures over several parts, counts."""
 
 import math
 import random
@@ -49,7 +49,7 @@ def _measures_of(*parts: Sequence[HistoryEvent]) -> dict[str, Any]:
     return measures(ObservationTally(pa.concat_tables([_observations(events) for events in parts])), EXPECTATION)
 
 
-def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
+def test_the_hash_of_a_text_does_not_depend_on_its_neighbours() -> None:
     texts = ["", "a", "b", "a\0", "\0a", "abcdefgh", "abcdefghi", "ä", "x" * 128, None, "a"]
 
     together = hashes(pa.array(texts))
@@ -65,7 +65,10 @@ def test_a_text_has_one_hash_whatever_it_stands_among() -> None:
 
 
 def test_numbered_texts_do_not_collide() -> None:
-    """300,000 hashes of 32 bits would collide 10 times; the last bits share groups out evenly among buckets."""
+    """300,000 hashes of 32 bits would collide 10 times.
+
+    The hashes' last bits also distribute groups evenly to buckets.
+    """
     count = 300_000
     groups = hashes(pa.array([f"group-{number}" for number in range(count)]))
     paths = hashes(pa.array([f"region{n // 10_000:02}/a{n // 100 % 100:02}/c{n % 100:02}" for n in range(count)]))
@@ -92,7 +95,10 @@ def test_numbered_texts_do_not_collide() -> None:
     ],
 )
 def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low: int) -> None:
-    """18 digits are a number, the others a hash; what has not 39 digits is none; the first column comes first."""
+    """The last 18 digits become a number, the others a hash; a text without 39 digits is no number.
+
+    Of several columns the first with a number counts.
+    """
     events = Events(pa.table({"one": pa.array([text, None]), "other": pa.array([None, _NUMBER])}))
 
     lows, highs = events.sequence_numbers("one", "other")
@@ -102,7 +108,7 @@ def test_a_sequence_number_is_compared_by_its_last_digits(text: str | None, low:
     assert (highs[0] == highs[1]) == (low != NONE and str(text).startswith(_NUMBER[:21]))
 
 
-def test_a_sequence_number_has_one_hash_whatever_it_stands_among() -> None:
+def test_the_hash_of_a_sequence_number_does_not_depend_on_its_neighbours() -> None:
     texts = ["7" * length for length in range(50)] + [_NUMBER, _NUMBER[:-1] + "x"]
 
     together, alone = (
@@ -164,7 +170,7 @@ def test_an_unreadable_numba_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPa
 
 
 def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Numba would unpickle it by its old name."""
+    """Otherwise numba would unpickle it from its cache by its old name."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     moved = FunctionType(_times.__code__, globals(), "_times")
     moved.__annotations__ = {"rows": EncodedRows}
@@ -176,7 +182,7 @@ def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_numba_cache_is_found_by_code_and_constants(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """An executor has the module in a zip of a new name; a constant may be of a module that changed."""
+    """An executor has the module in another zip each time, and another module's constant may have changed."""
     monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
@@ -195,7 +201,7 @@ def test_the_numba_cache_is_found_by_code_and_constants(monkeypatch: pytest.Monk
 
 
 def test_the_numba_cache_is_where_its_variable_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Whose home cannot be written to names a place that can."""
+    """A user whose home folder is read-only names another folder."""
     monkeypatch.setattr(compilation, "INTERPRETED_MAX", 0)
     (tmp_path / "home").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
@@ -206,7 +212,7 @@ def test_the_numba_cache_is_where_its_variable_says(monkeypatch: pytest.MonkeyPa
 
 
 def test_many_calls_with_few_rows_are_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """As many blocks of an exchange."""
+    """The blocks of an exchange are many, and each has few rows."""
     monkeypatch.setattr(compilation, "INTERPRETED_MAX", 5)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     loop = compilation.compile_loop(lambda rows: repr(rows.tolist()))  # numba cannot compile this
@@ -291,7 +297,7 @@ def test_measures_equal_those_computed_by_hand() -> None:
     assert found["percentiles"] == "exact"
 
 
-def test_nothing_is_measured_of_nothing() -> None:
+def test_a_history_without_messages_has_no_measures() -> None:
     found = measures(ObservationTally(TALLY.empty_table()), EXPECTATION)
 
     assert found["published"] == {"count": 0, "seconds": None, "per_second": None}
@@ -362,7 +368,7 @@ def test_publishing_began_with_the_first_measured_message() -> None:
 
 @pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
 def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
-    """Its first and its last event may be in different files."""
+    """The first and the last event of a recorder may be in different files."""
     parts = [
         count(Events(table_of([HistoryEvent(kind=kind, worker="one", task_attempt=0)])), EXPECTATION) for kind in kinds
     ]

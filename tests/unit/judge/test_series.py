@@ -1,4 +1,4 @@
-"""The report's charts show bins of time, ranks of groups and timelines, equally small for any history."""
+"""The report's charts have bins of time, ranks of groups and timelines, and are as small for any history."""
 
 import json
 from dataclasses import replace
@@ -52,13 +52,13 @@ def _violation(anomaly: str, group: str, *at_ms: int) -> Violation:
     return Violation(anomaly=anomaly, message_group_id=group, queue=None, idxs=(0,), sentence="", witness=witness)
 
 
-def test_a_timeline_spans_all_that_was_found_in_its_group() -> None:
+def test_a_timeline_spans_all_violations_of_its_group() -> None:
     found = [_violation("A1", "g", 100), _violation("B1", "g", 50, 70), _violation("C1", "g", 120)]
 
     assert _shown_groups(found) == {"g": (50_000, 125_000)}
 
 
-def test_every_anomaly_is_told_of_before_one_is_told_of_twice() -> None:
+def test_each_anomaly_gets_a_timeline_before_one_gets_a_second() -> None:
     many = [_violation("A1", f"a{number}", 10) for number in range(GROUPS_MAX + 1)]
     found = [*many, _violation("B1", "b", 10), _violation("A1", "a0", 90)]
 
@@ -73,7 +73,7 @@ def test_the_waiting_count_is_never_negative() -> None:
     assert waiting([3, 0, 2, 0], [1, 3, 0, 1]) == [2, 0, 1, 0]
 
 
-def test_a_timeline_has_the_events_nearest_to_what_was_found() -> None:
+def test_a_timeline_has_the_events_nearest_to_its_violation() -> None:
     violation = CASES["C1"].violation
     far = [_shift(finished_runs.history(1)[0], number) for number in range(EVENTS_MAX)]
     others = [replace(event, message_group_id="g2") for event in finished_runs.history(100)]
@@ -103,7 +103,7 @@ def _shift(event: HistoryEvent, number: int) -> HistoryEvent:
 
 
 def test_a_part_read_in_pieces_gives_the_same_as_at_once() -> None:
-    """The driver has what all parts say in memory."""
+    """On Spark the driver adds up the tables of all parts."""
     history = table_of(finished_runs.history())
     pieces = [Events(history.slice(begin, 100)) for begin in range(0, len(history), 100)]
 
@@ -148,7 +148,7 @@ def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
 
 
 def test_a_shortened_tally_has_the_percentiles_of_all_values() -> None:
-    """Spark hands the driver four rows of a bin that has thousands of values."""
+    """Spark gives the driver four rows of a bin that has thousands of values."""
     rng = np.random.default_rng(1)
     for rows in (1, 2, 5, 300):
         counts = rng.integers(1, 50, size=rows)

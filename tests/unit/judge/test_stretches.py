@@ -1,4 +1,4 @@
-"""The checker finds in the needed events of a suspect group what it finds in the whole group."""
+"""The checker finds the same in the needed events of a suspect group as in all events of the group."""
 
 import os
 import random
@@ -33,7 +33,7 @@ from tests.support.oracle.tiny_histories import mutate_history as mutated_tiny
 
 
 def sane_group(rng: random.Random, message_count: int) -> list[HistoryEvent]:
-    """Return so many messages and their end marker, published one after the other and worked off in order."""
+    """Return a lawful group of messages and an end marker, published one after the other and handled in order."""
     at_ms, events = 0, list[HistoryEvent]()
     idxs = [*range(message_count), END]
     for idx in idxs:
@@ -52,7 +52,10 @@ def sane_group(rng: random.Random, message_count: int) -> list[HistoryEvent]:
 def _work_until_idle(
     rng: random.Random, queue: str, sent_us: dict[int, int], answered_max: int, overlapping: float
 ) -> Iterator[HistoryEvent]:
-    """Yield receives of up to so many messages; that share of them is asked for before the last was deleted."""
+    """Yield the events with which a queue's messages are handled, in answers of up to `answered_max` messages.
+
+    A share `overlapping` of the receives is requested before the last delete.
+    """
     has_numbers, idxs = rng.random() < 0.7, [*sent_us]
     free_ms = rng.choice([0, 0, 4_000])
     while idxs:
@@ -121,7 +124,7 @@ def _of_any_size(monkeypatch: pytest.MonkeyPatch) -> None:
 def _in_both(
     events: Sequence[HistoryEvent], expectation: Expectation = _STRICT, around: QueueContext = _BUSY
 ) -> tuple[Finding, Finding, float]:
-    """Return what the checker finds in the whole group, and in what is needed of it, and how much that is."""
+    """Return the checker's finding in the whole group, that in the needed events, and the share of these events."""
     table = table_of(list(events))
     part = under_test.needed_events(table, expectation, around)
     whole = check_group(events_of(table), expectation, around)
@@ -162,7 +165,7 @@ def test_the_checker_finds_the_same_in_stretches_of_tiny_histories(*, is_full: b
 
 
 def _long(message_count: int = 60) -> list[HistoryEvent]:
-    """Return a sane group: each message is published, received from billing and deleted before the next comes."""
+    """Return a lawful group: each message is published, received from billing and deleted before the next one."""
     events: list[HistoryEvent] = []
     for place, idx in enumerate([*range(message_count), END]):
         receive = receive_event("billing", idx, place * 100 + 20)
@@ -185,7 +188,7 @@ def test_a_long_group_with_one_lost_message_needs_few_events() -> None:
 
 
 def test_a_group_with_an_acknowledgement_at_no_known_time_stays_whole() -> None:
-    """Every message behind it may have been published before it was acknowledged (C7)."""
+    """Every later message may have been published before that acknowledgement (C7)."""
     untimed = _change_events(_long(), Kind.PUBLISHED, 10, responded_at_us=None)
 
     whole, some, share = _in_both(untimed, EXPECTATION, QueueContext())
@@ -210,7 +213,7 @@ def test_a_group_needs_all_events_if_something_happened_to_its_queue(around: Que
 
 
 def _backlog(**changes: Any) -> list[HistoryEvent]:
-    """Return a sane group whose messages are received three seconds after they were published."""
+    """Return a lawful group whose messages are received three seconds after they were published."""
     events: list[HistoryEvent] = []
     for place, idx in enumerate([*range(60), END]):
         receive = receive_event("billing", idx, place * 100 + 3_000, sent_at_us=place * 100_000, **changes)
@@ -223,7 +226,7 @@ def _backlog(**changes: Any) -> list[HistoryEvent]:
 
 
 def _late(events: Sequence[HistoryEvent], idx: int, by_us: int) -> list[HistoryEvent]:
-    """Return a backlog with nothing received for so long before one message."""
+    """Return a backlog in which billing receives nothing for some time before one message."""
 
     def shift(event: HistoryEvent) -> HistoryEvent:
         is_later = event.kind != Kind.PUBLISHED and not 0 <= (event.idx or 0) < idx
@@ -234,7 +237,7 @@ def _late(events: Sequence[HistoryEvent], idx: int, by_us: int) -> list[HistoryE
 
 
 def _history_given_back_as_another() -> list[HistoryEvent]:
-    """Return a group in which a message is given back before its delete, by a call that names another idx."""
+    """Return a group in which a message is released before its delete, by a call that names another idx."""
     (first,) = (e for e in _long() if (e.kind, e.idx) == (Kind.RECEIVED, 10))
     back = delete_event(first, 1_030, took_ms=1, visibility_timeout_seconds=0)
     return [*_long(), replace(back, kind=Kind.VISIBILITY_CHANGED.value, idx=50)]

@@ -1,6 +1,6 @@
-"""Suspect contains violated: whatever the checker finds, or leaves open, was picked out before.
+"""Every group in which the checker finds a violation, or a question, is suspect.
 
-Sane groups are taken apart at random: events are dropped, doubled, moved and changed.
+Lawful groups are changed at random: events are dropped, doubled, moved and altered.
 """
 
 import os
@@ -60,14 +60,14 @@ def _in_group(events: Sequence[HistoryEvent], group: str) -> list[HistoryEvent]:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """Groups that share an expectation; which of them are suspect?"""
+    """Groups with one expectation, of which the screening has to find the suspects."""
 
     groups: Mapping[str, Sequence[HistoryEvent]]
     expectation: Expectation = EXPECTATION
     around: QueueContext = _NOTHING_AROUND
 
     def suspect(self) -> set[str]:
-        """Return the names of those that are."""
+        """Return the names of the suspect groups."""
         events = [event for name, events in self.groups.items() for event in _in_group(events, name)]
         table = table_of(events)
         messages = MessageRollup(self.expectation)
@@ -130,12 +130,12 @@ def test_a_wait_is_noticed_in_the_last_of_many_queues(queue_count: int) -> None:
 
 
 def _long_polls() -> list[HistoryEvent]:
-    """Return a sane group whose receives were asked for before the one before them was answered."""
+    """Return a lawful group whose receives were requested before the receives in front of them were answered."""
     return [replace(e, invoked_at_us=50_000) if e.kind == Kind.RECEIVED else e for e in sane()]
 
 
 def _unplanned_group() -> list[HistoryEvent]:
-    """Return a sane group whose idx says nothing about order."""
+    """Return a lawful group of a recording, in which an idx says nothing about order."""
     return [replace(e, idx={0: 7, 1: 3, 2: 5}.get(e.idx or 0, e.idx)) for e in sane()]
 
 
@@ -163,7 +163,7 @@ _BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7"
 
 
 def test_without_one_of_its_passes_an_anomaly_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken pass lets a violated group through: each pass is needed, and the property can fail."""
+    """Without one of its passes the screening clears a violated group, so each pass is needed."""
 
     def blind(checked: Any, *_: object) -> np.ndarray:
         return np.zeros_like(checked["is_odd"] if isinstance(checked, dict) else checked.is_second)

@@ -1,4 +1,4 @@
-"""Clocks of a whole history: what it proves of them, what is declared, and what of that does not fit."""
+"""The clocks of a history: the bounds that the history proves, the declared bound, and contradictions between them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ def _swap_clocks(events: Sequence[HistoryEvent]) -> list[HistoryEvent]:
 
 
 def _both_ways(ahead_us: int) -> list[HistoryEvent]:
-    """Return two groups: each machine publishes one of them, and consumes the other's."""
+    """Return two groups: each of two machines publishes one of them, and consumes the other."""
     there = by_two_clocks(sane(), ahead_us=ahead_us)
     back = _swap_clocks(by_two_clocks(sane(), ahead_us=-ahead_us))
     return [*in_group(there, "there"), *in_group([_later(event, ahead_us) for event in back], "back")]
@@ -54,7 +54,7 @@ def _later(event: HistoryEvent, by_us: int) -> HistoryEvent:
 
 @pytest.mark.parametrize("ahead_us", [0, 50_000, -50_000, 3_600 * _SECOND_US])
 def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int) -> None:
-    """Nobody declared anything, and nothing rests on it."""
+    """No bound is declared, and no rule needs one."""
     verdict = _judge(by_two_clocks(sane(), ahead_us=ahead_us))
 
     assert verdict.status == PropertyStatus.VALID
@@ -63,7 +63,7 @@ def test_a_run_whose_groups_each_have_one_consumer_clock_is_valid(ahead_us: int)
 
 
 def test_a_group_on_two_clocks_is_checked_despite_times_in_order() -> None:
-    """As recorded, everything came one after the other; nobody knows whether it did."""
+    """By the recorded times everything came in order, but the clocks may differ."""
     by_turns = [
         replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event for event in sane()
     ]
@@ -73,7 +73,7 @@ def test_a_group_on_two_clocks_is_checked_despite_times_in_order() -> None:
 
 
 def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> None:
-    """The offset is 50 ms; a message takes 105 ms at least from its publish to its receive."""
+    """The clocks differ by 50 ms; a message needs at least 105 ms from its publish to its receive."""
     verdict = _judge(_both_ways(50_000))
 
     assert verdict.status is PropertyStatus.VALID
@@ -81,7 +81,7 @@ def test_publishes_and_receives_both_ways_bound_the_clocks_from_both_sides() -> 
 
 
 def test_a_violation_that_no_offset_explains_needs_no_declared_bound() -> None:
-    """In one group a machine receives what comes behind a message that another machine holds, ten seconds before."""
+    """In one group a machine receives a later message ten seconds before another machine releases the earlier one."""
     late = 10_000
     held = receive_event("billing", 0, late)
     second = replace(_later(receive_event("billing", 1, late + 5_000, worker="other"), 50_000), clock_id="d")
@@ -108,7 +108,7 @@ def test_a_purge_in_a_recording_excuses_what_it_removed() -> None:
 
 
 def test_a_handle_bounds_the_clock_of_whoever_uses_it() -> None:
-    """A message is received by one machine and deleted by another, 3 ms after the answer."""
+    """One machine receives a message, another deletes it 3 ms after the receive's answer."""
     moved = [
         replace(_later(event, -7_000_000), clock_id="d") if event.kind == Kind.DELETED else event for event in sane()
     ]
@@ -144,7 +144,7 @@ def test_a_receive_with_another_body_or_of_two_publishers_clocks_proves_nothing(
 
 
 def test_a_declared_bound_that_history_contradicts_is_named_with_the_proof() -> None:
-    """Consumers answered 895 ms before the publish was called, if clocks were one."""
+    """By the recorded times, consumers had a message 895 ms before its publish was called."""
     verdict = _judge(by_two_clocks(sane(), ahead_us=-_SECOND_US), declared_us=1_000)
 
     assert verdict.status == PropertyStatus.UNKNOWN
@@ -166,7 +166,7 @@ def test_times_that_no_clocks_explain_are_named() -> None:
 
 
 def test_times_further_apart_than_the_declared_bound_are_judged() -> None:
-    """The second message was received 10 ms before the first by another machine: more than 1 ms, less than 1 s."""
+    """Another machine received the second message 10 ms before the first; the bounds are 1 ms and 1 s."""
     wrong = [
         replace(event, clock_id="d") if event.kind != Kind.PUBLISHED and event.idx == 1 else event
         for event in CASES["C1"].events
@@ -177,7 +177,7 @@ def test_times_further_apart_than_the_declared_bound_are_judged() -> None:
 
 
 def test_one_clock_needs_no_bound() -> None:
-    """A bound was declared, and all ran on one machine."""
+    """A bound is declared, although all events have one clock."""
     assert _judge(CASES["C1"].events, declared_us=_SECOND_US).status is PropertyStatus.INVALID
 
 
@@ -185,7 +185,7 @@ def test_one_clock_needs_no_bound() -> None:
     ("allowed", "holding"), [(0.5, PropertyState.CROSSED), (5.001, PropertyState.UNKNOWN), (99.0, PropertyState.HOLDS)]
 )
 def test_a_latency_within_the_clocks_uncertainty_is_not_judged(allowed: float, holding: PropertyState) -> None:
-    """Consumers' clock is five seconds ahead, a second is declared to be the most."""
+    """The consumers' clock is five seconds ahead, and the declared bound is one second."""
     verdict = _judge(
         by_two_clocks(sane(), ahead_us=5 * _SECOND_US),
         declared_us=_SECOND_US * 2,
@@ -196,7 +196,7 @@ def test_a_latency_within_the_clocks_uncertainty_is_not_judged(allowed: float, h
 
 
 def test_a_fault_without_victim_or_successor_proves_no_recovery() -> None:
-    """Nothing had to recover from the first, and nobody knows whether anything recovered from the second."""
+    """The first fault hit nothing that had to recover; after the second no call follows."""
     events = sane()
     begun_us = min(event.invoked_at_us or 0 for event in events)
     fault = HistoryEvent(kind=Kind.FAULT.value, queue=QUEUES[0], invoked_at_us=begun_us, responded_at_us=begun_us)

@@ -1,4 +1,4 @@
-"""Recordings of services that a test writes call by call, each with the verdict that AWS's rules demand."""
+"""Recordings of services that a test writes call by call, each with the verdict that AWS's rules require."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ type _Life = Callable[[WrittenService], None]
 
 
 def _see_subscription(service: WrittenService, arn: str) -> None:
-    """Let the producer read a subscription, which puts its filter policy on record."""
+    """Let the producer read a subscription, so that its filter policy is recorded."""
     service.producer.sns.get_subscription_attributes(SubscriptionArn=arn)
 
 
@@ -30,14 +30,14 @@ def _set_filter(service: WrittenService, arn: str, policy: Mapping[str, Any]) ->
 
 
 def _publish_two_kinds(service: WrittenService, url: str) -> None:
-    """Publish messages of kind a and b in turn, and work the queue off."""
+    """Publish messages of kinds a and b in turn, and handle all messages of the queue."""
     for number in range(6):
         service.publish(number, "ab"[number % 2])
     service.work(url)
 
 
 def _publish_and_lose(service: WrittenService, url: str, kind: str | None = None) -> None:
-    """Publish nine messages of which SNS loses each third, and work the queue off."""
+    """Publish nine messages, of which SNS loses each third, and handle all messages of the queue."""
     service.sabotage("drop-messages", every=3)
     for number in range(9):
         service.publish(number, kind)
@@ -84,7 +84,7 @@ def _set_the_filter_long_before(service: WrittenService) -> None:
 
 
 def _filter_behind_a_dead_letter(service: WrittenService) -> None:
-    """No message behind the dead letter is for the queue: its group has nothing left to go on with (D4)."""
+    """The filter lets no later message into the queue, so the group has nothing to continue with (D4)."""
     url = service.create_queue(receives_max=1)
     service.record()
     service.subscribe(url, _OF_KIND_A)
@@ -115,7 +115,7 @@ def _subscribe_meanwhile(service: WrittenService) -> None:
 
 
 def _change_the_filter_just_before(service: WrittenService) -> None:
-    """SNS may use the old filter policy for fifteen minutes more."""
+    """SNS may use the old filter policy for another fifteen minutes."""
     url = service.create_queue()
     arn = service.subscribe(url)
     service.record()
@@ -158,7 +158,7 @@ def _lose_from_an_unseen_subscription(service: WrittenService) -> None:
 
 
 def _lose_what_was_sent_directly(service: WrittenService) -> None:
-    """No filter policy concerns what is sent straight to a queue."""
+    """A filter policy does not concern messages that are sent directly to a queue."""
     url = service.create_queue()
     service.subscribe(url, _OF_KIND_A)
     service.record()
@@ -190,7 +190,7 @@ def _shorten_the_visibility_timeout(service: WrittenService) -> None:
 
 
 def _confirm_the_visibility_timeout(service: WrittenService) -> None:
-    """A program that sets its attributes when it starts changes nothing."""
+    """A program that sets its queue's attributes at each start changes nothing."""
     url = service.create_queue(seconds=30)
     service.record()
     service.producer.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "30"})
@@ -233,7 +233,7 @@ def _shorten_the_retention(service: WrittenService) -> None:
 
 
 def _make_the_queue_again(service: WrittenService) -> None:
-    """The second queue of the name begins with number one, and takes the ids of the first."""
+    """The new queue has the old name, begins with sequence number one, and has seen no deduplication id."""
     url = service.create_queue()
     service.record()
     for number in range(4):
@@ -248,7 +248,7 @@ def _make_the_queue_again(service: WrittenService) -> None:
 
 
 def _reorder_in_the_queue_made_again(service: WrittenService) -> None:
-    """The messages were all in the second queue of the name, so its deletion before explains nothing."""
+    """All messages were in the new queue, so the deletion of the old one does not explain their order."""
     url = service.create_queue()
     service.record()
     service.send(url, 0)
@@ -265,7 +265,7 @@ def _reorder_in_the_queue_made_again(service: WrittenService) -> None:
 
 
 def _send_copies(service: WrittenService, source: str, target: str, **changes: Any) -> None:
-    """Move two messages to another queue: a copy with an attribute more and the id it came with, then a delete."""
+    """Move two messages to another queue: by a copy with the old deduplication id and one more attribute."""
     for message in service.receive(source, 2):
         attributes = {**message["MessageAttributes"], "reason": {"DataType": "String", "StringValue": "bad"}}
         id_ = message["Attributes"]["MessageDeduplicationId"]
@@ -294,7 +294,7 @@ def _quarantine_what_is_older(service: WrittenService) -> None:
 
 
 def _quarantine_past_the_recorder(service: WrittenService) -> None:
-    """The copy has the message id of the first as its deduplication id, as a dead letter has."""
+    """The copy's deduplication id is the first message's message id, as for a dead letter."""
     url, quarantine = service.create_queue(), service.create_queue("quarantine.fifo")
     service.record()
     service.send(url, 0, "a")

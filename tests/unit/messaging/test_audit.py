@@ -1,4 +1,4 @@
-"""An act on an outbox or an inbox needs a reason."""
+"""An operator's action on an outbox or an inbox needs a reason."""
 
 from collections.abc import Callable
 from functools import partial

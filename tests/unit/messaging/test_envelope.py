@@ -1,4 +1,4 @@
-"""The envelope: what an event may be, what of it travels, and what comes from elsewhere."""
+"""The envelope: which events are valid, what the body contains of them, and how a foreign body is refused."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -46,7 +46,10 @@ def sns_attributes(envelope: Envelope) -> dict[str, dict[str, str]]:
 
 
 def body_with(**fields: Any) -> str:
-    """Return the body of PLACED with these fields as somebody else wrote them; `...` leaves one out."""
+    """Return the body of PLACED with these fields changed, as another program may write it.
+
+    `...` leaves a field out.
+    """
     found = json.loads(Envelope(event=PLACED, seq=3, epoch=2).body) | fields
     return json.dumps({name: value for name, value in found.items() if value is not ...})
 
@@ -147,7 +150,7 @@ def test_data_too_deep_for_json_is_refused() -> None:
 
 
 def test_the_beginning_of_a_restored_group_travels_and_of_others_does_not() -> None:
-    """A consumer that sees number 58 first has to know whether 57 others are missing."""
+    """A consumer whose first number is 58 must know whether the numbers before it are missing."""
     restored = Envelope(event=PLACED, seq=60, epoch=1_763_839_801, first=58)
 
     assert decode(restored.body).first == 58
@@ -156,7 +159,7 @@ def test_the_beginning_of_a_restored_group_travels_and_of_others_does_not() -> N
 
 
 def test_deep_data_that_json_can_say_is_decoded() -> None:
-    """Two thousand lists in one another are more than Python's own recursion takes."""
+    """Two thousand nested lists exceed the limit of recursion in Python, but not of its JSON."""
     body = Envelope(event=PLACED, seq=1, epoch=1).body
     data: list[Any] = []
     for _ in range(2_000):
@@ -169,7 +172,7 @@ def test_deep_data_that_json_can_say_is_decoded() -> None:
 
 
 def test_later_changes_by_the_caller_change_no_message() -> None:
-    """An event holds copies, since it is written at the commit and was checked when it was made."""
+    """An event holds copies: it is checked when it is made, and written only at the commit."""
     data, attributes, trace = {"a": [1]}, {"x": "y"}, {"t": "1"}
     event = Event(type="t", group="g", data=data, attributes=attributes, trace=trace)
 
@@ -277,7 +280,10 @@ def test_sns_and_sqs_accept_every_valid_event() -> None:
 
 
 def test_a_tombstone_keeps_its_messages_place_and_nothing_else() -> None:
-    """Same group, number and epoch, so that nobody waits for it; another id, or the topic might deduplicate it."""
+    """It has the same group, number and epoch, so that no consumer waits.
+
+    Its id differs, or SNS could drop it as a repeat.
+    """
     skipped = Envelope(
         event=Event(type="t", group="g", data={"a": 1}, attributes={"x": "y"}, at=COMMITTED_AT), seq=4, epoch=2
     )
@@ -354,7 +360,7 @@ def test_every_malformed_body_raises_an_envelope_error(body: str) -> None:
 @SETTINGS
 @given(name=st.sampled_from(list(json.loads(PLACED_BODY))), value=st.none() | st.booleans() | st.floats() | st.text())
 def test_a_changed_field_is_an_envelope_still_or_an_envelope_error(name: str, value: object) -> None:
-    """The consumer's poison path has to know one error only."""
+    """The code for poison messages catches this error only."""
     try:
         decoded = decode(body_with(**{name: value}))
     except EnvelopeError as refused:

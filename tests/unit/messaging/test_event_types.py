@@ -1,4 +1,4 @@
-"""Data as classes: what is refused when they are declared, when an event is made, and when it is read."""
+"""Typed events: what is refused when a class is declared, when an event is made, and when it is read."""
 
 import re
 import subprocess
@@ -120,7 +120,7 @@ def test_data_arrives_as_it_was_sent(data: Any) -> None:
 
 
 def test_the_first_version_is_not_written_into_the_body() -> None:
-    """So that its bytes are those of an event without a class, which older consumers read."""
+    """So the body equals that of an untyped event, which older consumers read."""
     first = event_of(PlacedInEuros(total="1"), group="a", id="e")
     third = event_of(PlacedInCurrency(cents=5, currency="EUR"), group="a", id="e")
 
@@ -296,7 +296,7 @@ def test_a_handler_gets_the_typed_value(worker_harness: Callable[..., WorkerHarn
 
 
 def test_data_that_the_class_refuses_is_dead_at_its_first_attempt(worker_harness: Callable[..., WorkerHarness]) -> None:
-    """With its reason, and without a call of the handler; the group goes on."""
+    """The handler is not called, the reason is recorded, and the group goes on."""
     SEEN.clear()
     harness = worker_harness(a_module())
     harness.publish("order.placed", "order-7", {"total": 5})
@@ -313,7 +313,7 @@ def test_data_that_the_class_refuses_is_dead_at_its_first_attempt(worker_harness
 
 
 def test_a_validator_may_ask_for_a_retry() -> None:
-    """It asks another service, which may be away."""
+    """It may call another service, which may be unreachable."""
     with pytest.raises(TransientError, match="the shelf is asked for later"):
         read(PickedItem, Event(type="order.picked", group="a", data={"shelfName": "busy"}))
 

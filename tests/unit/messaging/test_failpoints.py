@@ -1,4 +1,4 @@
-"""A process dies only at the place where a test arms it to."""
+"""A process dies at the failpoint that a test arms, and nowhere else."""
 
 import subprocess
 import sys
@@ -69,8 +69,8 @@ def test_a_process_pauses_where_it_is_armed_to_and_goes_on() -> None:
         "after_mark=-1",
     ],
 )
-def test_a_place_that_is_not_there_is_refused(armed: str) -> None:
-    """A test that arms a misspelt place would kill nobody and pass."""
+def test_an_unknown_failpoint_is_refused(armed: str) -> None:
+    """Otherwise a test with a misspelt name would kill nothing, and pass."""
     with pytest.raises(ConfigError) as refused:
         failpoints.from_environment({"SLUICE_FAILPOINT": armed}, failpoints.RELAY)
 

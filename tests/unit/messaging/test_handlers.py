@@ -1,4 +1,4 @@
-"""Which function is called for an event, and what is said where that is not clear."""
+"""Which handler is called for an event, and how ambiguous or impossible handlers are refused."""
 
 import sys
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_a_function_is_found_by_the_types_it_is_marked_with() -> None:
     assert [handlers.find(type_) for type_ in ("order.placed", "order.paid", "order.shipped")] == [bill, bill, log]
 
 
-def test_without_one_for_all_a_type_nobody_is_marked_with_has_none() -> None:
+def test_without_a_handler_for_all_an_unmarked_type_has_none() -> None:
     assert Handlers.of(a_module(bill=bill)).find("order.shipped") is None
 
 
@@ -132,7 +132,7 @@ def bill_again(_: Session, __: Event, ___: Context) -> Outcome:
     ids=["two for one type", "none"],
 )
 def test_a_module_with_another_number_of_handlers_is_refused(names: dict[str, object], refusal: str) -> None:
-    """Which of two comes first would be chance; a worker with none would put everything into the DLQ."""
+    """With two for one type, chance would decide; without any, every message would go to the DLQ."""
     with pytest.raises(ConfigError) as refused:
         Handlers.of(a_module(**names))
 
@@ -149,7 +149,7 @@ def with_more(_: Session, __: Event, ___: Context, more: int) -> Outcome:
 
 @pytest.mark.parametrize("function", [without_context, with_more])
 def test_a_handler_that_cannot_be_called_is_refused(function: Any) -> None:
-    """Called with what it does not take it would fail at every attempt, and put everything into the DLQ."""
+    """Otherwise it would fail at every attempt, and every message would go to the DLQ."""
     module = a_module(bill=handler("order.placed")(function))
 
     with pytest.raises(ConfigError, match=r"^the handler of 'order.placed' in module billing takes \(") as refused:
@@ -249,7 +249,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_handler_of_a_type_of_sluices_own_is_refused() -> None:
-    """No event of it would ever come to the handler."""
+    """The worker never calls a handler for such an event."""
     with pytest.raises(ConfigError) as refused:
         handler("order.paid", TOMBSTONE)
 
@@ -270,8 +270,8 @@ def test_a_handler_of_a_type_that_no_event_has_is_refused(type_: str) -> None:
 
 
 @pytest.mark.parametrize("types", [(), ("",), ("order.placed", 7), (bill,)])
-def test_a_handler_of_nothing_is_refused_where_it_is_written(types: tuple[Any, ...]) -> None:
-    """`@handler` without a type would leave a module without handlers, or a function nothing calls."""
+def test_a_handler_without_a_type_is_refused_by_the_decorator(types: tuple[Any, ...]) -> None:
+    """Otherwise the module would have a function that nothing calls."""
     with pytest.raises(ConfigError, match=r'^handler is given .*, allowed are types of events: @handler\("order'):
         handler(*types)
 
@@ -288,7 +288,7 @@ def test_a_module_is_loaded_by_its_name(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sluice_test_none", "sluice_test_none.handlers", "messaging.sluice_test_none"])
-def test_a_module_that_is_not_there_is_refused(name: str) -> None:
+def test_a_missing_module_is_refused(name: str) -> None:
     with pytest.raises(ConfigError) as refused:
         Handlers.load(name)
 
@@ -335,8 +335,8 @@ def test_a_retry_takes_a_delay_the_queue_knows(seconds: float | None) -> None:
 
 
 @pytest.mark.parametrize("seconds", [-0.5, 43_201, float("inf"), float("nan"), "5"])
-def test_l4_a_retry_with_another_is_refused(seconds: Any) -> None:
-    """SQS would refuse it when it is too late to say so."""
+def test_l4_a_retry_with_an_impossible_delay_is_refused(seconds: Any) -> None:
+    """Otherwise SQS would refuse it later, when nobody could correct it."""
     with pytest.raises(ConfigError) as refused:
         Retry(delay_seconds=seconds)
 
@@ -349,7 +349,7 @@ def test_a_reject_has_a_reason() -> None:
 
 
 def test_a_context_that_a_test_makes_needs_no_event_that_nobody_reads() -> None:
-    """As those made before contexts had one; who reads it gets no made-up value."""
+    """Older tests make contexts without an event; reading the missing event raises an error."""
     made = Context(
         consumer="billing",
         seq=1,

@@ -1,4 +1,4 @@
-"""Text from outside: whatever it is, one printable line comes of it, no longer than asked."""
+"""Text from outside becomes one printable line of limited length."""
 
 import pytest
 from hypothesis import given

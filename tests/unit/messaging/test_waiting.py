@@ -1,4 +1,4 @@
-"""A process that waits ends when it is told to, wherever a signal meets it."""
+"""A waiting process ends when a signal tells it to, at whatever instruction the signal arrives."""
 
 import ast
 import os
@@ -63,7 +63,7 @@ _WITHOUT_LOCK = {"os._exit", "os.kill", "self._requests.put"}
 
 @pytest.mark.parametrize("wait", ["stop.wait(1e-6)", "clock.sleep(1e-6)", "stop.request()"])
 def test_s2_a_signal_at_any_instruction_of_a_wait_ends_it(wait: str) -> None:
-    """A handler that wanted a lock of the wait hung once in some hundreds of rounds."""
+    """A signal handler that needed a lock of the wait hung once in some hundred rounds."""
     script = SIGNALLED.format(wait=wait)
 
     ended = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, timeout=PATIENCE_SECONDS, check=False)
@@ -72,7 +72,7 @@ def test_s2_a_signal_at_any_instruction_of_a_wait_ends_it(wait: str) -> None:
 
 
 def test_a_process_in_the_background_of_a_terminal_is_not_stopped() -> None:
-    """It would hold its messages until somebody brings it to the foreground."""
+    """Otherwise its messages would stay in flight until somebody brings it to the foreground."""
     ours, terminal = os.openpty()
     leader = [sys.executable, "-c", IN_BACKGROUND]
     try:
@@ -108,7 +108,7 @@ def test_a_wait_ends_after_its_time_even_if_that_is_past() -> None:
 
 
 def test_no_handler_of_a_signal_calls_anything_with_a_lock() -> None:
-    """The thread that it interrupts may hold the lock; a stream's buffer cannot be entered twice either."""
+    """The interrupted thread may hold the lock; a stream's buffer cannot be entered twice either."""
     found = [
         f"{path.relative_to(PROJECT)}:{call.lineno}: {ast.unparse(call)} calls {name}"
         for path in modules()
@@ -147,7 +147,7 @@ def _handlers(module: ast.Module) -> Iterator[tuple[ast.Call, ast.expr | ast.Fun
 
 
 def _calls(handler: ast.expr | ast.FunctionDef) -> Iterator[str]:
-    """Yield the names of what a handler calls, and its own where it is not known what that does."""
+    """Yield the names of the functions that a handler calls; its own name if its code cannot be followed."""
     if not isinstance(handler, ast.Lambda | ast.FunctionDef):
         yield ast.unparse(handler)
     raised = {node.exc for node in ast.walk(handler) if isinstance(node, ast.Raise)}

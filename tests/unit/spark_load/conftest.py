@@ -1,4 +1,4 @@
-"""Charts that many tests have are drawn once a worker: vl-convert draws the same however often it is asked."""
+"""Charts that many tests need are drawn once in each test process, because drawing is slow."""
 
 import functools
 

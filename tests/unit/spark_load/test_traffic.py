@@ -1,4 +1,4 @@
-"""Profiles and recordings as traffic."""
+"""Load profiles and recordings as traffic for a rehearsal."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def _drawn_traffic(name: str, seed: int = 1) -> DrawnTraffic:
 
 
 def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) -> None:
-    """30 s at 10, 20 s from 10 to 30, 25 s of nothing, and nothing to the end of the minute."""
+    """30 s at 10/s, 20 s from 10 to 30/s, 25 s of nothing, and nothing until the minute ends."""
     traffic = _drawn_traffic(_profile(tmp_path, PHASES), seed=7)
 
     assert traffic.rates.tolist() == pytest.approx([10] * 30 + [10.5 + second for second in range(20)] + [0] * 70)
@@ -70,7 +70,7 @@ def test_the_latency_of_a_profile_with_poison_is_not_judged(tmp_path: Path) -> N
 
 
 def test_a_profile_has_the_failures_of_its_first_receives(tmp_path: Path) -> None:
-    """One in ten is given back, one in twenty is forgotten until its lease has run out."""
+    """One message in ten is released, one in twenty stays hidden until its lease ends."""
     profile = _profile(tmp_path, f"{PHASES}failure_share: 0.1\ncrash_share: 0.05\n")
 
     traffic = of_profile(profile, TASKS, seed=1).traffic
@@ -87,7 +87,7 @@ def _recorded_traffic(folder: Path) -> RecordedTraffic:
 
 
 def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> None:
-    """Three customers order by turns, four times each, a second apart; what is billed is no traffic."""
+    """Three customers order in turn, four times each, one order a second; receives are no traffic."""
     shop = OrderService()
     with record(shop.clients, tmp_path / "tuesday", clock=shop.simulator.clock):
         for number in range(4):

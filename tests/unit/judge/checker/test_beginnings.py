@@ -1,4 +1,4 @@
-"""A recording that begins in the middle: the questions that it leaves open, and the violations that it still proves."""
+"""A recording that begins while the service runs: the questions that stay open, and the violations it still proves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ def _expect_late_start(expectation: Expectation) -> Expectation:
 
 @dataclass(frozen=True, kw_only=True)
 class _BeginningCase:
-    """A history that shows an anomaly if nothing happened before its begin, and one that shows it in any case."""
+    """A history that shows an anomaly unless something happened before it began, and one that shows it in any case."""
 
     anomaly: str
     lawful: Sequence[HistoryEvent]
@@ -40,7 +40,7 @@ def _publish_after(idx: int, after_ms: int, **changes: Any) -> HistoryEvent:
 
 
 def _receive_after(idx: int, after_ms: int, *, sent_ms: int, queue: str = "billing", **changes: Any) -> HistoryEvent:
-    """Return a receive after the beginning, of what was sent so many milliseconds after, or before, it."""
+    """Return a receive `after_ms` after the recording began; its message was sent `sent_ms` after that, or before."""
     fields = {"sent_at_us": (_BEGAN_MS + sent_ms) * 1_000, "visibility_timeout_seconds": 0}
     return receive_event(queue, idx, _BEGAN_MS + after_ms, **{**fields, **changes})
 
@@ -201,7 +201,7 @@ CASES: Mapping[str, _BeginningCase] = {
 
 
 def test_a_count_above_the_receives_on_record_may_be_of_another_consumer() -> None:
-    """A load test has every consumer on record, so there it is a violation."""
+    """In a load test it is a violation, because every consumer is recorded."""
     events = [publish_event(0, 0), receive_event("billing", 0, 40, receive_count=4)]
 
     found = check_group(events, _WHOLE, _NOTHING_AROUND)
@@ -257,12 +257,12 @@ def test_beside_other_producers_every_copy_may_be_theirs() -> None:
 
 
 def _shared_id_context(by_ms: tuple[int, int]) -> QueueContext:
-    """Return that another message was published under the id of message 0 meanwhile."""
+    """Return the context in which another message was published under the deduplication id of message 0."""
     return QueueContext(shared_ids={("g1", 0): [IdUse(by_ms[0] * 1_000, by_ms[1] * 1_000, "events", ("g2", 0), None)]})
 
 
 def test_a_publish_under_anothers_id_may_be_its_repeat() -> None:
-    """A deduplication id is of a whole topic or queue (DED-01, SNS-113): the second publish delivers nothing."""
+    """A deduplication id counts in the whole topic or queue (DED-01, SNS-113): the second publish delivers nothing."""
     events = [
         publish_event(0, 1_000, **_number(3)),
         publish_event(1, 500, **_number(4)),
@@ -279,7 +279,7 @@ def test_a_publish_under_anothers_id_may_be_its_repeat() -> None:
 
 @pytest.mark.parametrize("place", ["events", "billing"])
 def test_a_lost_message_under_a_shared_id_is_unknown_unless_a_repeat(place: str) -> None:
-    """A repeat is answered with the message id of the first (SNS-18, DED-10): another id is no such answer."""
+    """A repeat is answered with the first's message id (SNS-18, DED-10); an answer with another id shows no repeat."""
     name = "sns_message_id" if place == "events" else "sqs_message_id"
     mine: dict[str, Any] = {name: "billing 0"}
     lost = publish_event(0, 1_000, queue=place, deduplication_id="x", **mine)
@@ -307,8 +307,8 @@ def test_a_lost_message_under_a_shared_id_is_unknown_unless_a_repeat(place: str)
     }
 
 
-def test_an_id_is_of_one_queue_alone() -> None:
-    """A message sent to another queue under the same id is a different one; a topic's message may be in both."""
+def test_a_deduplication_id_counts_in_one_queue_only() -> None:
+    """Sends of one id to two queues are two messages; a message of a topic may be in both queues."""
     number: dict[str, Any] = {"sns_sequence_number": None, "queue": "billing"}
     mine = [
         publish_event(0, 1_000, **number, **_queue_number(3), deduplication_id="x"),
@@ -325,8 +325,8 @@ def test_an_id_is_of_one_queue_alone() -> None:
     assert found == {"shipping": {"A2"}, "billing": set(), "events": set()}
 
 
-def test_groups_that_number_their_messages_cost_no_more_than_others() -> None:
-    """Ids that are unique in their group only: each is used in every group, and no use is kept for each other use."""
+def test_ids_that_repeat_in_each_group_cost_no_more_memory() -> None:
+    """Each group numbers its messages, so each id is used in every group; no list holds a use twice."""
     groups, count = 50, 4
     events = [
         publish_event(idx, group + idx, message_group_id=f"g{group}", deduplication_id=str(idx))
@@ -354,8 +354,8 @@ def test_a_message_under_a_shared_id_is_judged_like_any_other() -> None:
 # --- copies, purges and dead letters ---------------------------------------------------------------------------------
 
 
-def test_the_copy_that_is_left_after_a_purge_is_the_later_one() -> None:
-    """0 is published, purged unseen, and published again behind 1: the queue's numbers say so."""
+def test_the_copy_that_remains_after_a_purge_is_the_later_one() -> None:
+    """0 is published, purged without a record, and published again behind 1, as the queue's numbers show."""
     events = [
         publish_event(0, 0, **_number(1)),
         publish_event(1, 400_000, **_number(5)),
@@ -378,7 +378,7 @@ def _dead(idx: int, at_ms: int, **changes: Any) -> HistoryEvent:
 
 
 def test_a_second_copy_after_a_dead_letter_is_not_the_dead_letter() -> None:
-    """0 is published twice, a window apart; one copy dies, the other comes, and a task brings the first back."""
+    """0 is published twice, a window apart; one copy dies, the other arrives, and a task brings the first one back."""
     events = [
         publish_event(0, 0, **_number(1)),
         publish_event(0, 400_000, **_number(6)),
@@ -445,7 +445,7 @@ def test_dead_letters_of_one_answer_come_back_in_its_order(tasks: str) -> None:
 
 @pytest.mark.parametrize("tasks", _TASKS)
 def test_a_dead_letter_that_came_back_has_left_its_dlq(tasks: str) -> None:
-    """Also if it is deleted there in the end."""
+    """Even if it is deleted from the DLQ in the end."""
     looked, still = _dead(0, 20_000), _dead(0, 120_000, receive_count=5, receipt_handle_hash="still")
     events = [*_DIED, looked, _receive_moved(0, 60_000), still]
     around = QueueContext(moves=_TASKS[tasks])
@@ -463,7 +463,10 @@ _TO_BOTH = (_task(50_000), replace(_task(50_000), destination="shipping"))
 
 
 def test_a_shared_dlq_gives_each_queue_its_own_in_order() -> None:
-    """Shipping's copies stand in the DLQ in the opposite order: they come back to shipping, and prove nothing here."""
+    """Shipping's copies are in the DLQ in the opposite order.
+
+    They return to shipping, and prove nothing about billing.
+    """
     others = [
         receive_event("billing-dlq", idx, at_ms, sqs_message_id=f"shipping {idx}", deduplication_id=f"shipping {idx}")
         for idx, at_ms in ((1, 30_000), (0, 31_000))
@@ -480,7 +483,7 @@ def test_a_shared_dlq_gives_each_queue_its_own_in_order() -> None:
 
 
 def test_copies_that_another_dlq_sent_prove_no_order_and_no_duplicate() -> None:
-    """Both messages died in another queue, too, and a task from its DLQ brought copies of them here."""
+    """Both messages also died in another queue, and a task from that queue's DLQ brought copies of them here."""
     looked = [_dead(0, 20_000), _dead(1, 21_000)]
     copies = [_receive_moved(1, 60_000, sqs_message_id="copy 1"), _receive_moved(0, 100_000, sqs_message_id="copy 0")]
     back = [_receive_moved(0, 140_000), _receive_moved(1, 180_000)]
@@ -501,7 +504,7 @@ def test_a_dead_letter_that_was_deleted_does_not_come_back() -> None:
 
 @pytest.mark.parametrize("earlier", [(), (_task(-300_000),)], ids=["no task before", "a task before it all"])
 def test_a_task_leaves_open_only_whatever_it_may_have_sent(earlier: Sequence[Move]) -> None:
-    """The recording began an hour before: no copy is older, and no earlier task sent what was published after it."""
+    """The recording began an hour before: no copy is older, and no earlier task can have sent the later publishes."""
     hour_before_us = -3_600_000_000
     began = replace(_DYING, publishing_began_us=hour_before_us, receiving_began_us={"billing": hour_before_us})
     looked = [_dead(0, 20_000), _dead(1, 21_000)]
@@ -519,7 +522,7 @@ def test_a_task_leaves_open_only_whatever_it_may_have_sent(earlier: Sequence[Mov
 # --- deletes, holds and purges ---------------------------------------------------------------------------------------
 
 
-def test_a_dlq_keeps_what_a_queue_keeps() -> None:
+def test_a_dlq_has_to_keep_the_promises_of_a_queue() -> None:
     held = {"visibility_timeout_seconds": 60}
     first = _dead(0, 20_000, **held)
     again = _dead(0, 90_000, receive_count=5, **held)

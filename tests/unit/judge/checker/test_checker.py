@@ -1,4 +1,4 @@
-"""The checker on histories written by hand: sane, empty, and every judged anomaly once, compared whole."""
+"""The checker on histories written by hand: lawful ones, empty ones, and one for every judged anomaly."""
 
 import sys
 from dataclasses import replace
@@ -90,7 +90,7 @@ def test_a_history_that_is_nearly_an_anomaly_shows_none(anomaly: str) -> None:
 
 @pytest.mark.parametrize("anomaly", CASES)
 def test_without_its_rule_an_anomaly_goes_unnoticed(anomaly: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A broken checker, one rule short, fails the test above: the histories do tell the rules apart."""
+    """A checker without one rule must fail the test above, so the histories distinguish the rules."""
     case = CASES[anomaly]
     monkeypatch.setattr(checker, "RULES", {id_: rule for id_, rule in checker.RULES.items() if id_ != anomaly})
 
@@ -107,7 +107,7 @@ def test_the_order_of_the_rows_does_not_matter(shuffle: int) -> None:
 
 
 def test_a_message_not_yet_drained_is_unknown_not_lost() -> None:
-    """Without end marker and without a later message nobody can say whether it is still to come."""
+    """Without an end marker and without a later message, it may still arrive."""
     history = without(without(sane(), idx=END), kind="received", idx=2)
 
     found = check_group(history, EXPECTATION)
@@ -130,7 +130,7 @@ def test_a_redelivery_after_the_lease_is_lawful() -> None:
 
 
 def test_a_failed_delete_does_not_end_a_lease() -> None:
-    """The delete of message 0 was refused; message 1 must not come before thirty seconds have passed."""
+    """The delete of message 0 was refused, so message 1 must not arrive before the 30 seconds of the lease are over."""
     history = list(CASES["D1"].events)
     refused = replace(only(history, kind="deleted", queue="billing", idx=0), outcome="fail", invoked_at_us=106_000)
     history = [*without(history, kind="deleted", queue="billing", idx=0), refused]
@@ -141,7 +141,7 @@ def test_a_failed_delete_does_not_end_a_lease() -> None:
 
 
 def test_a_lost_delete_may_have_ended_a_lease() -> None:
-    """The answer to the delete of message 0 was lost: message 1 may lawfully come at once."""
+    """The answer to the delete of message 0 was lost, so message 1 may lawfully arrive at once."""
     first = receive_event("billing", 0, 100)
     history = [
         *WITHOUT_BILLING,
@@ -201,7 +201,7 @@ def test_a_witness_has_the_change_that_held_the_group(overlap_ms: int, shown: li
 
 @pytest.mark.parametrize("is_late", [True, False])
 def test_a_witness_has_the_change_that_made_a_late_delete_count(*, is_late: bool) -> None:
-    """A hold lasts 30 s by itself; only a delete after these 30 s needs the visibility change as proof."""
+    """A lease lasts 30 s; a delete after that counts only because of the visibility change, which the witness shows."""
     history = without(without(sane(), queue="billing", kind="deleted", idx=2), idx=END)
     first = receive_of(history, 2)
     extended, delete = _visibility_change(first, 10_000, 60), delete_event(first, 40_000 if is_late else 20_000)
@@ -214,7 +214,7 @@ def test_a_witness_has_the_change_that_made_a_late_delete_count(*, is_late: bool
 
 
 def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
-    """The first publish took a second to be answered; 300 seconds lie inside the uncertainty."""
+    """The first publish took a second to be answered, so the two may be more or less than 300 seconds apart."""
     history = [
         *without(sane(), kind="published", idx=1),
         publish_event(1, 10, took_ms=1_000),
@@ -241,7 +241,7 @@ def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
 
 
 def test_a_dead_letter_that_nobody_published_is_a_phantom_and_nothing_else() -> None:
-    """A rule that asks when it was published must not make later rules believe that it was."""
+    """The rules that look up when it was published must not fail, or invent a publish."""
     phantom = receive_event("billing", 99, 250, body_hash="b")
     dead = replace(phantom, queue="billing-dlq", deduplication_id=phantom.sqs_message_id)
     history = [*sane(), phantom, dead]
@@ -286,7 +286,7 @@ def test_no_message_is_a_phantom_if_publishes_may_be_missing() -> None:
 
 
 def test_a_message_missing_from_the_dlq_is_unknown_after_a_move() -> None:
-    """A redriven message may lawfully come again, behind newer ones; nobody looked whether this one was dead."""
+    """The move task may have brought it back to its queue, behind newer messages, without a record."""
     moved = QueueContext(
         moves=(Move(source="billing-dlq", destination="billing", began_at_us=180_000, ended_at_us=190_000),)
     )
@@ -303,7 +303,7 @@ def test_a_message_missing_from_the_dlq_is_unknown_after_a_move() -> None:
 
 
 def test_a_publish_that_certainly_failed_does_not_stretch_the_window() -> None:
-    """A refused repeat ten minutes later had no effect; the two copies are a duplicate all the same."""
+    """A refused repeat ten minutes later had no effect, so the two copies are still a duplicate."""
     history = CASES["B1"].events
     refused = replace(publish_event(1, 600_000), outcome="fail", responded_at_us=None)
 
@@ -329,7 +329,7 @@ FACTS = RunCounts(
 )
 
 
-def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
+def test_a_run_without_faults_of_its_own_is_trusted() -> None:
     assert check_run(FACTS) == {}
 
 
@@ -360,7 +360,7 @@ def test_a_run_without_trouble_has_no_reason_for_doubt() -> None:
         ),
     ],
 )
-def test_each_doubt_about_the_run_is_named(counts: RunCounts, expected: dict[str | None, str]) -> None:
+def test_each_fault_of_the_run_itself_is_named(counts: RunCounts, expected: dict[str | None, str]) -> None:
     assert check_run(counts) == expected
 
 
@@ -468,7 +468,7 @@ def test_the_surroundings_are_what_the_other_events_say() -> None:
     ids=["deleted after the second receive", "not deleted", "deleted within the first lease"],
 )
 def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None, found: set[str]) -> None:
-    """A worker was frozen before its delete; meanwhile a second one received the message, and was killed."""
+    """The worker was paused before its delete; meanwhile another worker received the message, and was killed."""
     history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
     first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
     history += [first, receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)]
@@ -481,7 +481,7 @@ def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None
 
 
 def test_a_delete_with_an_older_handle_failed_if_the_message_returns() -> None:
-    """So it was in its queue all the time, and what is behind it passed it."""
+    """So the message was in its queue all the time, and the messages behind it passed it."""
     history = [publish_event(idx, place * 10) for place, idx in enumerate((0, 1, 2, END))]
     first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
     second = receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)
@@ -496,7 +496,7 @@ def test_a_delete_with_an_older_handle_failed_if_the_message_returns() -> None:
 
 
 def _calls_to_judge(count: int) -> int:
-    """Return how many functions are called to judge a group of that many messages."""
+    """Return the number of function calls that the checker makes to judge a group of `count` messages."""
     history = [publish_event(idx, idx * 10) for idx in range(count)]
     history += [event for queue in ("billing", "shipping") for event in work_off_events(queue, list(range(count)), 100)]
     calls = 0
@@ -514,5 +514,5 @@ def _calls_to_judge(count: int) -> int:
 
 
 def test_a_hot_group_takes_work_in_proportion_to_its_size() -> None:
-    """Four times the messages, about four times the work: pairs would be sixteen times."""
+    """Four times the messages need about four times the work; comparing all pairs would need sixteen times."""
     assert _calls_to_judge(1_000) < 5 * _calls_to_judge(250)

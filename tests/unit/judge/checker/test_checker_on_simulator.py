@@ -1,4 +1,4 @@
-"""The checker on generated histories: random scripts on the simulator show no violation."""
+"""The checker on random histories: random scripts of calls on the simulator must show no violation."""
 
 import json
 import tempfile
@@ -44,7 +44,7 @@ type ConsumerStep = Callable[["_Life"], None]
 
 
 class _Life:
-    """One topic, two queues with DLQs, and the record of all calls."""
+    """A topic, two queues with DLQs on the simulator, and the record of all calls."""
 
     def __init__(self, folder: Path, *, is_raw: bool = True) -> None:
         self.simulator = Simulator()
@@ -136,7 +136,7 @@ def _publish(group: str) -> ConsumerStep:
 
 
 def _repeat(group: str) -> ConsumerStep:
-    """Publish the newest message once more: in the window, and under another group's nose only if it is that one's."""
+    """Publish the newest message of a group again; its deduplication id may be in the window of its own group only."""
 
     def step(life: _Life) -> None:
         if life.idx:
@@ -186,7 +186,10 @@ _STEPS: st.SearchStrategy[ConsumerStep] = st.one_of(
 
 
 def _live(steps: Iterable[ConsumerStep], *, brings_back: bool = False, is_raw: bool = True) -> list[HistoryEvent]:
-    """Return the settled history of a life whose groups are ended and whose queues are worked off."""
+    """Return the settled history of a random script.
+
+    At its end, each group has an end marker and each queue is empty.
+    """
     with tempfile.TemporaryDirectory() as folder:
         life = _Life(Path(folder), is_raw=is_raw)
         for step in steps:
@@ -214,7 +217,7 @@ _PATIENT: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCh
 @settings(max_examples=12, **_PATIENT)  # the deep test below looks further
 @given(**_LIVES)
 def test_histories_of_the_simulator_show_no_anomaly(*, steps: list[ConsumerStep], brings_back: bool) -> None:
-    """Abandoned answers, expired leases, repeats, dead letters and their way back: all lawful, nothing left open."""
+    """Lost answers, ended leases, repeats, dead letters and redrives are lawful, and leave no question open."""
     _assert_lawful(steps, brings_back=brings_back)
 
 
@@ -241,7 +244,7 @@ def _is_receive(event: HistoryEvent, idx: int) -> bool:
 
 
 def test_a_foreign_message_is_no_anomaly_of_its_group() -> None:
-    """Another run's message in the group is left to `check_run`; as one of this run it would be a second copy."""
+    """`check_run` judges messages of another run; as one of this run, the message would be a second copy."""
     events = _live([*[_publish("a")] * 5, _wait(2), _receive(QUEUES[0], 1), _delete(QUEUES[0])])
     copies = [
         replace(shift_event(event, 100_000_000), call_id="later", sqs_message_id="theirs")

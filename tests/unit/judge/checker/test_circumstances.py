@@ -1,4 +1,4 @@
-"""A circumstance mutes only its own rules: each anomaly is found whatever other events happened elsewhere."""
+"""A circumstance, such as a move task, silences only its own rules; each other anomaly is still found."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -16,7 +16,7 @@ type Around = Callable[[Expectation, QueueContext], tuple[Expectation, QueueCont
 
 
 def _move_task(source: str, destination: str, *, is_finished: bool = True, at_us: int = _BEFORE_US) -> Around:
-    """Return a move task that was over an hour before the history begins, or runs for an hour from an instant on."""
+    """Return a move task: one that ended an hour before the history begins, or one that runs for an hour."""
     move = Move(
         source=source,
         destination=destination,
@@ -58,7 +58,7 @@ def _with_other_producers(expectation: Expectation, around: QueueContext) -> tup
 
 
 def _with_shared_ids(*of: tuple[str, int]) -> Around:
-    """Return a context in which messages share their deduplication ids with others."""
+    """Return a context in which other messages were published under the same deduplication ids."""
     use = IdUse(-1, 0, "events", ("g3", 0), None)
     return lambda expectation, around: (expectation, replace(around, shared_ids={message: [use] for message in of}))
 
@@ -166,7 +166,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
 
 
 def _with_sent_times(case: Case) -> list[HistoryEvent]:
-    """Return the events with the times of sending: those of the publishes, if they are on record."""
+    """Return the events with times of sending: those of their publishes, if the publishes are recorded."""
     sent_us = {event.idx: event.invoked_at_us for event in reversed(case.events) if event.kind == Kind.PUBLISHED}
     return [
         replace(event, sent_at_us=event.sent_at_us or sent_us.get(event.idx) or (event.invoked_at_us or 0) - 1_000)
@@ -200,7 +200,7 @@ def test_events_elsewhere_silence_no_rule(circumstance: str) -> None:
 
 @pytest.mark.parametrize("anomaly", ["B8", "C1", "C2", "C4", "F2"])
 def test_a_move_task_that_began_later_silences_no_rule(anomaly: str) -> None:
-    """Though a copy of the message came, that the task may have brought."""
+    """Although a copy arrived later that the task may have brought."""
     case = CASES[anomaly]
     shown = check_group(_with_sent_times(case), case.expectation, case.around).violations
     witness = [event for violation in shown if violation.anomaly == anomaly for event in violation.witness]

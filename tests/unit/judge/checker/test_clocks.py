@@ -1,4 +1,4 @@
-"""The checker bounds how far clocks are apart, and proves of a group only what these bounds allow."""
+"""The checker bounds the differences of clocks, and proves only violations that hold within these bounds."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -35,7 +35,7 @@ def test_two_clocks_are_bounded_through_others() -> None:
     assert apart_us_max(ahead_us(["a", "b"], bound_us=4, proven=proven)) == 4
 
 
-def test_clocks_that_fit_nothing_are_told_from_clocks_that_are_far_apart() -> None:
+def test_contradictory_clocks_are_no_clocks_that_are_far_apart() -> None:
     far = ahead_us("ab", proven={"a": {"b": -50}, "b": {"a": 60}})
 
     assert not is_contradictory(far)
@@ -53,7 +53,7 @@ def test_proven_clock_bounds_widen_with_drift() -> None:
     assert widen({"a": {"b": -50}}, 60 * _SECOND_US) == {"a": {"b": 59_950}}
 
 
-def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:
+def test_clocks_are_corrected_by_the_middle_of_their_bounds() -> None:
     known = {"c": {"d": 60_000, "e": 10}, "d": {"c": -40_000}, "e": {}}
 
     clocks = Clocks.of({"c", "d", "e"}, bound_us=NEVER_US, proven=known)
@@ -68,7 +68,7 @@ def test_clocks_are_put_right_by_the_middle_of_what_they_may_be() -> None:
 
 @pytest.mark.parametrize("ahead_by_us", [-3_600 * _SECOND_US, -50_000, 50_000, 3_600 * _SECOND_US])
 def test_a_group_with_one_consumer_clock_is_judged_despite_publisher_clocks(ahead_by_us: int) -> None:
-    """Nothing rests on how far the two are apart, and what is wrong is found as if they were one."""
+    """No rule compares publishers' and consumers' times here, so violations are found as with one clock."""
     expectation = replace(EXPECTATION, clock_bound_us=NEVER_US)
     wrong = {
         name: by_two_clocks(CASES[name].events, ahead_us=ahead_by_us)
@@ -85,7 +85,7 @@ def test_a_group_with_one_consumer_clock_is_judged_despite_publisher_clocks(ahea
 
 
 def _billing_by_turns(events: Sequence[HistoryEvent], ahead_by_us: int) -> list[HistoryEvent]:
-    """Return the events, every second message of billing consumed by a machine of its own."""
+    """Return the events, with every second message of billing consumed by another machine."""
     apart = {id(event): moved for event, moved in zip(events, by_two_clocks(events, ahead_us=ahead_by_us), strict=True)}
     return [
         apart[id(event)]
@@ -110,7 +110,7 @@ def test_two_machines_that_take_turns_are_unknown_only_within_the_bound(
 
 
 def test_a_known_offset_is_taken_out_and_the_witness_shows_the_record() -> None:
-    """The clock is an hour ahead, give or take a millisecond: what it timed is put right before it is compared."""
+    """One clock is an hour ahead, known to a millisecond: its times are corrected for the comparison only."""
     hour_us = 3_600 * _SECOND_US
     known = replace(
         EXPECTATION,

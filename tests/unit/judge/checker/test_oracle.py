@@ -1,4 +1,7 @@
-"""The checker compared with the oracle: a history that no run of the queues produces is a violation, others not."""
+"""The checker compared with the oracle, which searches for a run of the queues that explains a history.
+
+A history that no run explains is a violation; every other history is none.
+"""
 
 from collections import Counter
 
@@ -21,7 +24,7 @@ _KINDS = pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"]
 
 
 def _violations(history: TinyHistory) -> set[str]:
-    """Return the checker's violations of the queues' promises."""
+    """Return the checker's violations of the promises of queues."""
     finding = check_group(history.events, history.expectation, history.around)
     return {
         violation.anomaly
@@ -35,13 +38,13 @@ def _is_possible(history: TinyHistory) -> bool:
 
 
 def _is_left_open(history: TinyHistory) -> bool:
-    """Return whether the checker leaves a question about a move task open."""
+    """Return whether the checker says that it cannot decide a question about a move task."""
     unknowns = check_group(history.events, history.expectation, history.around).unknowns
     return any("with a move task" in why for why in unknowns)
 
 
 def _traits(history: TinyHistory) -> set[str]:
-    """Return what happens in a history, of all that decides what the checker's rules say."""
+    """Return the names of everything that happens in a history and that the checker's rules depend on."""
     traits = {f"{event.kind} {event.outcome}" for event in history.events}
     answers = Counter(event.receipt_handle_hash for event in history.events if event.kind == Kind.RECEIVED)
     traits |= {"repeated"} if max(answers.values(), default=0) > 1 else set()
@@ -53,7 +56,7 @@ def _traits(history: TinyHistory) -> set[str]:
 
 @_KINDS
 def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
-    """The tests below prove nothing about events that no random history has."""
+    """The random histories must contain every trait; the tests below prove nothing about a trait that none has."""
     found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
 
     outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in CallOutcome}
@@ -63,7 +66,7 @@ def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
 
 @_KINDS
 def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) -> None:
-    """Model, oracle and checker were written apart, and agree."""
+    """Model, oracle and checker have no code in common, and agree."""
     for seed in range(_HONEST):
         history = honest(seed, is_full=is_full)
         assert _is_possible(history), seed
@@ -72,9 +75,9 @@ def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) 
 
 @_KINDS
 def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: bool) -> None:
-    """No possible history is called a violation. Of the impossible ones, all but `_NOT_PROVEN` are.
+    """No possible history is called a violation; of the impossible ones, all are except those of `_NOT_PROVEN`.
 
-    Those about which the checker leaves a question open are not counted.
+    Histories about which the checker leaves a question open are not counted.
     """
     missed, impossible = set(), 0
     for seed in range(_MUTATED):
@@ -115,7 +118,7 @@ def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
 
 @pytest.mark.parametrize("bound_us", [50_000, 5_000_000, NEVER_US])
 def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
-    """One consumer has a clock of its own, as far ahead or behind as the bound allows, or anywhere without one."""
+    """One consumer's clock is ahead or behind by the bound; without a bound, by any amount."""
     for seed in range(_SKEWED):
         history = honest(seed)
         by_us = min(bound_us, 400_000_000) * (1 if seed % 2 else -1)
@@ -123,9 +126,9 @@ def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
 
 
 def _of_two_clocks(seed: int) -> TinyHistory:
-    """Return a history in which one consumer's clock is ahead or behind by the bound, ahead by a third of it, or right.
+    """Return a history in which one consumer's clock is off by the bound, by a third of it, or not at all.
 
-    Four of five histories are changed, so that runs may not produce them.
+    Four of five histories are changed, so that most of them are impossible.
     """
     bound_us = (50_000, 5_000_000)[seed % 2]
     by_us = (0, bound_us, -bound_us, bound_us // 3)[seed // 2 % 4]
@@ -147,7 +150,7 @@ def _oracle_verdict(history: TinyHistory) -> str:
 
 
 def test_two_clocks_prove_what_holds_anywhere_within_their_bound() -> None:
-    """INVALID where no offset explains it, UNKNOWN where one does and another does not, and else neither."""
+    """INVALID if no offset explains the history, UNKNOWN if some offsets do and others do not, otherwise neither."""
     counts: Counter[tuple[str, str]] = Counter()
     for seed in range(_TWO_CLOCKS):
         history = _of_two_clocks(seed)
@@ -162,7 +165,7 @@ def test_two_clocks_prove_what_holds_anywhere_within_their_bound() -> None:
 @pytest.mark.timeout(1_800)
 @_KINDS
 def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> None:
-    """Many thousand histories: no false alarm, and at most one or three in a hundred impossible ones VALID."""
+    """Many thousand histories: no false alarm, and at most 1 or 3 of 100 impossible ones are VALID."""
     counts: Counter[str] = Counter()
     for seed in range(1_000_000, 1_015_000 if is_full else 1_100_000):
         history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
@@ -178,7 +181,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> No
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 def test_the_checker_agrees_with_the_oracle_on_many_more_purges() -> None:
-    """Twenty thousand: no false alarm, and at most one in fifty impossible ones VALID."""
+    """20,000 histories: no false alarm, and at most 1 of 50 impossible ones is VALID."""
     counts: Counter[str] = Counter()
     for seed in range(20_000):
         history = mutate_history(honest(seed, is_purged=True), seed)
@@ -194,7 +197,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more_purges() -> None:
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 def test_the_checker_agrees_with_the_oracle_on_many_more_of_two_clocks() -> None:
-    """Twenty thousand: never INVALID where some offset explains it, and nearly always what the oracle says."""
+    """20,000 histories: never INVALID if an offset explains it, and nearly always the oracle's verdict."""
     counts: Counter[tuple[str, str]] = Counter()
     for seed in range(2_000_000, 2_020_000):
         history = _of_two_clocks(seed)

@@ -1,6 +1,6 @@
-"""Verdicts that hold wherever in its call an effect took place: lawful histories that look wrong, and the reverse.
+"""Lawful histories that look wrong, and wrong ones that look lawful; each was once misjudged.
 
-Each was judged wrongly once. What the oracle finds at random in `test_oracle` stands here by name.
+A call has its effect at some instant between request and answer. The verdict must hold wherever that instant is.
 """
 
 from collections.abc import Sequence
@@ -44,7 +44,7 @@ def _visibility_change(receive: HistoryEvent, at_ms: int, seconds: int, *, took_
 
 
 def _both(at_ms: int) -> tuple[HistoryEvent, HistoryEvent]:
-    """Return messages 0 and 1 of one answer."""
+    """Return the receives of messages 0 and 1 in one answer."""
     return (
         receive_event("billing", 0, at_ms, call_id=f"both/{at_ms}"),
         receive_event("billing", 1, at_ms, call_id=f"both/{at_ms}", batch_position=1),
@@ -293,7 +293,7 @@ def _late_after_a_timeout() -> _PlacementCase:
 def _receive_and_repeat(
     receive: HistoryEvent, at_ms: int, seconds: int | None = None, *, took_ms: int = 5
 ) -> tuple[HistoryEvent, HistoryEvent]:
-    """Return a receive with an attempt id, and the same call again, with another timeout if one is given (RCV-28)."""
+    """Return a receive with an attempt id, and its repeat, with another visibility timeout if one is given (RCV-28)."""
     first = replace(receive, receive_request_attempt_id="attempt")
     again = receive_event("billing", 0, at_ms, took_ms=took_ms, receipt_handle_hash=receive.receipt_handle_hash)
     return first, replace(again, receive_request_attempt_id="attempt", visibility_timeout_seconds=seconds)
@@ -843,7 +843,7 @@ _WRONG: Sequence[_PlacementCase] = (
 
 @pytest.mark.parametrize("judged", [*_LAWFUL, *_DEAD_LETTERS, *_WRONG], ids=lambda judged: judged.name)
 def test_the_verdict_holds_for_every_placement(judged: _PlacementCase) -> None:
-    """Exactly these anomalies."""
+    """The checker finds exactly the anomalies of the case."""
     found = check_group(judged.events, judged.expectation, judged.around)
 
     assert {violation.anomaly for violation in found.violations} == judged.anomalies

@@ -1,4 +1,4 @@
-"""The checker on recordings of random services: a lawful one is never INVALID, a sabotaged one never VALID."""
+"""The checker on recordings of random services: a lawful service is never INVALID, a sabotaged one never VALID."""
 
 import shutil
 from dataclasses import replace
@@ -16,7 +16,7 @@ _SEEDS = 100
 
 @pytest.mark.parametrize("first", range(0, _SEEDS, 25))
 def test_every_recording_of_a_lawful_service_is_without_violation(first: int, tmp_path: Path) -> None:
-    """All of it is recorded, or what came after some instant, or what some of it did."""
+    """Everything is recorded, or everything after an instant, or a part of the service's calls."""
     for seed in range(first, first + 25):
         life = record_life(seed, tmp_path / str(seed))
 
@@ -27,14 +27,14 @@ def test_every_recording_of_a_lawful_service_is_without_violation(first: int, tm
 
 
 @pytest.mark.parametrize("seed", [207, 354, 540, 761, 812, 938, 1453, 1556])
-def test_lawful_lives_that_were_called_invalid_are_not(seed: int, tmp_path: Path) -> None:
-    """Two topics at one number (B3); a copy, or its id, from just before the recording (A2, A4, E2, G4)."""
+def test_lawful_services_that_were_once_called_invalid_are_not(seed: int, tmp_path: Path) -> None:
+    """Two topics gave one number (B3); a copy, or its id, came from just before the recording (A2, A4, E2, G4)."""
     assert record_life(seed, tmp_path).check().violations == ()
 
 
 @pytest.mark.parametrize("saboteur", ["ignore-delete", "reverse-batch", "deliver-twice"])
 def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
-    """The oracle says it of whole recordings; in 5057 and 5089 a poll waited while the delete was confirmed."""
+    """The oracle judges whole recordings. With seeds 5057 and 5089 a poll waited while a delete was answered."""
     lives = {
         seed: judge(record_life(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur))
         for seed in (5002, 5008, 5010, 5057, 5089)
@@ -58,7 +58,7 @@ def test_a_journal_under_a_second_name_is_refused(tmp_path: Path) -> None:
 
 
 def test_receives_that_are_counted_and_not_recorded_are_reported(tmp_path: Path) -> None:
-    """A consumer that is not recorded takes messages, and gives some back."""
+    """A consumer without a recorder receives messages, and releases some of them."""
     left_out = [record_life(seed, tmp_path / str(seed), part=Part(is_consumer_left_out=True)) for seed in range(8, 16)]
 
     verdicts = [replace(life, part=Part()).check() for life in left_out]

@@ -1,4 +1,4 @@
-"""Histories as files: in buckets of whole groups, and as others write them."""
+"""Histories as Parquet files: ours, in buckets of whole groups, and those of others."""
 
 import json
 import re
@@ -66,7 +66,7 @@ def test_whole_groups_are_in_one_bucket_of_every_file(tmp_path: Path) -> None:
 
 
 def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
-    """Of many groups, else every bucket would have the names of all."""
+    """Otherwise every bucket of a history with many groups would contain the names of all."""
     write([table_of([HistoryEvent(kind="poll", message_group_id=f"g{n}") for n in range(1000)])], tmp_path, "e", 10)
 
     counts = [len(part.codes("message_group_id")[1]) - 1 for piece in pieces(tmp_path)[0] for part in read([piece])]
@@ -74,7 +74,7 @@ def test_a_bucket_has_the_names_of_its_own_groups_only(tmp_path: Path) -> None:
     assert sum(counts) == 1000
 
 
-def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> None:
+def test_an_empty_column_is_read_like_any_other(tmp_path: Path) -> None:
     write([table_of([HistoryEvent(kind="poll", queue="billing"), HistoryEvent(kind="poll", idx=7)])], tmp_path, "e", 1)
 
     (events,) = read(pieces(tmp_path)[0])
@@ -88,7 +88,7 @@ def test_a_column_that_says_nothing_reads_as_one_that_does(tmp_path: Path) -> No
 
 
 def test_hashes_read_from_our_files_equal_hashes_of_others_texts(tmp_path: Path) -> None:
-    """Both say the same; a sequence number that is none has a hash, and no number."""
+    """A sequence number that is malformed has a hash, and no number."""
     events = [*sane(), replace(sane()[0], sns_sequence_number="7", deduplication_id=None)]
     write([table_of(events)], tmp_path, "e", 1)
     (ours,) = tmp_path.glob("*.parquet")
@@ -110,7 +110,7 @@ def test_hashes_read_from_our_files_equal_hashes_of_others_texts(tmp_path: Path)
 
 
 def test_hashes_that_are_not_those_of_the_texts_are_refused(tmp_path: Path) -> None:
-    """Somebody changed texts, and kept what we say of the file."""
+    """Somebody changed the texts, and left our hashes of them."""
     write([table_of(sane())], tmp_path, "e", 1)
     (path,) = tmp_path.glob("*.parquet")
     require_undamaged(path)
@@ -177,7 +177,7 @@ def test_row_groups_are_joined_up_to_the_size_of_a_read(tmp_path: Path, monkeypa
 
 @pytest.mark.parametrize("gone", range(3))
 def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Path) -> None:
-    """Its groups would be missing, and nobody know."""
+    """Its groups would be missing without a notice."""
     for name in ("a", "b"):
         write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, name, 3)
     (tmp_path / f"b-00{gone}.parquet").unlink()
@@ -211,7 +211,7 @@ def test_a_history_without_one_of_its_buckets_is_refused(gone: int, tmp_path: Pa
     ],
 )
 def test_files_that_are_not_our_buckets_are_read_whole(result: object, tmp_path: Path) -> None:
-    """Files of others, of another way to hash, and damaged ones; and when only one file of several is."""
+    """Files of others, files with another hash function, damaged files, and one such file among several of ours."""
     write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, "ours", 2)
     path = tmp_path / "ours-001.parquet"
     ours = json.loads(pq.read_metadata(path).metadata[_METADATA])
@@ -242,7 +242,7 @@ def test_files_that_are_not_our_buckets_are_read_whole(result: object, tmp_path:
 
 
 def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
-    """Each is right by itself; together a group would be in two."""
+    """Two files with different numbers of buckets: together, a group would be in two."""
     for count in (2, 3):
         write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
 
@@ -250,7 +250,7 @@ def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
 
 
 def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
-    """In any column of ours: it is an error, though what is left is Parquet and can be read."""
+    """A bit is flipped in each of our columns: the file is still valid Parquet, and refused."""
     write([table_of(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
     (path,) = tmp_path.glob("*.parquet")
     whole, group = path.read_bytes(), pq.read_metadata(path).row_group(0)
@@ -278,7 +278,7 @@ def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
 
 
 def test_the_checksums_beside_a_file_are_those_of_hadoop(tmp_path: Path) -> None:
-    """Spark looks at them, too; and those that Spark wrote are looked at here."""
+    """Spark checks them, too, and we check those that Spark wrote."""
     path = tmp_path / "e.parquet"
     path.write_bytes(bytes(range(256)) * 300)
 
@@ -292,7 +292,7 @@ def test_the_checksums_beside_a_file_are_those_of_hadoop(tmp_path: Path) -> None
 
 
 def test_no_flipped_bit_of_a_history_of_ours_is_read(tmp_path: Path) -> None:
-    """Of its footer and its pages' heads, too; nor with checksums that are none, whatever they are of."""
+    """Also in the footer, in the heads of pages, and in the file of checksums itself."""
     write([table_of(_groups(["a", "b"]))], tmp_path, "e", 1)
     (path,) = tmp_path.glob("*.parquet")
     checksums.require(path)
@@ -316,7 +316,7 @@ def test_no_flipped_bit_of_a_history_of_ours_is_read(tmp_path: Path) -> None:
 
 
 def test_a_flipped_bit_of_others_files_causes_no_traceback_or_false_row(tmp_path: Path) -> None:
-    """Its footer has no checksum: it is refused with its name, or says what it said."""
+    """A footer of others has no checksum: the file is refused by name, or read as it was."""
     path = write_parquet(tmp_path, sane(), write_page_checksum=True) / "events.parquet"
     whole, rng = path.read_bytes(), np.random.default_rng(17)
     rows = pq.read_table(path).to_pylist()
@@ -339,7 +339,7 @@ def test_a_flipped_bit_of_others_files_causes_no_traceback_or_false_row(tmp_path
     assert refused > 40
 
 
-def test_a_row_is_named_as_it_stands_in_its_file(tmp_path: Path) -> None:
+def test_a_damaged_row_is_named_by_its_place_in_the_file(tmp_path: Path) -> None:
     events = [HistoryEvent(kind="probe", run="r", worker="w")] * 10
     path = write_parquet(tmp_path, [*events, replace(events[0], visible_count=-5)], row_group_size=3) / "events.parquet"
 

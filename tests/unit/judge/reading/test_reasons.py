@@ -1,4 +1,4 @@
-"""Why something failed, in our words: what Spark 4.1 and Py4J really said, as recorded on 2026-11-23."""
+"""The reason of a failure in our words, made of texts that Spark 4.1 and Py4J printed on 2026-11-23."""
 
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -72,6 +72,6 @@ def test_an_error_is_reported_without_spark_and_java(error: Exception, expected:
     assert reason(error) == expected
 
 
-def test_errors_outside_a_task_are_not_taken_for_a_tasks() -> None:
+def test_an_error_outside_a_task_is_no_error_of_a_task() -> None:
     assert error_in_task(ValueError("no")) is None
     assert error_in_task(PythonException(_of_python("sluice.errors.HistoryError: e is bad"))) == "e is bad"

@@ -1,4 +1,4 @@
-"""The caveats of a verdict stand beside it wherever it is read, and in the line that a shell prints last."""
+"""A verdict's caveats stand beside it in every output, and in the last line on the terminal."""
 
 import json
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
 
 
 def test_a_recording_without_acknowledged_publishes_says_so() -> None:
-    """A message that was never published cannot be missed."""
+    """Without a publish, no message can be missing."""
     verdict = finished_runs.valid()
     counts = {"A1": 0, "A2": 0, "A3": 0, "E1": 0}
     properties = tuple(replace(prop, opportunities=counts.get(prop.anomaly, 640)) for prop in verdict.properties)
@@ -98,7 +98,7 @@ def _judge(thresholds: Thresholds, expectation: Expectation) -> Verdict:
     )
 
 
-def test_a_threshold_that_is_not_set_is_no_lack_of_opportunity() -> None:
+def test_a_property_without_a_threshold_is_not_called_not_exercised() -> None:
     limits = {"fan_out_skew_seconds_max": 9.0, "passed_over_seconds_max": 9.0, "stuck_seconds_max": 9.0}
     unset = _judge(Thresholds(), EXPECTATION)
     is_set = _judge(
@@ -140,7 +140,7 @@ def test_a_missing_threshold_is_named_in_every_output(tmp_path: Path) -> None:
 def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted(
     shown: Callable[[Verdict], str],
 ) -> None:
-    """They are no finding, and whoever reads VALID should know of them."""
+    """They are no violation, but whoever reads VALID should know of them."""
     verdict = finished_runs.valid()
     of_run = {
         "faults": [{"kind": "kill", "target": "billing-0", "at_seconds": 1, "until_seconds": 1}] * 9,

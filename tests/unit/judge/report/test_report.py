@@ -1,4 +1,4 @@
-"""A verdict is told as JUnit, as a page and beside another run; the verdicts are made by hand."""
+"""A verdict as JUnit, as a page, and compared with another run; the verdicts are made by hand."""
 
 import json
 from collections.abc import Callable
@@ -29,7 +29,7 @@ from tests.support.histories import finished_runs
 
 
 def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
-    """A group's id, an error, a queue: they neither begin a table, a link or a line, nor vanish as a tag."""
+    """A group's id, an error or a queue's name begins no table, link or line, and does not vanish as a tag."""
     odd = "g|1 *<b>*\n# [x](http://x) \x1b_y_"
     violation = replace(finished_runs.invalid().violations[0], message_group_id=odd, queue=odd, sentence=odd)
     verdict = Verdict(violations=(violation,), unknowns=(odd,), run={"run": odd})
@@ -52,7 +52,7 @@ def test_the_page_shows_the_scaling_of_workers_after_the_measures() -> None:
 
 
 def test_a_violation_names_group_queue_and_messages() -> None:
-    """In a recording an idx is a hash: the deduplication id says more, unless it has the idx in it."""
+    """In a recording an idx is a hash, so the deduplication id is shown instead, unless it contains the idx."""
     event = HistoryEvent(idx=7, deduplication_id="order-17", invoked_at_us=5)
     violation = Violation(
         anomaly="C1", message_group_id="g", queue=None, idxs=(7, 8, -1), sentence="s", witness=(event,)
@@ -66,7 +66,7 @@ def test_a_violation_names_group_queue_and_messages() -> None:
 
 
 def test_the_times_of_a_witness_are_counted_from_its_first_event() -> None:
-    """Which need not be the one that stands first; and a call may have had no answer."""
+    """The earliest event need not be the first in the list, and a call may have no answer."""
     witness = (
         HistoryEvent(
             kind="received",
@@ -97,7 +97,7 @@ def test_the_times_of_a_witness_are_counted_from_its_first_event() -> None:
 
 
 def test_a_lease_that_was_extended_is_drawn_to_where_it_ended() -> None:
-    """By the change that came in time; a delete ends it, and a change that failed or came late does nothing."""
+    """By a change in time; a delete ends it, and a change that failed or came late has no effect."""
     of_message = {"idx": 1, "queue": "billing", "receipt_handle_hash": "h", "outcome": "ok"}
     receive = of_message | {"kind": "received", "invoked_at_us": 1_000_000, "visibility_timeout_seconds": 30}
 
@@ -223,7 +223,7 @@ def _damage(**changes: Any) -> Callable[[Path], object]:
 
 
 def test_a_folder_without_a_verdict_is_refused(tmp_path: Path) -> None:
-    """It was named by mistake, or its run is not judged yet."""
+    """The folder is no run's, or its run is not judged yet."""
     with pytest.raises(ConfigError, match=r"is not the folder of a run with a verdict \(verdict.json is missing\)"):
         report.read_verdict(tmp_path)
 
@@ -293,7 +293,7 @@ def test_series_of_another_run_or_version_are_not_used(tmp_path: Path) -> None:
         ({"warm_up": [0]}, "warm_up is [0], List should have at least 2 items"),
     ],
 )
-def test_series_of_nonsense_are_refused_with_field_and_value(
+def test_an_invalid_series_is_refused_with_field_and_value(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     verdict = finished_runs.valid()
@@ -308,7 +308,7 @@ def test_series_of_nonsense_are_refused_with_field_and_value(
 
 
 def test_judging_again_removes_the_page_of_the_older_verdict(tmp_path: Path) -> None:
-    """A page that could not be drawn again must not contradict the verdict beside it."""
+    """If the new page cannot be drawn, the old one must not contradict the new verdict."""
     for name in (report.PAGE_FILE, report.SERIES_FILE):
         (tmp_path / name).write_text("older", encoding="utf-8")
 
@@ -353,7 +353,7 @@ def test_a_timeline_names_its_question_and_ends_leases_where_they_ended() -> Non
 
 
 def test_faults_are_drawn_over_backlog_latency_and_tasks() -> None:
-    """Each on the time axis of the others: a shade from its beginning to its end, or a line; and when it was over."""
+    """All on one time axis: a band from a fault's beginning to its end, or a line if it has no duration."""
     series = finished_runs.series_of(finished_runs.valid())
 
     drawn = figures.faults(series, finished_runs.FAULTS)
@@ -420,7 +420,7 @@ def test_the_page_has_every_judged_anomaly_and_loads_nothing_from_outside() -> N
     assert len(text) < 400_000
 
 
-def test_a_run_of_nothing_has_a_page() -> None:
+def test_a_run_without_events_has_a_page() -> None:
     nothing: RunSeries = {**finished_runs.series_of_one(), "started_at_us": 0}
     verdict = Verdict(unknowns=("0 message(s) acknowledged and 0 received: nothing to judge",), run={"run": "r"})
 
@@ -431,7 +431,7 @@ def test_a_run_of_nothing_has_a_page() -> None:
 
 
 def test_thresholds_stand_beside_what_was_seen() -> None:
-    """Only those the profile sets; what is above is not kept."""
+    """Only the thresholds that the profile sets; a value above its threshold is marked."""
     rows = [
         (row.anomaly, row.measure, row.seen, row.allowed, row.is_met)
         for row in threshold_results(finished_runs.crossed_verdict())
@@ -472,11 +472,11 @@ def _slower(verdict: Verdict, factor: float) -> Verdict:
     ],
 )
 def test_exit_codes_of_comparing_two_runs(first: Verdict, second: Verdict, exit_code: int) -> None:
-    """Worse is 1, not known is 2, above a given ratio of 1.2 is 99; better, or as bad as before, is 0."""
+    """1 if the second is worse, 2 if unknown, 99 if a ratio is above the given 1.2, otherwise 0."""
     assert compare(first, second, Limits(latency_ratio_max=1.2)).exit_code == exit_code
 
 
-def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
+def test_a_further_anomaly_is_worse_even_if_both_runs_are_invalid() -> None:
     first, second = finished_runs.invalid(), finished_runs.invalid()
     first = replace(
         first, properties=tuple(replace(p, violation_count=int(p.anomaly == "A1")) for p in first.properties)
@@ -491,7 +491,7 @@ def test_an_anomaly_more_is_worse_even_where_both_are_invalid() -> None:
 
 
 def test_a_measure_that_disappeared_crosses_a_ratio() -> None:
-    """A queue that received nothing has no latency, and is not faster."""
+    """A queue that received nothing has no latency, which does not make it faster."""
     second = replace(finished_runs.valid(), measures={**finished_runs.MEASURES, "queues": {}})
 
     compared = compare(finished_runs.valid(), second, Limits(latency_ratio_max=2, rate_ratio_min=0.5))
@@ -537,7 +537,7 @@ def test_compare_prints_ratios_and_ends_with_its_code(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ratio", ["nan", "inf", "0", "-1", "much"])
 def test_a_ratio_that_nothing_can_cross_is_refused(tmp_path: Path, ratio: str) -> None:
-    """A gate that is open for whatever comes is worse than none."""
+    """A gate that passes every run is worse than none."""
     folders = [_store(tmp_path / "a", finished_runs.valid()), _store(tmp_path / "b", finished_runs.valid())]
 
     refused = CliRunner().invoke(compare_command, [*map(str, folders), "--latency-ratio-max", ratio])
@@ -572,7 +572,7 @@ def test_runs_of_different_profiles_are_refused_unless_forced(tmp_path: Path) ->
 
 
 def test_a_recording_whose_charts_were_not_stored_is_judged_again_for_them(tmp_path: Path) -> None:
-    """A run is read again by Spark; of a recording only `check` is told what its queues are."""
+    """Spark reads a run again; for a recording only `check` knows the queues."""
     report.write(finished_runs.valid(), tmp_path)
 
     refused = CliRunner().invoke(report_command, [str(tmp_path)])
@@ -597,8 +597,8 @@ def test_report_draws_a_stored_run_again_without_spark(tmp_path: Path, monkeypat
     assert not (folder / report.PAGE_FILE).exists()
 
 
-def test_the_statuses_of_the_hand_made_verdicts_are_what_they_are_called() -> None:
-    """Otherwise the tests above show something else."""
+def test_the_hand_made_verdicts_have_the_statuses_of_their_names() -> None:
+    """Otherwise the tests above would test something else."""
     made = [finished_runs.valid(), finished_runs.crossed_verdict(), finished_runs.unknown(), finished_runs.invalid()]
 
     assert [verdict.status for verdict in made] == [

@@ -1,4 +1,4 @@
-"""A run's folder is read back as written; a damaged one is refused with the field and what is there."""
+"""The files of a run's folder are read as they were written; a damaged one is refused with its field and value."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from tests.support.histories.builders import EXPECTATION
 
 
 def _store(folder: Path, change: Callable[[Any], object]) -> Path:
-    """Write what a run is described by, changed, and return the folder."""
+    """Write the description of a run with these changes, and return the folder."""
     run_file.store(folder, finished_runs.DESCRIBED, EXPECTATION, ["it broke"])
     path = folder / RUN_FILE
     found = json.loads(path.read_text(encoding="utf-8"))
@@ -90,8 +90,8 @@ def test_a_damaged_description_is_refused_with_field_and_value(
 
 
 @pytest.mark.parametrize("text", ["[]", '"valid"', '{"status": "fine"}', "[" * 100_000])
-def test_a_run_whose_verdict_cannot_be_read_is_not_gone_on_with(tmp_path: Path, text: str) -> None:
-    """It may have been finished."""
+def test_a_run_with_an_unreadable_verdict_is_not_resumed(tmp_path: Path, text: str) -> None:
+    """The run may have been finished."""
     (tmp_path / report.VERDICT_FILE).write_text(text, encoding="utf-8")
 
     with pytest.raises(HistoryError, match=r"verdict\.json is damaged.*; move it away to go on"):
@@ -117,7 +117,7 @@ def test_a_damaged_series_is_named_and_made_again(tmp_path: Path) -> None:
 
 
 def test_charts_of_a_missing_or_damaged_history_name_the_next_step(tmp_path: Path) -> None:
-    """They would be empty, and in the place of those that were drawn before. No task of Spark is needed to see it."""
+    """Otherwise empty charts would replace those of an earlier page. The test needs no task of Spark."""
     run = driver.find_stored(_store(tmp_path, lambda _: None))
     history = tmp_path / HISTORY
     again = f"make it again from its journals: sluice check {tmp_path}"

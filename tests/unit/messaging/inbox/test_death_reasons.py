@@ -1,4 +1,4 @@
-"""Dead letters by reason, and the text by which a listing chooses them."""
+"""The reasons of dead letters, grouped; and the text by which a listing chooses some of them."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def _texts(*deaths: tuple[str, str | None]) -> list[tuple[int, str, int]]:
 
 
 def test_reasons_that_differ_in_values_are_one() -> None:
-    """A value that all have in common stays, and so do words that differ: they are other reasons."""
+    """A value that all reasons share stays in the text; reasons with different words are different."""
     assert _texts(
         ("a", "refund of -3 cents, allowed is 1 or more"),
         ("b", "refund of -500 cents, allowed is 1 or more"),

@@ -1,4 +1,4 @@
-"""Automatic redrive decides about a message by what is recorded of it; without a database."""
+"""Automatic redrive decides about a message by the message's records; tested without a database."""
 
 import pytest
 
@@ -32,13 +32,15 @@ BEGUN, BEGUN_LONG_AGO = Past(times=1, begun={HERE: JUST_NOW}), Past(times=1, beg
         *((HANDLED, past, RedriveVerdict.BRING_BACK) for past in (BEGUN, BEGUN_LONG_AGO, ONCE, NOTED)),
     ],
 )
-def test_only_what_used_up_its_attempts_comes_back(death: Death | None, past: Past, verdict: RedriveVerdict) -> None:
-    """A message is brought back twice at most here. What a dead run began is finished, and is no further time."""
+def test_only_messages_that_used_up_their_attempts_are_brought_back(
+    death: Death | None, past: Past, verdict: RedriveVerdict
+) -> None:
+    """Each at most twice in this test. A return that a dead run began is finished, and not counted again."""
     assert judge(HERE, death, past, attempts_max=2, now_us=NOW_US) is verdict
 
 
 def test_a_message_comes_back_no_more_often_than_is_declared() -> None:
-    """Also where an operator has switched automatic redrive on again."""
+    """Even after an operator has switched automatic redrive on again."""
     assert judge(HERE, DEAD, NOTED, attempts_max=1, now_us=NOW_US) is RedriveVerdict.USED_UP
 
 
@@ -55,5 +57,5 @@ def test_a_message_comes_back_no_more_often_than_is_declared() -> None:
 def test_another_copy_under_one_id_counts_after_the_deduplication_window(
     past: Past, attempts_max: int, verdict: RedriveVerdict
 ) -> None:
-    """SQS drops the second within five minutes of the first."""
+    """Within five minutes SQS drops the second copy as a repeat of the first."""
     assert judge(HERE, DEAD, past, attempts_max=attempts_max, now_us=NOW_US) is verdict

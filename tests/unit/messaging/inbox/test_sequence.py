@@ -1,4 +1,4 @@
-"""A consumer decides about a message by its number and what is written down of it: every case, by hand."""
+"""A consumer decides about a message by its number and the record of that number: every case."""
 
 from typing import Any
 
@@ -71,8 +71,10 @@ def refusal(reason: str) -> Decision:
         (DRAINING, comes(1, epoch=3), ASIDE),
     ],
 )
-def test_a_number_of_which_nothing_is_written_down(position: Position, arrival: Arrival, expected: Decision) -> None:
-    """W17, G1, G3: the next is handled, an old one is a duplicate or refused, and a parked group lets one in only."""
+def test_a_number_without_a_record_is_decided_by_its_position(
+    position: Position, arrival: Arrival, expected: Decision
+) -> None:
+    """W17, G1, G3: the next number is handled, an old one is dropped or refused; a parked group accepts one only."""
     assert decide(position, None, arrival, parks_gaps=False) == expected
 
 
@@ -122,7 +124,7 @@ _TODAY = _NOW_US // 1_000_000 - 60
         "no telling how old, and something was forgotten",
     ],
 )
-def test_g3_what_is_expected_before_the_first_message_that_comes(
+def test_g3_the_first_message_of_a_group_sets_the_expected_numbers(
     arrival: Arrival, given: dict[str, Any], first: int
 ) -> None:
     assert baseline(arrival, **({"joined_at_us": None, "forgotten_before_us": None} | given)) == first
@@ -138,8 +140,10 @@ def test_g3_what_is_expected_before_the_first_message_that_comes(
         (NumberRecord(state="skipped"), comes(4, event_id="another", copy="n"), Decision(State.SKIPPED, Action.DROP)),
     ],
 )
-def test_a_number_of_which_something_is_written_down(known: NumberRecord, arrival: Arrival, expected: Decision) -> None:
-    """G4, G5: what was missing is handled once, what was given up never."""
+def test_a_number_with_a_record_is_decided_by_the_record(
+    known: NumberRecord, arrival: Arrival, expected: Decision
+) -> None:
+    """G4, G5: a missing number is handled once, a skipped one never."""
     assert decide(EXPECTS_5, known, arrival, parks_gaps=False) == expected
 
 
@@ -156,8 +160,8 @@ DIED = NumberRecord(state="dead", sqs_message_id="m", receive_count=2)
     ],
     ids=["on its way to the DLQ", "the same receive", "brought back by SQS", "brought back by a client"],
 )
-def test_d13_a_message_that_died(arrival: Arrival, expected: Decision) -> None:
-    """Its further receives are for the queue to move it; a copy that was brought back is handled."""
+def test_d13_a_dead_message_is_released_and_its_copy_handled(arrival: Arrival, expected: Decision) -> None:
+    """Its further receives are left to SQS, which moves it; a copy that was brought back is handled."""
     assert decide(EXPECTS_5, DIED, arrival, parks_gaps=False) == expected
 
 
@@ -174,7 +178,7 @@ REFUSED = NumberRecord(state="dead", sqs_message_id="m", receive_count=2, is_ref
     ids=["on its way to the DLQ", "brought back, from before the baseline", "of a number that has come"],
 )
 def test_d13_a_message_that_died_of_its_number_is_judged_anew(arrival: Arrival, expected: Decision) -> None:
-    """It had never counted as missing; an older version refused what came before its first message."""
+    """Its number never counted as missing; an older version refused numbers before the first message."""
     assert decide(EXPECTS_5, REFUSED, arrival, parks_gaps=False) == expected
 
 
@@ -195,12 +199,12 @@ def test_d13_a_dead_message_of_a_parked_group_is_its_next() -> None:
         (PARKED, comes(1, epoch=3), True),
     ],
 )
-def test_something_is_looked_up_only_where_something_can_be_written_down(
+def test_a_record_is_looked_up_only_for_numbers_that_may_have_one(
     position: Position, arrival: Arrival, *, needed: bool
 ) -> None:
     assert needs_known(position, arrival) == needed
 
 
 @pytest.mark.parametrize(("position", "awaits"), [(EXPECTS_5, False), (PARKED, True), (DRAINING, False)])
-def test_a_parked_group_awaits_its_number_until_that_has_come(position: Position, *, awaits: bool) -> None:
+def test_a_parked_group_waits_until_its_number_has_arrived(position: Position, *, awaits: bool) -> None:
     assert position.is_awaiting == awaits

@@ -1,4 +1,4 @@
-"""Which messages go out in one call."""
+"""The messages that a relay puts into one PublishBatch call."""
 
 import itertools
 from dataclasses import replace
@@ -18,8 +18,8 @@ def head_of_size(number: int, size_bytes: int) -> Head:
     return head(number, body="x" * (size_bytes - BESIDES), attributes={"type": "t"})
 
 
-def test_nothing_is_no_batch() -> None:
-    """An empty call would be refused."""
+def test_without_messages_there_is_no_batch() -> None:
+    """SNS refuses an empty batch."""
     assert batches([], LIMIT) == []
 
 
@@ -45,7 +45,7 @@ def test_bytes_are_counted_and_not_characters() -> None:
 
 @settings(max_examples=40, deadline=None, database=None, print_blob=True)
 @given(sizes=st.lists(st.integers(BESIDES + 1, LIMIT) | st.integers(BESIDES + 1, 30_000), max_size=40))
-def test_every_head_is_in_one_batch_in_the_order_given(sizes: list[int]) -> None:
+def test_each_message_is_in_one_batch_and_their_order_stays(sizes: list[int]) -> None:
     heads = [head_of_size(number, size) for number, size in enumerate(sizes)]
 
     made = batches(heads, LIMIT)

@@ -1,4 +1,4 @@
-"""A publisher tries messages again if SNS gives an answer that it should not give."""
+"""A publisher tries messages again after an answer that SNS should not give."""
 
 import socket
 import ssl
@@ -28,7 +28,7 @@ UNANSWERED = PublishRetry("the answer does not name it")
     ids=["nothing of it", "no message id", "no id", "a failure without an id"],
 )
 def test_an_entry_the_answer_does_not_name_is_tried_again(answer: dict[str, Any]) -> None:
-    """Its neighbours keep their own outcome."""
+    """The other entries keep their outcome."""
     sns = boto3.client("sns", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106
     ok = AWSResponse("http://aws", 200, {}, None)
     sns.meta.events.register("before-call.sns.PublishBatch", lambda **_: (ok, answer))
@@ -49,7 +49,7 @@ def test_an_entry_the_answer_does_not_name_is_tried_again(answer: dict[str, Any]
     ids=lambda error: type(error).__name__,
 )
 def test_a_call_that_ends_without_an_answer_is_tried_again(error: Exception) -> None:
-    """Nothing is wrong with the messages, whatever the call ends with, and the relay goes on."""
+    """The messages are not at fault, whatever error ends the call, and the relay goes on."""
     sns = boto3.client("sns", region_name="eu-west-1", aws_access_key_id="a", aws_secret_access_key="b")  # noqa: S106
 
     def fail(**_: Any) -> None:

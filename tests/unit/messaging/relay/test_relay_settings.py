@@ -1,4 +1,4 @@
-"""Settings of a relay outside their bounds are refused before anything else is done."""
+"""Settings of a relay outside their bounds are refused before the relay begins."""
 
 import math
 from typing import Any
@@ -34,7 +34,7 @@ _ABSURD = [math.nan, math.inf, -math.inf, 1e300, -1e300, -1]
     ],
 )
 def test_an_absurd_number_is_refused(name: str, value: float, allowed: str) -> None:
-    """In one line that names the option; Python compares no number with NaN, so that none is below or above it."""
+    """One line names the option. NaN is neither below nor above a bound for Python, and is refused as well."""
     given: dict[str, Any] = {name: value}
     with pytest.raises(ConfigError) as refused:
         RelaySettings(**given)

@@ -1,4 +1,4 @@
-"""A queue skips nulls in SQS's answers, and tells of another server's answer in one line."""
+"""A queue ignores nulls in SQS's answers, and reports the answer of another kind of server in one line."""
 
 import re
 
@@ -14,7 +14,7 @@ from tests.support.endpoints.capturing_server import Reply, capturing
 
 @pytest.mark.parametrize("body", [b'{"Successful":[null],"Failed":null}', b'{"Successful":null,"Failed":[null]}'])
 def test_a_null_among_the_entries_names_none_of_them(body: bytes) -> None:
-    """Each entry is tried again, and nothing is raised that heartbeat and deleter do not know."""
+    """Every entry is tried again, and no error is raised that heartbeat and deleter do not know."""
     with capturing(lambda _: Reply(body=body)) as server:
         queue = _queue(server.url)
         outcomes = [*queue.extend([("a", 30), ("b", 30)]), *queue.delete_batch(["a", "b"])]
@@ -24,14 +24,14 @@ def test_a_null_among_the_entries_names_none_of_them(body: bytes) -> None:
     ] * 4
 
 
-def test_a_null_among_the_messages_is_none() -> None:
+def test_a_null_among_the_messages_is_ignored() -> None:
     with capturing(lambda _: Reply(body=b'{"Messages":[null]}')) as server:
         assert _queue(server.url).receive(attempt_id=None, wait_seconds=0) is None
 
 
 @pytest.mark.parametrize("body", [b"<!DOCTYPE HTML>\n<title>Error response</title>", b""])
 def test_a_page_of_another_server_is_one_line(body: bytes) -> None:
-    """As of whatever else has taken LocalStack's port: the page itself tells an operator nothing."""
+    """Another program may have LocalStack's port; its HTML tells an operator nothing."""
     with capturing(lambda _: Reply(501, body)) as server, pytest.raises(TransientError) as refused:
         _queue(server.url).attributes()
 
@@ -50,7 +50,7 @@ def test_a_page_of_another_server_is_one_line(body: bytes) -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_the_next_step_follows_from_what_ended_a_call(error: Exception, step: str) -> None:
-    """Errors of time are an OSError as well, and no file can be looked at for them."""
+    """A timeout is an OSError, too, but its next step is not to check a file."""
     with pytest.raises(TransientError, match=re.escape(f"); {step}")), explaining_errors():
         raise error
 

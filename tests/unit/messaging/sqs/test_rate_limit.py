@@ -1,4 +1,4 @@
-"""The pace: never faster than asked, never slower than needed."""
+"""The rate limit: calls are never faster than the rate, and wait no longer than needed."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ _ROUNDING = 1e-4  # the virtual clock counts microseconds
 
 
 def _pass_times(rate: float, rests: list[float]) -> list[float]:
-    """Return when a pace was passed by somebody who rests that long before each time."""
+    """Return the instants at which a caller passes the limit, who rests for these seconds before each call."""
     clock = VirtualClock()
     pace = Pace(rate, clock=clock)
     times = []

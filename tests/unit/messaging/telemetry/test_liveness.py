@@ -1,4 +1,4 @@
-"""A part promises its next sign of life, is overdue when the promise has passed, and a file shows it."""
+"""A part promises its next sign of life, is overdue after that time, and a file shows overdue parts."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def liveness(clock: VirtualClock) -> Liveness:
-    """Return what no part has promised anything yet."""
+    """Return a Liveness to which no part has promised anything yet."""
     return Liveness(clock)
 
 
@@ -45,7 +45,7 @@ BEFORE_THIS_BOOT = "wrote its last sign of life at 2026-11-22T10:00:00Z, before 
 
 
 def sign(**changed: Any) -> Sign:
-    """Return a sign of life of process 7 at second 100, good for 30 s."""
+    """Return a sign of life of process 7, written at second 100, valid for 30 s."""
     given: dict[str, Any] = {
         "pid": 7,
         "clock_id": "boot",
@@ -93,7 +93,7 @@ def test_nothing_is_expected_of_a_part_that_has_ended(clock: VirtualClock, liven
 
 
 def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
-    """A poll with its rest; a handler up to its deadline, with what ends the message; a beat with all its calls."""
+    """A poll with its pause, a handler with its deadline and the end of its message, a heartbeat with all its calls."""
     deadlines = Deadlines.of_worker(lanes=21, rest_seconds_max=20, timeout_seconds=60, handler_seconds_max=600)
 
     assert deadlines == Deadlines(
@@ -226,7 +226,7 @@ def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, log_entri
 
 
 @pytest.mark.parametrize(("now_seconds", "within_seconds"), [(130, None), (199, 99)])
-def test_a_fresh_sign_without_anything_overdue_is_life(now_seconds: float, within_seconds: float | None) -> None:
+def test_a_fresh_sign_without_overdue_parts_means_alive(now_seconds: float, within_seconds: float | None) -> None:
     assert alive.problem(sign(), now_seconds=now_seconds, clock_id="boot", within_seconds=within_seconds) is None
 
 
@@ -241,7 +241,7 @@ def test_a_fresh_sign_without_anything_overdue_is_life(now_seconds: float, withi
     ],
     ids=["old", "the check's own bound", "another boot", "of the future", "overdue"],
 )
-def test_any_other_sign_is_none(
+def test_any_other_sign_means_not_alive(
     given: Sign, now_seconds: float, clock_id: str, within_seconds: float | None, problem: str
 ) -> None:
     found = alive.problem(given, now_seconds=now_seconds, clock_id=clock_id, within_seconds=within_seconds)

@@ -1,4 +1,4 @@
-"""Metrics as lines of the log, as OpenTelemetry's instruments and as Prometheus scrapes them."""
+"""Metrics as lines of the log, as OpenTelemetry's instruments, and as Prometheus scrapes them."""
 
 import io
 import json
@@ -28,7 +28,7 @@ QUEUE = {"Queue": "sluice-local-billing.fifo"}
 
 
 def test_a_measurement_is_one_line_in_cloudwatchs_embedded_metric_format() -> None:
-    """As the specification has it: milliseconds, one set of dimensions, and all values and dimensions at the root."""
+    """As AWS specifies it: milliseconds, one set of dimensions, all values and dimensions at the root."""
     stream = io.StringIO()
     clock = VirtualClock(1_767_225_600_123_456)
     written = EmbeddedMetrics(stream, {"Topic": "events.fifo"}, clock=clock)
@@ -89,7 +89,7 @@ class NoGauges:
 
 
 def test_a_worker_that_ends_logs_what_it_did_since_it_began() -> None:
-    """Its metrics go where nobody looks who tries it for the first time."""
+    """Somebody who tries a worker for the first time does not look at its metrics."""
     clock = VirtualClock()
     measured = WorkerMetrics(RecordedMetrics(), clock)
     measured.add(metrics.HANDLED, 2)
@@ -116,11 +116,11 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def collector(clock: VirtualClock) -> PrometheusMetrics:
-    """Return what keeps a worker's measurements, taken each minute."""
+    """Return a sink that collects a worker's measurements, which are taken each minute."""
     return PrometheusMetrics((metrics.HANDLED, metrics.PARKED_GROUPS), QUEUE, interval_seconds=60, clock=clock)
 
 
-def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics) -> None:
+def test_prometheus_counters_have_the_sum_since_the_start(collector: PrometheusMetrics) -> None:
     tally = WorkerTally()
     before = scrape(collector)
     for times, parked in ((2, 5.0), (0, 4.0), (3, 1.0)):
@@ -138,7 +138,7 @@ def test_prometheus_sees_all_that_was_ever_counted(collector: PrometheusMetrics)
 
 
 def test_a_gauge_nobody_measures_any_more_is_left_out(collector: PrometheusMetrics, clock: VirtualClock) -> None:
-    """A relay that does not lead any more has no lag to show; what it counted stays."""
+    """A relay that no longer leads has no lag; its counters stay."""
     collector.put({metrics.HANDLED: 1, metrics.PARKED_GROUPS: 4})
     clock.sleep(180)
     still = len(scrape(collector))
@@ -261,7 +261,7 @@ def test_opentelemetry_gets_the_same_numbers() -> None:
 def test_opentelemetry_is_a_sink_where_somebody_has_imported_it(
     monkeypatch: pytest.MonkeyPatch, *, is_there: bool
 ) -> None:
-    """The handlers' module, as for traces; otherwise nothing of it is loaded."""
+    """The handlers' module may import it; otherwise the worker does not load it."""
     if not is_there:
         monkeypatch.delitem(sys.modules, "opentelemetry")
 

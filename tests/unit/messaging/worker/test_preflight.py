@@ -1,4 +1,4 @@
-"""A worker does not start on a queue that is not the one it counts on."""
+"""A worker does not start on a queue whose attributes differ from its declaration."""
 
 import pytest
 
@@ -83,7 +83,7 @@ def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
     "policies", [{"gaps": Gaps.WAIT}, {"gaps": Gaps.HALT}, {"poison": Poison.PARK, "gaps": Gaps.HALT}]
 )
 def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, Gaps | Poison]) -> None:
-    """They read a missing number as a loss, and a standard queue misses one at every reordering."""
+    """They take a missing number for a loss, and a standard queue delivers numbers out of order."""
     declared = Consumer(name="billing", **policies)  # type: ignore[arg-type]
 
     assert faults(declared, STANDARD, STANDARD_DEAD) == [
@@ -105,7 +105,7 @@ def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, 
 def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
     source_seconds: int, dead_seconds: int, *, is_allowed: bool
 ) -> None:
-    """It outlives the longest way back: through the queue, its DLQ, and the queue again after a redrive."""
+    """It has to remember longer than a message can need: in the queue, in its DLQ, and in the queue after a redrive."""
     declared = Consumer(name="billing", inbox_retention_seconds=2_900_000)
     live = LIVE | {"MessageRetentionPeriod": str(source_seconds)}
 

@@ -1,4 +1,4 @@
-"""A task that works on messages is protected from scale-in, and no longer than that."""
+"""A task is protected from scale-in while it works on messages, and no longer."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ KEPT = (200, b'{"protection":{"ExpirationDate":"2026-11-21T10:00:00Z","Protectio
 
 
 class Agent:
-    """An ECS agent: keeps the commands it received, and answers as the test sets it."""
+    """An ECS agent that records the requests it gets, and answers as a test says."""
 
     def __init__(self, server: Server) -> None:
         self.uri, self._captured = f"{server.url}/api/0123", server.captured
@@ -46,7 +46,7 @@ def clock() -> VirtualClock:
 
 
 def tick(protection: Protection, clock: VirtualClock, *, seconds: int, is_busy: bool) -> None:
-    """Let so many seconds pass, in each of which the worker says whether it is busy."""
+    """Let these seconds pass; in each second the worker reports whether it is busy."""
     for _ in range(seconds):
         protection.want(is_busy=is_busy)
         clock.sleep(1)
@@ -81,7 +81,7 @@ def test_s7_protection_is_renewed_before_it_expires(agent: Agent, clock: Virtual
 
 
 def test_s7_a_worker_that_always_has_work_lets_an_update_through(agent: Agent, clock: VirtualClock) -> None:
-    """ECS does not end a protected task of the old version: after 20 minutes there is one without protection."""
+    """ECS does not stop a protected task of the old version, so after 20 minutes protection pauses for a moment."""
     protection = Protection(agent.uri, clock, busy_seconds_max=1_200)
 
     tick(protection, clock, seconds=1_200, is_busy=True)
@@ -234,7 +234,7 @@ def test_s7_without_an_agent_nothing_is_done(clock: VirtualClock) -> None:
 def test_s7_a_proxy_of_the_environment_is_not_asked(
     agent: Agent, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It could not reach the agent, which is on the task's own link."""
+    """A proxy cannot reach the agent, which is on the task's own network link."""
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
 
     Protection(agent.uri, clock).want(is_busy=True)

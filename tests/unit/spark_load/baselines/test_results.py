@@ -1,4 +1,4 @@
-"""The results of a run are kept, and read back as they were written."""
+"""The results of a run are stored in a file, and read back unchanged."""
 
 import hashlib
 import json
@@ -90,7 +90,7 @@ def test_the_digest_changes_with_the_load() -> None:
     )
 
 
-def test_a_version_with_more_profile_fields_offered_the_same_load() -> None:
+def test_the_digest_equals_that_of_a_version_with_more_fields() -> None:
     before = profile.Profile(**TINY.as_json()).as_json() | {"producers_per_group": 1, "batch_same_group": False}
     digest = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -142,7 +142,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_torn_last_line_takes_no_other_run_along(tmp_path: Path) -> None:
+def test_a_torn_last_line_damages_no_later_result(tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text('{"half": 1')
     results.append(result("a", {"x": 1}), path)

@@ -1,4 +1,4 @@
-"""The test of two samples and the correction, against numbers of tables and by hand."""
+"""The comparison of two samples and Holm's correction, against published tables and calculations by hand."""
 
 import math
 

@@ -1,4 +1,7 @@
-"""A run beside those before it: how often nothing is called slower, how often something is, and what would break it."""
+"""A run compared with earlier runs: how often an unchanged run is called slower, and a slower one is found.
+
+Negative controls break the comparison on purpose, and must do worse.
+"""
 
 from collections.abc import Sequence
 
@@ -17,13 +20,13 @@ TRIES = 100
 
 
 def _last(found: Sequence[RunResult], *, factor: float = 1, slow: int = 1, names: Sequence[str] = NAMES) -> Trend:
-    """Return the trend of the last run, of which the newest ones are slower."""
+    """Return the trend of the last run; the last `slow` runs take `factor` times as long."""
     of = [*found[:-slow], *(slow_down(run, factor, names) for run in found[-slow:])]
     return trend(of[-1], of, last=20)
 
 
 def _share(factor: float, *, slow: int = 1, count: int = 26) -> float:
-    """Return in how many of the tries the last of so many runs is called slower."""
+    """Return the share of many random series of runs in which a time of the last run is called slower."""
     random = np.random.default_rng(21)
     found = [_last(runs(random, count), factor=factor, slow=slow) for _ in range(TRIES)]
     return sum(bool(each.slower) for each in found) / TRIES
@@ -35,7 +38,7 @@ def test_at_most_one_unchanged_run_in_a_hundred_is_called_slower() -> None:
 
 
 def test_a_fifth_is_found_in_one_run_and_a_lasting_tenth() -> None:
-    """Noise of 4 % of the run and 4 % of each time."""
+    """One run that is 20 % slower is found, and 10 % in several runs; noise is 4 % of the run and 4 % of each time."""
     found = {
         (factor, slow): _share(factor, slow=slow) for factor, slow in ((1.1, 1), (1.1, 3), (1.1, 5), (1.2, 3), (1.3, 1))
     }
@@ -47,7 +50,7 @@ def test_a_fifth_is_found_in_one_run_and_a_lasting_tenth() -> None:
 
 
 def test_a_run_without_earlier_times_is_not_compared() -> None:
-    """The profile is the same where the queues have other names: not a single time would be compared."""
+    """Runs of the same profile may have queues with other names; then no time of the run is in the earlier ones."""
     before = runs(np.random.default_rng(3), 12)
 
     renamed, nothing = (trend(result("run", seconds), before, last=20) for seconds in ({"renamed p50": 5.0}, {}))
@@ -71,7 +74,7 @@ def test_one_slow_queue_is_found_and_named() -> None:
 
 
 def test_a_probability_is_adjusted_for_choosing_one_three_or_five_runs() -> None:
-    """Of a single time there is nothing else to adjust for."""
+    """With a single time, this choice is all that p has to be adjusted for."""
     values = [1.0, 1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.0, 1.25]
     found = [result(f"run-{number}", {"x": value}) for number, value in enumerate(values)]
 
@@ -86,7 +89,7 @@ def test_a_faster_run_is_not_slower() -> None:
 
 
 def test_a_difference_below_a_twentieth_is_not_called_slower_however_sure() -> None:
-    """With hardly any noise 4 % are sure, and of no interest."""
+    """With hardly any noise a difference of 4 % is certain, but too small to matter."""
     random = np.random.default_rng(4)
 
     assert _last(runs(random, 26, noise=0.0005), factor=1.04).exit_code == 0
@@ -104,7 +107,7 @@ def test_fewer_than_eight_earlier_runs_are_not_compared() -> None:
 
 
 def test_compared_and_omitted_times_are_named_in_every_output() -> None:
-    """24 runs are before it, and 20 of them before the newest; a queue that is new is compared with nothing."""
+    """24 earlier runs are there, and 20 count; a queue that only the last run has is omitted."""
     found = runs(np.random.default_rng(5), 26)
     late = [result(each.run, {**each.seconds, "audit-2 p50": 0.1}) for each in found[-8:]]
     newest = trend(late[-1], [*found[:-8], *late], last=20)
@@ -143,7 +146,7 @@ def test_only_runs_of_the_same_load_and_machine_that_came_before_count() -> None
 def test_a_run_compared_with_itself_hides_its_slowness(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A negative control: the broken rule must do worse where the right one does well."""
+    """A negative control: if the run counts as one of its earlier runs, it is found less often."""
     right = _share(1.4, count=9)
     monkeypatch.setattr(trends, "comparable", lambda _, others, *, last: others[-last - 4 :])
 
@@ -151,7 +154,7 @@ def test_a_run_compared_with_itself_hides_its_slowness(
 
 
 def test_a_comparison_over_all_kinds_of_machine_finds_nothing_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A negative control: two kinds in turns, one twice as fast, are noise to whoever mixes them."""
+    """A negative control: runs alternate between two machines, one twice as fast; mixed, the difference is noise."""
     random = np.random.default_rng(6)
     slow, fast = runs(random, 26, model="a", level=0.4), runs(random, 26, model="b", level=0.2)
     both = [run for pair in zip(fast, slow, strict=True) for run in pair]

@@ -1,4 +1,4 @@
-"""A command keeps its verdict and its reason when something else ends before it."""
+"""A command keeps its verdict and its reason, even if something fails while it ends."""
 
 import json
 from dataclasses import replace
@@ -16,7 +16,7 @@ from tests.support.histories import finished_runs
 
 
 class _Dead:
-    """A session whose JVM was killed."""
+    """A Spark session whose JVM was killed."""
 
     def stop(self) -> None:
         raise Py4JNetworkError("Answer from Java side is empty")
@@ -40,7 +40,7 @@ def test_a_crossed_threshold_is_reported_at_the_very_end(tmp_path: Path, capsys:
 def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The verdict was written before; it is told, and so is how the page is drawn later."""
+    """The verdict is already written. It is printed, with the command that draws the page later."""
 
     def stop(_folder: Path) -> driver.StoredRun:
         raise KeyboardInterrupt
@@ -59,7 +59,7 @@ def test_ctrl_c_while_a_page_is_drawn_costs_no_verdict(
 def test_names_of_a_history_are_printed_as_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], odd: str, form: str
 ) -> None:
-    """No markup, and nothing that a terminal acts on: not in the summary, not in the reasons, not in JSON."""
+    """Names with markup or a terminal's control characters have no effect in the summary, the reasons and JSON."""
     verdict = finished_runs.invalid()
     violation = replace(verdict.violations[0], message_group_id=odd, sentence=f"of {odd}")
     verdict = replace(verdict, violations=(violation,), unknowns=(f"what became of {odd}",))

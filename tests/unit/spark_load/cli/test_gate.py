@@ -1,4 +1,4 @@
-"""A load test of an AWS account is asked for, with its account, region and cost; refused where nobody can answer."""
+"""A load test on AWS asks for confirmation, with account, region and cost; without a terminal it is refused."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A user's mistake at the load test's command line is one line and an exit code, no traceback, no verdict."""
+"""A user's mistake on the load test's command line is answered by one line and an exit code, without a traceback."""
 
 import os
 import shlex
@@ -100,7 +100,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 class _Refuses(_Answers):
-    """Answers as AWS does when the key is unknown."""
+    """Answers as AWS answers an unknown access key."""
 
     status, kind = 403, "application/x-amz-json-1.0"
     body = (
@@ -111,7 +111,7 @@ class _Refuses(_Answers):
 
 @pytest.fixture(params=[_Answers, _Refuses])
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str]]:
-    """Yield something on loopback that is not SQS, or that refuses."""
+    """Yield the URL of a server on the loopback that is not SQS, or that refuses every request."""
     listening = ThreadingHTTPServer(("127.0.0.1", 0), request.param)
     threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
     yield request.param, f"http://127.0.0.1:{listening.server_port}"

@@ -1,4 +1,4 @@
-"""`sluice load profile-from`: a recording becomes a profile, and nothing of its names or bodies with it."""
+"""`sluice load profile-from`: a recording becomes a profile, without names and bodies of the recording."""
 
 import json
 from pathlib import Path
@@ -25,7 +25,7 @@ def _call(*arguments: str) -> Result:
 
 
 def _write_publishes(folder: Path, *rows: dict[str, Any]) -> None:
-    """Write a history of one publish a row, a second apart; a row says what is special about it."""
+    """Write a history of publishes, one a second; each row has the fields in which its publish differs."""
     common = {"schema_version": 1, "run": "r", "worker": "w", "kind": "published", "outcome": "ok"}
     common |= {"queue": "t.fifo", "message_group_id": "g"}
     events = [{**common, "idx": idx, "invoked_at_us": idx * 1_000_000, **row} for idx, row in enumerate(rows)]
@@ -89,7 +89,7 @@ def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) 
 
 
 def test_repeats_of_one_instant_are_repeats_and_a_standard_queue_drops_none(tmp_path: Path) -> None:
-    """As entries of one call are: they have its instant."""
+    """Entries of one call have the same instant; of two with one id, the second is a repeat."""
     same = {"idx": 1, "invoked_at_us": 7}
     _write_publishes(tmp_path / "fifo", same, same, same)
     _write_publishes(tmp_path / "standard", *[{**same, "queue": "t"}] * 3)
@@ -114,7 +114,7 @@ def test_the_largest_body_of_sqs_becomes_the_largest_of_a_load(
     assert profile.load("large.yaml").profile.payload_bytes == trace.PAYLOAD_BYTES_MAX
 
 
-def test_a_clock_that_ran_back_shows_as_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_ran_backwards_is_shown_as_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "back", {}, {}, {"invoked_at_us": -3_600_000_000})
 
@@ -137,7 +137,7 @@ def test_nothing_of_a_name_or_a_body_is_written(recording_folder: Path) -> None:
     ] == []
 
 
-def test_a_stretch_is_cut_and_its_first_message_is_its_start(recording_folder: Path) -> None:
+def test_a_profile_of_a_part_begins_with_its_first_message(recording_folder: Path) -> None:
     _call(str(recording_folder), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
 
     arrivals, _ = trace.read(Path("p.parquet").resolve().relative_to(Path.cwd()))
@@ -210,7 +210,7 @@ def test_one_of_several_topics_and_queues_has_to_be_named(tmp_path: Path, monkey
 
 
 def test_warm_up_and_end_markers_of_a_load_test_are_left_out(tmp_path: Path) -> None:
-    """And bodies are as large as its profile says, with what is around them."""
+    """The size of a body is the one in the run's profile, plus the frame around the payload."""
     phases = ((0, "warm_up"), (1, "measure"), (2, "measure"), (-1, "measure"))
     _write_publishes(
         tmp_path, *({"idx": idx, "phase": phase, "invoked_at_us": (idx + 5) * 1_000_000} for idx, phase in phases)

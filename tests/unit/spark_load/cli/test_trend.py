@@ -29,7 +29,7 @@ def _call(*arguments: str) -> Result:
 
 
 def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
-    """Write the results of runs, of which the last is slower."""
+    """Write the results of several runs; the last run is slower."""
     found = runs(np.random.default_rng(9), count)
     for each in [*found[:-1], slow_down(found[-1], factor)]:
         results.append(each, folder / "results.jsonl")
@@ -117,7 +117,7 @@ def test_a_run_whose_result_cannot_be_stored_keeps_its_verdict(
     ],
 )
 def test_damaged_runs_are_not_taken_for_too_few(tmp_path: Path, damage: str, why: str) -> None:
-    """In four runs: a job lets 98 pass, and must not let this."""
+    """A CI job lets exit code 98, too few runs, pass; a damaged file must end with another code."""
     path = _results(tmp_path, count=4)
     path.write_text(path.read_text() + damage + "\n")
 
@@ -132,7 +132,7 @@ def test_damaged_runs_are_not_taken_for_too_few(tmp_path: Path, damage: str, why
         ({"seconds": {}}, "no time of the run was measured: see its summary"),
     ],
 )
-def test_a_run_that_says_nothing_is_not_taken_for_too_few_runs(
+def test_an_unknown_run_or_one_without_times_is_not_too_few_runs(
     tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
     (last,) = runs(np.random.default_rng(9), 1)

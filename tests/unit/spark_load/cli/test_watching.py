@@ -1,4 +1,4 @@
-"""A running load test shows its progress: made by hand here, by a clock that stands still until it is told."""
+"""A running load test shows its progress; the tests make the tasks' reports, and move the clock by hand."""
 
 import io
 from dataclasses import replace
@@ -26,7 +26,10 @@ def _progress(published: int, billing: int, audit: int, **seen: int) -> list[Tas
 
 
 def test_a_row_shows_a_queues_progress_and_its_end() -> None:
-    """1,100 messages and markers arrive of 1,200 publishes, a twelfth being repeats; the rate is the last seconds'."""
+    """Of 1,200 publishes a twelfth are repeats, so 1,100 messages and end markers arrive.
+
+    The rate is of the last seconds.
+    """
     clock = VirtualClock()
     gauge = ProgressTable(_LOAD, _QUEUES, clock)
 
@@ -54,7 +57,7 @@ def test_a_row_shows_a_queues_progress_and_its_end() -> None:
 
 
 def test_the_progress_of_workers_is_unknown() -> None:
-    """They keep their own record; a nought would say that nothing was consumed."""
+    """Workers send no reports; a 0 would say that nothing was consumed."""
     gauge = ProgressTable(replace(_LOAD, consumer="worker"), _QUEUES, VirtualClock())
 
     _, billing, audit = rows = gauge.rows([TaskProgress(worker="publish-0", role="publish", done=600)])
@@ -83,7 +86,7 @@ def test_the_rate_forgets_what_was_long_ago() -> None:
 
 
 def test_a_queue_without_a_topic_has_its_share_and_no_estimate() -> None:
-    """Which queue a publish went to, the publishers do not say."""
+    """Publishers do not report to which queue they sent a message."""
     direct = Profile(messages_per_second=10, duration_seconds=100, group_count=100, destination="queue")
 
     _, billing, _ = ProgressTable(direct, _QUEUES, VirtualClock()).rows(_progress(600, 100, 100))
@@ -136,7 +139,7 @@ def test_on_a_terminal_a_table_stays_in_its_place() -> None:
     assert "\x1b[1A" in output.getvalue()[len(shown) :]  # at the end it goes away
 
 
-def test_a_consumer_counts_what_looks_odd() -> None:
+def test_a_consumer_counts_suspicious_receives() -> None:
     progress = TaskProgress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", _LOAD)
 
@@ -151,7 +154,7 @@ def test_a_consumer_counts_what_looks_odd() -> None:
 
 
 def test_a_message_behind_a_later_one_may_be_lawful() -> None:
-    """A repeat outside the window is a new message."""
+    """A repeat outside the deduplication window is a message of its own, behind later ones."""
     load = replace(_LOAD, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
     progress = TaskProgress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", load)

@@ -1,4 +1,4 @@
-"""Raw consumers and readers of dead letters do their work on the simulator: time passes only when they wait."""
+"""Raw consumers and readers of dead letters work on the simulator, whose clock moves only when they wait."""
 
 import json
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _PROFILE = Profile(messages_per_second=1, duration_seconds=100, group_count=2)
 
 
 class _PlannedOutcomes(Plan):
-    """A plan whose messages' fate is written in the test."""
+    """A plan in which a test says which messages fail, crash their consumer, or are poison."""
 
     poison: tuple[int, ...] = ()
     fails: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class _PlannedOutcomes(Plan):
 
 
 class _Lossy(Simulator):
-    """Loses, or refuses, the answers of the calls it is told to."""
+    """A client whose answers are lost, or replaced by a refusal, for the calls that a test names."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _Lossy(Simulator):
 
 @dataclass
 class _SimulatedConsumer:
-    """A queue with its DLQs, a consumer of it, and what that writes down."""
+    """A queue with its DLQs, a consumer of it, and the consumer's journal."""
 
     simulator: _Lossy
     sqs: Any
@@ -96,7 +96,7 @@ class _SimulatedConsumer:
             task.poll()
 
     def take_profile(self, **changes: Any) -> None:
-        """Take another profile, and messages that fail, crash their consumer or are poison."""
+        """Use another profile, and other messages that fail, crash their consumer, or are poison."""
         fields = {name: value for name, value in changes.items() if name not in _OUTCOMES}
         plan = _PlannedOutcomes(replace(_PROFILE, **fields), seed=1)
         for name in _OUTCOMES & changes.keys():
@@ -108,12 +108,12 @@ class _SimulatedConsumer:
         return events_of(read_journal(self.context.journal.path))
 
     def recorded_events(self, *kinds: Kind) -> list[str]:
-        """Return kind and idx of what happened, in order of the answers."""
+        """Return (kind, idx) of each recorded event, in the order of the answers."""
         events = [event for event in self.events() if event.kind in kinds]
         return [f"{event.kind} {event.idx}" for event in sorted(events, key=lambda event: event.responded_at_us or 0)]
 
     def judge(self) -> dict[str, Finding]:
-        """Return what the checker says of each group."""
+        """Return the checker's finding in each group."""
         expectation = Expectation(
             run=RUN,
             queues=(QUEUE,),
@@ -181,7 +181,7 @@ def test_a_handled_message_is_recorded_before_its_delete(consumer: _SimulatedCon
 
 
 def test_a_failed_message_is_given_back_and_returns_before_its_successor(consumer: _SimulatedConsumer) -> None:
-    """One at a time where something is to fail: nothing behind it is held, and nothing overtakes it."""
+    """A profile with failures receives one message at a time, so no message behind the failed one is in flight."""
     consumer.take_profile(fails=(0,), failure_share=0.5)
     for idx in (0, 1, -1):
         consumer.send(idx)
@@ -219,7 +219,7 @@ def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(consumer
 
 
 def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(consumer: _SimulatedConsumer) -> None:
-    """It fails as often as it may; only then its successors come, and none of their receives is used up."""
+    """It fails at each of its receives; then its successors arrive, each at its first receive."""
     consumer.take_profile(poison=(1,), poison_share=0.5)
     for idx in (0, 1, 2, -1):
         consumer.send(idx)
@@ -243,7 +243,7 @@ def _attempt_ids(consumer: _SimulatedConsumer) -> list[str | None]:
 
 
 def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(consumer: _SimulatedConsumer) -> None:
-    """The same message comes at once, for the first time; otherwise it would be held by nobody for half a minute."""
+    """The repeat returns the same message at its first receive; otherwise it would be hidden for half a minute."""
     consumer.send(0)
     consumer.simulator.loses = ["ReceiveMessage"]
 
@@ -257,7 +257,7 @@ def test_a_receive_without_an_answer_is_asked_again_with_its_attempt_id(consumer
 
 
 def test_an_attempt_id_is_used_twice_and_not_three_times(consumer: _SimulatedConsumer) -> None:
-    """The messages of the second answer may have been somebody else's by the time of a third."""
+    """By the time of a third receive, the messages may belong to another consumer."""
     consumer.simulator.loses = ["ReceiveMessage", "ReceiveMessage"]
 
     consumer.consume(3)
@@ -276,7 +276,7 @@ def test_a_refused_receive_has_no_answer_to_ask_for(consumer: _SimulatedConsumer
 
 
 def test_a_delete_that_is_refused_is_tried_again(consumer: _SimulatedConsumer) -> None:
-    """Otherwise the message comes again, and a consumer without an inbox has its effect twice."""
+    """Otherwise the message would be received again, and a consumer without an inbox would handle it twice."""
     consumer.send(0)
     consumer.simulator.refuses = ["DeleteMessageBatch"]
 
@@ -312,7 +312,7 @@ def test_a_strangers_message_is_left_alone(consumer: _SimulatedConsumer) -> None
     ],
 )
 def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any], expected: int) -> None:
-    """Half a lease of 30 s is enough for five messages of 3 s; what may fail comes alone."""
+    """Half a lease of 30 s is enough for five messages of 3 s; with failures, a receive asks for one."""
     profile = replace(_PROFILE, **changes)
 
     assert messages_per_receive(profile, visibility_timeout_seconds=VISIBILITY_SECONDS) == expected
@@ -322,7 +322,7 @@ def test_a_receive_asks_for_what_can_be_handled_in_time(changes: dict[str, Any],
 
 
 def _poison(consumer: _SimulatedConsumer) -> DeadLetters:
-    """Consume group a until messages 0 and 2, which fail at every attempt, are in the DLQ; return its reader.
+    """Consume group a until messages 0 and 2, which fail at every attempt, are in the DLQ; return the DLQ's reader.
 
     The other messages are handled. Number -1 is the group's end marker.
     """
@@ -334,7 +334,7 @@ def _poison(consumer: _SimulatedConsumer) -> DeadLetters:
 
 
 def test_dead_letters_are_read_moved_back_and_handled_then(consumer: _SimulatedConsumer) -> None:
-    """The DLQ is read first: the judge needs to know which messages moved, and a move task says only how many."""
+    """The DLQ is read first: a move task reports only a number of messages, and the judge must know which."""
     dead_letters = _poison(consumer)
 
     found = dead_letters.read(keeps=True)
@@ -369,9 +369,9 @@ def test_nothing_is_brought_back_from_an_empty_dlq(consumer: _SimulatedConsumer)
 def test_messages_lost_by_a_move_task_are_found(
     consumer: _SimulatedConsumer, shows: set[str], *, is_lost: bool
 ) -> None:
-    """Both queues probed empty, and the messages in neither: that is what probes and the first reading are for.
+    """The first reading found the messages, and later probes find both queues empty: so they are lost.
 
-    They are lost to a purge that nobody recorded; one that the run records is no loss.
+    A purge that was recorded is no loss, one that nobody recorded is.
     """
     dead_letters = _poison(consumer)
     dead_letters.bring_back([queue for queue, count in dead_letters.read(keeps=True).items() if count])
@@ -387,7 +387,7 @@ def test_messages_lost_by_a_move_task_are_found(
 
 
 def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsumer) -> None:
-    """It is on record as of unknown outcome, so nothing is judged by it, and the run hears of it."""
+    """It is recorded with an unknown outcome, so it excuses no message, and the run reports it."""
     dead_letters = _poison(consumer)
     sabotage((consumer.sqs,), "ignore-move-task")
     dead_letters.read(keeps=True)

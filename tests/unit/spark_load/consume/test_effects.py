@@ -1,4 +1,4 @@
-"""Effects that only the database knows go into the history, and contradictions between the two are named."""
+"""Effects that only the database knows are added to the history, and contradictions between the two are named."""
 
 from collections import Counter
 from pathlib import Path
@@ -21,7 +21,7 @@ def _key(idx: int) -> tuple[str, str, int]:
 
 
 def test_unrecorded_effects_are_each_added_once() -> None:
-    """Its worker was killed behind the commit. Two effects are two events, of which the checker makes R2."""
+    """The worker was killed after the commit. Two effects become two events, from which the checker finds R2."""
     events = list(unrecorded_effects([_effect(1), _effect(2), _effect(2)], Counter([_key(1)]), "billing"))
 
     assert [(event["kind"], event["queue"], event["idx"]) for event in events] == [("handled", "billing", 2)] * 2
@@ -35,7 +35,7 @@ def test_an_effect_that_the_database_lacks_is_named() -> None:
 def _wrong(
     folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None
 ) -> list[DatabaseAnomaly]:
-    """Return what is wrong by an inbox that lists one number as late, and an outbox, if there is one."""
+    """Return the violations found with an inbox that lists one number as late, and with an outbox, if one is given."""
     url = f"sqlite:///{folder / 'inbox.db'}"
     engine = create_engine(url)
     inbox_tables.metadata.create_all(engine)
@@ -49,7 +49,7 @@ def _wrong(
 
 
 def _outbox(folder: Path, count: int) -> Path:
-    """Return an outbox with so many messages of one group, and its end marker."""
+    """Return an outbox with `count` messages of one group, and its end marker."""
     engine = create_engine(f"sqlite:///{folder / 'outbox.db'}")
     outbox_tables.metadata.create_all(engine)
     common = {"topic": "t", "group_id": "g", "body": "", "attributes": "", "deduplication_id": "", "created_at_us": 0}
@@ -63,7 +63,7 @@ def _outbox(folder: Path, count: int) -> Path:
 
 
 def test_an_effect_after_a_later_one_is_out_of_order_unless_late(tmp_path: Path) -> None:
-    """Without an outbox the numbers say which was committed first."""
+    """Without an outbox, the numbers are taken for the order of the commits."""
     reordered = [_effect(1), _effect(3), _effect(2), _effect(4)]
 
     assert _wrong(tmp_path, [_effect(1), _effect(3)], outbox=None) == []

@@ -1,4 +1,4 @@
-"""Scaled workers are observed, and put beside what the simulation predicts."""
+"""Scaled workers are observed, and compared with the prediction of the simulation."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def _rehearsed_service() -> RehearsedService:
 
 
 class EndedProcess:
-    """A process that is gone."""
+    """A process that has ended."""
 
     def poll(self) -> int | None:
         return 0
@@ -92,7 +92,7 @@ def _event(kind: str, second: float, **fields: Any) -> dict[str, Any]:
     return {**empty, **named, "invoked_at_us": at_us, "responded_at_us": at_us, **fields}
 
 
-def test_journals_tell_who_held_which_message_and_which_polls_were_empty() -> None:
+def test_journals_show_who_held_which_message_and_which_polls_were_empty() -> None:
     received = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
     events = [
         _event("published", 101, queue="topic", deduplication_id="d", message_group_id="g"),
@@ -118,7 +118,7 @@ def test_journals_tell_who_held_which_message_and_which_polls_were_empty() -> No
 
 
 def test_a_message_of_a_stopped_worker_is_reported_with_the_workers_name() -> None:
-    """A killed worker's own journal lacks the receive; that the message came before says the next one."""
+    """A killed worker's journal lacks its last receive; the receive count of the next receive shows it."""
     again = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
     events = [
         _event("received", 103, worker="of-0", receipt_handle_hash="k", sqs_message_id="n"),

@@ -1,4 +1,4 @@
-"""The tasks of a service as ECS keeps them, and the agent that protects them: who is stopped, when, and how."""
+"""The tasks of a service as ECS keeps them: which task is stopped, and when, and the agent that protects tasks."""
 
 import http.client
 import json
@@ -13,7 +13,7 @@ from spark_load.consume.scaling.task_pool import TaskPool
 
 
 class ScriptedProcess:
-    """A process that does what the test says."""
+    """A process whose state a test sets."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class ScriptedProcess:
 
 
 class PoolUnderTest:
-    """A pool of scripted processes, with a clock of its own."""
+    """A pool of scripted processes, with a clock that the test moves."""
 
     def __init__(self, agent: EcsAgent, clock: VirtualClock) -> None:
         self.agent, self.clock = agent, clock
@@ -146,7 +146,7 @@ def test_a_lasting_task_is_killed_once_after_its_stop_timeout(
     assert pool_under_test.pool.is_settled is True
 
 
-def test_a_task_that_ends_unasked_is_noticed(pool_under_test: PoolUnderTest) -> None:
+def test_a_task_that_ends_by_itself_is_noticed(pool_under_test: PoolUnderTest) -> None:
     pool_under_test.pool.scale(1)
     pool_under_test.processes[0].code = 2
     pool_under_test.pool.tend()
@@ -167,7 +167,7 @@ def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: Virtu
     assert agent.is_protected("billing-1") is False
 
 
-def test_a_worker_is_granted_what_it_asks_its_agent_for(agent: EcsAgent) -> None:
+def test_the_agent_grants_a_worker_the_protection_that_it_requests(agent: EcsAgent) -> None:
     protection = Protection(agent.uri("billing-0"), SystemClock())
     protection.want(is_busy=True)
     while_busy = agent.is_protected("billing-0"), agent.is_protected("billing-1")
@@ -198,7 +198,7 @@ def test_the_agent_refuses_what_ecs_refuses(agent: EcsAgent, body: bytes) -> Non
     assert not agent.is_protected("billing-0")
 
 
-def test_an_address_the_agent_does_not_have_is_not_there(agent: EcsAgent) -> None:
+def test_an_unknown_address_of_the_agent_is_answered_with_404(agent: EcsAgent) -> None:
     host, _, _ = agent.uri("t").removeprefix("http://").partition("/")
     connection = http.client.HTTPConnection(host, timeout=10)
     connection.request("PUT", "/t/task-protection/v2/state", body=b"{}")

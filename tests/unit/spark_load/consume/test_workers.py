@@ -1,4 +1,4 @@
-"""The processes of the workers: none that nobody waits for."""
+"""The processes of a run's workers: how they are started, replaced and ended."""
 
 import itertools
 import os
@@ -42,10 +42,10 @@ def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["board-0"]
 
 
-def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
+def test_when_a_worker_cannot_be_started_the_earlier_ones_are_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else they would consume on behind the back of a run that failed."""
+    """Otherwise they would go on consuming after the run has failed."""
     run, begun = _run(tmp_path), list[ForkedWorker]()
 
     class Waiting(ForkedWorker):
@@ -66,10 +66,10 @@ def test_when_a_worker_cannot_be_started_those_before_it_are_stopped(
 
 
 @pytest.mark.parametrize(("has_faults", "longer_seconds"), [(False, 0), (True, 30)])
-def test_under_faults_a_worker_waits_for_what_a_dead_one_held(
+def test_under_faults_a_worker_waits_for_the_messages_of_a_dead_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_faults: bool, longer_seconds: int
 ) -> None:
-    """Until its visibility timeout nobody gets it; the last workers would have ended before."""
+    """They are hidden until their visibility timeout ends; an idle worker must not end earlier."""
     run = replace(_run(tmp_path), has_faults=has_faults)
     given = list[str]()
     monkeypatch.setattr(worker_processes, "ForkedWorker", lambda arguments, **_: given.extend(arguments))
@@ -81,7 +81,7 @@ def test_under_faults_a_worker_waits_for_what_a_dead_one_held(
 
 
 class _Refusing:
-    """A worker that has ended with an error by the time somebody looks, and says whether it worked before."""
+    """A worker that has already ended with an error; it says whether it had begun to work."""
 
     def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float) -> None:
         self.environment, self.log, self.pid = environment, log, 0
@@ -103,7 +103,7 @@ class _Refusing:
 def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No fault lasts that long: it would start them for ever, and the run never end."""
+    """No fault lasts that long, and a run that restarted them for ever would not end."""
     run, begun = replace(_run(tmp_path), has_faults=True), list[str]()
 
     class Refusing(_Refusing):
@@ -150,7 +150,7 @@ def test_a_worker_that_worked_before_its_error_did_not_refuse() -> None:
 
 
 def test_a_worker_with_another_clock_counts_as_another_machine() -> None:
-    """Else the checker would compare two clocks as one."""
+    """Otherwise the checker would compare times of two clocks as if they were of one."""
     process = (
         "from spark_load.consume import forked_worker\nfrom sluice.cli.services import running\n"
         "from sluice.clock import SystemClock\nforked_worker._set_clock(-7_200)\n"
@@ -164,7 +164,7 @@ def test_a_worker_with_another_clock_counts_as_another_machine() -> None:
 
 
 def test_a_worker_on_a_full_disk_writes_nothing_until_there_is_room(tmp_path: Path) -> None:
-    """It cannot even append to a file that exists. The limits of other processes stay as they are."""
+    """It cannot even append to a file that exists; other processes can still write."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")
     unlimited = resource.prlimit(worker.pid, resource.RLIMIT_FSIZE)
@@ -179,8 +179,8 @@ def test_a_worker_on_a_full_disk_writes_nothing_until_there_is_room(tmp_path: Pa
     worker.fill_disk(is_full=True)
 
 
-def test_a_full_disk_is_told_from_a_killed_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have worked on, and its journal have a hole: that is unknown, whoever ended it later."""
+def test_a_worker_on_a_full_disk_is_no_killed_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have worked on without recording, so its journal may have a hole, however it ends later."""
     run = replace(_run(tmp_path), has_faults=True)
 
     class Full(_Refusing):
@@ -227,8 +227,8 @@ def test_a_full_disk_is_told_from_a_killed_worker(tmp_path: Path, monkeypatch: p
     assert sorted(worked.recorders) == ["worker-billing-1", "worker-billing-2"]
 
 
-def test_a_fault_says_whether_it_met_a_process() -> None:
-    """Of a consumer one is enough; one that has ended is none."""
+def test_a_fault_reports_whether_it_hit_a_running_process() -> None:
+    """For a consumer with several processes, one running process is enough."""
     begun: dict[str, _Refusing] = {}
 
     class _Working(_Refusing):
@@ -261,7 +261,7 @@ def test_a_fault_says_whether_it_met_a_process() -> None:
 
 
 class _Rolling:
-    """A worker that ends when it is told to; whether it is at work the test says."""
+    """A worker that ends when it gets SIGTERM; the test says whether it works."""
 
     def __init__(self) -> None:
         self.code: int | None = None
@@ -310,7 +310,7 @@ def test_a_rolling_restart_waits_for_each_new_process() -> None:
 
 
 def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
-    """Nobody would tell them to, and one that is scaled waits for a day."""
+    """A killed run tells nobody to stop, and a scaled worker would wait for a day until it is idle for long enough."""
     log = tmp_path / "waiting.log"
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     run = (
@@ -330,7 +330,7 @@ def test_workers_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_ends_under_observation_counts_as_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the signal it may be gone: whoever sent it then ended the faults of the whole run."""
+    """It may end between a look at it and a signal to it; an error there would end all faults of the run."""
     arguments = ["schema", "apply", "--wait", "600", "--dsn", "postgresql://nobody@127.0.0.1:1/none"]
     worker = ForkedWorker(arguments, environment=os.environ, log=tmp_path / "worker.log")
     assert [worker.freeze(), worker.thaw(), worker.kill()] == [True, True, True]

@@ -1,4 +1,4 @@
-"""Each fault is begun and ended, in whatever order its process is found, and written down with both instants."""
+"""Each fault is begun and ended, and recorded with both instants, whether its process exists or not."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ from tests.support.endpoints import fake_aws
 
 
 class _Processes:
-    """Notes what is done to it; whoever is in `absent` is not there."""
+    """Notes the faults of processes; those in `absent` do not exist."""
 
     def __init__(self, *absent: str) -> None:
         self.absent, self.done = absent, list[str]()
@@ -67,7 +67,7 @@ def _injector(
 
 
 def _follow(faults: Sequence[ScheduledFault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
-    """Follow a schedule; return whether each kind of fault was written down as done."""
+    """Follow a schedule; return for each kind of fault whether it was recorded as done."""
     written = list[tuple[FaultKind, bool]]()
 
     def record(fault: ScheduledFault[FaultKind], began_us: int, ended_us: int, is_met: bool) -> None:  # noqa: FBT001
@@ -122,7 +122,7 @@ def test_poison_is_a_file_while_it_lasts(tmp_path: Path) -> None:
 
 
 def test_a_fault_without_a_target_is_written_down_as_not_done() -> None:
-    """Without a process, a connection or a database to harm, a fault must not count as exercised."""
+    """A fault that hit no process, connection or database must not count as exercised."""
     faults = (
         _fault(FaultKind.KILL, "billing-0", 0.0, 0.0),
         _fault(FaultKind.FREEZE, "billing-1", 0.0, 0.1),
@@ -145,7 +145,7 @@ def test_a_line_to_a_url_without_port_uses_the_http_port(monkeypatch: pytest.Mon
 
 
 def test_faults_under_way_end_with_a_stopped_run() -> None:
-    """A frozen worker would never end, and its folder would be used on."""
+    """A frozen worker would never end, and would write into the run's folder later."""
     processes = _Processes()
     with Lines() as lines:
         injector = _injector(
@@ -162,7 +162,7 @@ def test_faults_under_way_end_with_a_stopped_run() -> None:
 
 
 def test_a_fault_under_way_does_not_wait_for_a_later_restart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker would stay frozen, and a database held, for as long as the command takes."""
+    """Otherwise a worker would stay frozen, and a database locked, while the restart command runs."""
     os.mkfifo(tmp_path / "healed")
     pipe = os.open(tmp_path / "healed", os.O_RDWR)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/healed")
@@ -191,8 +191,8 @@ def test_a_fault_under_way_does_not_wait_for_a_later_restart(tmp_path: Path, mon
     assert written == [(FaultKind.FREEZE, True), (FaultKind.RESTART, True)]
 
 
-def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:
-    """A disk that is full ends the run with its reason, and not the thread that lets frozen workers go on."""
+def test_faults_end_even_if_they_cannot_be_recorded() -> None:
+    """A full disk ends the run with its reason; the injector's thread must still thaw frozen workers."""
     processes = _Processes()
 
     def record(*_: object) -> None:
@@ -211,8 +211,8 @@ def test_nothing_stays_harmed_where_nothing_can_be_written_down() -> None:
     assert {"no more freeze billing-0", "no more freeze billing-1", "kill billing-0"} <= set(processes.done)
 
 
-def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
-    """The lock lasts until its release, which may come twice."""
+def test_nobody_writes_to_a_locked_database(tmp_path: Path) -> None:
+    """The lock lasts until its release; a second release does no harm."""
     file = tmp_path / "inbox.db"
     with closing(sqlite3.connect(file, timeout=0)) as other:
         other.execute("CREATE TABLE t (n INTEGER)")
@@ -229,7 +229,7 @@ def test_nobody_writes_to_a_database_that_is_held(tmp_path: Path) -> None:
 
 
 def test_a_lock_does_not_create_a_database_that_does_not_exist(tmp_path: Path) -> None:
-    """Workers would take the empty file for theirs if consumers begin later, and miss their tables."""
+    """Workers that begin later would take the empty file for their database, and miss its tables."""
     held = DatabaseLocks({"billing": tmp_path / "inbox.db"})
 
     assert not held.hold("billing")
@@ -239,7 +239,7 @@ def test_a_lock_does_not_create_a_database_that_does_not_exist(tmp_path: Path) -
 
 
 def test_a_database_under_a_write_is_locked_later(tmp_path: Path) -> None:
-    """A frozen worker may hold it for as long as it is frozen."""
+    """A frozen worker may be writing for as long as it is frozen; the lock begins after that."""
     file = tmp_path / "inbox.db"
     processes, written = _Processes(), list[tuple[FaultKind, bool]]()
     with Lines() as lines, closing(sqlite3.connect(file, isolation_level=None)) as other:
@@ -267,7 +267,7 @@ type _WrittenFaults = list[tuple[ScheduledFault[FaultKind], bool]]
 
 @contextmanager
 def _restarting(*faults: ScheduledFault[FaultKind]) -> Iterator[tuple[_Processes, _WrittenFaults]]:
-    """Yield what is done by a thread that follows a schedule, and is waited for when the block ends."""
+    """Yield (processes, recorded faults) while a thread follows a schedule; wait for the thread when the block ends."""
     processes, written = _Processes(), list[tuple[ScheduledFault[FaultKind], bool]]()
     with Lines() as lines:
         injector = _injector(
@@ -301,7 +301,7 @@ def test_a_restart_lasts_until_its_command_ends_and_delays_nothing(
 
 
 def test_a_restart_that_is_due_during_another_is_not_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One took longer than planned: there is one command at a time, and the faults behind it are done."""
+    """The first takes longer than planned, and only one command runs at a time; later faults are done."""
     go, log = tmp_path / "go", tmp_path / "log"
     os.mkfifo(go)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"echo begun >> {log}; read -r _ < {go}")

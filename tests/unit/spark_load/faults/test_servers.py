@@ -1,4 +1,4 @@
-"""The Postgres of the workers behind a line, and commands that restart things."""
+"""The workers' Postgres behind a line, and the commands that restart a server."""
 
 import os
 import socket
@@ -24,7 +24,7 @@ def lines() -> Iterator[Lines]:
         yield lines
 
 
-def test_only_postgres_has_a_line_and_one_host_is_named() -> None:
+def test_only_a_postgres_url_with_one_host_gets_a_line() -> None:
     assert [Postgres.of(url) for url in (None, "sqlite:///a.db")] == [None, None]
     found = Postgres.of("postgresql+psycopg://u@/n?host=/run/postgres&port=6000")
     assert found is not None
@@ -60,7 +60,7 @@ def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(mon
     assert found == ["other", "postgres"]
 
 
-def test_the_near_end_of_a_line_replaces_only_the_urls_place(
+def test_the_near_end_of_a_line_changes_only_address_and_port(
     lines: Lines,
 ) -> None:
     far = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")
@@ -84,7 +84,9 @@ def test_the_near_end_of_a_line_replaces_only_the_urls_place(
         ("postgresql://u:p@/n?host=db.example:6000", "db.example", 6000, "p"),
     ],
 )
-def test_a_url_leads_where_sqlalchemy_is_led_by_it(lines: Lines, url: str, host: str, port: int, password: str) -> None:
+def test_a_line_leads_to_the_host_that_sqlalchemy_takes(
+    lines: Lines, url: str, host: str, port: int, password: str
+) -> None:
     far = Postgres.of(url)
     assert far is not None
 
@@ -154,8 +156,8 @@ def test_a_restart_lasts_as_long_as_the_callers_command(tmp_path: Path, monkeypa
     assert found == [True, False]
 
 
-def test_a_variable_that_is_empty_says_how_to_restart_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shell would do nothing, and succeed."""
+def test_an_empty_restart_command_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shell would run it without an effect, and report success."""
     for variable in servers.RESTARTS.values():
         monkeypatch.setenv(variable, " ")
 
@@ -174,7 +176,7 @@ def test_a_restart_prints_nothing_where_the_verdict_is_printed(
 
 
 def test_a_restart_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also what its command has begun; else a run would have no end."""
+    """Processes that its command has started are ended, too; otherwise the run would not end."""
     os.mkfifo(tmp_path / "never")
     monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 0.2)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"cat {tmp_path}/never; true")
@@ -194,8 +196,8 @@ def _is_read(pipe: Path) -> bool:
     return True
 
 
-def test_a_restart_that_hangs_and_may_not_be_ended_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """That of sudo, which another user is: to wait for it would be to hang, too."""
+def test_a_hanging_restart_of_another_user_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command under sudo belongs to another user and cannot be killed; waiting for it would not end either."""
     os.mkfifo(tmp_path / "go")
     monkeypatch.setattr(servers, "COMMAND_SECONDS_MAX", 0.2)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"read -r word < {tmp_path}/go")

@@ -1,4 +1,4 @@
-"""A schedule of faults follows from its seed, has what its shape has, and is refused where it cannot be."""
+"""A schedule of faults follows from its seed, has the kinds of its shape, and is refused if it is impossible."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -43,7 +43,7 @@ GOOD = "messages_per_second: 10\nduration_seconds: 30\ngroup_count: 2\n"
 
 
 def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> None:
-    """The profile's seed goes before the run's."""
+    """A seed in the profile takes precedence over the run's."""
     drawn = schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
 
     assert drawn == schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> Non
 
 
 def test_relays_of_an_outbox_and_their_lines_replace_publishers_as_targets() -> None:
-    """Unless a consumer has the relays' name: then faults would hit its workers, too."""
+    """A consumer with the relays' name prevents that: the faults would hit its workers, too."""
     through = partial(Targets.of, consumer="worker", consumers_per_queue=2, publish_tasks=1, is_through_outbox=True)
 
     assert through(consumers=("audit", "billing")) == OUTBOX
@@ -67,7 +67,7 @@ def test_relays_of_an_outbox_and_their_lines_replace_publishers_as_targets() -> 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("targets", [TARGETS, POSTGRES], ids=["own files", "postgres"])
 def test_every_kind_of_a_shape_comes_and_ends_in_its_window(shape: Shape, seed: int, targets: Targets) -> None:
-    """A worker harmed at the very end would have no time to come back."""
+    """A worker hit at the very end would have no time to recover."""
     faults = schedule_faults(
         Faults(shape=shape, after_seconds=3, until_seconds=40), targets, seed=seed, duration_seconds=60
     )
@@ -86,7 +86,7 @@ def test_only_functions_are_throttled_or_answer_wrongly(kind: FaultKind) -> None
 
 
 def test_a_calm_shape_has_no_fault_and_raw_consumers_only_the_networks() -> None:
-    """They are Spark's tasks, which it does not run a second time."""
+    """Raw consumers are tasks of Spark, which runs none of them a second time."""
     assert not set(LOSSY) & {kind for kinds in SHAPES.values() for kind in kinds}
     assert set(SHAPES) == set(get_args(Shape.__value__))
     assert schedule_faults(Faults(), TARGETS, seed=1, duration_seconds=60) == ()
@@ -96,7 +96,7 @@ def test_a_calm_shape_has_no_fault_and_raw_consumers_only_the_networks() -> None
 
 
 def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> None:
-    """With raw consumers too: Spark runs a publisher again that a fault ended, and nobody else."""
+    """Also with raw consumers: publishers are the only tasks that Spark runs again after a fault ended them."""
     here = Targets.of(consumer="raw", consumers=("audit",), consumers_per_queue=2, publish_tasks=2)
     crashes = schedule_faults(Faults(shape="crashes"), here, seed=1, duration_seconds=60)
 
@@ -121,7 +121,7 @@ def test_a_publisher_is_frozen_for_less_than_the_deduplication_window() -> None:
 
 @pytest.mark.parametrize(("pause_seconds", "is_refused"), [(0, True), (59, True), (60, False)])
 def test_freezes_of_a_publisher_with_little_time_between_are_one(pause_seconds: int, *, is_refused: bool) -> None:
-    """Messages not answered before the first freeze may not have been sent again when the second begins."""
+    """Messages that were not answered before the first freeze may not be sent again before the second."""
     instants = [(1, 121), (121 + pause_seconds, 243 + pause_seconds)]
     given = [
         {"kind": "freeze", "target": "publish-0", "at_seconds": at_seconds, "until_seconds": until_seconds}
@@ -135,7 +135,7 @@ def test_freezes_of_a_publisher_with_little_time_between_are_one(pause_seconds: 
 
 
 def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
-    """So a failing one can be cut down and run again."""
+    """So that a failing schedule can be shortened and run again."""
     drawn = schedule_faults(CHAOS, TARGETS, seed=7, duration_seconds=60)
     profile = parse(f"{GOOD}consumer: worker\nfaults: {as_given(drawn)}", source="p")
 
@@ -189,7 +189,7 @@ def test_an_impossible_fault_is_refused_in_one_line(faults: str, sentence: str) 
 
 
 def test_faults_that_fit_no_schedule_are_refused_in_one_line() -> None:
-    """A target that is not there, and a load that is over before the first fault."""
+    """A target that does not exist, and a load that ends before the first fault."""
     given = parse(
         f"{GOOD}faults: {{given: [{{kind: kill, target: nobody, at_seconds: 3, until_seconds: 3}}]}}", source="p"
     ).faults
@@ -215,7 +215,7 @@ def test_faults_that_fit_no_schedule_are_refused_in_one_line() -> None:
     ],
 )
 def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *, is_refused: bool) -> None:
-    """The end of the first would end both, and the history have the second as longer than it was."""
+    """The end of the first would end both, and the history would show the second as longer than it was."""
 
     def given_faults(at_seconds: float) -> Faults:
         later = f"{{{second}, at_seconds: {at_seconds}, until_seconds: 9}}"
@@ -232,7 +232,7 @@ def test_two_given_faults_of_one_thing_do_not_overlap(first: str, second: str, *
 
 
 def test_a_given_fault_happens_once_at_its_exact_instant() -> None:
-    """A run that is resumed tells by its words which faults were done."""
+    """A resumed run recognises by its words which faults were done."""
 
     def briefs(*instants: float) -> list[str]:
         kills = [
@@ -289,7 +289,7 @@ def test_faults_impossible_at_a_runs_place_are_refused_before_it_begins(
 
 
 def test_only_a_local_emulator_with_a_command_is_restarted() -> None:
-    """It may lose all its messages."""
+    """A restart may lose all messages, so nothing else is restarted."""
     text = f"{GOOD}faults: {{given: [{{kind: restart, target: endpoint, at_seconds: 3, until_seconds: 4}}]}}"
     given = schedule_faults(parse(text, source="p").faults, POSTGRES, seed=1, duration_seconds=60)
     drawn = schedule_faults(CHAOS, POSTGRES, seed=7, duration_seconds=600)

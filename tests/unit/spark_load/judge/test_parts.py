@@ -1,4 +1,7 @@
-"""A history in several parts, as Spark reads it, is told as it is in one: every anomaly, clocks, charts, mutations."""
+"""A history in several parts, as Spark reads it, gives the same results as in one part.
+
+Compared are every anomaly, clocks, charts and mutated histories.
+"""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -28,7 +31,7 @@ _PARTS = 3
 
 
 class InParts:
-    """A history of which each part is read by itself."""
+    """A history whose parts are each read alone."""
 
     def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
         found = [partial(part) for part in self._parts(rows)]
@@ -51,7 +54,7 @@ class InParts:
 
 
 class InBuckets(InParts):
-    """A history in buckets, in files of two row groups each."""
+    """A history in buckets; each file has two row groups."""
 
     def __init__(self, table: pa.Table, folder: Path) -> None:
         folder.mkdir()
@@ -64,7 +67,7 @@ class InBuckets(InParts):
 
 
 class ExchangedHistory(InParts):
-    """A history in no buckets, whose events are handed to the parts as bytes."""
+    """A history without buckets, whose events are handed to the parts as bytes."""
 
     def __init__(self, table: pa.Table) -> None:
         self._tables = [table.slice(0, len(table) // 2), table.slice(len(table) // 2)]
@@ -118,7 +121,7 @@ def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path
 
 
 def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -> None:
-    """Every statement about a message needs all of its receives in one part."""
+    """All receives of a message must be in one part to be counted."""
     receives = [receive_event("billing", 0, 40_000 * count, receive_count=count) for count in range(1, 7)]
     history = InMemory(table_of([publish_event(0, 0), *receives[:2], *receives[3:]]))
 

@@ -1,4 +1,4 @@
-"""A replay is compared with the recorded instants and shares."""
+"""A replay is compared with its recording: by the instants of its messages, and by the shares of its groups."""
 
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_replay_as_recorded_has_no_error(tmp_path: Path) -> None:
 
 
 def test_a_late_message_is_in_another_second_and_spoils_two_intervals(tmp_path: Path) -> None:
-    """The third comes 1.5 s late, after the fourth: intervals of 1, 2 and 0.5 s in place of 1, 1 and 1 s."""
+    """The third message comes 1.5 s late, after the fourth: intervals are 1, 2 and 0.5 s instead of 1, 1 and 1 s."""
     found = _comparison(tmp_path, [_row(0), _row(1), _row(2, 1_500_000), _row(3)])
 
     assert found["shift_us"] == {"p50": 0, "p95": 1_500_000, "p99": 1_500_000, "max": 1_500_000}
@@ -102,7 +102,7 @@ def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Pat
     assert _comparison(tmp_path, [_row(0), _row(1), _row(2), refused, repeat])["published"] == 3
 
 
-def test_nothing_published_leaves_the_errors_open(tmp_path: Path) -> None:
+def test_without_publishes_the_errors_of_a_replay_are_unknown(tmp_path: Path) -> None:
     found = _comparison(tmp_path, [_row(0, outcome="fail")])
 
     assert found["published"] == 0

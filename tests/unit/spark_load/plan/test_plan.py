@@ -65,7 +65,7 @@ def _body(plan: Plan, row: _Row, run: str = "r") -> str:
 
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32), parts=st.integers(1, 9))
-def test_the_plan_is_the_same_however_it_is_cut_up(profile: Profile, seed: int, parts: int) -> None:
+def test_the_plan_does_not_depend_on_its_number_of_parts(profile: Profile, seed: int, parts: int) -> None:
     whole = Plan(profile, seed)
 
     plans = [Plan(profile, seed) for _ in range(parts)]
@@ -117,7 +117,7 @@ def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None
 
 
 def test_shares_follow_the_profile() -> None:
-    """Skew 1 over 4 groups gives shares as 1, 1/2, 1/3, 1/4; a tenth is repeated; 100 a second for 100 seconds."""
+    """Skew 1 over 4 groups gives shares like 1, 1/2, 1/3, 1/4. A tenth is repeated. 100 a second last 100 seconds."""
     profile = Profile(messages_per_second=100, duration_seconds=100, group_count=4, group_skew=1, duplicate_share=0.1)
     rows = [row for row in _rows(Plan(profile, seed=1)) if row.idx >= 0]
 
@@ -148,7 +148,7 @@ def test_repeats_come_when_the_profile_says() -> None:
 
 
 def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
-    """From 0 to 10/s in 10 s are 50 messages, the 8th after 4 s; then 10/s for 2 s, nothing for 5 s, 2/s."""
+    """From 0 to 10/s in 10 s are 50 messages, the 8th after 4 s. Then come 2 s at 10/s, 5 s of nothing, and 2/s."""
     ramp = Phase(duration_seconds=10, messages_per_second=0, to_per_second=10)
     plateau = Phase(duration_seconds=2, messages_per_second=10)
     pause = Phase(duration_seconds=5, messages_per_second=0)
@@ -203,7 +203,7 @@ def test_end_markers_are_spread_at_the_rate_of_catching_up() -> None:
     assert profile.publish_seconds == pytest.approx(2.6)
 
 
-def test_a_message_has_one_fate() -> None:
+def test_a_message_fails_in_one_way_only() -> None:
     profile = Profile(
         messages_per_second=1_000,
         duration_seconds=10,
@@ -261,7 +261,10 @@ def test_a_batch_takes_arrow_and_gives_arrow() -> None:
 
 
 def test_a_pickled_plan_is_small() -> None:
-    """A plan keeps what it has computed from the tasks: a payload pool, and the shares of 100,000 groups."""
+    """A plan caches a pool of payloads and the shares of 100,000 groups.
+
+    Both are left out when it is pickled for a task.
+    """
     plan = Plan(Profile(messages_per_second=10, duration_seconds=1, group_count=100_000), seed=1)
     plan.batch(np.arange(10))
     plan.payloads(np.arange(1))
@@ -292,7 +295,7 @@ def test_drawing_one_value_equals_drawing_many(seed: int, numbers: list[int], pu
     assert all(0 <= drawn < 1 for drawn in together.tolist())
 
 
-def test_draws_for_different_purposes_have_nothing_to_do_with_each_other() -> None:
+def test_draws_for_different_purposes_are_independent() -> None:
     numbers = np.arange(10_000, dtype=np.uint64)
     draws = [uniform(seed, numbers, purpose) for seed in (1, 2) for purpose in range(4)]
 

@@ -1,4 +1,4 @@
-"""The estimate of a profile is the one worked out by hand, and says so if the profile cannot work."""
+"""The estimate of a profile equals the one calculated by hand, and says so if the profile cannot work."""
 
 import json
 import re
@@ -69,7 +69,7 @@ def test_events_above_those_of_the_environment_are_refused(target: Literal["aws"
     assert [plan.refusals for plan in made] == [(), (refusal,)]
 
 
-def test_a_call_is_no_larger_than_an_event_may_be() -> None:
+def test_a_call_holds_no_more_bytes_than_an_event_may_have() -> None:
     """262,144 bytes hold two messages of 100,000 bytes, 1,048,576 hold ten; ten is the most of a call."""
     profile = replace(BY_HAND, payload_bytes=99_488, duplicate_share=0)
 
@@ -105,7 +105,7 @@ def test_a_repeat_outside_the_window_is_a_message_of_its_own() -> None:
 
 
 def test_failing_messages_are_received_again_one_at_a_time() -> None:
-    """100 fail once, 10 are forgotten, 10 are poison: 4 more receives, one in the DLQ, and one after the redrive."""
+    """100 fail once, 10 crash a consumer, 10 are poison: 4 more receives, one from the DLQ, one after the redrive."""
     profile = replace(BY_HAND, duplicate_share=0, failure_share=0.1, crash_share=0.01, poison_share=0.01)
 
     made = estimate(profile, queue_count=1, max_receive_count=5)
@@ -117,7 +117,7 @@ def test_failing_messages_are_received_again_one_at_a_time() -> None:
     assert redriven.calls["delete"] == 1_010
 
 
-def test_idle_consumers_poll_all_the_same() -> None:
+def test_idle_consumers_poll_too() -> None:
     """One message in 100 s; three consumers that wait a second each make about 300 receives."""
     profile = Profile(messages_per_second=0.01, duration_seconds=100, group_count=1)
 
@@ -136,7 +136,10 @@ def test_the_hottest_group_has_its_share_of_the_peak() -> None:
 
 
 def test_a_backlog_is_drained_at_the_consumers_rate() -> None:
-    """50/s for 20 s, consumed only then, 10 in 0.5 s by each of two: 1,010 at 40/s; the end markers take 0.6 s."""
+    """50/s for 20 s are consumed only afterwards, by two consumers with 10 in 0.5 s each: 1,010 at 40/s.
+
+    The end markers take 0.6 s.
+    """
     profile = Profile(
         messages_per_second=50,
         duration_seconds=20,
@@ -155,7 +158,7 @@ def test_a_backlog_is_drained_at_the_consumers_rate() -> None:
 
 @pytest.mark.parametrize("target", ["aws", "localstack"])
 @pytest.mark.parametrize("name", profiles.names())
-def test_a_profile_that_comes_along_can_work_where_it_says(name: str, target: Literal["aws", "localstack"]) -> None:
+def test_a_built_in_profile_can_work_where_it_says(name: str, target: Literal["aws", "localstack"]) -> None:
     made = estimate(profiles.load(name).profile, queue_count=3, target=target)
 
     assert made.refusals == ()
@@ -251,17 +254,17 @@ HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
         ),
     ],
 )
-def test_a_disappointing_profile_is_warned_of(profile: Profile, warning: str) -> None:
+def test_a_profile_that_will_not_do_as_declared_is_warned_of(profile: Profile, warning: str) -> None:
     assert estimate(profile, queue_count=1).warnings == (warning,)
 
 
-def test_consumers_that_begin_late_on_purpose_are_no_disappointment() -> None:
+def test_consumers_that_begin_late_on_purpose_cause_no_warning() -> None:
     waiting = replace(HUNDRED, handler_seconds=0.1, consume_after_seconds=10)
 
     assert estimate(waiting, queue_count=1).warnings == ()
 
 
-def test_localstack_is_told_to_be_slow() -> None:
+def test_a_rate_that_is_too_high_for_localstack_is_warned_of() -> None:
     profile = Profile(messages_per_second=120, duration_seconds=10, group_count=100)
 
     (warning,) = estimate(profile, queue_count=3, target="localstack").warnings
@@ -292,7 +295,7 @@ def test_estimate_prints_its_result_as_json() -> None:
 
 @pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
 def test_estimate_warns_of_a_nearly_used_quota(environment: str, when: str) -> None:
-    """AWS refuses what is too much for a second; LocalStack works a peak off later."""
+    """AWS refuses what exceeds a second's quota; LocalStack handles a peak later."""
     ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
 
     assert re.findall(r"^(.*?) +used +allowed +share *$", ran.stdout, re.MULTILINE) == [when]

@@ -1,4 +1,4 @@
-"""A profile is read as a whole: what comes along is legal, what cannot be is refused in one line."""
+"""A profile is read as a whole: built-in profiles are valid, and an invalid profile is refused in one line."""
 
 import json
 from dataclasses import replace
@@ -32,7 +32,7 @@ SHIPPED = {
 
 
 @pytest.mark.parametrize("name", sorted(SHIPPED))
-def test_a_profile_that_comes_along_says_what_it_shows_and_where(name: str) -> None:
+def test_a_built_in_profile_says_what_it_shows_and_where(name: str) -> None:
     shows, where = profiles.about(name)
 
     assert profiles.load(name).name == name
@@ -232,7 +232,7 @@ REFUSED_BEHIND_A_STEP = {
         *((STEP + fields, message) for fields, message in REFUSED_BEHIND_A_STEP.items()),
     ],
 )
-def test_a_profile_that_cannot_be_is_refused_in_one_line(text: str, message: str) -> None:
+def test_an_impossible_profile_is_refused_in_one_line(text: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
         parse(text, source="p")
 
@@ -259,7 +259,7 @@ def test_an_unreadable_profile_is_refused_in_one_line(text: str, message: str) -
     )
 
 
-def test_a_profile_that_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_an_unknown_profile_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no profile 'huge', allowed is"):
         profiles.load("huge")
     (tmp_path / "folder.yaml").mkdir()
@@ -278,7 +278,7 @@ def test_a_suffix_may_be_written_in_capitals(tmp_path: Path) -> None:
 
 
 def test_a_small_file_that_makes_a_huge_value_is_refused_at_once() -> None:
-    """Thirty lists, each nine times in the next: written out it would fill every memory there is."""
+    """Thirty lists, each nine times in the next by YAML's aliases; expanded, they would fill any memory."""
     lists = "\n".join(f"- &a{number} [{', '.join([f'*a{number - 1}'] * 9)}]" for number in range(1, 30))
 
     with pytest.raises(ConfigError, match=r"^profile 'p' is \[\[\.{3}\], .{,50}, \.{3}\], allowed are lines"):

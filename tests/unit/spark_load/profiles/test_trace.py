@@ -1,4 +1,4 @@
-"""Recorded arrivals beside a profile: kept exactly, and refused in one line where they are something else."""
+"""Recorded arrivals beside a profile are read exactly as they were written; a damaged file is refused in one line."""
 
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ def _rows(named: NamedProfile) -> list[dict[str, Any]]:
     return [row for row in plan.batch(np.arange(plan.row_count)).to_pylist() if row["idx"] >= 0]
 
 
-def test_a_plan_publishes_what_was_recorded_when_it_was_recorded(tmp_path: Path) -> None:
+def test_a_plan_publishes_the_recorded_messages_at_their_recorded_times(tmp_path: Path) -> None:
     rows = _rows(traced_profile(tmp_path))
 
     assert [(row["offset_us"], row["group_number"]) for row in rows] == [
@@ -91,7 +91,7 @@ def test_a_stored_profile_is_the_same_again(tmp_path: Path) -> None:
     assert profile.Profile(**named.profile.as_json()) == named.profile
 
 
-def test_the_digest_is_of_the_load_and_not_of_where_it_lies(tmp_path: Path) -> None:
+def test_the_digest_depends_on_the_trace_and_not_on_its_path(tmp_path: Path) -> None:
     other, faster = tmp_path / "other", tmp_path / "faster"
     other.mkdir()
     faster.mkdir()

@@ -1,4 +1,4 @@
-"""The load test hands the real worker what an outbox would have made."""
+"""The load test gives the real worker messages like those of an outbox."""
 
 from dataclasses import replace
 
@@ -56,7 +56,7 @@ def _body(envelopes: Envelopes, idx: int, group: int) -> str:
 
 
 def _in_phases(*phases: tuple[float, float]) -> Profile:
-    """Return a profile of phases: seconds, and messages a second."""
+    """Return a profile of phases, each (seconds, messages a second)."""
     return Profile(
         phases=tuple(Phase(duration_seconds=seconds, messages_per_second=rate) for seconds, rate in phases),
         group_count=1,

@@ -1,4 +1,4 @@
-"""The ledger against a plain loop over the same calls and answers."""
+"""The ledger's rows compared with those of a plain loop over the same calls and answers."""
 
 from random import Random
 from typing import Any
@@ -26,7 +26,7 @@ type _Row = dict[str, Any]
 
 
 def _calls(first: int, sizes: list[int], rng: Random) -> list[TransportCall]:
-    """Return calls of so many messages each, which are sent at once."""
+    """Return calls with these numbers of messages, which are sent at once."""
     idx, template = np.arange(first, first + sum(sizes)), BodyTemplate("ü", "")
     messages = OutgoingMessages(
         idx=idx,
@@ -72,7 +72,7 @@ def _intents(recorded_call: RecordedCall, invoked_at_us: int) -> list[_Row]:
 @settings(max_examples=40, deadline=None)
 @given(rng=st.randoms(use_true_random=True))
 def test_the_ledger_writes_what_was_sent_and_answered(tmp_path_factory: pytest.TempPathFactory, rng: Random) -> None:
-    """Some calls are answered at once, some behind later ones, some never; some entries apart from their neighbours."""
+    """Some calls are answered at once, some after later ones, some never; some entries differ from their neighbours."""
     folder, count = tmp_path_factory.mktemp("journal"), 0
     open_calls: list[tuple[RecordedCall, list[_Row]]] = []
     expected: list[_Row] = []

@@ -1,4 +1,4 @@
-"""Publishing processes under faults: found by what they say of themselves, ended or frozen, and nobody else."""
+"""Publishing processes under faults: they are found by the process id that they report, and ended or frozen."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ with RunCoordinator(Path(sys.argv[1]), SystemClock()).present("publish-0"):
 
 @pytest.fixture
 def task(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Yield a process that is publish-0 until its input ends."""
+    """Yield a process that reports itself as publish-0, and runs until its input is closed."""
     with subprocess.Popen(
         [sys.executable, "-c", _TASK, str(tmp_path)],
         cwd=PROJECT,
@@ -70,8 +70,8 @@ def test_a_publisher_is_frozen_until_the_end_of_the_fault(tmp_path: Path, task: 
     publishers.heal(FaultKind.FREEZE, "publish-0")
 
 
-def test_nobody_is_harmed_who_is_no_publisher_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that died by itself, the driver itself where it publishes, and a pid of another machine."""
+def test_only_running_publishers_of_this_machine_are_harmed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not one that has ended, not the driver itself, and not a process id of another machine."""
     board = RunCoordinator(tmp_path, SystemClock())
     publishers = Publishers(board)
     with subprocess.Popen([sys.executable, "-c", ""]) as gone:

@@ -1,4 +1,4 @@
-"""The publisher: open loop, one call of a group at a time, bounded after a stall, patient with what throttles."""
+"""The publisher: sends at planned times, one call of a group at a time, catches up slowly, and retries."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ _ROWS_A_BATCH = 7
 
 @dataclass
 class Service:
-    """A transport in virtual time: each call takes `latency`, and its messages fail as told.
+    """A transport in virtual time: each call takes `latency`, and its messages fail as a test says.
 
     Args:
-        fails: message's idx and the instant in seconds -> error code, or None.
-        stalled: from and until, seconds: who asks meanwhile is answered at its end.
+        fails: takes a message's idx and the instant in seconds, and returns an error code, or None for success.
+        stalled: (from, until) in seconds: a call in between is answered at the end.
     """
 
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -47,11 +47,11 @@ class Service:
 
     @property
     def room(self) -> int:
-        """Return how many slots are free."""
+        """Return how many more calls can be in flight."""
         return self.slots - len(self._on_their_way)
 
     def send(self, calls: Sequence[TransportCall]) -> None:
-        """Decide at once what becomes of each call, and when."""
+        """Decide at once the outcome of each call, and the instant of its answer."""
         assert 0 < len(calls) <= self.room
         for call in calls:
             now = self.clock.monotonic()
@@ -75,14 +75,14 @@ class Service:
         return [answer for _, answer in came]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
     def messages(self) -> list[tuple[float, OutgoingMessage]]:
-        """Return instant and message of everything asked."""
+        """Return (instant, message) of every message that was sent."""
         return [(sent_at, message) for sent_at, call in self.calls for message in call.messages]
 
     def sent_messages(self) -> list[tuple[float, int, float]]:
-        """Return instant, idx and intended instant of everything asked."""
+        """Return (instant, idx, intended instant) of every message that was sent."""
         return [(sent_at, message.idx, message.intended_at_us / SECOND) for sent_at, message in self.messages()]
 
 
@@ -151,7 +151,7 @@ def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
 
 
 def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path) -> None:
-    """An answer takes as long as twenty messages come apart: all calls behind the first are full."""
+    """During one answer twenty messages become due, so all calls after the first are full."""
     service = Service(latency_seconds=0.2)
 
     _publish(tmp_path, service, group_count=400, publish_linger_seconds=0.01)
@@ -160,7 +160,7 @@ def test_a_slow_endpoint_is_asked_with_fuller_calls_not_with_more(tmp_path: Path
 
 
 def test_overdue_messages_go_first_without_lingering(tmp_path: Path) -> None:
-    """A hot group that a pause has put behind catches up, though others keep coming."""
+    """A hot group that a pause has delayed catches up, although messages of other groups keep coming."""
     service = Service(latency_seconds=0.02, stalled=(1, 2))
 
     _publish(tmp_path, service, group_count=100, group_skew=1.2, publish_linger_seconds=0.25)
@@ -170,7 +170,7 @@ def test_overdue_messages_go_first_without_lingering(tmp_path: Path) -> None:
 
 
 def test_a_publisher_catches_up_after_a_stall_within_the_ratio(tmp_path: Path) -> None:
-    """Nothing is answered for two seconds; then at most twice the rate is sent, after what two full calls hold."""
+    """Nothing is answered for two seconds. After that, at most twice the rate is sent, besides two full calls."""
     service = Service(slots=2, stalled=(1, 3))
 
     progress = _publish(tmp_path, service, duration_seconds=8, group_count=400, catch_up_ratio=2)
@@ -183,9 +183,10 @@ def test_a_publisher_catches_up_after_a_stall_within_the_ratio(tmp_path: Path) -
 
 
 def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) -> None:
-    """Two seconds of stall in ten: a fifth of all messages met it. A closed loop, which waits, tells of one.
+    """In ten seconds the endpoint stalls for two: a fifth of all messages is affected.
 
-    The closed loop is the control: it sends the same number, each call after the last answer, and measures each call.
+    The control is a closed loop, which sends the same number, each call after the last answer: only one call is
+    affected.
     """
     service = Service(slots=4, stalled=(4, 6))
     _publish(tmp_path, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
@@ -254,7 +255,7 @@ def test_only_a_group_that_fails_too_long_is_abandoned(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_any_answers_leave_groups_in_order_and_every_message_accounted_for(tmp_path: Path, seed: int) -> None:
-    """Calls take their time, entries fail or are throttled, and two messages fail for good."""
+    """Calls take different times, entries fail or are throttled, and two messages fail for good."""
 
     def fails(idx: int, _now: float) -> str | None:
         service.latency_seconds = rng.choice([0.001, 0.01, 0.3])
@@ -306,7 +307,7 @@ def test_any_answers_leave_groups_in_order_and_every_message_accounted_for(tmp_p
 
 
 def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Path) -> None:
-    """From second one nothing is answered with success: half a minute later what fails is given up at once."""
+    """From second 1 on every call fails; half a minute later each failure gives its group up at once."""
     service = Service(fails=lambda _, index: "EndpointConnectionError" if index >= 1 else None)
 
     progress = _publish(tmp_path, service, duration_seconds=35, group_count=350)
@@ -330,9 +331,9 @@ def test_the_warm_up_precedes_the_load_that_the_driver_starts(tmp_path: Path) ->
 
 
 def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
-    """The warm-up's calls are answered a second after its end; the load's times are the driver's all the same: from 0.
+    """The warm-up's calls are answered a second late, but the load begins at the driver's instant.
 
-    The first of its messages is the 200th, the warm-up's own are due in the two seconds from 0.
+    The load's first message is number 200; the warm-up's messages are due in the two seconds before.
     """
     service = Service(stalled=(0, 3))
 
@@ -357,7 +358,7 @@ def _stop(folder: Path) -> None:
 
 
 def test_backoff_is_capped_jittered_and_the_same_for_the_same_seed() -> None:
-    """Full jitter: between nothing and twice as long each time, five seconds at most; three minutes in all."""
+    """Full jitter: each pause is random up to a maximum, which doubles up to five seconds, for three minutes in all."""
     policy, highest = RetryPolicy(lambda _: 0.5), RetryPolicy(lambda _: 0.999)
 
     half = [policy.rest_seconds(1, "ThrottlingException", 0) for _ in range(9)]
@@ -376,8 +377,8 @@ def test_only_throttling_codes_are_throttling() -> None:
     assert [code for code in ("InternalError", "500", "AccessDenied", "NotInAnswer", "") if is_throttled(code)] == []
 
 
-def test_the_pace_is_that_of_time_until_something_blocks() -> None:
-    """Blocked for three seconds it is three seconds behind, and at twice the pace catches up in as many."""
+def test_the_pace_follows_time_until_something_blocks() -> None:
+    """After three blocked seconds it is three seconds behind, and at twice the pace it needs three to catch up."""
     pace = PublishPace(ratio=2, start_us=0, now_us=0)
 
     assert pace.until_us(1 * SECOND, is_blocked=False) == 1 * SECOND

@@ -1,4 +1,4 @@
-"""The scheduler against a plain model of it: lists of messages, looked at one by one; and with very many of them."""
+"""The scheduler compared with a plain model, which has lists of messages; and with very many messages."""
 
 from random import Random
 from typing import Any
@@ -18,7 +18,7 @@ type _Message = tuple[int, int, int]
 
 
 class _Model:
-    """A plain implementation of what `GroupScheduler` says of itself."""
+    """A plain implementation of the docstring of `GroupScheduler`."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[_Message]] = {group: [] for group in range(_GROUPS)}
@@ -33,7 +33,7 @@ class _Model:
         return sum(group in self._abandoned for *_, group in due)
 
     def ready(self, address: int) -> list[_Message]:
-        """Return the first messages of groups that may go, in the order of the plan."""
+        """Return the first messages of the groups that may be sent, in the order of the plan."""
         blocked = self.resting.keys() | self.on_their_way.keys()
         return sorted(
             waiting[0]
@@ -95,7 +95,7 @@ def _add(tested: GroupScheduler, due: list[_Message]) -> int:
 @settings(max_examples=50, deadline=None)  # of a scheduler broken in eight ways none got past 11, of 60 starts each
 @given(rng=st.randoms(use_true_random=True))
 def test_the_scheduler_does_what_its_plain_model_does(rng: Random) -> None:
-    """Messages come, some twice; of calls all, some or none are acknowledged; groups rest, or are given up."""
+    """Random steps: messages are added; all, some or none of a call are acknowledged; groups rest or are abandoned."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(scheduler, "_ROWS", 4)  # so that rings go round and grow
         tested = GroupScheduler(group_count=_GROUPS, address_count=_ADDRESSES)
@@ -133,7 +133,7 @@ def test_the_scheduler_does_what_its_plain_model_does(rng: Random) -> None:
 
 
 def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
-    """Acknowledge all that is left: only then is to be seen whether every message was counted once."""
+    """Acknowledge all messages that are left, so that a message that was lost or counted twice is seen."""
     tested.wake(1_000)
     model.wake(1_000)
     for step in range(1_000):
@@ -151,9 +151,9 @@ def _empty(tested: GroupScheduler, model: _Model, rows: dict[int, int]) -> None:
 
 
 def test_finished_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message is finished when it is acknowledged, at once or after a failure, or given up.
+    """A message is finished when it is acknowledged or abandoned. Its row must be used again.
 
-    If the rows of finished messages were not used again, a publisher would need more memory with every message.
+    Otherwise a publisher would need more memory with every message.
     """
     monkeypatch.setattr(scheduler, "_ROWS", 4)
     tested = GroupScheduler(group_count=1_000, address_count=1)
@@ -175,7 +175,7 @@ def test_finished_messages_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_message_that_rests_is_kept_while_120_000_others_finish() -> None:
-    """Message 0 was put back until 60 s, and message 1 waits behind it; the others are of other groups."""
+    """Message 0 rests until second 60, message 1 of its group waits behind it; the others are of other groups."""
     tested = GroupScheduler(group_count=3, address_count=1)
     _add(tested, [(0, 0, 0), (1, 1, 0), (2, 2, 1)])
     held, other = tested.take(0, 10)

@@ -1,4 +1,4 @@
-"""The transports: the same on the wire, the same in the history, and every intent written before a byte leaves."""
+"""All transports send the same requests, write the same history, and record every intent before they send."""
 
 import errno
 import json
@@ -37,7 +37,7 @@ NO_JSON = BodyTemplate("ü ", "")
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set temporary credentials, so that the token is signed too."""
+    """Set temporary credentials, so that the session token is signed, too."""
     for name, value in (
         ("ACCESS_KEY_ID", "AKIDEXAMPLE"),
         ("SECRET_ACCESS_KEY", "wJalr/x+y"),
@@ -76,7 +76,7 @@ def _send(transport: Transport, *calls: TransportCall) -> list[TransportAnswer]:
 
 
 def _calls(address: str, *calls: Sequence[str], template: BodyTemplate = BODY) -> list[TransportCall]:
-    """Return calls of messages whose bodies have those values, numbered from 0."""
+    """Return calls whose messages have these values in their bodies, numbered from 0."""
     values = list(chain.from_iterable(calls))
     count = len(values)
     messages = OutgoingMessages(
@@ -234,7 +234,7 @@ _GARBLED: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", _GARBLED)
-def test_a_garbled_answer_ends_no_publisher_and_nobody_knows_what_was_taken(
+def test_after_a_garbled_answer_the_outcome_is_unknown_and_publishing_goes_on(
     tmp_path: Path, case: str, name: str
 ) -> None:
     status, body = _GARBLED[case]
@@ -322,8 +322,8 @@ def test_through_an_outbox_relays_publish_and_nothing_else(named: str | None, sa
         choose_transport(named, url, saboteur, destination="outbox")
 
 
-def test_many_calls_are_on_their_way_at_once(tmp_path: Path) -> None:
-    """The server answers nobody until all have asked: forty calls need forty connections."""
+def test_many_calls_are_in_flight_at_once(tmp_path: Path) -> None:
+    """The server answers only when forty calls have arrived, which needs forty connections."""
     everybody = threading.Barrier(40)
 
     def reply(request: CapturedRequest) -> Reply:
@@ -352,8 +352,8 @@ def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str)
     assert sorted(excess.values())[4] < 1  # a busy machine is no fault of the recorder's; how exact it is: benchmarks
 
 
-def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(tmp_path: Path) -> None:
-    """It may have had its effect: `info`, by botocore's name; the connection goes, and the next call has another."""
+def test_a_call_that_is_never_answered_ends_with_an_unknown_outcome(tmp_path: Path) -> None:
+    """Its outcome is `info`, with botocore's name of the error; the next call gets a new connection."""
     answer = threading.Event()
 
     def reply(request: CapturedRequest) -> Reply:
@@ -371,7 +371,7 @@ def test_a_call_that_is_never_answered_is_given_up_and_nobody_knows(tmp_path: Pa
     assert [(row["outcome"], row["error"]) for row in rows] == [("info", "ReadTimeoutError"), ("ok", None)]
 
 
-def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> None:
+def test_an_https_endpoint_without_tls_is_an_error(tmp_path: Path) -> None:
     with capturing(_accepted_answer) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
             errors = _send(transport, *_calls(QUEUE, "a"))[0].errors
@@ -383,7 +383,7 @@ def test_an_endpoint_without_tls_is_not_spoken_to_without_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
-def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) -> None:
+def test_an_answer_in_any_pieces_is_read(tmp_path: Path, cut: int | None) -> None:
     def reply(request: CapturedRequest) -> Reply:
         return _accepted_answer(request)._replace(chunk_bytes=cut)
 
@@ -396,7 +396,7 @@ def test_an_answer_is_read_however_it_is_cut(tmp_path: Path, cut: int | None) ->
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("kept_bytes", [0, 30])
-def test_an_answer_that_is_cut_is_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
+def test_an_answer_that_is_cut_short_counts_as_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
     def reply(request: CapturedRequest) -> Reply:
         whole = _accepted_answer(request).body
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)

@@ -1,4 +1,4 @@
-"""A disk that is full, or a folder that is gone: what cannot be written is said in a line, with what to do."""
+"""A full disk, or a folder that is gone, is reported in one line with the next step."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ EXPECTATION = Expectation(run="r", queues=(), visibility_timeout_seconds={})
 
 
 def test_tasks_can_be_told_to_stop_where_the_disk_is_full(tmp_path: Path) -> None:
-    """Else they would go on, and their driver wait for them."""
+    """Otherwise they would go on, and their driver would wait for them."""
     coordinator = RunCoordinator(tmp_path, VirtualClock())
 
     with files_limited_to(0):

@@ -1,4 +1,4 @@
-"""A run with faults is compared with its databases, if there are any of its own."""
+"""The faults of a run: how they are recorded, and how the run is compared with its own databases."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) 
 def test_an_effect_that_only_a_database_knows_goes_into_the_history(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of this run and this consumer only: in a database of somebody else's are others, too."""
+    """Only effects of this run and this consumer: the database may have others."""
     url = f"sqlite:///{tmp_path / 'somebody.db'}"
     monkeypatch.setenv("SLUICE_DSN", url)
     run, journal = replace(_run(tmp_path), id="epoch-7", has_faults=True), Journal(tmp_path, "journal", common={})
@@ -75,7 +75,7 @@ def test_an_effect_that_only_a_database_knows_goes_into_the_history(
 
 
 class _Everybody:
-    """Places at which everybody is."""
+    """Workers' places; each has a running process."""
 
     def harm(self, _kind: FaultKind, _name: str, _detail: str) -> bool:
         return True
@@ -86,7 +86,7 @@ class _Everybody:
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_a_redrive_moves_dead_letters_and_without_any_hits_nothing(tmp_path: Path, count: int) -> None:
-    """A move task of nothing would be one by which any message may have come back."""
+    """Without dead letters no move task is started: the judge would have to consider what it may have moved."""
     moved = list[list[str]]()
 
     class Letters:
@@ -109,7 +109,7 @@ def test_a_redrive_moves_dead_letters_and_without_any_hits_nothing(tmp_path: Pat
     assert moved == ([["dead.fifo"]] if count else [])
 
 
-def test_a_fault_after_the_end_is_named_with_those_that_met_nobody(tmp_path: Path) -> None:
+def test_faults_that_hit_nothing_or_came_too_late_are_named(tmp_path: Path) -> None:
     met, late = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
     nobody = ScheduledFault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
     journal = Journal(tmp_path, "journal", common={})
@@ -126,7 +126,7 @@ def test_a_fault_after_the_end_is_named_with_those_that_met_nobody(tmp_path: Pat
 
 @pytest.mark.parametrize("command", ["true", "false"])
 def test_any_restart_may_empty_the_queues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
-    """Else what a restart lost that failed at its last step would be somebody's loss."""
+    """Also one whose command failed at its last step; otherwise its losses would be blamed on the service."""
     monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", command)
     run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
     restart = ScheduledFault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
@@ -145,10 +145,10 @@ def test_any_restart_may_empty_the_queues(tmp_path: Path, monkeypatch: pytest.Mo
     assert {event.outcome for event in written_rows() if event.kind == Kind.FAULT} == {outcome}
 
 
-def test_a_restart_of_the_endpoint_is_written_down_before_it_loses_anything(
+def test_a_restart_of_the_endpoint_is_recorded_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A driver that is killed meanwhile cannot; a run that goes on would be INVALID for what was lost."""
+    """If the driver is killed during the restart, a resumed run must know of it, or it is INVALID for the losses."""
     run, journal = _run(tmp_path), Journal(tmp_path, "journal", common={})
     monkeypatch.setenv("SLUICE_RESTART_ENDPOINT", f"cp {journal.path} {tmp_path}/then && echo > {tmp_path}/done")
     restart = ScheduledFault(kind=FaultKind.RESTART, target="endpoint", at_seconds=0.0, until_seconds=0.1)
@@ -164,7 +164,7 @@ def test_a_restart_of_the_endpoint_is_written_down_before_it_loses_anything(
 
 
 def test_a_worker_of_a_consumer_called_publish_is_no_publisher(tmp_path: Path) -> None:
-    """Else a fault of the one would end the other."""
+    """Otherwise the end of a publisher's fault would also end the worker's."""
     run = _run(tmp_path)
     consumers = dict.fromkeys(run.deployment.consumers, "publish")
     with Lines() as lines:
@@ -181,7 +181,7 @@ def test_effects_that_cannot_be_read_are_reported_without_a_password(monkeypatch
 
 
 class _Queues:
-    """Queues that say whether they are empty."""
+    """Queues whose counts a test sets."""
 
     is_empty = True
 
@@ -191,7 +191,7 @@ class _Queues:
 
 @pytest.mark.parametrize("missing", ["nothing", "one number", "a message in flight", "a gap", "a consumer's inbox"])
 def test_all_is_done_when_consumers_are_past_every_number_and_queues_empty(tmp_path: Path, missing: str) -> None:
-    """Else the workers would end before a message comes again, and what is wrong then would not be seen."""
+    """Otherwise the workers would end before a message comes again, and the violation would not be seen."""
     run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
     letters, count = _Queues(), run.plan.row_count
     letters.is_empty = missing != "a message in flight"
@@ -215,7 +215,7 @@ def test_all_is_done_when_consumers_are_past_every_number_and_queues_empty(tmp_p
     assert on_aws is False
 
 
-def test_nothing_is_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
+def test_a_run_is_not_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
     run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
     letters, late = cast("DeadLetters", _Queues()), replace(_KILL, at_seconds=1_000.0, until_seconds=1_000.0)
     engine = create_engine(f"sqlite:///{worker_processes.database_files(run)['billing']}")

@@ -1,4 +1,4 @@
-"""A resumed run learns what it needs of the attempt before it; no Spark is needed to tell."""
+"""A resumed run reads from its journals what it needs to know of the attempt before; tested without Spark."""
 
 import json
 import os
@@ -32,7 +32,7 @@ QUICK = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\n"
 
 
 def _resume(folder: Path) -> LoadRun:
-    """Return the second attempt of a run with one journal."""
+    """Return the second attempt of a run that has one journal."""
     run = LoadRun(
         id="r",
         folder=folder,
@@ -47,8 +47,8 @@ def _resume(folder: Path) -> LoadRun:
     return run
 
 
-def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: Path) -> None:
-    """A journal whose time lies a day ahead, because the clock was set back, is at rest all the same."""
+def test_tasks_that_write_are_found_by_sizes_and_not_by_times(tmp_path: Path) -> None:
+    """A journal's time may be a day ahead, because the clock was set back."""
     run, clock = _resume(tmp_path), VirtualClock()
     tomorrow = 86_400 * 10**9 + run.journals.stat().st_mtime_ns
     os.utime(run.journals / "publish-0-0.arrows", ns=(tomorrow, tomorrow))
@@ -61,7 +61,7 @@ def test_whether_tasks_still_write_is_not_a_matter_of_the_wall_clock(tmp_path: P
 
 
 class _Growing(VirtualClock):
-    """While it passes, a journal grows."""
+    """A clock that lets a journal grow whenever it sleeps."""
 
     def __init__(self, journal: Path) -> None:
         super().__init__()
@@ -96,7 +96,10 @@ def test_rows_of_a_resumed_run_contain_its_first_part(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_publishes_everything_but_expired_messages(tmp_path: Path) -> None:
-    """Also what comes behind it in its group; which ones is known to driver and tasks alike, and said."""
+    """Driver and tasks know which messages have expired, and the run names them.
+
+    Later ones of the group are published.
+    """
     clock = VirtualClock()
     run = replace(_resume(tmp_path), resumed_at_us=2_000_000, begin_by_us={3: 1_000, 4: 999, -1: 998})
     coordinator = run.coordinator(clock)
@@ -115,7 +118,7 @@ def test_a_resumed_run_publishes_everything_but_expired_messages(tmp_path: Path)
 
 
 def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_path: Path) -> None:
-    """The rows to send are sorted by then; Spark begins to sort them when it is asked."""
+    """Spark sorts the rows when they are requested, and they have to be sorted when the load begins."""
     run = replace(_resume(tmp_path), begin_by_us={1: 0})
     clock = VirtualClock()
     requests = []
@@ -132,8 +135,8 @@ def test_a_publisher_asks_for_its_share_before_it_waits_for_the_beginning(tmp_pa
     assert requests == [0]
 
 
-def test_tasks_that_go_on_writing_are_to_be_ended_first(tmp_path: Path) -> None:
-    """They were told to end, and a minute later still write: what they do is not on record yet."""
+def test_a_run_whose_tasks_still_write_is_not_resumed(tmp_path: Path) -> None:
+    """They were told to end, and still write a minute later: their next records would be missing."""
     run = _resume(tmp_path)
 
     with pytest.raises(ConfigError, match="are still at work; end them, then resume it"):
@@ -190,15 +193,15 @@ _DESCRIBED = {
 def test_an_unbroken_or_foreign_run_is_not_resumed(
     tmp_path: Path, described: dict[str, Any], status: str, message: str
 ) -> None:
-    """Its result would be lost, or its messages are not here."""
+    """The result of the one would be lost, and the messages of the other are on another machine."""
     (tmp_path / "verdict.json").write_text(json.dumps({"status": status}), encoding="utf-8")
 
     with pytest.raises(ConfigError, match=message):
         resume.check_broken(_DESCRIBED | described, tmp_path, ONE_QUEUE)
 
 
-def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
-    """Two drivers would publish everything twice."""
+def test_a_run_that_another_process_works_on_is_left_alone(tmp_path: Path) -> None:
+    """Two drivers would publish each message twice."""
     with (
         resume.run_lock(tmp_path),
         pytest.raises(ConfigError, match="another process is at work on"),
@@ -220,7 +223,7 @@ def test_a_run_somebody_is_at_work_on_is_left_alone(tmp_path: Path) -> None:
 def test_a_later_attempt_mends_a_broken_one_but_no_missing_journal(
     recorded: dict[str, dict[int, bool]], attempts: int, unfinished: list[str]
 ) -> None:
-    """The journal of a dead recorder is whole but for its last receive; nothing is known of a missing journal."""
+    """A dead recorder's journal lacks at most its last receive; the records of a missing journal are unknown."""
     recorders = {"publish-0": None, "consume-0": "q"}
     facts = RunFacts(expectation=EXPECTATION, target="endpoint", recorders=recorders, attempts=attempts)
 
@@ -228,7 +231,7 @@ def test_a_later_attempt_mends_a_broken_one_but_no_missing_journal(
 
 
 def test_a_resumed_run_does_the_faults_ahead_and_names_the_missed() -> None:
-    """A fault that was under way when its driver died ended with the driver, and is in no history."""
+    """A fault that was under way when its driver died has ended with the driver, and has no record."""
     begun = {"billing-0": 1.0, "billing-1": 2.0, "audit-0": 3.0}
     stored = [
         ScheduledFault(kind=FaultKind.KILL, target=name, at_seconds=seconds, until_seconds=seconds)

@@ -1,4 +1,4 @@
-"""Which environments a load test takes, before it looks at an endpoint."""
+"""A load test refuses some environments before it calls the endpoint."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Which cluster a session is for: refused, or found away, before any Java starts."""
+"""The cluster of a session: wrong addresses are refused, and a missing cluster is reported, before Java starts."""
 
 import logging
 from types import SimpleNamespace
@@ -34,7 +34,7 @@ def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("given", [{"master": "spark://127.0.0.1:9"}, {"remote": "sc://127.0.0.1:9"}])
-def test_a_cluster_that_is_not_there_is_reported_at_once(given: dict[str, str]) -> None:
+def test_a_cluster_that_cannot_be_reached_is_reported_at_once(given: dict[str, str]) -> None:
     """Spark itself would try for a minute."""
     with (
         pytest.raises(EndpointError, match=r"127.0.0.1:9 cannot be reached .*; start it, or leave it out to run here"),
@@ -55,7 +55,7 @@ def test_a_cluster_that_is_not_there_is_reported_at_once(given: dict[str, str]) 
     ],
 )
 def test_an_exception_of_spark_becomes_our_error(monkeypatch: pytest.MonkeyPatch, raised: Exception, why: str) -> None:
-    """A command may do anything in the session; and a session that has ended already is no second error."""
+    """Any code may raise it in the session; a session that has already ended raises no second error."""
     session = SimpleNamespace(stop=Mock(side_effect=ConnectionRefusedError()))
     monkeypatch.setattr(spark_session, "_start", lambda *_: session)
 
@@ -69,7 +69,7 @@ def test_an_exception_of_spark_becomes_our_error(monkeypatch: pytest.MonkeyPatch
 def test_py4j_logs_no_socket_that_it_fails_to_close_after_ctrl_c(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Py4J closes its sockets on Ctrl-C and logs, by a logger of its own, that Java is too busy to answer."""
+    """On Ctrl-C Py4J closes its sockets, and logs an error if Java is too busy to answer."""
     monkeypatch.setattr(spark_session, "_start", lambda *_: SimpleNamespace(stop=Mock()))
     logger = logging.getLogger("py4j.clientserver")
 

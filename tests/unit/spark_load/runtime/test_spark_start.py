@@ -1,4 +1,4 @@
-"""Wrong settings for Spark are refused before Java starts; Java's output tells why it did not start."""
+"""Wrong settings for Spark are refused before Java starts, and Java's output explains a failed start."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ NOISE = "WARNING: Using incubator modules: jdk.incubator.vector\n"
 
 
 def _home(folder: Path, version: str) -> str:
-    """Return a folder that has what a Spark of that version has, as far as it is looked at."""
+    """Return a folder with those files of a Spark of this version that the check reads."""
     for name in ("bin", "jars"):
         (folder / name).mkdir()
     (folder / "bin" / "spark-submit").touch(mode=0o755)
@@ -24,7 +24,7 @@ def _home(folder: Path, version: str) -> str:
     return str(folder)
 
 
-def test_a_spark_home_that_is_not_there_is_refused() -> None:
+def test_a_missing_spark_home_is_refused() -> None:
     with pytest.raises(ConfigError) as refused:
         check_surroundings({"SPARK_HOME": "/nowhere/spark"})
 
@@ -109,7 +109,7 @@ def test_settings_that_can_be_right_are_left_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_javas_last_words_say_why_it_did_not_start(printed: str, sentence: str) -> None:
+def test_javas_last_lines_explain_why_it_did_not_start(printed: str, sentence: str) -> None:
     found = explain(EXITED, NOISE + printed)
 
     assert isinstance(found, EndpointError)
@@ -141,7 +141,7 @@ def test_sparks_error_says_why_it_did_not_start(raised: Exception, sentence: str
     ],
 )
 def test_a_cause_nobody_knows_is_reported_as_unknown(printed: str, last: str) -> None:
-    """With what Java said last, and without blame: that it needs Java 17 would send people looking at Java."""
+    """With Java's last lines, and without a guess: a hint at Java 17 would mislead."""
     assert str(explain(EXITED, printed)) == (
         "Spark did not start (Java gateway process exited before sending its port number.), and the cause is none of"
         f" those known here. Java said last: {last}. Its own log: SLUICE_SPARK_LOG_LEVEL=error"
