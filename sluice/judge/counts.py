@@ -151,7 +151,7 @@ def _with_names(counted: pa.Table, events: Events) -> pa.Table:
 
 
 def _received_count(detail: str | None) -> int:
-    """Return how many messages a poll returned, -1 if that is unknown."""
+    """Return how many messages a poll returned; -1 if the event does not say."""
     received = detail_of(detail).get("received")
     return received if isinstance(received, int) and 0 <= received <= limits.RECEIVE_MESSAGES_MAX else -1
 

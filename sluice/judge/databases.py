@@ -65,7 +65,7 @@ class AppliedEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InboxNumbers:
-    """Numbers that did not arrive in order and get handled, as an inbox lists them."""
+    """A range of numbers that an inbox lists because they were missing, dead, late or skipped."""
 
     consumer: str
     group: str
@@ -222,7 +222,7 @@ def _unknown(
 def _of_effects(
     evidence: DatabaseEvidence, consumer: str, done: Sequence[AppliedEffect]
 ) -> Iterator[DatabaseViolation]:
-    """Yield effects that should not be there, or not like that."""
+    """Yield a violation for each effect that should not exist, or has other data."""
     rows = {committed.event_id: committed for committed in evidence.committed}
     times = Counter(effect.event_id for effect in done)
     for effect in done:
@@ -308,7 +308,7 @@ def _of_order(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedE
 
 
 def _in_order(committed: Iterable[CommittedEvent]) -> dict[str, list[CommittedEvent]]:
-    """Return each group's events in the order of their commits."""
+    """Return the events of each group in the order of their commits."""
     groups: dict[str, list[CommittedEvent]] = defaultdict(list)
     for entry in sorted(committed, key=lambda committed: (committed.committed_at_us, committed.position)):
         groups[entry.group].append(entry)

@@ -83,7 +83,7 @@ class JudgeEngine:
         return conclude(counted, maybe, seen, expectation)
 
     def around(self) -> list[HistoryEvent]:
-        """Return the events without group that are needed one by one: those of the kinds `counts.AROUND`."""
+        """Return the events without a group, of the kinds `counts.AROUND`, which the judge needs one by one."""
         (found,) = self._history.look(_rows_of_part, RowSelection("kind", AROUND, is_grouped=False))
         return events_of(found)
 
@@ -197,12 +197,11 @@ class JudgeEngine:
                 )
 
     def overview(self) -> list[Mapping[str, Any]]:
-        """Return what events have in common that say what a history is, and how many they are, as `count`.
+        """Return how many events have the same kind, queue, worker and detail, as far as these show what a history is.
 
-        `kind` is of FRAMED, of publishes and of what names a queue messages come from, `queue` of those but the first,
-        `worker` of FRAMED, publishes, polls and receives, `detail` of topologies; `is_of_no_group` says that they need
-        a message group to be judged, and have none; `opened_us` is when a journal was opened, `least_us` when the first
-        of them was called.
+        Each row has a `count`. `kind` is set for kinds in FRAMED, publishes, and events that name a queue; `queue` for
+        those but the first; `worker` for FRAMED, publishes, polls and receives; `detail` for topologies.
+        `is_of_no_group` says that an event needs a message group and has none.
         """
         (found,) = self._history.look(_overview_of_part, RowSelection(columns=_OVERVIEW_COLUMNS, is_grouped=False))
         rows = found.group_by(list(_OVERVIEW), use_threads=False).aggregate([("count", "sum"), ("least_us", "min")])
@@ -307,7 +306,7 @@ _IDS = pa.schema({"key": pa.uint64(), "message": pa.uint64()})
 
 
 def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
-    """Return which messages were published under which deduplication ids, both as hashes."""
+    """Return the messages that were published under each deduplication id, both as hashes."""
     found = [_IDS.empty_table()]
     for events in part:
         message = hash_numbers(events.hashes("message_group_id"), events.numbers("idx", 0))

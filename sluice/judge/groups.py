@@ -1,4 +1,4 @@
-"""Findings of the checker in the groups that are suspect, part by part, as rows of a table; and gathered."""
+"""The checker's findings in suspect groups: computed part by part, as rows of a table, and then gathered."""
 
 import heapq
 import json
@@ -108,7 +108,7 @@ def _events_of_groups(
 
 
 def least_rows(rows: Iterable[dict[str, str]]) -> list[dict[str, str]]:
-    """Return the rows of FOUND that are shown, by anomaly: those with the least keys."""
+    """Return the rows of FOUND that are shown for each anomaly: those with the smallest keys."""
     of_anomaly: dict[str, list[dict[str, str]]] = defaultdict(list)
     for row in rows:
         of_anomaly[row["anomaly"]].append(row)
@@ -135,7 +135,7 @@ def gather(counts: Mapping[str, int], first: Iterable[Mapping[str, Any]]) -> Fin
 
 
 def groups_of(events: pa.Table) -> list[pa.Table]:
-    """Return the events of each group; every event has one."""
+    """Return the events by group; every event must have a group."""
     group = events.column("message_group_id").combine_chunks().dictionary_encode().indices.to_numpy()
     ordered = take_rows(events, np.argsort(group, kind="stable"))
     counts = np.bincount(group)

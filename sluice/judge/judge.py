@@ -1,4 +1,4 @@
-"""From a history to a verdict: clear the groups without any doubt, give the others to the checker, measure, decide."""
+"""From a history to a verdict: clear lawful groups by screening, check the others, measure, decide."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping

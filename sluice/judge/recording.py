@@ -303,7 +303,7 @@ def _receive_begins(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
 
 
 def _groupless(found: Mapping[str, int]) -> Iterator[str]:
-    """Yield why events without a message group are not judged; AWS: the name of a FIFO queue ends with `.fifo`.
+    """Yield the reasons why events without a message group are not judged; AWS: a FIFO queue's name ends with `.fifo`.
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html (read 2026-11-26)
     """

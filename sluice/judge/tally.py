@@ -21,7 +21,7 @@ ACCURACY = 1 << (_BITS - 1)
 
 
 def tally_of(what: str, name: str, places: np.ndarray, values: np.ndarray | None = None) -> pa.Table:
-    """Return how often each value was found at each place; without values how much was found there."""
+    """Return how often each value was found at each place; without values, how many things were found at each place."""
     nothing = np.zeros(len(places), np.int64)
     found = (
         pa.table({"place": places.astype(np.int32), "value": nothing if values is None else values})
@@ -35,20 +35,21 @@ def tally_of(what: str, name: str, places: np.ndarray, values: np.ndarray | None
 
 
 def total_of(what: str, name: str, count: int) -> pa.Table:
-    """Return a number of things that have no place and no value."""
+    """Return a number of things without a place and a value."""
     return pa.table([[what], [name], [0], [0], [count]], schema=TALLY)
 
 
 def add_up(tally: pa.Table) -> pa.Table:
-    """Return a tally with each thing once."""
+    """Return a tally in which each (name, place, value) occurs once, with the sum of its counts."""
     found = tally.group_by(VALUE_KEYS, use_threads=False).aggregate([("count", "sum")])
     return found.rename_columns([*VALUE_KEYS, "count"]).select(TALLY.names)
 
 
 def shorten(of_place: pa.Table) -> pa.Table:
-    """Return the tally of a thing at one place, without values that are no percentile there, nor the largest.
+    """Return the tally of a name at one place, reduced to the values at percentiles and the largest.
 
-    Who stays counts for those below it. A bin has some ten thousand values, and all bins would not fit into the driver.
+    A value that stays also counts for the removed ones below it. A bin has some ten thousand values, and all bins
+    together would be too many for the driver.
     """
     ordered = of_place.sort_by("value")
     below = np.cumsum(ordered.column("count").to_numpy())
@@ -58,7 +59,7 @@ def shorten(of_place: pa.Table) -> pa.Table:
 
 
 def ranks(count: int) -> list[int]:
-    """Return which of so many values in order, from 1, each of PERCENTILES is."""
+    """Return the rank, from 1, of each of PERCENTILES among so many ordered values."""
     return [-(-percent * count // 100) for percent in PERCENTILES.values()]
 
 
@@ -93,23 +94,23 @@ class ObservationTally:
         return self._found.get((what, name), (np.zeros(0, np.int64),) * 3)
 
     def names(self, what: str) -> list[str]:
-        """Return the names that have observations, those with the most first."""
+        """Return the names with observations, the most frequent first."""
         totals = {name: self.total(what, name) for of, name in self._found if of == what}
         return sorted(totals, key=lambda name: (-totals[name], name))
 
     def total(self, what: str, name: str = "") -> int:
-        """Return how much there is at all places together."""
+        """Return the sum of a name's counts at all places."""
         return int(self.of(what, name)[2].sum())
 
     def counts(self, what: str, name: str, bin_count: int) -> list[int]:
-        """Return how much there is in each bin."""
+        """Return the sum of a name's counts in each bin."""
         places, _, counts = self.of(what, name)
         found = np.zeros(bin_count, np.int64)
         np.add.at(found, places, counts)
         return found.tolist()
 
     def span(self, what: str, name: str = "") -> tuple[int | None, int | None]:
-        """Return the least and the largest value of all places; None without any."""
+        """Return the smallest and the largest value at all places; None without values."""
         values = self.of(what, name)[1]
         return (int(values.min()), int(values.max())) if len(values) else (None, None)
 

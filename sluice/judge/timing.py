@@ -64,7 +64,7 @@ _READ = pa.schema([SCHEMA.field(name) for name in TIMED_COLUMNS])
 
 
 def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    """Return of events of the kinds TIMED: groups of several clocks, least times between clocks, first and last."""
+    """Return one part's (groups timed by several clocks, least times between clocks, first and last instants)."""
     table = pa.concat_tables([_READ.empty_table(), *(events.table.select(TIMED_COLUMNS) for events in part)])
     events = table.filter(pc.is_valid(table.column("message_group_id")))
     events = events.set_column(

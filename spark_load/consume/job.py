@@ -57,12 +57,9 @@ def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -
 
     One, if the profile lets messages fail. When a consumer releases a message, another consumer may receive it at once,
     while the first one still has the later messages of the group in the same answer. It would have to release each of
-    them
-    by a call of its own, and between two calls the group would be handed out in another order: the load test itself
-    would
-    reorder. Each of these messages would also use up a receive whenever the poisoned message in front of it fails, and
-    end
-    in the DLQ beside it. Otherwise ten, or as many as can be handled within half a lease.
+    them by a call of its own, and between two calls the group would be handed out in another order: the load test
+    itself would reorder. Each of these messages would also use up a receive whenever the poisoned message in front of
+    it fails, and end in the DLQ beside it. Otherwise ten, or as many as can be handled within half a lease.
     """
     if profile.failure_share or profile.crash_share or profile.poison_share:
         return 1
@@ -283,8 +280,7 @@ class LiveChecks:
     """Counts suspicious receives of one consumer, to be shown during a run; they do not count for the verdict.
 
     A consumer sees its own receives only. A message that is received again may be lawful, and one that seems to fall
-    back
-    behind another may be the generator's doing; only the judge has the whole history. Messages of another run are
+    back behind another may be the generator's doing; only the judge has the whole history. Messages of another run are
     strangers.
     """
 

@@ -383,8 +383,7 @@ def _require_remembered(faults: Sequence[GivenFault]) -> None:
     """Require that no publisher is frozen for so long that SNS forgets the deduplication ids of its last publishes.
 
     Freezes with little time between them count as one: in that time the publisher may not have repeated every publish
-    that
-    was not answered.
+    that was not answered.
 
     Args:
         faults: in the order in which they begin.

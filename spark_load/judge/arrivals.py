@@ -1,8 +1,7 @@
 """The published messages of a history as traffic: when, in which group and how large; each message once.
 
 SQS and SNS drop a publish with the deduplication id of one that they accepted within five minutes: it is no message,
-and
-counted apart. After five minutes it is another message. A publish that was refused or never answered is no message.
+and counted apart. After five minutes it is another message. A publish that was refused or never answered is no message.
 """
 
 import json

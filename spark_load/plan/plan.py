@@ -47,8 +47,7 @@ def uniform(seed: int, number: Any, purpose: int) -> Any:
     """Return a pseudo-random number from [0, 1), the same for the same arguments.
 
     Numbers for different purposes are independent. `number` is not negative: an int, or a numpy array of uint64 for as
-    many
-    results.
+    many results.
     """
     key = mix_bits(mix_bits(seed & _MASK) + _STEP * (purpose + 1) & _MASK)
     return (mix_bits(number * _STEP + key & _MASK) >> 11) * 2.0**-53

@@ -56,8 +56,7 @@ def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFr
     """Return the job that publishes the plan; it runs when its rows are requested.
 
     Runs one task per `publish_tasks`, each for the whole duration. Not safe to repeat: Spark runs a task again only if
-    a
-    fault ended it.
+    a fault ended it.
 
     Args:
         spark: the session.
@@ -150,8 +149,7 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     """Return the messages that a task must not publish again, if the task is run again because a fault ended it.
 
     As in a resumed run, they are those that the task's journals record as acknowledged. A message whose publish was
-    never
-    answered is published again with its deduplication id, while SNS remembers that id.
+    never answered is published again with its deduplication id, while SNS remembers that id.
     """
     sent = pa.concat_tables(
         part.filter(pc.equal(part.column("kind"), Kind.PUBLISHED.value)).select(_SENT)

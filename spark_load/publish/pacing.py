@@ -64,10 +64,8 @@ class RetryPolicy:
         """Return how long a group rests after a failure; None if it is too late to try again.
 
         After throttling, the rest grows with each failure, and differs between groups, so that they do not all retry at
-        once.
-        After other failures it stays the same, until the group has failed for half a minute, or no call at all has
-        succeeded
-        for as long.
+        once. After other failures it stays the same, until the group has failed for half a minute, or no call at all
+        has succeeded for as long.
         """
         since, tries = self._groups.get(group, (now, 0))
         self._groups[group] = (since, tries + 1)

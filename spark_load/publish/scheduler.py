@@ -1,8 +1,7 @@
 """Schedule a publisher's messages, group by group: a group's next message waits for the answer to the one before.
 
 Pure bookkeeping, without clock and calls. Messages are rows of a table, numbered in the order of the plan. Whole
-columns
-are processed, of the messages that are due or answered: only a failed message is handled alone in Python.
+columns are processed, of the messages that are due or answered: only a failed message is handled alone in Python.
 """
 
 import heapq

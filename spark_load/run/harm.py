@@ -201,8 +201,7 @@ class RunHarm:
         """Move a consumer's dead letters back to its queues; return whether messages were moved.
 
         The DLQs are read first, so that the history has the messages that the move task does not name. False also means
-        that the
-        DLQs held no message of this run, or that reading or moving failed.
+        that the DLQs held no message of this run, or that reading or moving failed.
         """
         dead_letter_queues = self.run.deployment.dead_letter_queues
         dead = [dead_letter_queues[queue] for queue in self._queues(consumer) if queue in dead_letter_queues]
@@ -237,8 +236,7 @@ class RunHarm:
         """Record the effects that only the databases know; return sentences about contradictions to a good end.
 
         Runs when every worker has ended. `is_settled` says that no queue and no DLQ holds a message of the run: then a
-        message
-        without an effect is lost.
+        message without an effect is lost.
         """
         if not self.run.writes_effects or self._workers is None:  # no worker ever began
             return []

@@ -1,8 +1,7 @@
 """The phases of a load test: warm up, publish, drain, handle dead letters.
 
 Publishers and consumers are two jobs at the same time. The driver announces each step, and watches the tasks' reports
-to
-know when to go on and to show progress. Only journals count for the verdict.
+to know when to go on and to show progress. Only journals count for the verdict.
 """
 
 import json

@@ -78,6 +78,6 @@ def replace(path: Path, text: str, *, instead: str = "") -> None:
     """Write a file as a whole: a reader sees the new content or the old one.
 
     Raises:
-        HistoryError: it cannot be written there, with `instead` as the next step; nothing recorded is lost.
+        HistoryError: the file cannot be written; the message has `instead` as the next step, and no record is lost.
     """
     write_whole(path, text, instead=instead or f"make room there, or copy it, and judge it: sluice check {path.parent}")

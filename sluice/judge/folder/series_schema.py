@@ -18,7 +18,7 @@ type RunSeries = dict[str, Any]
 
 
 class _Percentiles[C, V](TypedDict):
-    """Of a latency, in microseconds; once, or for each bin."""
+    """The percentiles of a latency in microseconds: one value each, or a list with a value for each bin."""
 
     count: C
     p50: V
@@ -28,10 +28,11 @@ class _Percentiles[C, V](TypedDict):
 
 
 class _Queue(TypedDict):
-    """Messages that came out of a queue, for each bin.
+    """The messages of a queue, a value for each bin.
 
-    `waiting` is what was acknowledged and not yet received once, at the end of the bin; `again` what came another time;
-    `tasks` who received, from their first event to their last, in the middle of the bin.
+    `waiting` counts messages that were acknowledged and not yet received, at the end of the bin. `again` counts
+    redelivered messages. `tasks` counts receivers at work in the middle of the bin, from their first event to their
+    last.
     """
 
     received: list[Count]
@@ -42,7 +43,7 @@ class _Queue(TypedDict):
 
 
 class _Rank(TypedDict):
-    """Groups that are about equally hot, and the latencies of their messages, queue by queue."""
+    """Groups of about the same size, and the latencies of their messages, by queue."""
 
     groups: Positive
     messages: Count

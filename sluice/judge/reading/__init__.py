@@ -1,1 +1,1 @@
-"""The recorded history on disk: journals made Parquet, read back, and what damage looks like."""
+"""The recorded history on disk: journals are turned into Parquet, read, and checked for damage."""

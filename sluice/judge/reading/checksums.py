@@ -1,4 +1,4 @@
-"""The checksums of a file of Parquet, in a file beside it: a page can have one of its own, the footer cannot.
+"""The checksums of a Parquet file, in a file beside it: a page can have its own checksum, the footer cannot.
 
 It is the file that Hadoop writes and looks at, and with it Spark, where files are on a file system: `.name.crc`, with
 the CRC-32 of every so many bytes. Neither asks for it where it is missing.

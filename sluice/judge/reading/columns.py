@@ -78,7 +78,7 @@ class Events:
         return ~self._array(name).fill_null(True).to_numpy(zero_copy_only=False)  # noqa: FBT003 (the value)
 
     def codes(self, name: str) -> tuple[np.ndarray, list[str | None]]:
-        """Return a column of few texts as positions in a list of them; None is the last of the list."""
+        """Return a column with few different texts as positions in a list of them; None is the last one in the list."""
         if name not in self._names:
             return np.zeros(len(self), np.int32), [None]
         if name not in self._coded:
@@ -89,16 +89,19 @@ class Events:
         return self._coded[name]
 
     def texts(self, name: str) -> pa.Array:
-        """Return the texts in a column of few."""
+        """Return the different texts in a column with few."""
         return pa.array(self.codes(name)[1][:-1], pa.string())
 
     def decode(self, name: str, decode: Callable[[str | None], Any], dtype: type) -> np.ndarray:
-        """Return the result of `decode` for each text of a column of few texts; it is called once for each text."""
+        """Return the result of `decode` for each text of a column with few different texts.
+
+        Each text is decoded once.
+        """
         codes, values = self.codes(name)
         return np.array([decode(value) for value in values], dtype=dtype)[codes]
 
     def is_equal(self, name: str, text: str) -> np.ndarray:
-        """Return for each event whether a column of few texts has this text."""
+        """Return for each event whether a column with few different texts has this text."""
         return self.decode(name, lambda value: value == text, bool)
 
     def hashes(self, name: str) -> np.ndarray:
@@ -111,9 +114,9 @@ class Events:
         return array.fill_null(0).to_numpy().view(np.uint64) if pa.types.is_integer(array.type) else hashes(array)
 
     def sequence_numbers(self, *names: str) -> tuple[np.ndarray, np.ndarray]:
-        """Return the last digits of sequence numbers as numbers, and the others hashed; of the first that has one.
+        """Return (numbers, hashes): the last digits of sequence numbers as numbers, and the digits before as hashes.
 
-        What has not 39 digits has no number; it still has a hash.
+        The first column with a value counts. A text without 39 digits has no number, but a hash.
         """
         low, high = np.full(len(self), NONE), np.zeros(len(self), dtype=np.uint64)
         for name in reversed(names):
@@ -141,7 +144,7 @@ class Events:
 
 
 def hash_columns(table: pa.Table) -> dict[str, pa.Array]:
-    """Return the columns of HASH_SCHEMA of a table with the texts; null where there is no text, or no number."""
+    """Return the columns of HASH_SCHEMA for a table with texts; null for a missing text or number."""
     events, found = Events(table), dict[str, pa.Array]()
     for name in HASHED:
         if name in _NUMBERED:
@@ -188,7 +191,7 @@ def starts(ordered: np.ndarray) -> np.ndarray:
 
 
 def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
-    """Return the texts as a matrix of bytes, each in whole words, zeros behind."""
+    """Return the texts as a matrix of bytes: a row for each text, filled up with zeros to whole words."""
     width = int(lengths.max())
     if int(lengths.min()) != width:
         dense = pc.ascii_rpad(dense, width, "\0")
@@ -228,7 +231,10 @@ def _finish(found: np.ndarray) -> np.ndarray:
 
 
 def _sequence_numbers(dense: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return the last digits as numbers, and hashes of the others; of what is no number NONE, and the hash of all."""
+    """Return the last digits as numbers, and the other digits as hashes.
+
+    For a text that is no sequence number, NONE and the hash of the whole text.
+    """
     has_digits = pc.and_(pc.equal(pc.binary_length(dense), _NUMBER_DIGITS), pc.ascii_is_decimal(dense))
     is_number = has_digits.to_numpy(zero_copy_only=False)
     low, high = np.full(len(dense), NONE), np.zeros(len(dense), np.uint64)

@@ -74,9 +74,10 @@ UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError
 
 @contextmanager
 def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
-    """Raise HistoryError for a damaged history, and name the file: its end may be whole, and what stands before it not.
+    """Raise HistoryError, with the file's name, if the block finds the history damaged.
 
-    Errors of Arrow mean damage, and those in `besides`: Spark's.
+    The end of a file may be intact although the bytes before it are not, so damage may show only here. Errors of Arrow
+    mean damage, and so do those in `besides`: Spark's.
     """
     try:
         yield

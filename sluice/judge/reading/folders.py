@@ -16,7 +16,10 @@ _TYPES = {"int64": "INT64", "int32": "INT32", "bool": "BOOLEAN", "string": "BYTE
 
 
 def require_history(root: Path) -> None:
-    """Raise ConfigError if there is no history, HistoryError if it has other columns, before reading takes a while."""
+    """Raise ConfigError if the folder has no history, HistoryError if its columns are wrong.
+
+    Called before the slow reading.
+    """
     if not root.is_dir():
         raise ConfigError(f"{root} is {'a file' if root.exists() else 'not there'}, allowed is a history's folder")
     if not _folders(root):
@@ -65,13 +68,13 @@ def _type(column: pq.ColumnSchema) -> str:
 
 
 def _folders(root: Path) -> list[Path]:
-    """Return the folders a history may be read from, journals first: from them Parquet was made."""
+    """Return the folders from which a history may be read, journals first: the Parquet files are made of them."""
     journals = [folder for folder in (root, root / JOURNALS) if is_journals(folder)]
     return journals or [folder for folder in (root, root / HISTORY) if any(folder.glob("*.parquet"))]
 
 
 def folder_of(root: Path) -> Path:
-    """Return the folder that a history is read from; `require_history` ensures that there is one."""
+    """Return the folder from which a history is read; `require_history` has made sure that there is one."""
     return _folders(root)[0]
 
 

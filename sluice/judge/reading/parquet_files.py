@@ -113,18 +113,18 @@ class RowSelection:
             raise ValueError(f"whole groups need message_group_id among the columns {self.columns}")
 
     def wanted_values(self) -> pa.Array:
-        """Return the values."""
+        """Return the selected values as Arrow's array."""
         return pa.array(sorted(self.values), pa.string())
 
     def take(self, table: pa.Table) -> pa.Table:
-        """Return these rows of a table, with those of the columns that it has."""
+        """Return the selected rows of a table, with those of the columns that the table has."""
         if self.name is not None:
             table = table.filter(pc.is_in(table.column(self.name), self.wanted_values()))
         return table.select([name for name in self.columns if name in table.schema.names])
 
 
 def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int) -> None:
-    """Write events to a file for each bucket, a row group of each table; a history has one `bucket_count`."""
+    """Write events to one file for each bucket, with a row group for each table; a history has one `bucket_count`."""
     paths = [folder / f"{name}-{bucket:03d}.parquet" for bucket in range(bucket_count)]
     with ExitStack() as files:
         writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN_SCHEMA, **_HOW)) for path in paths]
@@ -168,7 +168,7 @@ def _slim(table: pa.Table) -> pa.Table:
 
 
 def buckets_of(groups: Iterable[str], bucket_count: int) -> frozenset[int]:
-    """Return the buckets these groups are in."""
+    """Return the buckets that contain these groups."""
     return frozenset((hashes(pa.array(sorted(groups), pa.string())) % np.uint64(bucket_count)).tolist())
 
 
@@ -210,12 +210,12 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
 
 
 def pieces_of(path: Path) -> list[Piece]:
-    """Return the pieces of a file, whatever it says of buckets."""
+    """Return the pieces of a file, without regard to its bucket."""
     return [Piece(str(path), *part, 0) for part in _cut(_footer(path)[0])]
 
 
 def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Yield neighbouring row groups that are read together: the first, how many, and their events."""
+    """Yield neighbouring row groups that are read together: (first row group, number of row groups, their events)."""
     first = events = 0
     for number, size in enumerate(sizes):
         if number > first and events + size > _READ_EVENTS:
@@ -239,7 +239,7 @@ def _require_all_buckets(history: Path, descriptions: Sequence[_BucketDescriptio
 
 
 def _footer(path: Path) -> tuple[list[int], _BucketDescription | None]:
-    """Return the sizes of a file's row groups, and of which bucket it is; None where it is of none of ours."""
+    """Return (sizes of a file's row groups, its bucket); the bucket is None if the file is not one of ours."""
     metadata = pq.read_metadata(path)
     sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     return sizes, _bucket_description(metadata)
@@ -263,7 +263,7 @@ def read(found: Iterable[Piece]) -> Iterator[Events]:
 
 
 def together(tables: Iterable[pa.Table]) -> Iterator[Events]:
-    """Yield the events of tables, of several small ones at a time."""
+    """Yield tables of events; several small tables are joined to one."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
@@ -279,7 +279,7 @@ def _concatenate(tables: Sequence[pa.Table]) -> Events:
 
 
 def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
-    """Yield tables without the columns that say nothing."""
+    """Yield tables without their empty columns."""
     for piece in found:
         with _open(piece) as file:
             has_hashes = _has_hashes(file)
@@ -295,7 +295,7 @@ def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
 
 
 def _has_hashes(file: pq.ParquetFile) -> bool:
-    """Return whether a file has the hashes of its own texts: older ones of ours have not."""
+    """Return whether a file has hashes of its own texts; older files of ours have none."""
     names = set(file.schema_arrow.names)
     return _bucket_description(file.metadata) is not None and names.issuperset(HASH_SCHEMA.names)
 
@@ -307,7 +307,7 @@ def _hash_texts(table: pa.Table) -> pa.Table:
 
 
 def _fill_columns(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return events with all columns of a schema, of its types: a stranger's Parquet may say how to hold a text."""
+    """Return events with all columns of a schema, in its types: files of others may store a text in another type."""
     return pa.table(
         [
             table.column(field.name).cast(field.type)
@@ -359,13 +359,13 @@ def examine(piece: Piece) -> Iterator[pa.Table]:
 
 
 def _whole(file: pq.ParquetFile, number: int) -> pa.Table:
-    """Return a row group as the events it was written from."""
+    """Return a row group as the events from which it was written."""
     table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
     return table.select(journal.SCHEMA.names).cast(journal.SCHEMA)
 
 
 def _require_count(piece: Piece, found: int, stated: int) -> None:
-    """Make sure that no page was skipped: one with a damaged head is, and its checksum is of what stands behind it."""
+    """Refuse a row group with too few rows: Arrow skips a page with a damaged head, and no checksum covers the head."""
     if found != stated:
         raise OSError(f"{piece.path} has {found} events where its end says {stated}")
 

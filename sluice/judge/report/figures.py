@@ -1,4 +1,4 @@
-"""The page's figures: what each chart shows of a run's series, with its words and its numbers as a table."""
+"""The figures of the page: the chart of each series, with its words, and its numbers as a table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ _LABELS_MAX = 60  # faults; the table names all of them
 
 
 def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
-    """Return the unit of the time axis in seconds, the axis, and the warm-up on it."""
+    """Return (seconds of the time axis' unit, the axis, the warm-up on the axis)."""
     span = series["bin_seconds"] * series["bin_count"]
     divisor, unit = next(
         (size, name)
@@ -39,7 +39,7 @@ def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
 
 
 def _points(series: RunSeries, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
-    """Return the middle of every bin with its value, divided."""
+    """Return (middle of the bin, value divided by `by`) for every bin."""
     middle = series["bin_seconds"] / _time(series)[0]
     return [((index + 0.5) * middle, None if value is None else value / by) for index, value in enumerate(values)]
 
@@ -252,7 +252,7 @@ def _band(fault: Mapping[str, Any], series: RunSeries, divisor: float, *, is_lab
 
 
 def tables(series: RunSeries) -> list[Table]:
-    """Return the numbers of all charts."""
+    """Return the numbers of all charts as tables."""
     short = names(series)
     over_time = [
         Table(

@@ -50,7 +50,7 @@ _TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
 
 
 def html(verdict: Verdict, run_series: RunSeries) -> str:
-    """Return the page."""
+    """Return the page as HTML."""
     run, is_crossed = verdict.run, verdict.exit_code == EXIT_CROSSED
     parts = {
         "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
@@ -184,7 +184,7 @@ def _by_family(
 
 
 def _fold(properties: Sequence[Property], html: str) -> str:
-    """Return the properties that were not exercised, folded behind a line with their number."""
+    """Return the properties that were not exercised as a list that is folded below a line with their number."""
     count = sum(not _is_tried(prop) for prop in properties)
     summary = (
         f"{units.plural(count, 'property').replace('propertys', 'properties')} not exercised, or without a threshold"

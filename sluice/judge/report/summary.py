@@ -70,7 +70,10 @@ _PLAIN = (PropertyState.HOLDS, PropertyState.NOT_EXERCISED, PropertyState.NO_THR
 
 
 def markdown(verdict: Verdict, *, is_whole: bool = True) -> str:
-    """Return the summary as Markdown; where it is not whole, of the properties only what is out of the ordinary."""
+    """Return the summary as Markdown.
+
+    Unless it is whole, only with the properties that neither held nor lacked opportunity.
+    """
     parts = [
         f"# {verdict.status.value.upper()} — {escape_markdown(str(verdict.run.get('run', '')))}",
         *(f"**VALID, but {escape_markdown(caveat)}.**" for caveat in caveats(verdict)),
@@ -170,7 +173,7 @@ def _when(event: Mapping[str, Any], first_us: int) -> str:
 
 
 def consumer(verdict: Verdict) -> list[str]:
-    """Return the conduct of a recording's consumers, a sentence each; empty for a run."""
+    """Return sentences about the conduct of a recording's consumers; none for a run."""
     measured = verdict.measures.get("consumer")
     return [] if measured is None else conduct.lines(measured)
 
@@ -330,7 +333,7 @@ def _not_judged() -> str:
 
 
 def means(verdict: Verdict) -> str:
-    """Return the meaning of the verdict, and its limits."""
+    """Return the meaning of the verdict and its limits, as sentences."""
     is_crossed = verdict.status is PropertyStatus.VALID and any(
         p.holding is PropertyState.CROSSED for p in verdict.properties
     )

@@ -32,7 +32,7 @@ type EventFields = Mapping[str, Any]
 
 
 def draw(violation: Violation, run_series: RunSeries, *, name: str) -> Figure | None:
-    """Return the timeline as a figure; None when there is not an event with a time to draw."""
+    """Return the timeline as a figure; None if no event has a time."""
     laid = lay_out(violation, run_series)
     if laid is None:
         return None
@@ -41,7 +41,7 @@ def draw(violation: Violation, run_series: RunSeries, *, name: str) -> Figure | 
 
 
 def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
-    """Return the timeline as a chart that is not drawn yet."""
+    """Return the timeline as a chart, before it is drawn."""
     events = _events(violation, series["groups"].get(violation.message_group_id, ()))
     events = _about(events, violation)
     if not events:
@@ -69,7 +69,10 @@ def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
 
 
 def _order(event: EventFields, series: RunSeries) -> tuple[int, int, str]:
-    """Return where a row stands: publishes first, then the queues as declared, then the others; end markers last."""
+    """Return the position of a row: publishes first, then queues in the declared order, then others.
+
+    End markers last.
+    """
     queues = list(series["queues"])
     if event["kind"] == Kind.PUBLISHED:
         position = -1
@@ -80,7 +83,7 @@ def _order(event: EventFields, series: RunSeries) -> tuple[int, int, str]:
 
 
 def _events(violation: Violation, stored: Sequence[EventFields]) -> list[EventFields]:
-    """Return the group's events, those of the witness among them once."""
+    """Return the group's events and those of the witness, each once."""
     found: dict[tuple[object, ...], EventFields] = {}
     for event in (*stored, *(witness.as_dict() for witness in violation.witness)):
         if event.get("invoked_at_us") is not None and event.get("idx") is not None and event.get("queue") is not None:
@@ -119,7 +122,7 @@ def _window(events: Sequence[EventFields]) -> tuple[float, float]:
 
 
 def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
-    """Return the bar as far as it is in the picture, in seconds, and wide enough to be seen."""
+    """Return the visible part of a bar, in seconds, and wide enough to be seen."""
     began, ended = (min(max(instant, window[0]), window[1]) for instant in (bar.began, bar.ended))
     if bar.ended > bar.began:
         ended = max(ended, began + _VISIBLE_SHARE * (window[1] - window[0]))

@@ -60,9 +60,9 @@ def suspects(maybe: pa.Table, activity: Mapping[str, Sequence[Activity]], expect
 
 
 def screen(messages: MessageRollup, names: pa.Table, expectation: Expectation) -> tuple[pa.Table, pa.Table]:
-    """Return the groups that may be suspect, see `suspects.groups`, and what was observed of their messages.
+    """Return the groups that may be suspect, see `suspects.groups`, and the observations of their messages.
 
-    `messages` are those of whole groups, at least one, and are taken. `names` may have duplicates.
+    `messages` are those of at least one whole group, and are emptied. `names` may have duplicates.
     """
     taken = messages.rows()
     judged = groups(taken, expectation)

@@ -61,7 +61,7 @@ def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.
 
 
 def _ends(what: str, name: str, *instants: np.ndarray) -> pa.Table:
-    """Return the first and the last of all these instants that are known."""
+    """Return the first and the last of all known instants."""
     known = np.concatenate([each[is_known(each)] for each in instants])
     ends = np.array([known.min(), known.max()]) if len(known) else known
     return tally_of(what, name, np.zeros(len(ends)), ends)

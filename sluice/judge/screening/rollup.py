@@ -161,7 +161,7 @@ def _grow(records: np.ndarray, count: int) -> None:
 
 
 def _nothing(dtype: np.dtype) -> np.ndarray:
-    """Return a record that says nothing."""
+    """Return a record without any facts."""
     record = np.zeros((), dtype)
     for name in dtype.names or ():
         if dtype[name] == _TIME:
@@ -170,7 +170,7 @@ def _nothing(dtype: np.dtype) -> np.ndarray:
 
 
 def _columns(records: np.ndarray, order: np.ndarray) -> Columns:
-    """Return records as columns in this order; a few at a time, so that they are near when they are taken apart."""
+    """Return records as columns in this order; a few records at a time, so that they stay in the processor's cache."""
     names = records.dtype.names or ()
     found = {name: np.empty(len(order), records.dtype[name]) for name in names}
     for begin in range(0, len(order), _NEAR):
@@ -181,7 +181,7 @@ def _columns(records: np.ndarray, order: np.ndarray) -> Columns:
 
 
 def _doubles(instances: Sequence[np.ndarray]) -> np.ndarray:
-    """Return which SQS message ids were received more than once."""
+    """Return the SQS message ids that were received more than once."""
     ids = np.sort(np.concatenate(instances)) if instances else np.zeros(0, np.uint64)
     return ids[1:][ids[1:] == ids[:-1]]
 

@@ -89,9 +89,9 @@ def waited_bit(queue_index: int) -> int:
 
 
 class _OfQueue:
-    """Messages published (queue index 0), or received from a queue: each, and the one before it in its group.
+    """Messages published (queue index 0) or received from a queue, each with the one before it in its group.
 
-    `begins` is where each group begins among the messages, `where` are the places of those it is about.
+    `begins` has the position at which each group begins among the messages, `where` the positions of these messages.
     """
 
     def __init__(self, messages: Columns, queue_index: int, begins: np.ndarray) -> None:

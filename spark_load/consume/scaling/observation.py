@@ -95,8 +95,7 @@ def add_minute(
     """Append one minute's values to the series: the means of its samples, and the receives derived from them.
 
     Receives have to be derived: a worker's journal shows an empty poll only when the worker deletes the next message,
-    too
-    late for a decision. A lane without a message polls all the time; a lane with a message has it for the handler's
+    too late for a decision. A lane without a message polls all the time; a lane with a message has it for the handler's
     time.
 
     Args:
