@@ -117,7 +117,7 @@ def test_actions_of_tasks_have_an_endpoint(edited_stacks: Mapping[str, StackTemp
         "logs": {"logs:CreateLogStream", "logs:PutLogEvents"},
         "s3": {"s3:GetObject"},
         "secretsmanager": {"secretsmanager:GetSecretValue"},
-        "sns": {"sns:Publish"},
+        "sns": {"sns:Publish", "sns:ListSubscriptionsByTopic", "sns:GetSubscriptionAttributes"},
         "sqs": {*_WORK_OFF, "sqs:SendMessage"},
     }
 

@@ -394,6 +394,7 @@ def test_no_worker_relay_or_producer_reads_the_owners_secret(
         *(f"ConsumersConsumer{name}WorkerTaskDefinitionTaskRole: sluice_worker" for name in ("ledger", "nightbatch")),
         *(f"ConsumersConsumer{name}RedriveTaskDefinitionTaskRole: sluice_redrive" for name in ("ledger", "nightbatch")),
         "ConsumersRelayTaskDefinitionTaskRole: sluice_relay",
+        "ConsumersVerificationTaskDefinitionTaskRole: sluice_reader",
         "ProducersOutbox: sluice_producer",
     }
 
