@@ -34,19 +34,19 @@ from sluice.declaration.fields.topics import RELAY_TASKS
 from sluice.declaration.metric_math import metric_ids
 
 _GIGABYTE = 1e9
-_SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # a relay's task, and one of automatic redrive
-# Assumed: somebody's service is away once a day, and a run brings back all it may, ten messages a second. Fargate
-# counts a minute at least, from the pull of the image on.
+_SMALL_CPU, _SMALL_MEMORY_MIB = 256, 512  # of a task of a relay or of automatic redrive
+# Assumed: each day (30 times a month) a service that handlers need is away, and one redrive brings back as many
+# messages as it may, ten a second. Fargate bills a minute at least, from the pull of the image on.
 _REDRIVE_RUNS, _REDRIVE_START_SECONDS, _REDRIVES_PER_SECOND = 30, 60, 10
-_VERDICT_SECONDS = 120  # assumed: of a start, and of a comparison of ten million messages
-# As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
+_VERDICT_SECONDS = 120  # assumed: the start of a task, and its comparison of ten million messages
+# Metrics that Container Insights keeps of a cluster, counted in AWS's list on 2026-11-21; its page was not noted.
 _CLUSTER_METRICS = 13
-_ACUS_AWAKE = 0.5  # the least of an instance that is connected to
-_ENDPOINTS = 4  # SQS, two of ECR, CloudWatch Logs
-# Of the topic and of each queue in five minutes, with one producer and one consumer, as AWS estimates it; noted on
-# 2026-11-21 without its page.
+_ACUS_AWAKE = 0.5  # the least capacity of a database instance that something is connected to
+_ENDPOINTS = 4  # interface endpoints of every new network: SQS, two of ECR, CloudWatch Logs
+# KMS requests of one topic or queue in a month: three in five minutes, with one producer and one consumer, as AWS
+# estimates it; noted on 2026-11-21 without its page.
 _KMS_REQUESTS = 3 * MONTH_SECONDS / 300
-_QUEUES = 3  # of a consumer
+_QUEUES = 3  # queues of a consumer that are encrypted, unless its main queue exists already
 
 NOT_COUNTED = (
     "log ingestion (0.50 a GB), the topic's archive, ECR storage, data transfer between zones, tax, custom metrics,"
@@ -57,11 +57,11 @@ NOT_COUNTED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MonthlyMessages:
-    """Messages of a month.
+    """The messages of a month, from which the bill is computed.
 
     Args:
-        messages: published to each topic, each once.
-        message_bytes: size of one, body and attributes.
+        messages: how many are published to each topic, each once.
+        message_bytes: the size of one message, body and attributes together.
     """
 
     messages: int
@@ -70,11 +70,12 @@ class MonthlyMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceCost:
-    """Tasks of one consumer that runs as tasks, at an even rate.
+    """The tasks that one consumer runs, and those that would keep up, when messages come at an even rate.
 
     Args:
-        tasks: that run, between min_tasks and max_tasks.
-        tasks_needed: that would keep up.
+        consumer: the consumer's name.
+        tasks: how many run, between min_tasks and max_tasks.
+        tasks_needed: how many would keep up.
     """
 
     consumer: str
@@ -87,11 +88,11 @@ class Bill:
     """A month of an environment, in US dollars.
 
     Args:
-        lines: what is paid for to its cost, as declared.
-        instead: what could be declared instead to the whole month's cost then.
-        services: of each consumer that runs as tasks.
-        runtimes: of each consumer, as tasks and on Lambda.
-        vcpus_max: of all tasks together, when each service has max_tasks.
+        lines: the cost of each thing that is paid for, by its name.
+        instead: what the whole month would cost with another declaration, by the option that would be declared.
+        services: the tasks of each consumer that runs as tasks.
+        runtimes: what each consumer costs as tasks and on Lambda.
+        vcpus_max: the vCPUs of all tasks together, when each service has max_tasks.
     """
 
     lines: Mapping[str, float]
@@ -102,12 +103,12 @@ class Bill:
 
     @property
     def usd(self) -> float:
-        """Return the cost of the month."""
+        """Return what the whole month costs."""
         return sum(self.lines.values())
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Return where the declared tasks do not keep up."""
+        """Return a sentence for each consumer whose max_tasks are too few to keep up with the messages."""
         return tuple(
             f"{service.consumer} needs {service.tasks_needed} tasks, max_tasks is {service.tasks}: it falls behind;"
             " raise max_tasks or lanes"
@@ -117,25 +118,25 @@ class Bill:
 
 
 def bill(environment: Environment, volume: MonthlyMessages) -> Bill:
-    """Return the bill of an environment for a month with so many messages."""
+    """Return what an environment costs in a month in which each topic gets this volume of messages."""
     services = tuple(_service(consumer, volume) for consumer in _with_tasks(environment))
     lines = _lines(environment, volume, services)
-    whole = sum(lines.values())
+    total = sum(lines.values())
     architecture, spot = environment.architecture, environment.spot
     other = Architecture.X86_64 if architecture is Architecture.ARM64 else Architecture.ARM64
-    without_tasks = whole - lines["Fargate"]
-    functions = _functions(replace(environment, architecture=other), volume) - lines.get("Lambda", 0.0)
+    without_tasks = total - lines["Fargate"]
+    functions_change = _functions(replace(environment, architecture=other), volume) - lines.get("Lambda", 0.0)
     instead = {
         f"architecture=Architecture.{other.name}": without_tasks
         + _fargate(environment, services, other, spot=spot)
-        + functions,
+        + functions_change,
         f"spot={not spot}": without_tasks + _fargate(environment, services, architecture, spot=not spot),
     }
     if isinstance(environment.network, NewNetwork):
         gigabytes = _gigabytes(environment, volume)
         gateways = environment.network.availability_zones * MONTH_HOURS * usd("NAT gateway")
         endpoints = lines["interface endpoints"] + lines["through the endpoints"]
-        instead["NAT gateways, one a zone"] = whole - endpoints + gateways + gigabytes * usd("NAT gateway, data")
+        instead["NAT gateways, one a zone"] = total - endpoints + gateways + gigabytes * usd("NAT gateway, data")
     runtimes = tuple(runtime_cost(environment, consumer, volume.messages) for consumer in environment.consumers)
     return Bill(lines=lines, instead=instead, services=services, runtimes=runtimes, vcpus_max=_vcpus_max(environment))
 
@@ -147,6 +148,10 @@ def _vcpus_max(environment: Environment) -> float:
 
 
 def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[ServiceCost, ...]) -> dict[str, float]:
+    """Return the cost in US dollars of each line of the bill, by the line's name.
+
+    Groups of lines that count alike come from helpers: SNS, tasks, functions, network, database, keys.
+    """
     topics = _own_topics(environment)
     delivered = volume.messages * sum(len(environment.consumers_of(topic)) for topic in topics)
     own_queues = [consumer for consumer in environment.consumers if consumer.queue is None]
@@ -177,30 +182,37 @@ def _lines(environment: Environment, volume: MonthlyMessages, services: tuple[Se
 
 
 def _keys(environment: Environment) -> float:
-    """Return the price of the keys: of logs and a new database, and of topics and queues unless they exist already."""
+    """Return the price of KMS keys and requests.
+
+    The environment makes a key for logs, one for a new database, and two for topics and queues unless they exist
+    already.
+    """
     if environment.encryption is not Encryption.CMK:
         return 0.0
-    made = 1 + isinstance(environment.database, NewDatabase) + 2 * (environment.keys is None)
+    keys = 1 + isinstance(environment.database, NewDatabase) + 2 * (environment.keys is None)
     queues = sum(_QUEUES if consumer.queue is None else 1 for consumer in environment.consumers)
     encrypted = len(_own_topics(environment)) + queues
-    return made * usd("KMS key") + encrypted * _KMS_REQUESTS * usd("KMS request")
+    return keys * usd("KMS key") + encrypted * _KMS_REQUESTS * usd("KMS request")
 
 
 def _own_topics(environment: Environment) -> list[Topic]:
+    """Return the topics that the environment makes; what an existing topic costs is on its owner's bill."""
     return [topic for topic in environment.topics if isinstance(topic, Topic)]
 
 
 def _service(consumer: Consumer, volume: MonthlyMessages) -> ServiceCost:
+    """Return how many tasks of a consumer run, and how many would keep up with the messages."""
     tasks, needed = tasks_for(consumer, volume.messages), tasks_needed(consumer, volume.messages)
     return ServiceCost(consumer=consumer.name, tasks=tasks, tasks_needed=needed)
 
 
 def _with_tasks(environment: Environment) -> list[Consumer]:
+    """Return the consumers that run as tasks on Fargate; the others run on Lambda."""
     return [consumer for consumer in environment.consumers if consumer.runtime is None]
 
 
 def _functions(environment: Environment, volume: MonthlyMessages) -> float:
-    """Return the price of all invocations of functions, one a message."""
+    """Return the price of all invocations of functions in a month; each message is counted as an invocation."""
     functions = [consumer for consumer in environment.consumers if consumer.runtime is not None]
     return volume.messages * sum(function_message_usd(environment, consumer) for consumer in functions)
 
@@ -225,7 +237,10 @@ def _database(environment: Environment, services: tuple[ServiceCost, ...], volum
 def _fargate(
     environment: Environment, services: tuple[ServiceCost, ...], architecture: Architecture, *, spot: bool
 ) -> float:
-    """Return the cost of all tasks; a run of automatic redrive, or of a verdict, is never on spot."""
+    """Return the cost of all tasks in a month.
+
+    The tasks of automatic redrive and of verdicts never run on spot, so they cost the full price.
+    """
     sizes = [
         (service.tasks, consumer.cpu, consumer.memory_mib)
         for service, consumer in zip(services, _with_tasks(environment), strict=True)
@@ -238,24 +253,28 @@ def _fargate(
 
 
 def _redrive_hours(environment: Environment) -> float:
-    """Return for how long tasks of automatic redrive run in a month."""
+    """Return for how many hours of a month tasks of automatic redrive run."""
     declared = [consumer.automatic_redrive for consumer in environment.consumers]
-    return sum(map(_redrive_seconds, filter(None, declared))) / 3_600
+    return sum(_redrive_seconds(redrive) for redrive in declared if redrive is not None) / 3_600
 
 
 def _redrive_seconds(declared: AutomaticRedrive) -> float:
-    """Return for how long runs that bring something back, and those by the schedule, which find nothing, take."""
-    scheduled = MONTH_HOURS * 60 / declared.repeat_minutes
-    moving = _REDRIVE_RUNS * declared.messages_max / _REDRIVES_PER_SECOND
-    return (scheduled + _REDRIVE_RUNS) * _REDRIVE_START_SECONDS + moving
+    """Return for how many seconds of a month tasks of one consumer's automatic redrive run.
+
+    Some bring messages back; those that the schedule starts find nothing.
+    """
+    scheduled_runs = MONTH_HOURS * 60 / declared.repeat_minutes
+    moving_seconds = _REDRIVE_RUNS * declared.messages_max / _REDRIVES_PER_SECOND
+    return (scheduled_runs + _REDRIVE_RUNS) * _REDRIVE_START_SECONDS + moving_seconds
 
 
 def _verdict_hours(environment: Environment) -> float:
-    """Return for how long the tasks run in a month that compare outboxes with their consumers every hour."""
+    """Return for how many hours of a month tasks run that compare outboxes with their consumers, each hour."""
     return len(environment.verified_topics) * MONTH_HOURS * _VERDICT_SECONDS / 3_600
 
 
 def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, float]:
+    """Return the cost of a new network's interface endpoints and of the bytes that pass through them."""
     if not isinstance(environment.network, NewNetwork):
         return {"interface endpoints": 0.0, "through the endpoints": 0.0}
     endpoints = _ENDPOINTS + (environment.database is not None) + environment.has_relay
@@ -267,18 +286,18 @@ def _network(environment: Environment, volume: MonthlyMessages) -> dict[str, flo
 
 
 def _gigabytes(environment: Environment, volume: MonthlyMessages) -> float:
-    """Return the bytes between the tasks and AWS: those that consumers receive and the relay publishes."""
+    """Return the gigabytes between the tasks and AWS in a month: what consumers receive and relays publish."""
     copies = len(environment.consumers) + _relays(environment)
     return copies * volume.messages * volume.message_bytes / _GIGABYTE
 
 
 def _insights_metrics(environment: Environment) -> int:
-    """Return how many metrics Container Insights keeps, at most: it also counts services without tasks."""
+    """Return how many metrics Container Insights keeps at most; a service is counted even while it has no tasks."""
     cluster = _CLUSTER_METRICS if environment.cluster is None else 0
     return cluster + SERVICE_METRICS * (len(_with_tasks(environment)) + _relays(environment))
 
 
 def _alarm_metrics(environment: Environment) -> int:
-    """Return how many metrics the alarms read, also those that target tracking makes by itself."""
+    """Return how many metrics all alarms read, those of the alarms that target tracking makes by itself included."""
     tracked = sum(len(metric_ids(consumer.demand_per_task)) for consumer in _with_tasks(environment))
     return sum(len(alarm.metrics) for alarm in alarms(environment)) + TRACKING_ALARMS * tracked

@@ -65,17 +65,20 @@ PRICES = {
 
 
 def usd(name: str) -> float:
-    """Return the price of one."""
+    """Return the price of a single unit, in US dollars; the price list may give it for a million."""
     return PRICES[name].usd / PRICES[name].quantity
 
 
 def requests(call_bytes: float) -> int:
-    """Return as how many requests SQS counts a call with so many bytes in it, or in its answer; a batch is one call."""
+    """Return as how many requests SQS bills one call.
+
+    It counts the bytes that are sent or answered; a batch is one call.
+    """
     return max(1, ceil(call_bytes / REQUEST_BYTES))
 
 
 def queue_request(*, is_fifo: bool) -> float:
-    """Return the price of one request to a queue of that type."""
+    """Return the price of one request to a FIFO queue or to a standard queue."""
     return usd(f"SQS {'FIFO' if is_fifo else 'standard'} request")
 
 
@@ -83,7 +86,7 @@ def queue_deliveries(*, delivered: int, message_bytes: float, is_fifo: bool) -> 
     """Return the price of one queue's messages, received one by one, in US dollars.
 
     Args:
-        delivered: messages.
+        delivered: how many messages the queue gets, and its consumer receives and deletes.
         message_bytes: size of one; SQS counts a request for each 64 KiB begun, when it is sent and when it is received.
         is_fifo: whether it is a FIFO queue.
     """

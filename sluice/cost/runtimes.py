@@ -16,10 +16,10 @@ from sluice.declaration.fields.image import Architecture
 from sluice.declaration.metric_math import metric_ids
 
 MONTH_SECONDS = MONTH_HOURS * 3_600
-SPOT_SHARE = 0.3  # of the price: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
-# As counted in AWS's list of Container Insights metrics on 2026-11-21; its page was not noted.
+SPOT_SHARE = 0.3  # of the price on spot: "up to 70% off", https://aws.amazon.com/fargate/pricing/ (read 2026-11-23)
+# Metrics that Container Insights keeps of one service, counted in AWS's list on 2026-11-21; its page was not noted.
 SERVICE_METRICS = 25
-TRACKING_ALARMS = 2  # that target tracking makes for a service
+TRACKING_ALARMS = 2  # alarms that target tracking makes for a service
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,16 @@ class RuntimeCost:
 
 
 def runtime_cost(environment: Environment, consumer: Consumer, messages: int) -> RuntimeCost:
-    """Return what a consumer costs either way for so many messages a month."""
+    """Return what a consumer costs as tasks and on Lambda for so many messages a month.
+
+    The result also says from how many messages on tasks cost less.
+    """
     per_message, idle = function_message_usd(environment, consumer), mapping_polls_usd(consumer)
     break_even = None
     for tasks in range(consumer.min_tasks, consumer.max_tasks + 1):
-        equal = max(0.0, (_tasks_usd(environment, consumer, tasks) - idle) / per_message)
-        if equal <= tasks * _task_messages(consumer):
-            break_even = ceil(equal)
+        messages_of_equal_cost = max(0.0, (_tasks_usd(environment, consumer, tasks) - idle) / per_message)
+        if messages_of_equal_cost <= tasks * _task_messages(consumer):  # so many tasks can handle them
+            break_even = ceil(messages_of_equal_cost)
             break
     return RuntimeCost(
         consumer=consumer.name,
@@ -77,7 +80,7 @@ def task_hour_usd(cpu: int, memory_mib: int, architecture: Architecture) -> floa
 
 
 def function_message_usd(environment: Environment, consumer: Consumer) -> float:
-    """Return the price of one message in an invocation of its own."""
+    """Return the price of handling one message on Lambda, in an invocation that has no other message."""
     function = consumer.runtime
     memory_mb = consumer.memory_mib if function is None else function.memory_mb
     is_arm = environment.architecture is Architecture.ARM64 or (function is not None and function.package is not None)
@@ -86,7 +89,10 @@ def function_message_usd(environment: Environment, consumer: Consumer) -> float:
 
 
 def mapping_polls_usd(consumer: Consumer) -> float:
-    """Return the price of a month of Lambda's long polls, when they find nothing; none of somebody else's queue."""
+    """Return the price of Lambda's long polls in a month if none finds a message.
+
+    Polls of an existing queue are on its owner's bill.
+    """
     function = consumer.runtime
     pollers = limits.MAPPING_INVOCATIONS_FIRST
     if function is not None and function.pollers_min is not None:
@@ -95,11 +101,15 @@ def mapping_polls_usd(consumer: Consumer) -> float:
 
 
 def lane_polls_usd(consumer: Consumer, tasks: int) -> float:
-    """Return the price of a month of long polls of all lanes of so many tasks, when they find nothing."""
+    """Return the price of a month of long polls of all lanes of so many tasks, if no poll finds a message."""
     return _polls_usd(consumer, tasks * consumer.lanes)
 
 
 def _polls_usd(consumer: Consumer, pollers: int) -> float:
+    """Return the price of a month of polls, each as long as SQS allows.
+
+    Polls of an existing queue are on its owner's bill.
+    """
     if consumer.queue is not None:
         return 0.0
     return pollers * MONTH_SECONDS / limits.WAIT_SECONDS_MAX * prices.queue_request(is_fifo=consumer.fifo)
@@ -111,8 +121,12 @@ def _task_messages(consumer: Consumer) -> float:
 
 
 def _tasks_usd(environment: Environment, consumer: Consumer, tasks: int) -> float:
+    """Return what a consumer costs in a month as so many tasks.
+
+    The parts are tasks, metrics, alarms of target tracking, and polls.
+    """
     hour = task_hour_usd(consumer.cpu, consumer.memory_mib, environment.architecture)
-    watched = SERVICE_METRICS * usd("Container Insights")
-    tracked = TRACKING_ALARMS * len(metric_ids(consumer.demand_per_task)) * usd("alarm")
+    insights = SERVICE_METRICS * usd("Container Insights")
+    alarms = TRACKING_ALARMS * len(metric_ids(consumer.demand_per_task)) * usd("alarm")
     share = SPOT_SHARE if environment.spot else 1
-    return tasks * MONTH_HOURS * hour * share + watched + tracked + lane_polls_usd(consumer, tasks)
+    return tasks * MONTH_HOURS * hour * share + insights + alarms + lane_polls_usd(consumer, tasks)

@@ -11,7 +11,7 @@ import altair as alt
 import vl_convert
 
 WIDTH, HEIGHT = 420, 170
-_LOW = 100  # below that there is room for two numbers beside the axis
+_LOW = 100  # a chart of fewer pixels in height has room for two numbers beside its axis
 _LABEL_PIXELS = 14  # from one line of text to the next
 _LETTER_PIXELS = 6
 _SIDES: tuple[tuple[Literal["left", "right"], int], ...] = (("left", 3), ("right", -3))
@@ -51,7 +51,10 @@ _CONFIG: dict[str, Any] = {
 
 
 class _Rows(alt.InlineData):
-    """The rows of a chart: never changed, so no copy of a chart copies them, and they are not checked for errors."""
+    """The rows of a chart.
+
+    They are never changed, so copies of the chart share them; Altair does not check them, which would take long.
+    """
 
     _class_is_valid_at_instantiation = False
 
@@ -60,12 +63,13 @@ class _Rows(alt.InlineData):
 
 
 def _data(rows: Sequence[Mapping[str, Any]]) -> _Rows:
+    """Return rows as the data of an Altair chart."""
     return _Rows(values=list(rows))
 
 
 @dataclass(frozen=True, slots=True)
 class ChartLine:
-    """One line of a chart: x to y, where a y of None breaks it; without dashes it is solid."""
+    """One line of a chart, as points of x and y. A y of None interrupts the line; a line without `dash` is solid."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -80,8 +84,8 @@ class Band:
     Args:
         began: its left end.
         ended: its right end.
-        until: to where a hairline goes on from there.
-        label: what it is called, in `bands`.
+        until: the end of a hairline that begins at the right end.
+        label: the text beside it, in `bands`.
     """
 
     began: float
@@ -98,8 +102,8 @@ class Axis:
         title: with the unit.
         domain: lowest and highest value; None lets the data choose, from 0.
         is_bare: whether it shows no numbers, because one below it does.
-        is_log: whether equal steps are equal factors.
-        is_duration: whether values are milliseconds, and the ticks are to say so.
+        is_log: whether the scale is logarithmic.
+        is_duration: whether values are milliseconds, which the ticks show as ms or s.
     """
 
     title: str
@@ -122,7 +126,7 @@ def lines(
 ) -> alt.LayerChart:
     """Return a chart of lines, in the order of the legend.
 
-    A value with none beside it, which no line reaches, is a dot.
+    A value is drawn as a dot where the values before and after it are missing, so that no line reaches it.
 
     Args:
         of: the lines.
@@ -162,6 +166,7 @@ def lines(
 
 
 def _right(field: str, x: Axis, **options: Any) -> alt.X:
+    """Return the encoding of a field on the axis to the right, with title and numbers unless the axis is bare."""
     hidden: dict[str, Any] = {"labels": False, "ticks": False} if x.is_bare else {}
     return alt.X(
         field,
@@ -171,6 +176,7 @@ def _right(field: str, x: Axis, **options: Any) -> alt.X:
 
 
 def _up(y: Axis, domain: tuple[float, float], *, is_low: bool = False) -> alt.Y:
+    """Return the encoding of y on the axis upwards; `is_low` says that the chart has room for two numbers only."""
     labels: dict[str, Any] = {"labelExpr": _SECONDS_OR_LESS} if y.is_duration else {"format": ",~f"}
     ticks: dict[str, Any] = (
         {"values": _steps(*domain, is_low=is_low)} if y.is_log else {"tickCount": 2 if is_low else 5}
@@ -179,7 +185,7 @@ def _up(y: Axis, domain: tuple[float, float], *, is_low: bool = False) -> alt.Y:
 
 
 def _behind(of: Sequence[Band], x: Axis) -> list[alt.Chart]:
-    """Return stretches as shades over the whole height, and instants as lines."""
+    """Return the layers behind the lines: stretches as shades over the whole height, instants as vertical rules."""
     layers = []
     stretches = [{"began": band.began, "ended": band.ended} for band in of if band.ended > band.began]
     instants = [{"began": band.began} for band in of if band.ended <= band.began]
@@ -193,7 +199,10 @@ def _behind(of: Sequence[Band], x: Axis) -> list[alt.Chart]:
 
 
 def bands(of: Sequence[Band], *, x: Axis) -> alt.LayerChart:
-    """Return stretches and instants with their labels, in as few rows as keep them apart; `x` has its domain."""
+    """Return a chart of stretches and instants with their labels, in as few rows as keep them apart.
+
+    The axis `x` must have a domain.
+    """
     rows, count = _pack(of, x)
 
     def layer(values: Sequence[Mapping[str, Any]]) -> alt.Chart:
@@ -218,13 +227,14 @@ def bands(of: Sequence[Band], *, x: Axis) -> alt.LayerChart:
 
 
 def _pack(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
-    """Return each band with its row and where its label begins or ends, and how many rows there are.
+    """Return a row for each band, with the place of its label, and how many rows are used.
 
-    A label stands behind its band, or before it where there is no room; then it may still leave the chart.
+    A label stands to the right of its band, or to its left where the chart has no room; on the left it may still leave
+    the chart.
     """
     assert x.domain is not None, "without a domain no place can be told"
     unit = (x.domain[1] - x.domain[0]) / WIDTH
-    taken: list[float] = []  # to where each row is, from the left
+    taken: list[float] = []  # for each row the x up to which it is occupied, from the left
     rows = []
     for band in sorted(of, key=lambda band: band.began):
         width = (_LABEL_PIXELS + 0.9 * _LETTER_PIXELS * len(band.label)) * unit
@@ -233,7 +243,7 @@ def _pack(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
         left = band.began - width if is_left else band.began
         right = end + (0 if is_left else width)
         row = next((idx for idx, occupied in enumerate(taken) if occupied <= left), len(taken))
-        taken[row : row + 1] = [right]
+        taken[row : row + 1] = [right]  # appends where every row is occupied
         rows.append(
             {
                 "row": row,
@@ -249,7 +259,7 @@ def _pack(of: Sequence[Band], x: Axis) -> tuple[list[dict[str, Any]], int]:
 
 
 def stack(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
-    """Return charts below each other, whose x are one below the other, too."""
+    """Return one chart of several, one below the other, each with colours of its own."""
     chart: alt.VConcatChart = alt.vconcat(*panels, spacing=8).resolve_scale(
         color="independent", strokeDash="independent"
     )
@@ -257,7 +267,7 @@ def stack(panels: Sequence[alt.LayerChart]) -> alt.VConcatChart:
 
 
 def _alone(line: ChartLine) -> list[dict[str, Any]]:
-    """Return the points of a line that have a value and none before and after."""
+    """Return the points of a line whose neighbours have no value. No line reaches them, so they are drawn as dots."""
     values = [None, *(value for _, value in line.points), None]
     return [
         {"name": line.name, "x": position, "y": value}
@@ -267,19 +277,27 @@ def _alone(line: ChartLine) -> list[dict[str, Any]]:
 
 
 def _steps(lowest: float, highest: float, *, is_low: bool = False) -> list[float]:
-    """Return the ticks of a logarithmic axis: powers of ten, and 2 and 5 times them where there are few and room is."""
+    """Return the ticks of a logarithmic axis: powers of ten.
+
+    Where these are few, twice and five times each are added.
+    """
     powers = range(math.floor(math.log10(lowest)), math.ceil(math.log10(highest)) + 1)
     leading = (1, 2, 5) if len(powers) <= 4 and not is_low else (1,)
     return [digit * 10.0**power for power in powers for digit in leading if lowest <= digit * 10.0**power <= highest]
 
 
 def _scale(domain: tuple[float, float] | None, *, is_log: bool) -> alt.Scale:
+    """Return the scale of an axis: of its domain where one is given, otherwise as the data need it."""
     if domain is None:
         return alt.Scale(zero=False, nice=False)
     return alt.Scale(domain=list(domain), type="log" if is_log else "linear", nice=False)
 
 
 def _warm_up_layers(shade: tuple[float, float] | None) -> list[alt.Chart]:
+    """Return layers that shade and label the warm-up, the stretch of x that was not measured.
+
+    Without such a stretch there are none.
+    """
     if shade is None:
         return []
     where = alt.Chart(_data([{"from": shade[0], "to": shade[1], "text": "warm-up"}])).encode(x="from:Q")
@@ -293,7 +311,7 @@ def _warm_up_layers(shade: tuple[float, float] | None) -> list[alt.Chart]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """A stretch of time in a row of a timeline; an instant where it ends as it begins."""
+    """A stretch of time in one row of a timeline. Where it ends when it begins, it is an instant."""
 
     row: str
     tone: str
@@ -304,7 +322,10 @@ class Bar:
 def timeline(
     bars: Sequence[Bar], *, rows: Sequence[str], tones: Mapping[str, str], x: Axis, thin: Sequence[Bar]
 ) -> alt.LayerChart:
-    """Return bars and instants in rows, from above; those in `thin` are hairlines. `tones` are names to CSS colours."""
+    """Return a timeline: bars and instants in rows, the first row on top; bars in `thin` are hairlines.
+
+    `tones` gives each name of the legend its CSS colour.
+    """
     used = [name for name in tones if any(bar.tone == name for bar in (*bars, *thin))]
     tone = alt.Color(
         "tone:N",
@@ -350,7 +371,7 @@ class Point:
 
 
 def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], size: tuple[int, int]) -> alt.LayerChart:
-    """Return a chart of points with their labels, of which none covers another.
+    """Return a chart of labelled points, whose labels do not cover each other.
 
     Args:
         of: the points; the first covers the others.
@@ -389,7 +410,10 @@ def points(of: Sequence[Point], *, x: Axis, y: Axis, rule: tuple[str, float], si
 def _place_labels(
     of: Sequence[Point], across: tuple[float, float], y: Axis, size: tuple[int, int]
 ) -> list[dict[str, Any]]:
-    """Return each point with where its label begins or ends: beside it, and a line of text below the label above."""
+    """Return a row for each point with the place of its label.
+
+    A label is beside its point, and at least a line of text below the label above.
+    """
     assert y.domain is not None, "without a domain no place can be told"
     scale = math.log if y.is_log else float
     lowest, highest = map(scale, y.domain)
@@ -421,12 +445,16 @@ def _place_labels(
 
 
 def _layer(layers: Sequence[alt.Chart], size: tuple[int, int]) -> alt.LayerChart:
+    """Return a chart of these layers, the first at the back, with this width and height."""
     width, height = size
     return alt.LayerChart(layer=list(layers), width=width, height=height)
 
 
 def svg(chart: alt.LayerChart | alt.VConcatChart, *, name: str, title: str, description: str) -> str:
-    """Return a chart as an SVG element; `name` is unique on the page, `description` is for those who do not see it."""
+    """Return a chart as an SVG element.
+
+    `name` is unique on the page; `description` is for readers who do not see the chart.
+    """
     # Each part was validated when it was made: to validate the whole takes a tenth of a page's time.
     drawn = vl_convert.vegalite_to_svg(chart.configure(**_CONFIG).to_json(indent=None, validate=False))
     found = re.match(r"<svg[^>]*viewBox=\"([^\"]+)\"[^>]*>", drawn)

@@ -16,7 +16,7 @@ _HEADING = re.compile(r'<h2 id="([^"]+)">(.*?)</h2>')
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A chart with its heading, and what it says in words."""
+    """A chart as SVG, with its heading and a description of what it shows."""
 
     title: str
     description: str
@@ -25,7 +25,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The numbers behind charts."""
+    """The numbers that a chart shows, as a table."""
 
     title: str
     head: tuple[str, ...]
@@ -35,7 +35,10 @@ class Table:
 def draw_figure(
     chart: "alt.LayerChart | alt.VConcatChart", *, name: str, title: str, description: str, svg_title: str | None = None
 ) -> Figure:
-    """Return a chart as a figure; `name` is unique on the page."""
+    """Draw a chart and return it as a figure.
+
+    `name` is unique on the page; `svg_title` is the title of the SVG, if it is not `title`.
+    """
     from sluice.pages import charts  # noqa: PLC0415 (a page without a chart needs no Altair)
 
     svg = charts.svg(chart, name=name, title=svg_title or title, description=description)
@@ -46,9 +49,9 @@ def fill(template: Path, parts: Mapping[str, str]) -> str:
     """Return a page: base.html with its links to what has a heading in the template, and each `{{name}}` replaced.
 
     Args:
-        template: what is below the verdict, as HTML.
-        parts: by name, escaped: those of the template, and of base.html: title, status (a class), heading, word, means,
-            reasons (items of a list), and what is under them.
+        template: a file of HTML, which comes below the verdict.
+        parts: HTML, escaped, by the name it replaces: the names in the template, and those of base.html: title, status
+            (a class), heading, word, means, reasons (items of a list), and the one below the reasons.
     """
     main = _replace_parts(template, parts)
     sections = "".join(f'<li><a href="#{anchor}">{title}</a></li>' for anchor, title in _HEADING.findall(main))
@@ -57,22 +60,23 @@ def fill(template: Path, parts: Mapping[str, str]) -> str:
 
 
 def _replace_parts(template: Path, parts: Mapping[str, str]) -> str:
+    """Return a template's text with each `{{name}}` replaced by the part of that name."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], template.read_text(encoding="utf-8"))
 
 
 def list_items(lines: Iterable[str]) -> str:
-    """Return the items of a list."""
+    """Return lines of text as items of an HTML list."""
     return "".join(f"<li>{escape(line)}</li>" for line in lines)
 
 
 def figure_html(figure: Figure) -> str:
-    """Return a chart with its heading and its words."""
+    """Return a figure as HTML: heading, chart, and the description as its caption."""
     caption = f"<figcaption>{escape(figure.description)}</figcaption>"
     return f"<figure><h3>{escape(figure.title)}</h3>{figure.svg}{caption}</figure>"
 
 
 def table_html(table: Table) -> str:
-    """Return numbers behind charts, folded away."""
+    """Return a table as HTML that the reader unfolds; the first cell of a row is its heading."""
     rows = "\n".join(
         f'<tr><th scope="row" class="number">{escape(row[0])}</th>'
         + "".join(f"<td>{escape(cell)}</td>" for cell in row[1:])
@@ -86,7 +90,10 @@ def table_html(table: Table) -> str:
 
 
 def rows_html(head: Iterable[str], rows: str, *, css: str = "", numbers: Collection[str] = ()) -> str:
-    """Return a table of rows of HTML below the names of its columns, of which `numbers` are those of numbers."""
+    """Return an HTML table of rows below the names of its columns.
+
+    Columns in `numbers` hold numbers, which stand to the right.
+    """
     names = "".join(
         f'<th scope="col"{" class='number'" if name in numbers else ""}>{escape(name)}</th>' for name in head
     )
@@ -94,7 +101,7 @@ def rows_html(head: Iterable[str], rows: str, *, css: str = "", numbers: Collect
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> str:
-    """Return a table of names and values."""
+    """Return an HTML table of two columns, names and values, all of them escaped."""
     return (
         "<table class='pairs'><tbody>"
         + "".join(f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>' for name, value in rows)

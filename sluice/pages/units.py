@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 NONE = "—"
 QUANTILES = ("p50", "p95", "p99", "max")
-"""Of a latency, in the order in which they are shown."""
+"""The quantiles of a latency, in the order in which they are shown."""
 
 
 def duration(us: float | None) -> str:
-    """Return microseconds as text with three digits that count; a dash for none."""
+    """Return a duration in microseconds as text with three significant digits; None is a dash."""
     if us is None:
         return NONE
     if abs(us) < 1_000:
@@ -23,29 +23,29 @@ def duration(us: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return seconds as text."""
+    """Return a duration in seconds as text; None is a dash."""
     return duration(None if value is None else value * 1_000_000)
 
 
 def rate(per_second: float | None) -> str:
-    """Return messages per second as text."""
+    """Return a number of messages per second as text; None is a dash."""
     if per_second is None:
         return NONE
     return f"{per_second:,.0f}/s" if per_second >= 1_000 else f"{per_second:.3g}/s"
 
 
 def times(count: int) -> str:
-    """Return how often something happened."""
+    """Return a count as text: once, twice, 3 times."""
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def plural(count: int, noun: str) -> str:
-    """Return a count with its noun, which takes an s."""
+    """Return a count with its noun, which gets an s unless the count is 1."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def short_names(names: Sequence[str]) -> dict[str, str]:
-    """Return what tells each name from the others: without the words all of them begin with, and the suffix."""
+    """Return each name in short: without the suffix .fifo, and without the words that all names begin with."""
     words = [name.removesuffix(".fifo").split("-") for name in names]
     alike = 0
     if len(names) > 1:

@@ -13,7 +13,7 @@ from sluice.rehearse.model.traffic import Traffic
 
 _JUDGED_SHARE = 0.95
 _WORTH = 0.9
-"""A change that leaves more than this share of the latency is none to speak of."""
+"""A change that leaves more than this share of the latency is not advised: it helps too little."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hotte
     """
     work = tasks_of(consumer)
     turn_seconds = work.handler_seconds + work.overhead_seconds
-    most = {
+    limits_with_reasons = {
         "hottest group": (
             1 / turn_seconds / hottest_share,
             f"it has {hottest_share:.1%} of the messages, and one lane at a time, {turn_seconds:g} s each",
@@ -94,8 +94,10 @@ def ceilings(environment: Environment, consumer: Consumer, *, groups: int, hotte
         ),
     }
     if not consumer.fifo:
-        del most["hottest group"], most["groups"]
-    found = [Ceiling(name=name, per_second=value, because=because) for name, (value, because) in most.items()]
+        del limits_with_reasons["hottest group"], limits_with_reasons["groups"]
+    found = [
+        Ceiling(name=name, per_second=value, because=because) for name, (value, because) in limits_with_reasons.items()
+    ]
     return sorted(found, key=lambda ceiling: ceiling.per_second)
 
 
@@ -107,27 +109,30 @@ def advise(environment: Environment, consumer: Consumer, traffic: Traffic) -> Ad
         consumer: the consumer as it is declared.
         traffic: the messages that are sent.
     """
-    as_it_is = _outcome("as declared", environment, consumer, traffic)
+    declared = _outcome("as declared", environment, consumer, traffic)
     latency = consumer.acceptable_latency_seconds
     changes: list[AdvisedChange] = []
-    if as_it_is.p95_seconds is not None and as_it_is.p95_seconds > latency:
-        made = [_outcome(text, environment, changed, traffic) for text, changed in _changes(consumer, traffic)]
+    if declared.p95_seconds is not None and declared.p95_seconds > latency:
+        tried = [_outcome(text, environment, changed, traffic) for text, changed in _changes(consumer, traffic)]
         better = [
             change
-            for change in made
-            if change.p95_seconds is not None and change.p95_seconds < _WORTH * as_it_is.p95_seconds
+            for change in tried
+            if change.p95_seconds is not None and change.p95_seconds < _WORTH * declared.p95_seconds
         ]
-        kept = sorted((each for each in better if _seconds(each) <= latency), key=lambda each: each.task_hours)
-        changes = kept + sorted((each for each in better if each not in kept), key=_seconds)
+        enough = sorted(
+            (change for change in better if _seconds(change) <= latency), key=lambda change: change.task_hours
+        )
+        changes = enough + sorted((change for change in better if change not in enough), key=_seconds)
     return Advice(
         peak_per_second=traffic.peak_per_second,
         ceilings=ceilings(environment, consumer, groups=traffic.groups, hottest_share=traffic.hottest_share),
-        declared=as_it_is,
+        declared=declared,
         changes=changes,
     )
 
 
 def _seconds(change: AdvisedChange) -> float:
+    """Return the 95th percentile of a change's latency for sorting; a change without messages comes last."""
     return math.inf if change.p95_seconds is None else change.p95_seconds
 
 
@@ -163,5 +168,6 @@ def _changes(consumer: Consumer, traffic: Traffic) -> list[tuple[str, Consumer]]
 
 
 def _outcome(text: str, environment: Environment, consumer: Consumer, traffic: Traffic) -> AdvisedChange:
+    """Simulate a consumer on the traffic and return the result under the name of the change."""
     result: SimulationResult = simulate(service_of(environment, consumer), traffic, tasks_of(consumer))
     return AdvisedChange(text=text, p95_seconds=result.quantile_seconds(_JUDGED_SHARE), task_hours=result.task_hours)

@@ -83,7 +83,7 @@ class _Rehearse(click.Command):
     """The command, which keeps its arguments as they were given, because the page shows them."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the arguments."""
+        """Keep the command line for the page, and parse the arguments."""
         ctx.meta["command"] = shlex.join([*ctx.command_path.split(), *args])
         return super().parse_args(ctx, args)
 
@@ -222,6 +222,7 @@ def rehearse(
 
 
 def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> None:
+    """Write the page of all rehearsals and print where it is."""
     from sluice.rehearse import page  # noqa: PLC0415 (what draws takes a second to load, and few draw)
 
     command = click.get_current_context().meta["command"]
@@ -249,6 +250,7 @@ def _read(
     options: CommandOptions,
     service_name: str | None,
 ) -> Sequence[ScaledService]:
+    """Return the scaled services of the given template, or of the template that is synthesized for the environment."""
     if template is not None:
         parameters = read_parameters(options.parameter, options.parameters)
         loaded = load_template(template)
@@ -365,6 +367,7 @@ def _group_alike(subjects: Sequence[Subject], options: CommandOptions) -> Sequen
 
 
 def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: ProgressWatcher) -> Rehearsal:
+    """Rehearse several services that scale alike, by simulating the first of them."""
     subject, *others = alike
     service, tasks = subject.service, subject.tasks(options)
     kinds = scenarios(service, tasks, groups=subject.groups(options), seed=options.seed)

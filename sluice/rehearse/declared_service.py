@@ -69,18 +69,19 @@ def service_of(environment: Environment, consumer: Consumer) -> ScaledService:
 
 
 def _function_of(environment: Environment, consumer: Consumer, function: Lambda) -> ScaledService:
-    mapping, most = MappingScaling(name="mapping"), function.concurrency_max
+    """Return a consumer's function as a service: its tasks are invocations, and its mapping scales them."""
+    mapping = MappingScaling(name="mapping")
     if function.pollers_min is not None:
         mapping = replace(
             mapping,
             first=function.pollers_min * limits.POLLER_INVOCATIONS,
             more_per_minute=limits.POLLERS_INVOCATIONS_PER_MINUTE,
         )
-    fewest = min(mapping.first, most)
+    first_invocations = min(mapping.first, function.concurrency_max)
     return ScaledService(
         name=naming.function_name(environment, consumer),
-        min_tasks=fewest,
-        max_tasks=most,
+        min_tasks=first_invocations,
+        max_tasks=function.concurrency_max,
         policies=(),
         queue=QueueSettings(
             name=naming.queue_name(environment, consumer),
@@ -91,12 +92,13 @@ def _function_of(environment: Environment, consumer: Consumer, function: Lambda)
         not_simulated=() if function.batch_size == 1 else (f"batches of up to {function.batch_size} messages",),
         is_protected=True,
         memory_mib=function.memory_mb,
-        mapping=replace(mapping, first=fewest),
+        mapping=replace(mapping, first=first_invocations),
         is_on_arm=function.package is not None or environment.architecture is Architecture.ARM64,
     )
 
 
 def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
+    """Return the policy that starts one task when messages come while no task runs."""
     return StepScaling(
         name="wake-from-zero",
         alarm=SimulatedAlarm(
@@ -113,11 +115,13 @@ def _wake(environment: Environment, consumer: Consumer) -> StepScaling:
 
 
 def _consumer_expression(term: Term, environment: Environment, consumer: Consumer) -> MetricExpression:
+    """Return an expression with the metrics of the consumer's queue and service."""
     queue = {"QueueName": naming.queue_name(environment, consumer)}
     return metric_expression(term, queue=queue, service=_dimensions(environment, consumer))
 
 
 def _dimensions(environment: Environment, consumer: Consumer) -> Mapping[str, str]:
+    """Return the dimensions of the metrics of a consumer's service."""
     return {
         "ClusterName": naming.cluster_name(environment),
         "ServiceName": naming.service_name(environment, consumer.name),

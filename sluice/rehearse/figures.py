@@ -14,9 +14,9 @@ _SMALL = (250, 120)
 _LARGE = (420, 230)
 POINTS_MAX = 240
 """The most points of a line: a small chart is hardly wider, and cannot show more."""
-_LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
+_LOG_FROM = 30  # if the largest value is so many times the smallest, a linear axis would show only the largest
 _WHOLE_FROM = 10
-_SHORTEST_SECONDS = 0.001
+_SHORTEST_SECONDS = 0.001  # a shorter latency is drawn as this one: a logarithmic axis has no zero
 
 type _Values = Sequence[float | None]
 
@@ -86,6 +86,7 @@ def over_time(row: RehearsalRow, *, name: str) -> list[Figure]:
 
 
 def _count(value: float) -> str:
+    """Return a number of messages as text: whole from ten on, otherwise with two significant digits."""
     return f"{value:,.0f}" if value >= _WHOLE_FROM else f"{value:.2g}"
 
 
@@ -99,6 +100,7 @@ def thin_out(values: _Values) -> list[float | None]:
 
 
 def _divide(values: _Values, by: float) -> list[float | None]:
+    """Return the values, each divided by the size of a unit; a missing value stays missing."""
     return [None if value is None else value / by for value in values]
 
 
@@ -147,16 +149,19 @@ def comparison_chart(rows: Sequence[RehearsalRow], *, name: str) -> Figure | Non
 
 
 def _label(row: RehearsalRow) -> str:
+    """Return the text beside a row's point: its way to scale, or the variant if it is not the usual one."""
     return row.policy if row.variant is USUAL else row.variant.name
 
 
 def _colour(row: RehearsalRow) -> str:
+    """Return the colour of a row's point: deployed, deployed in another variant, or an alternative."""
     if row.policy != DEPLOYED:
         return "var(--s1)"
     return "var(--s0)" if row.variant is USUAL else "var(--p50)"
 
 
 def _domain(values: Sequence[float], *, is_log: bool) -> tuple[float, float]:
+    """Return the lowest and the highest value of an axis, with room beside the points."""
     if is_log:
         return min(values) / 1.5, max(values) * 1.5
     return 0, 1.08 * max(values) or 1

@@ -38,13 +38,13 @@ from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulat
 from sluice.rehearse.model.traffic import RecordedTraffic
 from sluice.rehearse.watching import WATCHING
 
-_WAKE_MINUTES = 60
-_OFF_BY = 0.1
+_WAKE_MINUTES = 60  # a task must have started so long after the only message
+_OFF_BY = 0.1  # a target may differ from the right one by this share
 _SILENCE_MINUTES, _PEAK_MESSAGES_MAX = 180, 50_000
 _AGAIN_AND_AGAIN = 6
 """If steady traffic has at least this many scale-ins in some hours, they are not an accident."""
-_SOON_MINUTES = 30
-_MUCH_LATER = 1.5
+_SOON_MINUTES = 30  # tasks stopped within this time of their start, with work left, were stopped too early
+_MUCH_LATER = 1.5  # a repair that multiplies a latency by more than this makes messages much later
 _WORTH = 0.9
 """A repair that leaves more than this share of the task-hours saves nothing to speak of."""
 _OF_WORK = {"visible", "inflight", "age", "empty", "received", "sent", "done"}
@@ -68,6 +68,7 @@ _ONCE = RecordedTraffic(
 
 
 def _no_wake_from_zero(tried: Experiment) -> Iterator[Mistake]:
+    """Find a service that may have no tasks and whose policies start none for a single message."""
     if tried.service.min_tasks:
         return
     outcome = simulate(on_its_own(tried.service), _ONCE, tried.tasks, own=tried.own)
@@ -291,6 +292,7 @@ def _adds_again(policy: ScalingPolicy) -> bool:
 
 
 def _target_off(tried: Experiment) -> Iterator[Mistake]:
+    """Find target tracking on the backlog per task whose target does not fit the declared latency."""
     tasks = tried.tasks
     for policy in tried.service.policies:
         if not isinstance(policy, TargetTracking) or not _is_backlog_per_task(policy.watched, tried.own):
@@ -510,6 +512,7 @@ def _timeout_too_short(tried: Experiment) -> Iterator[Mistake]:
 
 
 def _no_protection(tried: Experiment) -> Iterator[Mistake]:
+    """Find a service that stops tasks at work, because they may not protect themselves from scaling in."""
     service = tried.service
     is_safe = service.is_protected or service.may_be_protected
     if is_safe or service.min_tasks == service.max_tasks or not any(map(scales_in, service.policies)):

@@ -132,6 +132,7 @@ def _mistakes(found: Sequence[Mistake]) -> str:
 
 
 def _mark(row: RehearsalRow) -> str:
+    """Return a row's verdict as a coloured sign and a word."""
     word = report.judgement(row)
     class_, sign = _MARKS[word]
     return f'<span class="mark {class_}">{sign} {word}</span>'
@@ -146,6 +147,7 @@ def _table(made: Rehearsal) -> str:
 
 
 def _cells(row: RehearsalRow) -> str:
+    """Return the cells of a table's row as HTML: names, verdict, numbers."""
     cells, split = report.cells(row), len(report.NAMES)
     names = "".join(f'<th scope="row">{escape(cell)}</th>' for cell in cells[:split])
     return f"{names}<td>{_mark(row)}</td>" + "".join(
@@ -193,6 +195,7 @@ def _advice(made: Rehearsal, scenario: str) -> str:
 
 
 def _in_words(row: RehearsalRow) -> str:
+    """Return the measured and the declared latency of a row as a sentence."""
     p95 = report.seconds(row.p95_seconds)
     return f"p95 {p95}, declared {report.seconds(row.scenario.tasks.acceptable_latency_seconds)}."
 

@@ -52,5 +52,6 @@ def why_late(service: ScaledService, row: RehearsalRow) -> str:
 
 
 def _needed_tasks(row: RehearsalRow) -> str:
+    """Return how many tasks the traffic needs on average, as text."""
     traffic = row.scenario.traffic
     return f"{traffic.message_count / traffic.minutes / 60 / per_second(row.scenario.tasks, 1):.1f} tasks"

@@ -163,6 +163,7 @@ def simulate_all(
 def _plan_simulations(
     service: ScaledService, scenario: Scenario, *, compares: bool
 ) -> list[tuple[str, ScaledService, Variant]]:
+    """Return the simulations of a traffic, each as way to scale, service scaled in that way, and variant of AWS."""
     usual = (DEPLOYED, service, USUAL)
     if not compares or scenario.traffic.message_count > LARGE:
         return [usual]

@@ -1,5 +1,5 @@
 """Exit codes of the command line."""
 
 PARTLY, COULD_NOT, REFUSED, NEEDED, STOPPED = 1, 2, 3, 99, 130
-"""Partly done, or a difference found; could not; wrong usage or refused; something waits for a person;
-ended by Ctrl-C. 0 is done."""
+"""In this order: the command did part of its work, or found a difference; it could not do its work; it refused, or was
+used wrongly; something waits for a person; Ctrl-C ended it. 0 is success."""

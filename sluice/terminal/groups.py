@@ -8,7 +8,7 @@ import click
 
 
 class Lazy(NamedTuple):
-    """A command that is not imported yet.
+    """A command of a group that is imported only when somebody uses it.
 
     Args:
         place: where it is, `module:name`.
@@ -40,7 +40,7 @@ class CommandGroup(click.Group):
         return sorted([*super().list_commands(ctx), *self.lazy])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return a command, imported now if need be."""
+        """Return the command of that name, imported now if it is lazy; None if there is none."""
         if cmd_name not in self.lazy:
             return super().get_command(ctx, cmd_name)
         module, _, name = self.lazy[cmd_name].place.partition(":")
@@ -49,13 +49,13 @@ class CommandGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write a line for each command, without importing it."""
+        """Write a line for each command into the help, without importing lazy commands."""
         commands = {name: self.commands[name].get_short_help_str(limit=200) for name in super().list_commands(ctx)}
         commands |= {name: lazy.help for name, lazy in self.lazy.items()}
         with formatter.section("Commands"):
             formatter.write_dl(sorted(commands.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put the default command in front, unless one is named or help is asked for."""
+        """Parse arguments, with the default command put in front unless they name a command or ask for help."""
         is_named = bool(args) and (args[0] in self.list_commands(ctx) or args[0] in ctx.help_option_names)
         return super().parse_args(ctx, args if is_named or self.default is None else [self.default, *args])

@@ -22,7 +22,10 @@ type LogLine = MutableMapping[str, Any]
 
 
 def with_traceback(logger: Any, name: str, line: LogLine) -> LogLine:
-    """Add the traceback of a line's exception; an exception whose traceback cannot be rendered is only named."""
+    """Add the traceback of a line's exception.
+
+    Where the traceback cannot be rendered, name only the exception. structlog calls this as a processor.
+    """
     found = line.get("exc_info")
     try:
         return structlog.processors.format_exc_info(logger, name, line)
@@ -33,12 +36,18 @@ def with_traceback(logger: Any, name: str, line: LogLine) -> LogLine:
 
 
 def limit_texts(_: Any, __: str, line: LogLine) -> LogLine:
-    """Bound every text of a line; JSON escapes it."""
+    """Shorten every long text of a line, as a processor of structlog.
+
+    The JSON renderer escapes what is not printable.
+    """
     return {name: _each(value, _cut) for name, value in line.items()}
 
 
 def make_printable(_: Any, __: str, line: LogLine) -> LogLine:
-    """Bound every text of a line and make it printable; an exception keeps its line breaks."""
+    """Shorten every long text of a line and make it printable, as a processor of structlog.
+
+    A traceback keeps its line breaks.
+    """
     plain = {name: _each(value, _printable) for name, value in line.items() if name != _EXCEPTION}
     plain["event"] = str(plain["event"])
     if _EXCEPTION not in line:
@@ -63,21 +72,29 @@ class _EscapedText:
 
 
 def _printable(text: str) -> str | _EscapedText:
+    """Return a text shortened and escaped; where anything was escaped, as `_EscapedText`."""
     found = printable(text, characters_max=CHARACTERS_MAX)
     return found if found == text else _EscapedText(found)
 
 
 def _cut(text: str) -> str:
-    """Leave out the middle: a traceback begins with the place and ends with the exception."""
+    """Return a text, without its middle if it is too long.
+
+    A traceback begins with the place and ends with the exception.
+    """
     if len(text) <= CHARACTERS_MAX:
         return text
-    left_out = f" … ({len(text)} characters, the middle is left out) … "
-    kept = (CHARACTERS_MAX - len(left_out)) // 2
-    return text[:kept] + left_out + text[-kept:]
+    notice = f" … ({len(text)} characters, the middle is left out) … "
+    side_characters = (CHARACTERS_MAX - len(notice)) // 2
+    return text[:side_characters] + notice + text[-side_characters:]
 
 
 def _each(value: object, change: Callable[[str], object], depth: int = 0) -> Any:
-    """Return a value with all its texts changed; a value that is not JSON becomes the text the renderer would print."""
+    """Return a value with every text in it changed by `change`.
+
+    A value that is not JSON is first made the text that the renderer would print. What is nested too deep, or has too
+    many items, becomes one text.
+    """
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping) and depth < _DEPTH_MAX and len(value) <= _ITEMS_MAX:

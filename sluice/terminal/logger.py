@@ -15,7 +15,10 @@ from sluice.terminal.printable import exception_text
 
 
 class Logger:
-    """Writes lines as structlog's logger does, and raises nothing."""
+    """Writes log lines with structlog's logger.
+
+    It raises no exception where a line cannot be written, but for signals and exits.
+    """
 
     def is_enabled_for(self, level: int) -> bool:
         """Return whether lines of a level of `logging` are written; a logger that cannot say writes them."""
@@ -43,6 +46,10 @@ class Logger:
 
     @staticmethod
     def _write(level: str, event: str, values: dict[str, Any]) -> None:
+        """Write a line at a level, and lose it where structlog raises.
+
+        Then write the line without the traceback, which may have been the cause.
+        """
         logged = sys.exception()
         try:
             getattr(structlog.get_logger(), level)(event, **values)  # noqa: TID251
@@ -55,5 +62,6 @@ class Logger:
 
 
 def _write_plainly(event: str, logged: BaseException) -> None:
+    """Log an exception as one line of text, without its traceback; a line that cannot be written is lost."""
     with contextlib.suppress(Exception):
         structlog.get_logger().warning(event, error=exception_text(logged))  # noqa: TID251

@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 CHARACTERS_MAX = 100_000
-"""Of one line, or one cell of a table."""
+"""The most characters of one line, or of one cell of a table."""
 _WIDTH_MAX = 1_000_000
-"""Of a table in a file or a pipe: wider than any, so that nothing is wrapped or cut."""
+"""The width of a console that is a file or a pipe: wider than any table, so that nothing is wrapped or cut."""
 
 
 def line(text: str, *, is_error: bool = False) -> None:
-    """Print one line; a line break in it stands as its escape."""
+    """Print one line; a line break in the text is printed as its escape."""
     click.echo(printable(text, characters_max=CHARACTERS_MAX), err=is_error)
 
 
 def lines(text: str, *, is_error: bool = False) -> None:
-    """Print text that has lines of its own, each one as `line` does."""
+    """Print each line of a text as `line` does."""
     for part in text.split("\n"):
         line(part, is_error=is_error)
 
 
 def clear() -> None:
-    """Clear a terminal before the next screen; elsewhere an empty line divides screens."""
+    """Clear the terminal before the next screen; in a file or a pipe, print an empty line between screens."""
     if console().is_terminal:
         click.clear()
     else:
@@ -44,7 +44,7 @@ def clear() -> None:
 
 
 def as_json(value: object, *, indent: int | None = 2) -> None:
-    """Print JSON that says exactly the value: what is not printable is escaped as JSON escapes it.
+    """Print a value as JSON; characters that are not printable are escaped as JSON escapes them.
 
     Args:
         value: what `json.dumps` takes.
@@ -84,7 +84,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: st
 
 
 def console() -> "Console":
-    """Return where tables go: a terminal with its width, else one in which every row is one line."""
+    """Return the console that tables are printed on.
+
+    It is the terminal with its width, or one so wide that a row is one line.
+    """
     from rich.console import Console  # noqa: PLC0415
 
     found = Console(highlight=False)
@@ -93,7 +96,10 @@ def console() -> "Console":
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the number of items done since; on a terminal, standard error shows a bar."""
+    """Show a progress bar on standard error, if that is a terminal.
+
+    Yield a function that is told how many more items are done.
+    """
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import Progress  # noqa: PLC0415
 

@@ -7,18 +7,18 @@ cannot store, a NUL that Postgres cannot, ten megabytes, or an object whose `__s
 from collections.abc import Callable
 
 CHARACTERS_MAX = 2_000
-"""Of a reason, in the inbox and in a log line."""
+"""The most characters of a reason, in the inbox and in a log line."""
 
 
 def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
-    """Return a value as one line of printable text, cut where it is longer than that.
+    """Return a value as one line of printable text, shortened if it is longer than the bound.
 
-    Every character that is not printable, line breaks included, stands as its escape: `\\x1b`, `\\n`, `\\ud800`. That a
-    text was cut is said at its end, within the bound.
+    Every character that is not printable, line breaks included, stands as its escape: `\\x1b`, `\\n`, `\\ud800`. A
+    shortened text says so at its end, within the bound.
 
     Args:
-        value: anything; what cannot even be turned into text is named by its type.
-        characters_max: of what is returned.
+        value: anything; a value that cannot be turned into text is named by its type.
+        characters_max: the most characters of the returned text.
     """
     text = value if type(value) is str else text_of(value, str)
     shown = "".join(map(_escape, text[: characters_max + 1]))
@@ -29,7 +29,7 @@ def printable(value: object, *, characters_max: int = CHARACTERS_MAX) -> str:
 
 
 def text_of(value: object, convert: Callable[[object], str] = repr) -> str:
-    """Return the text of a value; what has none is named by its type."""
+    """Return a value as text; where the conversion raises, name the value's type."""
     try:
         return convert(value)
     except BaseException as error:  # somebody else's __repr__ may raise anything, a long number a ValueError

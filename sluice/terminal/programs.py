@@ -10,7 +10,7 @@ from sluice.errors import ConfigError
 
 
 def require_program(command: Sequence[str]) -> None:
-    """Refuse a command whose program is not there.
+    """Refuse a command whose program is not installed; called before anything else is started.
 
     Raises:
         ConfigError: it is not.
@@ -20,7 +20,9 @@ def require_program(command: Sequence[str]) -> None:
 
 
 def run_program(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run a program to its end, hand it the signals that would end this process, and return its exit code.
+    """Run a program to its end and return its exit code.
+
+    Signals that would end this process are forwarded to the program.
 
     Raises:
         ConfigError: it cannot be run.

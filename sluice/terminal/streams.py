@@ -15,7 +15,7 @@ from typing import Any
 _STANDARD = (0, 1, 2)
 _OUTPUTS = ("stdout", "stderr")
 _PIPE_BYTES = 4_096
-"""So much a pipe takes without blocking once it says that it takes anything: PIPE_BUF.
+"""PIPE_BUF: so many bytes a pipe takes without blocking once it says that it takes any.
 
 https://man7.org/linux/man-pages/man7/pipe.7.html (read 2026-11-26)
 """
@@ -24,7 +24,10 @@ _LEFT_OUT = '\n{{"event": "bytes were left out here, which nobody read in time",
 
 
 class _Output(io.FileIO):
-    """A standard stream's file, of which a write never fails; `error` is the first that did."""
+    """The file of a standard stream, whose `write` never raises.
+
+    The first error is kept in `error`, and the text is lost.
+    """
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor, "w", closefd=False)
@@ -37,29 +40,32 @@ class _Output(io.FileIO):
         whole = memoryview(data).cast("B")
         try:
             if self._left_out_bytes and self._is_ready(0):
-                noted, self._left_out_bytes = self._left_out_bytes, 0
-                super().write(_LEFT_OUT.format(noted).encode())
+                notice = _LEFT_OUT.format(self._left_out_bytes)
+                self._left_out_bytes = 0
+                super().write(notice.encode())
             self._left_out_bytes += self._write_in_time(whole)
         except OSError as error:
             self.error = self.error or error
         return len(whole)
 
     def _write_in_time(self, left: memoryview) -> int:
-        """Write as much as somebody reads in time, and return how many bytes are left."""
+        """Write as much as a reader takes before the wait is over, and return how many bytes were not written."""
         while left and self._is_ready(0 if self._left_out_bytes else self.wait_milliseconds):
-            left = left[super().write(left[:_PIPE_BYTES]) or 0 :]  # None where somebody made it non-blocking
+            written = super().write(left[:_PIPE_BYTES]) or 0  # None where somebody made the file non-blocking
+            left = left[written:]
         return len(left)
 
     def _is_ready(self, milliseconds: int | None) -> bool:
+        """Return whether the file takes bytes now, or begins to within so many milliseconds; None waits without end."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLOUT)
         return bool(poll.poll(milliseconds))
 
 
 def install() -> None:
-    """Make this process's standard streams such ones, before it opens any file. A closed one leads nowhere from now on.
+    """Replace this process's standard streams by streams whose writes never fail, before it opens any file.
 
-    Else the next file or socket that is opened would be standard output, and get what is printed.
+    A closed stream is opened on /dev/null: otherwise the next file or socket would get its number, and what is printed.
     """
     for descriptor in _STANDARD:
         try:
@@ -74,7 +80,10 @@ def install() -> None:
 
 
 def stream(descriptor: int, before: Any) -> io.TextIOWrapper:
-    """Return such a stream on a file, otherwise like the one there was before; what it cannot encode is escaped."""
+    """Return a stream on a file whose writes never fail.
+
+    It buffers and encodes like `before`; what it cannot encode is escaped.
+    """
     is_direct = before is not None and (before.line_buffering or before.write_through)
     encoding = "utf-8" if before is None else before.encoding
     writer = io.BufferedWriter(_Output(descriptor))
@@ -82,7 +91,10 @@ def stream(descriptor: int, before: Any) -> io.TextIOWrapper:
 
 
 def look(stream: Any) -> tuple[str, str, bool] | None:
-    """Return how a stream encodes and buffers lines; None where it is closed, or is no file of text."""
+    """Return a stream's encoding, its handling of encoding errors, and whether it buffers lines, for `put_back`.
+
+    None if the stream is closed or is no text file.
+    """
     try:
         return None if stream.closed else (stream.encoding, stream.errors, stream.line_buffering)
     except (AttributeError, ValueError):  # its file was taken from it (`detach`)
@@ -90,9 +102,9 @@ def look(stream: Any) -> tuple[str, str, bool] | None:
 
 
 def put_back(stream: Any, descriptor: int, seen: tuple[str, str, bool] | None) -> None:
-    """Let a standard output be as `look` has seen it; one that was closed since is opened again on its descriptor.
+    """Restore a standard stream to what `look` returned; open it again if it was closed since.
 
-    It stays the same object, which the log and the metrics write to.
+    Handlers may change or close it. It stays the same object, which the log and the metrics write to.
     """
     if seen is None or look(stream) == seen or not isinstance(stream, io.TextIOWrapper):
         return
@@ -105,24 +117,27 @@ def put_back(stream: Any, descriptor: int, seen: tuple[str, str, bool] | None) -
 
 
 def _find_output(name: str) -> _Output | None:
+    """Return the `_Output` behind a standard stream; None if somebody has replaced the stream."""
     raw = getattr(getattr(getattr(sys, name), "buffer", None), "raw", None)
     return raw if isinstance(raw, _Output) else None
 
 
 def bound_waits() -> None:
-    """Wait no longer than two seconds for whoever is to read; then leave out what is printed until somebody reads.
+    """Let writes to standard streams wait two seconds at most for a reader.
 
-    For processes whose work is worth more than their log. What was left out is said when somebody reads again.
+    Then text is left out until somebody reads again, and a line says how many bytes were. For processes whose work is
+    worth more than their log.
     """
     for name in _OUTPUTS:
-        if (found := _find_output(name)) is not None:
-            found.wait_milliseconds = WAIT_MILLISECONDS
+        output = _find_output(name)
+        if output is not None:
+            output.wait_milliseconds = WAIT_MILLISECONDS
 
 
 def failure() -> OSError | None:
-    """Return why a part of standard output was not written; None where all was, or where its reader ended first."""
-    found = _find_output("stdout")
-    if found is None or found.wait_milliseconds is not None:
+    """Return why part of standard output was not written. None if all was written, or if its reader ended first."""
+    output = _find_output("stdout")
+    if output is None or output.wait_milliseconds is not None:
         return None
     sys.stdout.flush()
-    return None if found.error is None or found.error.errno == errno.EPIPE else found.error
+    return None if output.error is None or output.error.errno == errno.EPIPE else output.error

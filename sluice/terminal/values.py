@@ -15,7 +15,7 @@ DAY_SECONDS = 86_400
 
 
 class Whole(click.IntRange):
-    """A whole number between bounds; click's own refusal does not say which are allowed."""
+    """A whole number between bounds, as an option's type. A refusal names the bounds, which click's own does not."""
 
     name = "number"
 
@@ -30,11 +30,11 @@ class Whole(click.IntRange):
 
 _SEQ_MAX = 2**63 - 2
 SEQ = Whole(1, _SEQ_MAX)
-"""A number of a group: more than 64 bits no database holds."""
+"""The type of an option that takes a message's number in its group; no database holds more than 64 bits."""
 
 
 class NumberType(click.ParamType[float]):
-    """A finite number of something, between bounds.
+    """A finite number between bounds, as an option's type.
 
     click's own FLOAT takes `nan`, which no comparison refuses, and `1e300`, which no database holds in microseconds.
     """
@@ -57,11 +57,11 @@ class NumberType(click.ParamType[float]):
 
 
 class ScaledNumber(click.ParamType[int]):
-    """A whole number with a unit behind it, such as 50M.
+    """A whole number with a unit behind it, such as 50M, as an option's type.
 
     Args:
-        units: suffix, in lower case, to how many it is; `""` is the plain number.
-        examples: shown in refusals.
+        units: how many each suffix stands for, in lower case; `""` is the suffix of a plain number.
+        examples: the values that a refusal shows.
     """
 
     name = "number"
@@ -91,25 +91,28 @@ COUNT = ScaledNumber(
     maximum=10**13,
     examples="800000, 250k, 50M or 1.5B",
 )
-"""How many."""
+"""The type of an option that takes a count."""
 AGE = ScaledNumber(
     {"s": 1, "m": 60, "h": 3_600, "d": DAY_SECONDS},
     minimum=0,
     maximum=100_000 * DAY_SECONDS,
     examples="90s, 15m, 2h or 7d",
 )
-"""Seconds since something."""
+"""The type of an option that takes an age, in seconds."""
 IN_FLIGHT = ScaledNumber(AGE.units, minimum=60, maximum=100_000 * DAY_SECONDS, examples="15m, 2h or 4d")
-"""Seconds that a message is on its way: no less than SQS needs to count it."""
+"""The type of an option that takes how long a message is in flight, in seconds; SQS needs a minute to count it."""
 _BYTES = {"": 1, "b": 1, "k": 1_000, "kb": 1_000, "kib": 1_024, "m": 1_000_000, "mb": 1_000_000, "mib": 1_048_576}
 SIZE = ScaledNumber(
     _BYTES, minimum=1, maximum=limits.MESSAGE_BYTES_MAX, examples="900, 2k (2,000 bytes), 2KiB (2,048) or 1MiB"
 )
-"""Bytes of a message."""
+"""The type of an option that takes the size of a message, in bytes."""
 
 
 class Since(click.ParamType[int]):
-    """An instant: an age, or a date and time of ISO 8601, of UTC where it names no offset. Microseconds since 1970."""
+    """An instant, as an option's type; its value is microseconds since 1970.
+
+    It is given as an age, or as date and time of ISO 8601, which are UTC unless they name an offset.
+    """
 
     name = "since"
 
@@ -128,7 +131,7 @@ class Since(click.ParamType[int]):
 
 
 class Numbers(click.ParamType[tuple[int, int]]):
-    """A number of a group, or a range of them: 7, or 3-9."""
+    """A number of a group such as 7, or a range of numbers such as 3-9, as an option's type."""
 
     name = "numbers"
 

@@ -59,9 +59,9 @@ class DeadLetter:
     """A message in the DLQ.
 
     Args:
-        event: what it holds; None where its body cannot be read.
-        reason: why it is there.
-        body: as it was sent.
+        event: the event in the body; None where the body cannot be read.
+        reason: why the message is in the DLQ.
+        body: the body as it was sent.
     """
 
     event: Event | None
@@ -134,7 +134,7 @@ class WorkerHarness:
         return Session(self.engine)
 
     def publish(self, event: Event | str, group: str | None = None, data: Any = None, **fields: Any) -> Event:
-        """Commit an event to the outbox, let a relay publish it to the topic, and return it.
+        """Commit an event to the outbox, let a relay publish it to the topic, and return the event.
 
         Args:
             event: the event, or its type.
@@ -151,7 +151,7 @@ class WorkerHarness:
         return event
 
     def send_body(self, body: str, group: str) -> None:
-        """Put any text into the queue, such as what no Sluice producer sends."""
+        """Put any text into the queue as a message's body, such as a body that no Sluice producer sends."""
         self._sqs.send_message(  # a new id each time: the same text twice is two messages
             QueueUrl=self.queue_url,
             MessageBody=body,
@@ -189,9 +189,9 @@ class WorkerHarness:
         return self._events_committed_since(first)
 
     def crash_before_commit(self) -> None:
-        """Work until a handler is done and its effect about to be committed, and let the worker die there.
+        """Work until a handler has returned and its effect is about to be committed, and let the worker die there.
 
-        Another worker goes on with the next `run`: the message comes again when its visibility timeout ends.
+        The next `run` starts another worker: the message comes again when its visibility timeout ends.
 
         Raises:
             AssertionError: nothing got that far.
@@ -218,12 +218,12 @@ class WorkerHarness:
 
     @property
     def dead_letters(self) -> list[DeadLetter]:
-        """Return the dead letters, in order, with their reasons."""
+        """Return the messages in the DLQ, in order, with the reason why each is there."""
         return [self._dead_letter(body) for body in self.aws.bodies(self.dead_letter_queue_url)]
 
     @property
     def parked(self) -> list[Event]:
-        """Return what is set aside until the number before it is back, in order."""
+        """Return the events that are set aside until the number before theirs is handled, in order."""
         return inbox_view.parked_events(self.engine, self.consumer.name)
 
     def close(self) -> None:
@@ -231,7 +231,10 @@ class WorkerHarness:
         self._cleanup.close()
 
     def _start(self) -> Worker:
-        """Return a worker process that has not done anything yet; its parts take steps, and no thread is started."""
+        """Return a new worker for this consumer, as a process that starts has it.
+
+        No thread is started: the harness lets its parts take steps.
+        """
         settings = replace(WorkerSettings.of_consumer(self.consumer, lanes=1), wait_seconds=0)
         return assemble_worker(
             queue=self._queue,
@@ -248,10 +251,15 @@ class WorkerHarness:
         )
 
     def _reach(self, failpoint: str) -> None:
+        """Let the worker die at a failpoint if a test asked for that.
+
+        The worker calls this at each of its failpoints.
+        """
         if failpoint in self._dies_at:
             raise _Crash(failpoint)
 
     def _crash(self, failpoints: tuple[str, ...]) -> None:
+        """Work until the worker dies at one of the failpoints, and put a new worker in its place."""
         self._dies_at = failpoints
         try:
             self._work(inf)
@@ -266,6 +274,7 @@ class WorkerHarness:
         )
 
     def _work(self, ends_at: float) -> None:
+        """Let relay and worker take steps until nothing is left to do, or until an instant of virtual time."""
         for _ in range(_STEPS_MAX):
             if self._step():
                 continue
@@ -280,17 +289,20 @@ class WorkerHarness:
         )
 
     def _step(self) -> bool:
-        """Do one step of relay and worker; return whether there was anything to do."""
+        """Let relay, drainer and worker take one step each. Return whether drainer or worker had anything to do."""
         self._relay()
         drainer = self._worker.parts.drainer
-        due = drainer.claim()
-        for group_id in due:
+        due_groups = drainer.claim()
+        for group_id in due_groups:
             drainer.drain(group_id)
         is_queue_used = bool(self.aws.bodies(self.queue_url)) and self._worker.parts.lanes[0].step()
-        return bool(due) or is_queue_used
+        return bool(due_groups) or is_queue_used
 
     def _next_at(self) -> float | None:
-        """Return when something can be done next; None when nothing will be."""
+        """Return the next instant at which something can be done.
+
+        None says that nothing will be, unless the test does something.
+        """
         now = self.clock.monotonic()
         found = [inbox_view.next_due_at(self.engine, self.consumer.name, now)]
         if self.aws.bodies(self.queue_url):
@@ -298,7 +310,7 @@ class WorkerHarness:
         return min((instant for instant in found if instant is not None), default=None)
 
     def _relay(self) -> None:
-        """Publish the outbox's committed events, also those of handlers."""
+        """Publish what was committed to the outbox by the test or by handlers, with a relay made for this call."""
         store = Store(self.engine, self.outbox.topic, clock=self.clock)
         if store.is_finished():
             return
@@ -322,9 +334,14 @@ class WorkerHarness:
         )
 
     def _events_committed_since(self, first: int) -> list[Event]:
+        """Return the events of the attempts from that index on whose effects were committed."""
         return [attempt.event for attempt in self.attempts[first:] if isinstance(attempt.outcome, Ack)]
 
     def _dead_letter(self, body: str) -> DeadLetter:
+        """Return the dead letter of a body in the DLQ.
+
+        Its reason is the one that the inbox wrote down, or why there is none.
+        """
         try:
             envelope = decode(body)
         except EnvelopeError as error:
@@ -336,10 +353,11 @@ class WorkerHarness:
 
 
 class _Crash(BaseException):
-    """The worker's process ends here: nothing in it catches this."""
+    """Raised where the worker is to die. It is no Exception, so the worker does not handle it."""
 
 
 def _handlers(handlers: HandlersLike) -> Handlers:
+    """Return the handlers that a test gave in any of the forms of `HandlersLike`."""
     match handlers:
         case str():
             return Handlers.load(handlers)

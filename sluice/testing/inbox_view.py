@@ -9,7 +9,7 @@ from sluice.messaging.inbox.awaiting import NEVER_US
 
 
 def parked_events(engine: Engine, consumer: str) -> list[Event]:
-    """Return the parked messages by group, in order."""
+    """Return the events of a consumer's parked messages, by group, epoch and number."""
     columns = tables.parked.c
     found = select(columns.body).where(columns.consumer == consumer)
     with engines.reading(engine) as connection:
@@ -18,21 +18,24 @@ def parked_events(engine: Engine, consumer: str) -> list[Event]:
 
 
 def next_due_at(engine: Engine, consumer: str, now: float) -> float | None:
-    """Return when something can be done next about what is set aside, in seconds; None when an operator has to act."""
+    """Return the next instant, in seconds, at which a parked message is retried or the wait for a missing number ends.
+
+    None if only an operator can go on.
+    """
     now_us = round(now * 1_000_000)
-    groups, aside = tables.groups.c, tables.parked.c
-    is_retried = (aside.consumer == consumer, aside.held_at_us.is_(None), aside.not_before_us > now_us)
+    groups, parked = tables.groups.c, tables.parked.c
+    is_retried = (parked.consumer == consumer, parked.held_at_us.is_(None), parked.not_before_us > now_us)
     is_awaited = (groups.consumer == consumer, groups.awaits_until_us > now_us, groups.awaits_until_us < NEVER_US)
     with engines.reading(engine) as connection:
         found = [
-            connection.execute(select(func.min(aside.not_before_us)).where(*is_retried)).scalar(),
+            connection.execute(select(func.min(parked.not_before_us)).where(*is_retried)).scalar(),
             connection.execute(select(func.min(groups.awaits_until_us)).where(*is_awaited)).scalar(),
         ]
     return min((instant_us / 1_000_000 for instant_us in found if instant_us is not None), default=None)
 
 
 def reason(engine: Engine, consumer: str, envelope: Envelope) -> str | None:
-    """Return why a message was given up; None where nobody wrote it down."""
+    """Return the reason that the inbox wrote down when it gave a message up; None if it wrote none."""
     columns = tables.exceptions.c
     message = (columns.group_id == envelope.event.group, columns.epoch == envelope.epoch, columns.seq == envelope.seq)
     with engines.reading(engine) as connection:

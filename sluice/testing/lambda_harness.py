@@ -30,14 +30,14 @@ type Function = Callable[[dict[str, Any], "FunctionContext"], object]
 
 
 class FunctionContext:
-    """The context of an invocation, by a clock."""
+    """The context that Lambda gives a function with an invocation, with its remaining time by a clock."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock, self._ends_at = clock, clock.monotonic() + seconds
         self.aws_request_id = f"invocation-{clock.now_us()}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Return the milliseconds that are left; below zero the process would have been killed."""
+        """Return how many milliseconds are left; Lambda would have killed the process once they are below zero."""
         return round((self._ends_at - self._clock.monotonic()) * 1_000)
 
 
@@ -70,7 +70,7 @@ class LambdaHarness(WorkerHarness):
         super().__init__(handlers, consumer=declared, **options)
 
     def throttle(self, times: int) -> None:
-        """Let the next invocations be throttled, so many times."""
+        """Let so many of the next invocations be throttled."""
         self._throttled_left = times
 
     def crash_at(self, failpoint: str, *, when: Callable[[], bool] = lambda: True) -> None:
@@ -130,6 +130,7 @@ class LambdaHarness(WorkerHarness):
         return self._handler.worker
 
     def _call(self, operation: str, params: dict[str, Any]) -> Mapping[str, Any]:
+        """Call SQS for the event source mapping."""
         methods = {
             "ReceiveMessage": self._sqs.receive_message,
             "DeleteMessageBatch": self._sqs.delete_message_batch,
@@ -150,6 +151,10 @@ class LambdaHarness(WorkerHarness):
         return invocation is not None or len(self.attempts) > first
 
     def _work_on(self, invocation: Invocation) -> None:
+        """Invoke the function with the mapping's batch, unless this invocation is throttled.
+
+        Tell the mapping the answer.
+        """
         assert self._mapping is not None, "it was made at the start"
         if self._throttled_left:
             self._throttled_left -= 1
@@ -163,7 +168,7 @@ class LambdaHarness(WorkerHarness):
             self._mapping.finish(invocation, answer, self.clock.monotonic())
 
     def _invoke(self, event: dict[str, Any]) -> object:
-        """Return what the function answers; an answer that comes after its timeout is none."""
+        """Return the function's answer to an event; an answer after the timeout counts as an error."""
         context = FunctionContext(self.clock, self._function.timeout_seconds)
         function: Function = self._handler if self._broken is None else self._broken(self._handler)
         answer = json.loads(json.dumps(function(event, context)))

@@ -17,10 +17,10 @@ class Attempt:
     """One call of a handler.
 
     Args:
-        event: what it was called with.
-        seq: place of the event in its group, from 1.
-        number: of the attempt at this event, from 1.
-        outcome: what was made of it; None where the worker died first, or lost the message.
+        event: the event the handler was called with.
+        seq: the event's place in its group, from 1.
+        number: the number of the attempt at this event, from 1.
+        outcome: what the handler returned; None where the worker died before, or lost the message.
     """
 
     event: Event
@@ -30,7 +30,7 @@ class Attempt:
 
 
 class AcknowledgedQueue(Queue):
-    """A queue that remembers what it delivered and was told to delete last."""
+    """A queue that remembers the last message it delivered and deleted, so that a test can deliver it again."""
 
     def __init__(self, sqs: Any, url: str) -> None:
         super().__init__(sqs, url)
@@ -38,26 +38,26 @@ class AcknowledgedQueue(Queue):
         self.acknowledged: ReceivedMessage | None = None
 
     def receive(self, *, attempt_id: str | None, wait_seconds: int) -> ReceivedMessage | None:
-        """Return the next message."""
+        """Receive a message and remember it."""
         self._received = super().receive(attempt_id=attempt_id, wait_seconds=wait_seconds)
         return self._received
 
     def delete(self, receipt_handle: str) -> None:
-        """Delete a message."""
+        """Delete a message and remember it as acknowledged, if it was the one received last."""
         super().delete(receipt_handle)
         if self._received is not None and self._received.receipt_handle == receipt_handle:
             self.acknowledged = self._received
 
 
 class AttemptLog(WorkerHooks):
-    """Writes down every call of a handler."""
+    """Hooks of a worker that append each call of a handler to a list."""
 
     def __init__(self, attempts: list[Attempt]) -> None:
         self._attempts = attempts
 
     @contextmanager
     def handling(self, event: Event, context: Context) -> Iterator[TakeOutcome]:
-        """Take the outcome, if there is one."""
+        """Append an attempt when the handler's call is over, with its outcome if the worker took one."""
         outcomes: list[Outcome] = []
         try:
             yield outcomes.append
@@ -67,15 +67,15 @@ class AttemptLog(WorkerHooks):
 
 
 class ClockWait:
-    """Waits by moving the clock."""
+    """A wait of a worker that moves the virtual clock instead of sleeping."""
 
     def __init__(self, aws: SimulatedAws) -> None:
         self._aws = aws
 
     def wait(self, seconds: float) -> None:
-        """Let that much time pass."""
+        """Move the clock by so many seconds."""
         self._aws.advance(seconds)
 
     def is_stopped(self) -> bool:
-        """Return False: it works when a test lets it."""
+        """Return False: a worker in a harness is never asked to stop, it works only when a test lets it."""
         return False

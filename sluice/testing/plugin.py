@@ -31,9 +31,9 @@ def simulated_aws() -> Iterator[SimulatedAws]:
 
 @pytest.fixture
 def worker_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Callable[..., WorkerHarness]]:
-    """Return what makes a worker for your handlers; see `sluice.testing.WorkerHarness` for what it takes.
+    """Return a function that makes a worker for your handlers; `sluice.testing.WorkerHarness` says what it takes.
 
-    Several of one test share the topic and the clock. Without a `database` each has an SQLite file of its own.
+    Harnesses of one test share the topic and the clock. Each without a `database` has an SQLite file of its own.
     """
     from sluice.testing import WorkerHarness  # noqa: PLC0415
 
@@ -43,7 +43,7 @@ def worker_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Calla
 
 @pytest.fixture
 def lambda_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Callable[..., LambdaHarness]]:
-    """Return what makes a Lambda function for your handlers; see `sluice.testing.LambdaHarness`."""
+    """Return a function that makes a Lambda function for your handlers; see `sluice.testing.LambdaHarness`."""
     from sluice.testing import LambdaHarness  # noqa: PLC0415
 
     with _making(LambdaHarness, simulated_aws, tmp_path) as make:
@@ -52,7 +52,10 @@ def lambda_harness(simulated_aws: SimulatedAws, tmp_path: Any) -> Iterator[Calla
 
 @contextmanager
 def _making(kind: Any, aws: SimulatedAws, folder: Any) -> Iterator[Callable[..., Any]]:
-    """Yield what makes harnesses of a class; they are closed with the block."""
+    """Yield a function that makes harnesses of a class; at the end of the block they are closed.
+
+    Each harness without a `database` gets an SQLite file of its own.
+    """
     with ExitStack() as made:
         made_so_far: list[Any] = []
 

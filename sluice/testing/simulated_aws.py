@@ -18,7 +18,10 @@ class SimulatedAws(Simulator):
         return deploy(environment, sqs=self.client("sqs"), sns=self.client("sns"))
 
     def bodies(self, queue_url: str) -> Sequence[str]:
-        """Return the bodies in a queue, in flight or not, in order, without receiving them."""
+        """Return the bodies of all messages in a queue, in order, without receiving them.
+
+        Messages in flight are among them.
+        """
         name = queue_url.rpartition("/")[2]
         (queue,) = (queue for arn, queue in self.account.sqs.queues.items() if arn.rpartition(":")[2] == name)
         return [message.body for message in queue.in_order()]

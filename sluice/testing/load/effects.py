@@ -24,7 +24,10 @@ _INSERT = text(
 
 @handler(ANY)
 def write(session: Session, event: Event, context: Context) -> Outcome:
-    """Write the effect in the transaction of the inbox's mark."""
+    """Write a row for the message in the transaction of the inbox's mark.
+
+    Then fail in the current way, if the event is poison.
+    """
     session.execute(
         _INSERT,
         {

@@ -9,6 +9,6 @@ from sluice.testing.load import effects
 
 @handler(ANY)
 def write(session: Session, event: Event, context: Context) -> Outcome:
-    """Write the effect, and fail."""
+    """Write a row for the message and fail, so that the row is rolled back."""
     effects.write(session, event, context)
     raise RuntimeError("this version of the handlers fails")

@@ -11,5 +11,8 @@ from sluice.messaging.handlers import ANY
 
 @handler(ANY)
 def acknowledge(_session: Session, _event: Event, _context: Context) -> Outcome:
-    """Have no effect of its own: what is judged is the inbox's mark, which is committed with every effect."""
+    """Acknowledge the message without an effect of its own.
+
+    The judge counts the inbox's marks, which are committed with every effect.
+    """
     return Ack()

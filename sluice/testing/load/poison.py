@@ -12,15 +12,18 @@ from sluice.clock import SystemClock
 from sluice.messaging import Ack, Event, Outcome, Reject
 
 VARIABLE = "SLUICE_LOAD_POISON"
-"""Names the file."""
+"""The environment variable that names the file; the load test writes into it how handlers are to fail."""
 DOOMED = ("reject", "raise", "die", "rollback")
-"""Ways of which nothing may be committed."""
+"""The ways of failing after which nothing of the message may be committed."""
 _ONE_IN = 4
 _HANG_SECONDS = 6.0  # longer than the visibility timeout of a test, which the worker extends
 
 
 def way_of(event: Event) -> str | None:
-    """Return how the handler is to fail on an event now; None where it is not. One event in four may be poison."""
+    """Return the way in which the handler is to fail on this event, from the file; None if it is not to fail.
+
+    While the file exists, one event in four is poison.
+    """
     file = os.environ.get(VARIABLE)
     if file is None or crc32(event.id.encode()) % _ONE_IN:
         return None
@@ -31,7 +34,7 @@ def way_of(event: Event) -> str | None:
 
 
 def suffer(session: Session, way: str) -> Outcome:
-    """Fail in that way."""
+    """Fail in that way; a way that neither raises nor ends the process returns an outcome."""
     match way:
         case "reject":
             return Reject("the event is poison")

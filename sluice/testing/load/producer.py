@@ -27,7 +27,7 @@ _TRIES_MAX = 600  # two minutes at least, longer than anybody else holds a lock
 @click.option("--topic", required=True, help="Name of the topic.")
 @click.option("--event-bytes-max", type=int, required=True, help="Size of the largest message.")
 def main(dsn: str, topic: str, event_bytes_max: int) -> None:
-    """Commit what standard input holds, line by line, until it ends."""
+    """Commit the bodies of each line of standard input, until it ends."""
     engine = engines.engine(dsn)
     outbox = Outbox(topic, event_bytes_max=event_bytes_max)
     for line in sys.stdin:
@@ -35,7 +35,9 @@ def main(dsn: str, topic: str, event_bytes_max: int) -> None:
 
 
 def commit(engine: Engine, outbox: Outbox, envelopes: Sequence[Envelope]) -> None:
-    """Commit the events of envelopes with the envelopes' numbers; retry while the database is locked or away.
+    """Commit the events of envelopes with the numbers they have.
+
+    Retry while the database is locked or cannot be reached.
 
     Raises:
         DBAPIError: no try succeeded for minutes, or the database refuses the statement.
@@ -54,6 +56,7 @@ def commit(engine: Engine, outbox: Outbox, envelopes: Sequence[Envelope]) -> Non
 
 
 def _write(connection: Connection, outbox: Outbox, envelopes: Sequence[Envelope]) -> None:
+    """Insert the events that the outbox does not have yet; a group's first event also makes its counter."""
     messages, groups = tables.messages, tables.groups
     ids = [envelope.event.id for envelope in envelopes]
     known = set(
