@@ -77,7 +77,7 @@ def _session() -> boto3.Session:
 
 
 def _need_of_boto3(client: Any) -> str | None:
-    """Return what is configured that only boto3's client does; None where there is nothing."""
+    """Return the first thing configured that only boto3's client can do; None if there is nothing."""
     config, url = client.meta.config, client.meta.endpoint_url
     proxies = get_environ_proxies(url) if config.proxies is None else config.proxies
     path = urlsplit(url).path or "/"
@@ -100,6 +100,7 @@ def _need_of_boto3(client: Any) -> str | None:
 
 
 def _is_instrumented() -> bool:
+    """Return whether OpenTelemetry has instrumented botocore in this process."""
     if _INSTRUMENTATION not in sys.modules:
         return False
     return bool(sys.modules[_INSTRUMENTATION].BotocoreInstrumentor().is_instrumented_by_opentelemetry)
@@ -144,6 +145,7 @@ class _LightClient:
         }
 
     def _call(self, name: str, params: dict[str, Any]) -> Any:
+        """Make a hot call; parameters that only botocore can treat go through boto3's client."""
         operation = self._operations[name]
         try:
             request = operation.sign(operation.encode(params))

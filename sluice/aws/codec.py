@@ -88,6 +88,7 @@ type _Parse = Callable[[bytes, Mapping[str, str]], tuple[dict[str, Any], dict[st
 
 
 def _json_answer(operation: Any) -> _Parse:
+    """Return a parser of an operation's answers in JSON, to the result and the metadata of the answer."""
     decode = _json_decoder(operation.output_shape) if operation.output_shape is not None else None
 
     def parse(body: bytes, headers: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -111,14 +112,18 @@ def _json_answer(operation: Any) -> _Parse:
 
 
 def _json_decoder(shape: Any) -> Decode:
+    """Return a function that decodes a shape's value from JSON for boto3's results.
+
+    Shapes not known here are Unusual.
+    """
     if shape.type_name == "structure":
         return _json_structure_decoder(shape)
     if shape.type_name == "list":
         entry = _json_decoder(shape.member)
-        return lambda value: [entry(its) for its in value]
+        return lambda value: [entry(item) for item in value]
     if shape.type_name == "map":
         content = _json_decoder(shape.value)
-        return lambda value: {name: content(its) for name, its in value.items()}
+        return lambda value: {name: content(item) for name, item in value.items()}
     if shape.type_name == "blob":
         return base64.b64decode
     if shape.type_name in ("string", "boolean", *_INTEGERS):
@@ -127,31 +132,41 @@ def _json_decoder(shape: Any) -> Decode:
 
 
 def _json_structure_decoder(shape: Any) -> Decode:
+    """Return a decoder of a structure; a value whose members need no conversion is only copied."""
     if shape.is_document_type or shape.is_tagged_union:
         raise Unusual
-    members = [(its.serialization.get("name", name), name, _json_decoder(its)) for name, its in shape.members.items()]
+    members = [
+        (member.serialization.get("name", name), name, _json_decoder(member)) for name, member in shape.members.items()
+    ]
     plain = frozenset(name for wire, name, of in members if wire == name and of is _same)
 
     def decode(value: Any) -> dict[str, Any]:
         if value.keys() <= plain and None not in value.values():
             return dict(value)
         get = value.get
-        return {name: of(its) for wire, name, of in members if (its := get(wire)) is not None}
+        return {name: of(member) for wire, name, of in members if (member := get(wire)) is not None}
 
     return decode
 
 
 def _same(value: Any) -> Any:
+    """Return a value as it is: the decoder of strings, numbers and booleans."""
     return value
 
 
 def _xml_answer(operation: Any) -> _Parse:
     """Return a parser of lists whose entries have plain fields; other XML, also with escapes, is left to botocore."""
     shape = operation.output_shape
-    for its in shape.members.values():
-        if its.type_name != "list" or its.member.type_name != "structure" or its.member.serialization.get("name"):
+    for member in shape.members.values():
+        if (
+            member.type_name != "list"
+            or member.member.type_name != "structure"
+            or member.member.serialization.get("name")
+        ):
             raise Unusual
-    lists = [(its.serialization.get("name", name), name, _xml_entries(its)) for name, its in shape.members.items()]
+    lists = [
+        (member.serialization.get("name", name), name, _xml_entries(member)) for name, member in shape.members.items()
+    ]
     wrapper = shape.serialization["resultWrapper"]
     whole = re.compile(
         rf'(?:<\?xml version="1\.0"(?: encoding="(?i:utf-8)")?\?>)?\s*<{operation.name}Response(?: xmlns="[^"<>]*")?>'
@@ -218,16 +233,19 @@ def _xml_entries(shape: Any) -> Callable[[str], tuple[list[dict[str, Any]], int]
 
 
 def _json_structure(shape: Any) -> Encode:
+    """Return an encoder of a structure that refuses unknown members and missing required ones as Unusual."""
     if shape.is_document_type or shape.is_tagged_union:
         raise Unusual
-    members = {name: (its.serialization.get("name", name), _json_encoder(its)) for name, its in shape.members.items()}
+    members = {
+        name: (member.serialization.get("name", name), _json_encoder(member)) for name, member in shape.members.items()
+    }
     required = tuple(shape.required_members)
 
     def encode(value: Any) -> dict[str, Any]:
         if type(value) is not dict:
             raise Unusual
         try:
-            encoded = {(of := members[name])[0]: of[1](its) for name, its in value.items()}
+            encoded = {(of := members[name])[0]: of[1](member) for name, member in value.items()}
         except KeyError:
             raise Unusual from None
         for name in required:
@@ -239,18 +257,20 @@ def _json_structure(shape: Any) -> Encode:
 
 
 def _json_encoder(shape: Any) -> Encode:
+    """Return a function from a parameter of a shape to its value in JSON."""
     if shape.type_name == "structure":
         return _json_structure(shape)
     if shape.type_name == "list":
         entry = _json_encoder(shape.member)
-        return lambda value: [entry(its) for its in _require_type(value, list, shape)]
+        return lambda value: [entry(item) for item in _require_type(value, list, shape)]
     if shape.type_name == "map":
         content, key = _json_encoder(shape.value), _json_encoder(shape.key)
-        return lambda value: {key(name): content(its) for name, its in _require_type(value, dict, shape).items()}
+        return lambda value: {key(name): content(item) for name, item in _require_type(value, dict, shape).items()}
     return _scalar(shape)
 
 
 def _scalar(shape: Any) -> Encode:
+    """Return an encoder of a bytes, string, boolean or integer value, which must be of that very type."""
     if shape.type_name == "blob":
         return lambda value: base64.b64encode(_require_type(value, bytes, shape)).decode("ascii")
     of_type: Any = {"string": str, "boolean": bool}.get(shape.type_name, int if shape.type_name in _INTEGERS else None)
@@ -278,7 +298,10 @@ def _require_type(value: Any, of_type: Any, shape: Any) -> Any:
 
 
 def _form_structure(shape: Any) -> EncodeForm:
-    members = {name: (its.serialization.get("name", name), _form_encoder(its)) for name, its in shape.members.items()}
+    """Return a function that appends a structure's members to the pieces of a form, each under its prefix."""
+    members = {
+        name: (member.serialization.get("name", name), _form_encoder(member)) for name, member in shape.members.items()
+    }
     required = tuple(shape.required_members)
 
     def encode(prefix: str, value: Any, pieces: list[str]) -> None:
@@ -287,16 +310,17 @@ def _form_structure(shape: Any) -> EncodeForm:
         for name in required:
             if name not in value:
                 raise Unusual
-        for name, its in value.items():
+        for name, member in value.items():
             found = members.get(name)
             if found is None:
                 raise Unusual
-            found[1](f"{prefix}.{found[0]}" if prefix else found[0], its, pieces)
+            found[1](f"{prefix}.{found[0]}" if prefix else found[0], member, pieces)
 
     return encode
 
 
 def _form_encoder(shape: Any) -> EncodeForm:
+    """Return a function that appends a value of a shape to the pieces of a form."""
     if shape.serialization.get("flattened"):
         raise Unusual
     if shape.type_name == "structure":
@@ -315,6 +339,7 @@ def _form_encoder(shape: Any) -> EncodeForm:
 
 
 def _form_list(shape: Any) -> EncodeForm:
+    """Return a function that appends the entries of a list to the pieces of a form, numbered from 1."""
     entry, name = _form_encoder(shape.member), shape.member.serialization.get("name", "member")
 
     def encode(prefix: str, value: Any, pieces: list[str]) -> None:
@@ -327,6 +352,7 @@ def _form_list(shape: Any) -> EncodeForm:
 
 
 def _form_map(shape: Any) -> EncodeForm:
+    """Return a function that appends keys and values of a map to the pieces of a form, numbered from 1."""
     key, content = _form_encoder(shape.key), _form_encoder(shape.value)
     key_name = shape.key.serialization.get("name", "key")
     content_name = shape.value.serialization.get("name", "value")
@@ -340,7 +366,10 @@ def _form_map(shape: Any) -> EncodeForm:
 
 
 def quote_form_value(text: str) -> str:
-    """Return a text as `quote_plus` does, a tenth of the time for texts of a few distinct characters, as JSON is."""
+    """Return a text quoted as `quote_plus` does it.
+
+    For texts with few distinct unsafe characters, such as JSON, this takes a tenth of its time.
+    """
     try:
         encoded = text.encode()
     except UnicodeEncodeError:

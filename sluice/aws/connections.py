@@ -30,7 +30,7 @@ class Connections:
     def post(self, request: bytes) -> Response:
         """Send a request and return its response.
 
-        It has both timeouts together to be sent and answered, however many pieces the response comes in.
+        Both timeouts together limit the time from here to the whole response, however many pieces it comes in.
 
         Raises:
             NotConnected: the request never left.
@@ -53,13 +53,20 @@ class Connections:
         return response
 
     def _end(self) -> float:
-        """Return when a request that begins now has to be answered, by the machine's clock."""
+        """Return when a request that begins now must have its response, by the machine's clock.
+
+        Without timeouts this is infinity.
+        """
         connect_seconds, answer_seconds = self._address.connect_seconds, self._address.answer_seconds
         if connect_seconds is None or answer_seconds is None:
             return inf
         return _clock.monotonic() + connect_seconds + answer_seconds
 
     def _connection(self) -> socket.socket:
+        """Return an idle connection that is still open, or a new one.
+
+        After a fork the parent's connections are closed: the child would read the parent's responses.
+        """
         if self._pid != os.getpid():  # of a child that was forked: its parent would get its answers
             self._pid = os.getpid()
             _close(self._idle)
@@ -74,6 +81,7 @@ class Connections:
         return self._address.connect()
 
     def _put_back(self, connected: socket.socket, response: Response) -> None:
+        """Keep a connection for the next request, or close it if enough are idle or its response was the last."""
         if len(self._idle) >= self._idle_max or response.is_last:
             connected.close()
         else:
@@ -87,14 +95,17 @@ class Connections:
 
 
 def _has_ended(connected: socket.socket) -> bool:
-    """Return whether something came that nobody asked for: the end of the connection, or what is of no use."""
+    """Return whether an idle connection has something to read.
+
+    Nobody asked for anything on it, so it has ended or is of no use.
+    """
     look = select.poll()
     look.register(connected, select.POLLIN)
     return bool(look.poll(0))
 
 
 def _limit(connected: socket.socket, ends_at: float) -> None:
-    """Let the next wait for an answer end when the request has to.
+    """Shorten the connection's timeout to the time left for the request.
 
     Raises:
         TimeoutError: that is over.
@@ -107,5 +118,6 @@ def _limit(connected: socket.socket, ends_at: float) -> None:
 
 
 def _close(idle: deque[socket.socket]) -> None:
+    """Close all idle connections."""
     while idle:
         idle.pop().close()

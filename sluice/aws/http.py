@@ -135,7 +135,7 @@ class MalformedResponse(ConnectionError):
 
 
 def to_botocore(error: OSError | NoConnectionError, url: str) -> HTTPClientError:
-    """Return what botocore raises when a request to this URL ends so."""
+    """Return the exception that botocore raises when a request to this URL ends with this error."""
     if isinstance(error, NoConnectionError):
         kind = ConnectTimeoutError if isinstance(error.__cause__, TimeoutError) else EndpointConnectionError
         return kind(endpoint_url=url, error=error.__cause__)
@@ -194,6 +194,10 @@ class ResponseReader:
         return response
 
     def _read_head(self) -> _Head | None:
+        """Return the head of the final response once it has come; None before.
+
+        Heads such as "100 Continue" are skipped.
+        """
         while (end := self._received.find(b"\r\n\r\n", self._position)) >= 0:
             head = _parse_head(self._received[self._position : end].decode("latin-1"))
             self._position = end + 4
@@ -204,6 +208,7 @@ class ResponseReader:
         return None
 
     def _read_body(self, head: _Head, *, is_ended: bool) -> Response | None:
+        """Return the response once its whole body has come; None before."""
         if head.is_chunked:
             if not self._read_chunks():
                 return None

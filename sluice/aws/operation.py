@@ -15,7 +15,7 @@ _REFUSED = 300
 
 
 def read_keys(credentials: Any) -> Callable[[], SigningKeys]:
-    """Return what reads botocore's credentials as they are now: those of a role are renewed meanwhile."""
+    """Return a function that returns botocore's current credentials; those of a role are renewed at times."""
 
     def keys() -> SigningKeys:
         frozen = credentials.get_frozen_credentials()
@@ -83,7 +83,7 @@ class AwsOperation:
             raise ResponseParserError(message) from error
 
     def _parse(self, response: Response) -> dict[str, Any]:
-        """Let botocore parse a response, and raise what it raises."""
+        """Let botocore parse a response, and raise the exception that it would raise for an error."""
         answer = {
             "status_code": response.status,
             "headers": HeadersDict(response.headers),

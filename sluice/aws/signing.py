@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 
 class SigningKeys(NamedTuple):
-    """Credentials as they are now; a token only with temporary ones: an empty one is none."""
+    """The current credentials. Only temporary ones have a token; an empty token counts as none."""
 
     access_key: str
     secret_key: str
@@ -72,6 +72,7 @@ class Signer:
         return head.encode("latin-1") + body
 
     def _prepare(self, second: int, keys: SigningKeys) -> _SigningContext:
+        """Return the parts of the signature that all requests of this second with these keys share."""
         stamp = f"{datetime.fromtimestamp(second, tz=UTC):%Y%m%dT%H%M%SZ}"
         scope = f"{stamp[:8]}/{self._region}/{self._service}/aws4_request"
         token = (("x-amz-security-token", keys.token),) if keys.token else ()

@@ -30,7 +30,7 @@ _PROTECTED = (
 
 
 class DeployedAccount:
-    """The account and region that an environment is deployed to.
+    """The account and region that an environment is deployed to, as CloudFormation there describes it.
 
     Args:
         account: twelve digits.
@@ -44,9 +44,7 @@ class DeployedAccount:
         self._described: dict[str, frozenset[str] | None] = {}
 
     def template(self, stack: SynthesizedStack) -> Template | None:
-        """Return the template that a stack has; None where it was never deployed.
-
-        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_GetTemplate.html (read 2026-11-26).
+        """Return the template that a stack has in the account; None if the stack was never deployed.
 
         Raises:
             ConfigError: it cannot be read, so that nobody knows what a deployment would destroy.
@@ -70,10 +68,7 @@ class DeployedAccount:
         return body
 
     def schemas(self) -> Schemas:
-        """Return the schemas that come with Sluice, and of other types what the account's registry says.
-
-        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeType.html (read 2026-11-26).
-        """
+        """Return the schemas that come with Sluice, and for other types those of the account's registry."""
         bundled = bundled_schemas()
 
         def property_names(kind: str) -> frozenset[str] | None:
@@ -83,6 +78,10 @@ class DeployedAccount:
         return property_names
 
     def _describe(self, kind: str) -> frozenset[str] | None:
+        """Return the properties for which CloudFormation replaces resources of a type, from the account's registry.
+
+        None if the registry does not say.
+        """
         if kind not in self._described:
             try:
                 answer = self._caller.client("cloudformation", config=_CONFIG).describe_type(
@@ -120,7 +119,7 @@ class DeployedAccount:
     def with_what_is_there(
         self, findings: Iterable[GuardFinding], stacks: Mapping[str, SynthesizedStack]
     ) -> list[GuardFinding]:
-        """Return findings with the physical names of their resources, and with how many messages a queue has."""
+        """Return findings with the physical names of their resources, and with the number of messages in each queue."""
         names: dict[str, dict[str, str]] = {}
         shown = []
         for found in findings:
@@ -134,6 +133,7 @@ class DeployedAccount:
         return shown
 
     def _physical_names(self, stack: SynthesizedStack) -> dict[str, str]:
+        """Return the physical id of each resource of a stack, by logical id; nothing if it cannot be read."""
         pages = self._client("cloudformation", stack.lookup_role_arn).get_paginator("list_stack_resources")
         try:
             return {
@@ -146,6 +146,7 @@ class DeployedAccount:
             return {}
 
     def _count(self, url: str, stack: SynthesizedStack) -> str:
+        """Return as text how many messages a queue has; the text of a finding ends with it."""
         names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
         names.append("ApproximateNumberOfMessagesDelayed")
         try:
@@ -155,11 +156,10 @@ class DeployedAccount:
         return f"about {sum(int(count) for count in found['Attributes'].values()):,} now"
 
     def changes(self, stack: SynthesizedStack, change_set: str) -> list[Mapping[str, Any]] | None:
-        """Return the changes of a change set, all pages; None where it cannot be executed, because nothing changes.
+        """Return the changes of a change set, all pages; None if it cannot be executed, because nothing changes.
 
-        One that changes outputs alone can be executed, and its list is empty.
-        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeChangeSet.html
-        (read 2026-11-26).
+        A change set that changes only outputs can be executed, and its list is empty. AWS:
+        https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeChangeSet.html (read 2026-11-26).
         """
         client = self._client("cloudformation", stack.lookup_role_arn)
         changes: list[Mapping[str, Any]] = []
@@ -185,20 +185,20 @@ class DeployedAccount:
         )
 
     def protect(self, stack: SynthesizedStack, allowed: Collection[str] | None) -> str | None:
-        """Set a stack policy under which no update, by whatever tool, removes or replaces what holds data.
+        """Set a stack policy that lets no update, by whatever tool, remove or replace resources that hold data.
 
-        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/protect-stack-resources.html
-        (read 2026-11-26).
+        AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/protect-stack-resources.html (read
+        2026-11-26).
 
         Args:
-            stack: which is deployed.
-            allowed: logical ids that may be removed or replaced all the same; None is all.
+            stack: a deployed stack.
+            allowed: logical ids that may be removed or replaced nevertheless; None is all.
 
         Returns:
-            Why it could not be set; None if it was, or if nothing there holds data.
+            The reason why the policy could not be set; None if it was set, or if nothing in the stack holds data.
         """
-        held = {resource["Type"] for resource in stack.template["Resources"].values()} & {*_PROTECTED}
-        if not held and allowed is not None and not allowed:
+        types_with_data = {resource["Type"] for resource in stack.template["Resources"].values()} & {*_PROTECTED}
+        if not types_with_data and allowed is not None and not allowed:
             return None
         try:
             self._caller.client("cloudformation", config=_CONFIG).set_stack_policy(
@@ -209,11 +209,13 @@ class DeployedAccount:
         return None
 
     def _client(self, service: str, role_arn: str | None) -> Any:
+        """Return a client of a service with the credentials of a role; None is the caller's own."""
         if role_arn not in self._sessions:
             self._sessions[role_arn] = self._assume(str(role_arn))
         return self._sessions[role_arn].client(service, config=_CONFIG)
 
     def _assume(self, role_arn: str) -> boto3.Session:
+        """Return a session with the credentials of a role, or the caller's own if the caller may not take the role."""
         places = {"Partition": "aws", "AccountId": self._account, "Region": self._region}
         for name, value in places.items():
             role_arn = role_arn.replace(f"${{AWS::{name}}}", value)
@@ -222,7 +224,7 @@ class DeployedAccount:
                 RoleArn=role_arn, RoleSessionName="sluice-env-deploy"
             )["Credentials"]
         except (BotoCoreError, ClientError):
-            return self._caller  # what it may do is found out by the call itself
+            return self._caller  # whether the caller may do it, the call itself finds out
         return boto3.Session(
             aws_access_key_id=credentials["AccessKeyId"],
             aws_secret_access_key=credentials["SecretAccessKey"],
@@ -232,10 +234,10 @@ class DeployedAccount:
 
 
 def stack_policy(allowed: Collection[str] | None) -> dict[str, Any]:
-    """Return a stack policy that lets everything be changed, and data neither be replaced nor removed.
+    """Return a stack policy that lets everything be changed, but data be neither replaced nor removed.
 
     Args:
-        allowed: logical ids of what may; None is all. A policy cannot be taken away again, only changed.
+        allowed: logical ids that may be replaced or removed; None is all. A policy can only be changed, not removed.
     """
     statements: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": "Update:*", "Principal": "*", "Resource": "*"},
@@ -250,7 +252,7 @@ def stack_policy(allowed: Collection[str] | None) -> dict[str, Any]:
     if allowed is None:
         del statements[1]
     elif named := [f"LogicalResourceId/{id_}" for id_ in allowed]:
-        # A denial wins over what allows, so what is allowed is taken out of the denial.
+        # A denial wins over a permission, so the denial leaves out the resources that are allowed.
         del statements[1]["Resource"]
         statements[1]["NotResource"] = named
     return {"Statement": statements}
@@ -266,9 +268,8 @@ def replacing_properties(schema: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _is_deployed(client: Any, name: str) -> bool:
-    """Return whether a stack has a template.
+    """Return whether a stack has a template. CloudFormation returns ValidationError for a stack that does not exist.
 
-    Of a stack that is not there CloudFormation returns ValidationError.
     AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/APIReference/API_DescribeStacks.html (read 2026-11-26).
     """
     try:
@@ -281,6 +282,7 @@ def _is_deployed(client: Any, name: str) -> bool:
 
 
 def _unreadable(stack: SynthesizedStack, error: Exception) -> ConfigError:
+    """Return the refusal of a deployment that cannot be judged because a stack's template cannot be read."""
     return ConfigError(
         f"the deployed template of {stack.name} cannot be read ({_first_line(error)}), so nobody knows what a"
         f" deployment would destroy; allow cloudformation:GetTemplate to {stack.lookup_role_arn or 'your role'}"
@@ -288,4 +290,5 @@ def _unreadable(stack: SynthesizedStack, error: Exception) -> ConfigError:
 
 
 def _first_line(error: Exception) -> str:
+    """Return the first line of an error's text, shortened for a message of one line."""
     return str(error).splitlines()[0][:200]

@@ -18,11 +18,11 @@ class SynthesizedStack:
     """A stack of a cloud assembly.
 
     Args:
-        name: in CloudFormation.
-        path: what the cdk command calls it, such as `prod/Network`.
-        template: as it is to be deployed.
-        lookup_role_arn: of `cdk bootstrap`, which may read; None where the caller's own credentials do.
-        deploy_role_arn: of `cdk bootstrap`, which may change stacks; None as above.
+        name: the stack's name in CloudFormation.
+        path: the stack's name for the cdk command, such as `prod/Network`.
+        template: the template that is to be deployed.
+        lookup_role_arn: the role of `cdk bootstrap` that may read; None if the caller's own credentials are used.
+        deploy_role_arn: the role of `cdk bootstrap` that may change stacks; None as above.
     """
 
     name: str
@@ -60,6 +60,7 @@ def read_assembly(folder: Path, stage: str) -> list[SynthesizedStack]:
 
 
 def _stack(id_: str, artifact: Mapping[str, Any], folder: Path) -> SynthesizedStack:
+    """Return a stack from its entry in the assembly's manifest."""
     properties = artifact["properties"]
     return SynthesizedStack(
         name=properties.get("stackName", id_),

@@ -37,7 +37,9 @@ def caller(environment: Environment) -> str:
 
 
 def require_confirmation(action: str, environment: Environment) -> None:
-    """Show account, region and stacks, and have the environment's name typed; without a terminal CONFIRM has it.
+    """Show account, region and stacks, and require that somebody types the environment's name.
+
+    Without a terminal the variable CONFIRM must have it.
 
     Raises:
         ConfigError: it is another name.

@@ -25,12 +25,12 @@ _CHANGE_SET = "sluice-env-deploy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackDeployment:
-    """One environment, and how the cdk command is run for it.
+    """The deployment of one environment by the cdk command.
 
     Args:
-        environment: what is declared; its account is known.
-        declaration: the file it stands in.
-        approval: of cdk: `never`, or `broadening` where somebody can be asked.
+        environment: the declared environment, whose account is known.
+        declaration: the file with the declaration.
+        approval: cdk's option: `never`, or `broadening` where somebody can be asked about wider permissions.
     """
 
     environment: Environment
@@ -38,7 +38,7 @@ class StackDeployment:
     approval: str = field(default_factory=lambda: "broadening" if sys.stdin.isatty() else "never")
 
     def synthesize(self, folder: Path) -> list[SynthesizedStack]:
-        """Write the templates to a folder, and return its stacks."""
+        """Write the environment's templates to a folder, and return its stacks."""
         environment = self.environment
         stage = naming.stage_name(environment)
         account = () if environment.account is None else ("-c", f"account={environment.account}")
@@ -61,8 +61,8 @@ class StackDeployment:
         """Deploy the environment.
 
         Args:
-            account: where to.
-            allowed: logical ids of what may be harmed.
+            account: the account that is deployed to.
+            allowed: logical ids of the resources that may be harmed.
 
         Raises:
             ConfigError: it would harm something else; nothing has been changed, or the stacks before the one named.
@@ -79,6 +79,11 @@ class StackDeployment:
     def _change(
         self, stack: SynthesizedStack, folder: Path, account: DeployedAccount, allowed: Collection[str]
     ) -> None:
+        """Deploy one stack: prepare a change set, judge it, and execute it.
+
+        A retained stack gets its policy again afterwards; during the change the policy allows what the caller has
+        allowed.
+        """
         deployed = account.template(stack)
         cdk = ("deploy", stack.path, "--app", str(folder), "--exclusively", "--progress", "events")
         change_set = ("--change-set-name", _CHANGE_SET, "--require-approval")
@@ -89,10 +94,10 @@ class StackDeployment:
         if deployed is not None:
             self._judge_change_set(stack, changes, deployed, account, allowed)
         is_retained = self.environment.removal is Removal.RETAIN
-        mine = [id_ for id_ in allowed if id_ in (deployed or {}).get("Resources", {})]
-        if mine and is_retained:
-            self._protect(stack, account, mine)
-        elif mine:  # it may have been retained before, and its policy then denies
+        allowed_here = [id_ for id_ in allowed if id_ in (deployed or {}).get("Resources", {})]
+        if allowed_here and is_retained:
+            self._protect(stack, account, allowed_here)
+        elif allowed_here:  # the stack may have been retained before: its policy would deny the change
             account.protect(stack, None)
         try:
             self._cdk(*cdk, "--method", "execute-change-set", *change_set, "never")
@@ -108,6 +113,7 @@ class StackDeployment:
         account: DeployedAccount,
         allowed: Collection[str],
     ) -> None:
+        """Refuse a change set that would harm more than is allowed, and delete it, so that nobody executes it."""
         try:
             require_allowed(judge_change_set(stack.name, changes, deployed), allowed, later=allowed)
         except ConfigError:
@@ -115,6 +121,7 @@ class StackDeployment:
             raise
 
     def _protect(self, stack: SynthesizedStack, account: DeployedAccount, allowed: Collection[str]) -> None:
+        """Set the stack's policy, and warn if it cannot be set."""
         failure = account.protect(stack, allowed)
         if failure is not None:
             output.line(
@@ -123,6 +130,7 @@ class StackDeployment:
             )
 
     def _cdk(self, *arguments: str) -> None:
+        """Run the cdk command with the declaration's file in its environment; its output goes to the terminal."""
         command = ["cdk", *arguments, "--no-notices"]
         variables = dict(os.environ)
         if self.declaration is not None:
@@ -138,7 +146,7 @@ class StackDeployment:
 
 
 def compare(before: Sequence[SynthesizedStack], after: Sequence[SynthesizedStack]) -> list[GuardFinding]:
-    """Return what the change from one synthesized environment to another would harm; it calls nothing."""
+    """Return what the change from one synthesized environment to another would harm; nothing is called on AWS."""
     was, now = ({stack.name: stack.template for stack in stacks} for stacks in (before, after))
     return judge(was, now, bundled_schemas())
 
@@ -155,15 +163,17 @@ def deploy_stacks(environment: Environment, declaration: Path | None, *, allowed
 def require_allowed(
     findings: Collection[GuardFinding], allowed: Collection[str], *, later: Collection[str] = ()
 ) -> None:
-    """Refuse findings that are not allowed, which are printed to stderr, and an allowance of what is not found.
+    """Refuse findings that are not allowed, and names that are allowed although no finding has them.
+
+    Refused findings are printed to stderr.
 
     Args:
-        findings: of the guard.
-        allowed: logical ids.
-        later: those that a change set may name yet; any other that is not found is misspelt.
+        findings: the guard's findings.
+        allowed: logical ids of the resources that may be harmed.
+        later: logical ids that a change set may still name; any other that no finding has is misspelt.
 
     Raises:
-        ConfigError: with what to add for those that are meant.
+        ConfigError: something would be harmed that is not allowed; the message has the options that allow it.
     """
     refused = [found for found in findings if found.logical_id not in allowed]
     for found in refused:

@@ -42,7 +42,7 @@ STATE: Mapping[str, str] = {
 """Resource types that a deployment may not remove or replace unasked, and what would be lost."""
 _RETAINED = "what it holds: its author declared it retained"
 _REMOVED_AT_WILL = ("AWS::ECS::Service",)
-_LEFT_BEHIND = ("AWS::Logs::LogGroup",)  # retained, they stay and are found by their name
+_LEFT_BEHIND = ("AWS::Logs::LogGroup",)  # stay in the account when they leave the template, to be found by their name
 _KEEPS = ("Retain", "RetainExceptOnCreate", "Snapshot")
 _PROTECTIONS = ("DeletionProtection", "DeletionProtectionEnabled")
 _SHORTENED = {
@@ -95,14 +95,14 @@ class GuardFinding:
 
 
 def bundled_schemas() -> Schemas:
-    """Return the schemas of the types that Sluice's own stacks hold; None of every other type."""
+    """Return the schemas of the types in Sluice's own stacks; they give None for every other type."""
     text = resources.files(__package__).joinpath("replacement.json").read_text(encoding="utf-8")
     known = {kind: frozenset(names) for kind, names in json.loads(text).items()}
     return known.get
 
 
 def state_of(kind: str, resource: Mapping[str, Any]) -> str | None:
-    """Return what a resource of the deployed template holds; None if nothing that a deployment has to ask for."""
+    """Return what would be lost with a deployed resource; None if a deployment may remove it unasked."""
     if kind in STATE:
         return STATE[kind]
     keeps = {resource.get(policy) for policy in ("DeletionPolicy", "UpdateReplacePolicy")} & {*_KEEPS}
@@ -134,6 +134,7 @@ def judge(
 
 
 def _require_plain(stack: str, template: Template) -> None:
+    """Refuse a template with a Transform: its resources are not known before CloudFormation runs the macro."""
     if "Transform" in template or "Fn::Transform" in json.dumps(template):
         raise ConfigError(
             f"the template of {stack} has a Transform, allowed is one that names its resources; deploy that stack by"
@@ -161,35 +162,41 @@ class _Change:
         self._replaced = self._find_replaced()
 
     def findings(self) -> Iterator[GuardFinding]:
+        """Yield a finding for each resource with state that the change removes, replaces or protects less."""
         for key, old in self._old.items():
             kind, new = old["Type"], self._new.get(key)
-            held = state_of(kind, old)
-            if held is None:
+            state = state_of(kind, old)
+            if state is None:
                 continue
             if new is None:
                 if kind not in _REMOVED_AT_WILL:
-                    yield self._finding(key, HarmKind.REMOVE, "it is no longer in the template", held)
+                    yield self._finding(key, HarmKind.REMOVE, "it is no longer in the template", state)
             elif key in self._replaced:
-                yield self._finding(key, HarmKind.REPLACE, self._replaced[key], held)
+                yield self._finding(key, HarmKind.REPLACE, self._replaced[key], state)
             else:
-                yield from self._weakenings(key, old, new, held)
+                yield from self._weakenings(key, old, new, state)
 
     def _find_replaced(self) -> dict[Key, str]:
-        """Return why each replaced resource is, references to replaced resources followed to their end."""
+        """Return the reason for each resource that is replaced.
+
+        A resource that refers to a replaced one may be replaced as well, so references are followed until no more are
+        found.
+        """
         reasons: dict[Key, str] = {}
         changed = {key: self._changed_properties(key) for key in self._old if key in self._new}
-        waiting = [*changed]
-        while waiting:
-            for key in waiting:
+        undecided = [*changed]
+        while undecided:
+            for key in undecided:
                 if (reason := self._reason(key, changed[key], reasons)) is not None:
                     reasons[key] = reason
-            left = [key for key in waiting if key not in reasons]
-            if len(left) == len(waiting):
+            still_undecided = [key for key in undecided if key not in reasons]
+            if len(still_undecided) == len(undecided):
                 break
-            waiting = left
+            undecided = still_undecided
         return reasons
 
     def _reason(self, key: Key, changed: frozenset[str], reasons: Mapping[Key, str]) -> str | None:
+        """Return why a resource is replaced, as far as the replaced resources are known; None if it is not."""
         old, new = self._old[key], self._new[key]
         if other := [name for name in ("Type", "Condition") if old.get(name) != new.get(name)]:
             return f"its {other[0].lower()} becomes {new.get(other[0])}"
@@ -222,7 +229,7 @@ class _Change:
         )
 
     def _others(self, stack: str, value: Any, replaced: Mapping[Key, str]) -> Iterator[str]:
-        """Yield the resources and exports that a value refers to, and that are not those they were."""
+        """Yield the resources and exports that a value refers to and that become other ones."""
         targets = [(stack, id_) for id_ in _references(value)]
         for export in _imports(value):
             if export in self._moved:
@@ -234,15 +241,18 @@ class _Change:
                 yield target[1]
 
     def _weakenings(
-        self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], held: str
+        self, key: Key, old: Mapping[str, Any], new: Mapping[str, Any], state: str
     ) -> Iterator[GuardFinding]:
+        """Yield a finding for an older engine, for protection that is lost, and for a shorter retention."""
         was, now = old.get("Properties", {}), new.get("Properties", {})
         if old["Type"].startswith("AWS::RDS::") and _is_lower(now.get("EngineVersion"), was.get("EngineVersion")):
             versions = f"EngineVersion {was.get('EngineVersion')} becomes {now.get('EngineVersion')}"
-            yield self._finding(key, HarmKind.DOWNGRADE, versions, held)
-        kept, left = _protections(old), _protections(new)
-        if kept and not left:
-            yield self._finding(key, HarmKind.UNPROTECT, f"{' and '.join(kept)} goes", f"{held}, once it is deleted")
+            yield self._finding(key, HarmKind.DOWNGRADE, versions, state)
+        protections_before = _protections(old)
+        if protections_before and not _protections(new):
+            yield self._finding(
+                key, HarmKind.UNPROTECT, f"{' and '.join(protections_before)} goes", f"{state}, once it is deleted"
+            )
         if old["Type"] in _SHORTENED:
             path, lost = _SHORTENED[old["Type"]]
             older, newer = _property(was, path), _property(now, path)
@@ -250,6 +260,7 @@ class _Change:
                 yield self._finding(key, HarmKind.SHORTEN, f"{path} {older} becomes {newer}", lost)
 
     def _finding(self, key: Key, harm: HarmKind, because: str, lost: str) -> GuardFinding:
+        """Return a finding about a deployed resource, under its declared name if it has one."""
         resource = self._old[key]
         names = (resource.get("Properties", {}).get(name) for name in _NAMES)
         name = next((name for name in names if isinstance(name, str)), key[1])
@@ -261,10 +272,10 @@ class _Change:
 def _withdrawn(
     before: Mapping[str, Template], after: Mapping[str, Template], importers: Importers | None
 ) -> Iterator[GuardFinding]:
-    """Yield the exports that change while a stack, as it is deployed then, imports them.
+    """Yield the exports that change while a stack that imports them is still deployed as before.
 
-    CloudFormation refuses that, when the stacks before are changed already.
-    AWS: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html (read 2026-11-27).
+    CloudFormation refuses such a change, when it has changed the stacks before already. AWS:
+    https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/using-cfn-stack-exports.html (read 2026-11-27).
     """
     imported = {stack: {*_imports(template)} for stack, template in before.items()}
     for stack, template in after.items():
@@ -287,6 +298,7 @@ def _withdrawn(
 
 
 def _export_values(template: Template) -> dict[str, Any]:
+    """Return the value of each export of a template, by the export's name."""
     return {
         output["Export"]["Name"]: output["Value"]
         for output in template.get("Outputs", {}).values()
@@ -307,11 +319,11 @@ def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Tem
     found = []
     for change in (change["ResourceChange"] for change in changes if "ResourceChange" in change):
         id_, action = change["LogicalResourceId"], change["Action"]
-        held = state_of(change["ResourceType"], deployed.get("Resources", {}).get(id_, {}))
+        state = state_of(change["ResourceType"], deployed.get("Resources", {}).get(id_, {}))
         replacement = change.get("Replacement")
         is_removed = action == "Remove" and change["ResourceType"] not in _REMOVED_AT_WILL
         is_replaced = action == "Dynamic" or (action == "Modify" and replacement != "False")
-        if held is not None and (is_removed or is_replaced):
+        if state is not None and (is_removed or is_replaced):
             found.append(
                 GuardFinding(
                     stack=stack,
@@ -320,14 +332,14 @@ def judge_change_set(stack: str, changes: list[Mapping[str, Any]], deployed: Tem
                     name=change.get("PhysicalResourceId") or id_,
                     harm=HarmKind.REMOVE if is_removed else HarmKind.REPLACE,
                     because=f"its change set says {action}, replacement {replacement}",
-                    lost=held,
+                    lost=state,
                 )
             )
     return found
 
 
 def _exports(templates: Mapping[str, Template]) -> dict[str, Key]:
-    """Return the resource that each export is of."""
+    """Return the resource that each export refers to, as its stack's name and logical id."""
     return {
         name: (stack, id_)
         for stack, template in templates.items()
@@ -338,7 +350,7 @@ def _exports(templates: Mapping[str, Template]) -> dict[str, Key]:
 
 
 def _references(value: Any) -> Iterator[str]:
-    """Yield the logical ids that a value takes something from."""
+    """Yield the logical ids of the resources and parameters that a value refers to."""
     match value:
         case {"Ref": str(id_)}:
             yield id_
@@ -359,6 +371,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _imports(value: Any) -> Iterator[str]:
+    """Yield the names of the exports that a value imports."""
     match value:
         case {"Fn::ImportValue": str(name)}:
             yield name
@@ -388,19 +401,20 @@ def _with_parameters(value: Any, template: Template) -> Any:
 
 
 def _condition(name: str | None, template: Template) -> Any:
-    """Return a condition as it is defined, with what it depends on."""
+    """Return a condition's definition, with the definitions that it depends on."""
     return None if name is None else _with_parameters(template.get("Conditions", {}).get(name), template)
 
 
 def _protections(resource: Mapping[str, Any]) -> list[str]:
-    """Return what keeps a resource's data when it is deleted."""
+    """Return the names of the settings that keep a resource's data when the resource is deleted."""
     properties = resource.get("Properties", {})
     policy = resource.get("DeletionPolicy")
-    kept = [name for name in _PROTECTIONS if properties.get(name) is True]
-    return [*kept, f"DeletionPolicy {policy}"] if policy in _KEEPS else kept
+    names = [name for name in _PROTECTIONS if properties.get(name) is True]
+    return [*names, f"DeletionPolicy {policy}"] if policy in _KEEPS else names
 
 
 def _property(properties: Mapping[str, Any], path: str) -> Any:
+    """Return the property at a path of names divided by dots; None if there is none."""
     found: Any = properties
     for name in path.split("."):
         found = found.get(name) if isinstance(found, dict) else None
@@ -408,7 +422,7 @@ def _property(properties: Mapping[str, Any], path: str) -> Any:
 
 
 def _is_lower(now: Any, was: Any) -> bool:
-    """Return whether a number or version is lower than before, or may be: it is gone, or no plain number."""
+    """Return whether a number or version is lower than before, or may be because one of them is no plain number."""
     if now == was:
         return False
     numbers = [_numbers(value) for value in (now, was)]
@@ -416,6 +430,7 @@ def _is_lower(now: Any, was: Any) -> bool:
 
 
 def _numbers(value: Any) -> list[int] | None:
+    """Return the parts of a version as numbers; None if a part is no number."""
     try:
         return [int(part) for part in str(value).split(".")]
     except ValueError:

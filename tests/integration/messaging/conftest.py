@@ -91,6 +91,7 @@ def engine(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[En
 
 @contextmanager
 def _on_postgres(url: str) -> Iterator[Engine]:
+    """Yield an engine on a schema of its own, with the outbox's tables, and drop the schema at the end."""
     name = f"test_{secrets.token_hex(8)}"
     server = engines.engine(url)
     with server.begin() as connection:
@@ -108,6 +109,7 @@ def _on_postgres(url: str) -> Iterator[Engine]:
 
 @contextmanager
 def _with_tables(url: str) -> Iterator[Engine]:
+    """Yield an engine on a database in which the outbox's tables have been made."""
     made = engines.engine(url)
     with made.begin() as connection:
         tables.metadata.create_all(connection)

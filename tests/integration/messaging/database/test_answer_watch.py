@@ -111,6 +111,7 @@ def test_a_connection_that_was_closed_meanwhile_is_forgotten(
 
 
 def _watching() -> int:
+    """Return how many threads watch for the database's answers."""
     return sum(thread.name == "sluice-answer-watch" for thread in threading.enumerate())
 
 
@@ -188,6 +189,7 @@ def test_a_connection_that_is_let_go_unclosed_while_another_begins_stops_nobody(
 
 
 def _ask_beside_a_connection_let_go(engine: Engine) -> None:
+    """Ask the database while a connection, in a reference cycle, waits to be collected."""
     gc.disable()
     try:
         circle: list[Any] = [engine.connect()]

@@ -41,6 +41,7 @@ class _ToSocket(TcpProxy):
         super().__init__("http://nowhere:1")
 
     def _reach(self) -> socket.socket:
+        """Connect to the server's Unix socket."""
         reached = socket.socket(socket.AF_UNIX)
         reached.connect(str(self._path))
         return reached
@@ -55,6 +56,7 @@ def port(private_postgres: Any) -> Iterator[int]:
 
 
 def _answer(port: int, **more: str) -> object:
+    """Return what a database at this port answers to SELECT 1, reached by a secret with these fields."""
     place = {"username": "postgres", "password": "unused", "host": "127.0.0.1", "port": port, "dbname": "postgres"}
     secret = _Secrets(**place, **more)
     engine = engines.engine(database_url(secret, "arn:secret", {}))

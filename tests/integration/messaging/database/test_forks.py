@@ -38,6 +38,7 @@ def postgres(private_postgres: Any) -> Iterator[Engine]:
 
 
 def _backend(engine: Engine) -> int:
+    """Return the id of the server process that a new transaction of the engine talks to."""
     with engine.begin() as connection:
         return int(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
 

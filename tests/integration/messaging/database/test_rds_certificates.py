@@ -19,6 +19,7 @@ _CLUSTER = "sluice.cluster-c1a2b3.eu-central-1.rds.amazonaws.com"
 
 
 def _certificates() -> list[dict[str, Any]]:
+    """Return every certificate in the file of RDS's certificates, as Python's ssl module describes it."""
     found = []
     for text in _CERTIFICATE.findall(RDS_CERTIFICATES.read_text(encoding="ascii")):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -28,6 +29,7 @@ def _certificates() -> list[dict[str, Any]]:
 
 
 def _subject(certificate: dict[str, Any]) -> dict[str, str]:
+    """Return the fields of a certificate's subject, by name."""
     return {name: value for ((name, value),) in certificate["subject"]}
 
 

@@ -60,6 +60,7 @@ def test_a_refused_connection_has_the_sqlstate_of_the_answer(
 
 
 def _answer_in_german(listener: socket.socket, state: bytes) -> None:
+    """Refuse each connection with an SQLSTATE and a German message, as a Postgres with German messages does."""
     fields = (b"SFATAL", b"VFATAL", b"C" + state, "MPasswort-Authentifizierung für »x« fehlgeschlagen".encode(), b"")
     body = b"\0".join(fields) + b"\0"
     while True:

@@ -42,6 +42,10 @@ class _Tokens:
         self._superuser, self._numbers, self.given, self.is_refused = superuser, count(1), 0, False
 
     def url_of(self, user: str) -> str:
+        """Set a new token as the user's password and return the URL with it.
+
+        While tokens are refused, the password is another one.
+        """
         self.given += 1
         token = f"token-{next(self._numbers)}"
         execute(self._superuser, f"ALTER ROLE {user} PASSWORD '{'other' if self.is_refused else token}'")
@@ -74,6 +78,7 @@ def superuser(server: Any) -> Iterator[Engine]:
 
 
 def _let_in(server: Any, superuser: Engine, method: str) -> None:
+    """Let every role in by this method of authentication, and have the server read its rules again."""
     Path(server.pgdata, "pg_hba.conf").write_text(_RULES.format(method), encoding="ascii")
     execute(superuser, "SELECT pg_reload_conf()")
 
@@ -88,6 +93,7 @@ def tables(superuser: Engine) -> Engine:
 
 
 def _create(owner: Engine) -> list[str]:
+    """Create the product's roles as the owner, and return the statements that were run."""
     with owner.begin() as connection:
         return roles.create(connection)
 
@@ -110,6 +116,7 @@ def worker(tokens: _Tokens, clock: VirtualClock) -> Iterator[Engine]:
 
 
 def _user(engine: Engine) -> str:
+    """Return the role in which the engine's connections work."""
     with engine.connect() as connection:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
 
@@ -314,6 +321,7 @@ def test_a_user_who_does_not_own_the_tables_is_refused(superuser: Engine) -> Non
 
 
 def _master(superuser: Engine) -> str:
+    """Return the URL with which the master user connects."""
     return superuser.url.set(username="master", password="first").render_as_string(hide_password=False)  # noqa: S106
 
 
@@ -335,6 +343,7 @@ def rds(superuser: Engine, server: Any) -> Engine:
 
 
 def _create_as_master(rds: Engine) -> list[str]:
+    """Create the product's roles as RDS's master user, and return the statements that were run."""
     with rds.begin() as connection:
         connection.execute(text("SET SESSION AUTHORIZATION master"))
         done = roles.create(connection)

@@ -27,6 +27,10 @@ class _Secret:
         self._place, self.value, self.reads, self.is_away = make_url(place), "first", 0, False
 
     def read(self) -> str:
+        """Return the URL with the secret's current password, and count the reads.
+
+        While Secrets Manager is away, fail.
+        """
         self.reads += 1
         if self.is_away:
             raise EndpointConnectionError(endpoint_url="https://secretsmanager")
@@ -59,6 +63,7 @@ def engine(secret: _Secret, clock: VirtualClock) -> Iterator[Engine]:
 
 
 def _user(engine: Engine) -> str:
+    """Return the role in which the engine's connections work."""
     with engine.connect() as connection:
         return str(connection.execute(text("SELECT current_user")).scalar_one())
 

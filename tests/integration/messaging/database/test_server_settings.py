@@ -149,12 +149,14 @@ def owner(server: Any) -> Iterator[psycopg.Connection[Any]]:
 
 @contextmanager
 def _app(server: Any) -> Iterator[Engine]:
+    """Yield an engine of the role app, whose settings each test changes."""
     engine = engines.engine(make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False))
     yield engine
     engine.dispose()
 
 
 def _require(engine: Engine) -> None:
+    """Refuse the server's settings as a worker does when it starts."""
     with engines.reading(engine) as connection:
         server_settings.require(connection, _RIGHTS)
 
@@ -182,6 +184,7 @@ def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int
 
 
 def _set(owner: psycopg.Connection[Any], settings: str, *, whose: str = "ROLE app") -> None:
+    """Set server settings for a role or a database, given as NAME=VALUE with blanks between them."""
     for setting in settings.split():
         name, _, value = setting.partition("=")
         value = (
@@ -245,6 +248,7 @@ def test_a_server_that_may_lose_commits_is_refused_unless_it_is_aurora(
 
 
 def _shows(server: Any, setting: str) -> object:
+    """Return the value of a setting in a new connection."""
     with psycopg.connect(server.get_uri()) as connection:
         row = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
     assert row is not None
@@ -267,6 +271,7 @@ def test_tables_that_somebody_changed_are_refused_where_a_row_might_be_lost(
 
 
 def _mend(owner: psycopg.Connection[Any]) -> None:
+    """Undo whatever a test has changed about tables, triggers and rights."""
     if owner.execute("SELECT to_regclass('kept')").fetchone() != (None,):
         owner.execute("DROP FOREIGN DATA WRAPPER IF EXISTS theirs CASCADE; DROP VIEW IF EXISTS sluice_inbox_parked")
         owner.execute("ALTER TABLE kept RENAME TO sluice_inbox_parked")
@@ -411,6 +416,8 @@ def test_a_delivered_effect_survives_a_crash_under_asynchronous_commits(crashing
 
 
 def _work(inbox: World) -> None:
+    """Let a worker handle a message whose handler switches synchronous commit off."""
+
     def commit_asynchronously(session: Session, _: Event, __: Context) -> None:
         session.execute(text("SET LOCAL synchronous_commit = off"))
 

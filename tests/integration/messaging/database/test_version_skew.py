@@ -42,6 +42,7 @@ class _Code:
         self._process: subprocess.Popen[str] | None = None
 
     def call(self, *command: Any) -> Any:
+        """Run a command in the process with this version of the code, and return its result."""
         process = self._tell(command)
         assert process.stdout is not None
         answer = json.loads(process.stdout.readline())
@@ -56,6 +57,7 @@ class _Code:
         self.kill()
 
     def _tell(self, command: Sequence[Any]) -> subprocess.Popen[str]:
+        """Send a command to the process, which is started first if it does not run."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, str(_DRIVER), self._dsn],
@@ -71,6 +73,7 @@ class _Code:
         return self._process
 
     def kill(self) -> None:
+        """Kill the process, if it runs."""
         if self._process is not None:
             self._process.kill()
             self._process.communicate()
@@ -79,6 +82,7 @@ class _Code:
 
 @contextmanager
 def _codes(base: Path, engine: Engine) -> Iterator[tuple[_Code, _Code]]:
+    """Yield the code of the base version and the code of this checkout, each in a process on the same database."""
     dsn = engine.url.render_as_string(hide_password=False)
     with ExitStack() as stack:
         codes = _Code(base, dsn), _Code(PROJECT, dsn)
@@ -147,6 +151,7 @@ def test_both_versions_work_on_the_tables_of_the_later_one(base: Path, postgres:
 
 
 def _drop_tables(engine: Engine) -> None:
+    """Drop every table of the schema."""
     with engine.begin() as connection:
         for name in connection.execute(
             text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema()")

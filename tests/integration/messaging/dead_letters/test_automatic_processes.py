@@ -46,12 +46,14 @@ def _record_dead(inbox: Engine, ids: Mapping[GroupPlace, str]) -> None:
 
 
 def _acts(inbox: Engine) -> list[tuple[str, Any, Any]]:
+    """Return action, group and number of each entry of the inbox's audit, the oldest first."""
     with inbox.connect() as connection:
         rows = acts(connection, audit.c.consumer, "billing", most=100)
     return [(row["action"], row["group_id"], row["seq"]) for row in reversed(rows)]
 
 
 def _deaths(*quick: str) -> list[Any]:
+    """Return a parameter for each failpoint of automatic redrive; all but the named ones are slow tests."""
     slow = pytest.mark.slow
     return [pytest.param(name, marks=() if name in quick else slow) for name in failpoints.AUTOMATIC_REDRIVE]
 

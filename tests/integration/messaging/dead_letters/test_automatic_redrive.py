@@ -37,6 +37,7 @@ class Billing:
         self.declare(ONE)
 
     def declare(self, automatic_redrive: AutomaticRedrive | None) -> None:
+        """Declare the consumer with this automatic redrive, in the variable that the task reads."""
         handlers = "examples.services.billing"
         declared = replace(LOCAL, consumers=(replace(BILLING, automatic_redrive=automatic_redrive, handlers=handlers),))
         self._patch.setenv(task_settings.VARIABLE, task_settings.render(declared))
@@ -52,11 +53,13 @@ class Billing:
         self._record({place: waiting[place] for place in places}, is_permanent=is_permanent)
 
     def _waiting(self) -> dict[GroupPlace, str]:
+        """Return the SQS id of each message in the queue, by group and number."""
         received = self._harness._receive(QUEUE, hidden_seconds=0)
         bodies = [(json.loads(message["Body"]), message["MessageId"]) for message in received]
         return {(body["group"], body["seq"]): sqs_message_id for body, sqs_message_id in bodies}
 
     def _record(self, ids: dict[GroupPlace, str], *, is_permanent: bool) -> None:
+        """Record messages as dead in the inbox, and let SQS move them to the DLQ."""
         with self.engine.begin() as connection:
             for (group, seq), sqs_message_id in ids.items():
                 came = replace(decoded_message(seq, group=group, id=f"{group}-{seq}"), sqs_message_id=sqs_message_id)
@@ -101,6 +104,7 @@ class Billing:
 
     @property
     def gauge(self) -> int:
+        """Return the gauge that is 1 while automatic redrive is off."""
         return maintenance.counts(self.engine, "billing")["redrive_off"]
 
     def acts(self) -> list[tuple[str, str, str | None, int | None]]:
@@ -110,6 +114,7 @@ class Billing:
         return [(row["action"], row["actor"], row["group_id"], row["seq"]) for row in reversed(rows)]
 
     def guard(self, run: str, **more: Any) -> RedriveGuard:
+        """Return the guard of a run of automatic redrive with the default bounds."""
         return RedriveGuard(self.engine, "billing", ONE, run=run, **more)
 
 
@@ -235,6 +240,7 @@ def test_one_run_brings_back_no_more_than_is_declared(billing: Billing) -> None:
 
 
 def _check_one_that_fails_again(billing: Billing) -> None:
+    """Check a run that finds messages dead for the second time. It moves nothing and switches automatic redrive off."""
     billing.die(("a", 1), ("b", 1))
     billing.run()
     billing.die_again(("a", 1), ("b", 1))
@@ -293,6 +299,7 @@ def test_a_message_comes_back_as_often_as_is_declared(billing: Billing, attempts
 
 
 def _forgetful(_: RedriveGuard, __: Any, ___: Any) -> Past:
+    """Return no past redrive of any message, in place of the guard's own memory."""
     return Past()
 
 
@@ -325,6 +332,7 @@ def test_two_runs_are_not_at_work_at_once(billing: Billing, harness: DlqHarness)
 
 
 def _end_lease(billing: Billing) -> None:
+    """Let the lease of the running redrive have ended."""
     with billing.engine.begin() as connection:
         connection.execute(update(redrives).values(held_until_us=1))
 

@@ -58,6 +58,7 @@ def _hold(database: Engine) -> None:
 
 
 def _audit(run: Run) -> list[dict[str, Any]]:
+    """Return the entries that the command `audit` prints."""
     return [json.loads(line) for line in run("audit").stdout.splitlines()]
 
 
@@ -399,6 +400,7 @@ def test_status_of_a_dlq_without_tasks(run: Run) -> None:
 
 
 def _data(tmp_path: Path, text: str) -> tuple[str, str]:
+    """Return the options that give a command this text as the file of new data."""
     path = tmp_path / "data.json"
     path.write_text(text, encoding="utf-8")
     return "--data", str(path)

@@ -20,6 +20,7 @@ def queue_arn(harness: DlqHarness) -> str:
 
 
 def _follow(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
+    """Return each report of the running move task, until it has ended."""
     return list(tasks.follow(clock=harness.clock, every_seconds=1))
 
 

@@ -108,6 +108,7 @@ def test_d7_a_message_without_an_envelope_comes_back_unchanged(harness: DlqHarne
 
 
 def _dying_again(harness: DlqHarness) -> Any:
+    """Return a callback of a redrive that lets the messages that were moved back die again at once."""
     return lambda _: harness.kill()
 
 
@@ -157,6 +158,7 @@ def test_d8_the_next_run_brings_back_messages_that_died_again(harness: DlqHarnes
 
 @st.composite
 def _disasters(draw: st.DrawFn) -> tuple[list[tuple[str, int]], list[Fault], list[Fault], float | None]:
+    """Draw dead letters, the faults of sends, the faults of deletes, and the rate of the redrive."""
     groups = draw(st.lists(st.integers(1, 15), min_size=1, max_size=4))
     places = [(f"g{number}", seq) for number, length in enumerate(groups) for seq in range(1, length + 1)]
     fault = [Fault(), Fault(), Fault(unreachable=True), Fault(lost=True), Fault(refused="InternalError")]
@@ -258,6 +260,7 @@ def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) ->
 
 
 def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
+    """Return group and number of every message in the queue or the DLQ, once all are visible."""
     harness.simulator.advance(200)
     return set(harness.places(QUEUE)) | set(harness.places(DEAD))
 

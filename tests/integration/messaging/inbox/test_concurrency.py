@@ -9,7 +9,13 @@ from sqlalchemy import Connection, Engine, text
 
 from sluice.clock import SystemClock, eventually
 from sluice.messaging.inbox.sequence import Action, Decision, State
-from tests.support.messaging.inbox_harness import InboxHarness, decoded_message, handle_message, take_up_next
+from tests.support.messaging.inbox_harness import (
+    GroupNumbers,
+    InboxHarness,
+    decoded_message,
+    handle_message,
+    take_up_next,
+)
 from tests.support.messaging.outbox.postgres_interleaving import is_waiting
 
 _SECONDS_MAX = 20
@@ -65,7 +71,7 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
             first.commit() if is_committed else first.rollback()
             assert acting.result(_SECONDS_MAX) == second
 
-    assert harness.numbers() == (1, 1, seq)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=seq)
 
 
 @pytest.mark.parametrize(("is_committed", "expected"), [(True, _HANDLED), (False, Decision(State.GAP, Action.PARK))])
@@ -79,7 +85,7 @@ def test_d9_a_live_message_waits_for_the_drainer(
             assert acting.result(_SECONDS_MAX) == expected
 
     assert parking.drain() == ([] if is_committed else [2, 3])
-    assert parking.numbers() == (1, 1, 3)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=3)
     assert parking.is_parked() is False
 
 
@@ -105,7 +111,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
         live.commit()
 
     assert parking.drain() == []
-    assert parking.numbers() == (1, 1, 2)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=2)
     assert parking.set_aside_numbers() == []
     assert parking.is_parked() is False
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from sluice.messaging.database import failures
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
-from tests.support.messaging.inbox_harness import InboxHarness, decoded_message, handle_message
+from tests.support.messaging.inbox_harness import GroupNumbers, InboxHarness, decoded_message, handle_message
 
 _END = text("SELECT pg_terminate_backend(:pid, 5000)")
 _PID = text("SELECT pg_backend_pid()")
@@ -62,7 +62,7 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
     assert failures.may_pass(caught.value)
     with on_postgres.begin() as connection:
         handle_message(inbox, connection, decoded_message(1))
-    assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
+    assert InboxHarness(on_postgres).numbers() == GroupNumbers(epoch=1, first=1, last=1)
 
 
 def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
@@ -74,7 +74,7 @@ def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
         connection.commit()
         handle_message(inbox, connection, decoded_message(2))
 
-    assert InboxHarness(on_postgres).numbers() == (1, 1, 1)
+    assert InboxHarness(on_postgres).numbers() == GroupNumbers(epoch=1, first=1, last=1)
 
 
 def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
@@ -88,4 +88,4 @@ def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
                 with on_postgres.begin() as other:
                     other.execute(text("ALTER TABLE sluice_inbox_group ALTER last_event_id TYPE varchar(200)"))
 
-    assert InboxHarness(on_postgres).numbers() == (1, 1, 3)
+    assert InboxHarness(on_postgres).numbers() == GroupNumbers(epoch=1, first=1, last=3)

@@ -20,6 +20,7 @@ from tests.support.messaging.inbox_harness import (
     REJECT,
     RELEASE_TO_DLQ,
     START_US,
+    GroupNumbers,
     InboxHarness,
     decoded_message,
     handle_message,
@@ -31,7 +32,7 @@ def test_messages_in_order_leave_one_row(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
-    assert harness.numbers() == (1, 1, 3)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=3)
     assert harness.number_records() == []
 
 
@@ -39,26 +40,26 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
     harness = InboxHarness(engine)
 
     assert harness.decide(3) == Decision(State.GAP, HANDLE)
-    assert harness.numbers() == (1, 1, 3)
-    assert harness.number_records() == [(1, 2, "gap", True)]
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=3)
+    assert harness.number_records() == ["1-2 gap, open"]
 
     assert harness.decide(1) == Decision(State.FILLED, HANDLE)
     assert harness.bring(1, 3) == [DROP, DROP]
-    assert harness.number_records() == [(1, 1, "filled", False), (2, 2, "gap", True)]
+    assert harness.number_records() == ["1 filled, closed", "2 gap, open"]
 
 
 def test_g3_a_new_group_waits_for_its_first_message_if_gaps_park(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.bring(2, 3) == [PARK, PARK]
-    assert harness.numbers() == (1, 1, 0)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=0)
     assert harness.waits_for() == 1
     assert harness.number_records() == []
     assert harness.drain() == []
 
     assert harness.decide(1) == Decision(State.CONTIGUOUS, HANDLE)
     assert harness.drain() == [2, 3]
-    assert harness.numbers() == (1, 1, 3)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=3)
     assert harness.is_parked() is False
     assert harness.number_records() == []
 
@@ -82,7 +83,7 @@ def test_g3_a_late_joining_declared_afterwards_unparks_waiting_groups(engine: En
 
     assert harness.drain() == []
     assert declared.drain() == [41, 42]
-    assert declared.numbers("old") == (1, 41, 42)
+    assert declared.numbers("old") == GroupNumbers(epoch=1, first=41, last=42)
     assert declared.number_records("old") == []
     assert declared.is_parked("old") is False
     assert declared.waits_for("dead") == 1
@@ -125,7 +126,7 @@ def test_g3_the_tail_of_an_epoch_is_missing_before_the_next(engine: Engine) -> N
 
     assert harness.decide(11, epoch=2, first=11) == Decision(State.CONTIGUOUS, HANDLE)
 
-    assert harness.number_records() == [(10, 10, "gap", True)]
+    assert harness.number_records() == ["10 gap, open"]
     assert harness.decide(10, first=8) == Decision(State.FILLED, HANDLE)
     assert harness.bring(10, first=8) == [DROP]
 
@@ -148,6 +149,7 @@ def test_w15_a_group_that_is_being_worked_on_is_not_forgotten(on_postgres: Engin
 
 
 def _forget(harness: InboxHarness) -> int:
+    """Delete records that were closed more than 100 seconds ago, and return how many rows were deleted."""
     with harness.engine.begin() as connection:
         return harness.inbox.forget(connection, keep_seconds=100)
 
@@ -183,7 +185,7 @@ def test_g3_a_late_consumer_takes_the_first_number_as_its_baseline(engine: Engin
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
-    assert harness.numbers() == (1, 41, 41)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=41, last=41)
     assert harness.number_records() == []
 
     assert [harness.decide(seq) for seq in (1, 2, 40)] == [Decision(State.FILLED, HANDLE)] * 3
@@ -196,8 +198,8 @@ def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.bring(1, 5) == [HANDLE, HANDLE]
-    assert harness.numbers() == (1, 1, 5)
-    assert harness.number_records() == [(2, 4, "gap", True)]
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=5)
+    assert harness.number_records() == ["2-4 gap, open"]
     assert harness.inbox.counts(engine)["open_exceptions"] == 1
 
 
@@ -209,7 +211,7 @@ def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -
 
     assert restarted.decide(3) == Decision(State.FILLED, HANDLE)
 
-    assert harness.number_records() == [(2, 2, "gap", True), (3, 3, "filled", False), (4, 4, "gap", True)]
+    assert harness.number_records() == ["2 gap, open", "3 filled, closed", "4 gap, open"]
     with engine.connect() as connection:
         times = select(exceptions.c.seen_at_us, exceptions.c.closed_at_us).order_by(exceptions.c.seq)
         assert [tuple(row) for row in connection.execute(times)] == [
@@ -229,7 +231,7 @@ def test_g6_a_rolled_back_message_counts_as_not_received(engine: Engine) -> None
         handle_message(harness.inbox, connection, decoded_message(2))
         connection.rollback()
 
-    assert harness.numbers() == (1, 1, 1)
+    assert harness.numbers() == GroupNumbers(epoch=1, first=1, last=1)
     assert harness.bring(2) == [HANDLE]
 
 
@@ -259,7 +261,7 @@ def test_w16_two_consumers_in_the_same_tables_do_not_affect_each_other(engine: E
 
     assert billing.bring(1, 3, 1) == [HANDLE, HANDLE, DROP]
     assert shipping.bring(1, 2, 3, 1) == [HANDLE, HANDLE, HANDLE, DROP]
-    assert billing.number_records() == [(2, 2, "gap", True)]
+    assert billing.number_records() == ["2 gap, open"]
     assert shipping.number_records() == []
     assert shipping.inbox.counts(engine)["open_exceptions"] == 0
 
@@ -268,7 +270,7 @@ def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert harness.bring(1) + harness.bring(2, type=TOMBSTONE, id="stone") + harness.bring(3) == [HANDLE] * 3
-    assert harness.number_records() == [(2, 2, "skipped", False)]
+    assert harness.number_records() == ["2 skipped, closed"]
     assert harness.decide(2, type=TOMBSTONE, id="stone", copy="-again") == Decision(State.SKIPPED, DROP)
 
 
@@ -278,7 +280,7 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
     harness.record_dead(5)
 
     assert harness.bring(2, 3, 5, type=TOMBSTONE, id="stone") == [HANDLE] * 3
-    assert harness.number_records() == [(seq, seq, "skipped", False) for seq in (2, 3, 5)]
+    assert harness.number_records() == ["2 skipped, closed", "3 skipped, closed", "5 skipped, closed"]
 
 
 def test_g4_a_number_that_an_operator_skips_is_dropped_without_a_gap(engine: Engine) -> None:
@@ -287,7 +289,7 @@ def test_g4_a_number_that_an_operator_skips_is_dropped_without_a_gap(engine: Eng
 
     harness.skip(3)
 
-    assert harness.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False), (4, 4, "gap", True)]
+    assert harness.number_records() == ["2 gap, open", "3 skipped, closed", "4 gap, open"]
     assert harness.bring(3, 4) == [DROP, HANDLE]
 
 
@@ -316,10 +318,10 @@ def test_d2_skip_continues_the_group_and_the_redriven_message_is_late(engine: En
     harness.bring(1)
     assert harness.record_dead(2)
     assert harness.bring(3) == [HANDLE]
-    assert harness.number_records() == [(2, 2, "dead", True)]
+    assert harness.number_records() == ["2 dead, open"]
 
     assert harness.decide(2, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert harness.number_records() == [(2, 2, "redriven", False)]
+    assert harness.number_records() == ["2 redriven, closed"]
     assert harness.bring(2, copy="-again") == [DROP]
 
 
@@ -348,7 +350,7 @@ def test_recording_a_recorded_death_again_returns_true(engine: Engine) -> None:
     assert harness.record_dead(2)
     assert harness.record_dead(2)
     assert harness.record_dead(2, receive_count=2)
-    assert harness.number_records() == [(2, 2, "dead", True)]
+    assert harness.number_records() == ["2 dead, open"]
 
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
@@ -359,11 +361,11 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
     assert harness.decide(4, epoch=2, first=3) == Decision(State.GAP, HANDLE)
     assert harness.decide(3, epoch=2, first=3) == Decision(State.FILLED, HANDLE)
 
-    assert harness.numbers() == (2, 3, 4)
+    assert harness.numbers() == GroupNumbers(epoch=2, first=3, last=4)
     assert "epoch 2 has begun" in harness.decide(4).reason
     assert harness.decide(5) == Decision(State.FILLED, HANDLE)
     assert harness.decide(7, copy="-redriven") == Decision(State.LATE, HANDLE)
-    assert harness.numbers() == (2, 3, 4)
+    assert harness.numbers() == GroupNumbers(epoch=2, first=3, last=4)
 
 
 def test_w15_rows_that_are_younger_parked_or_open_are_kept(engine: Engine) -> None:
@@ -438,7 +440,7 @@ def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: se
 
     became = dict.fromkeys(range(2, 60), "gap")
     became |= {seq: "dead" if seq in dead else "filled" for seq in fills}
-    rows = harness.number_records()
-    assert [seq for first, last, _, _ in rows for seq in range(first, last + 1)] == list(became)
-    assert {seq: state for first, last, state, _ in rows for seq in range(first, last + 1)} == became
+    rows = harness.number_rows()
+    assert [seq for row in rows for seq in range(row.seq, row.through + 1)] == list(became)
+    assert {seq: row.state for row in rows for seq in range(row.seq, row.through + 1)} == became
     engine.dispose()

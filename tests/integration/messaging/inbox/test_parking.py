@@ -9,7 +9,15 @@ from sqlalchemy import Engine, delete, insert, select, update
 
 from sluice.messaging.inbox.sequence import Decision, State
 from sluice.messaging.inbox.tables import exceptions, groups, parked
-from tests.support.messaging.inbox_harness import DROP, HANDLE, PARK, START_US, InboxHarness, decoded_message
+from tests.support.messaging.inbox_harness import (
+    DROP,
+    HANDLE,
+    PARK,
+    START_US,
+    GroupNumbers,
+    InboxHarness,
+    decoded_message,
+)
 
 _WAIT_SECONDS = 100
 
@@ -37,10 +45,10 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
     assert parking.decide(2, copy="-redriven") == Decision(State.CONTIGUOUS, HANDLE)
     assert parking.drain() == [3, 4, 5]
 
-    assert parking.numbers() == (1, 1, 5)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=5)
     assert parking.is_parked() is False
     assert parking.set_aside_numbers() == []
-    assert parking.number_records() == [(2, 2, "redriven", False)]
+    assert parking.number_records() == ["2 redriven, closed"]
     assert parking.bring(6) == [HANDLE]
 
 
@@ -66,7 +74,7 @@ def test_a_group_whose_first_message_dies_is_parked_until_it_is_back(parking: In
 
     assert parking.bring(1, copy="-redriven") == [HANDLE]
     assert parking.drain() == [2]
-    assert parking.numbers() == (1, 1, 2)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=2)
 
 
 def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
@@ -78,7 +86,7 @@ def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: En
 
     assert late.bring(7, copy="-redriven") == [HANDLE]
     assert late.drain() == [8]
-    assert late.numbers() == (1, 7, 8)
+    assert late.numbers() == GroupNumbers(epoch=1, first=7, last=8)
 
 
 def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
@@ -101,7 +109,7 @@ def test_a_group_stays_parked_until_its_last_message_is_committed(parking: Inbox
 
     assert parking.is_parked() is True
     assert parking.set_aside_numbers() == [2]
-    assert parking.numbers() == (1, 1, 1)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=1)
     assert parking.drain() == [2]
     assert not parking.is_parked()
 
@@ -133,7 +141,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
     assert parking.waits_for() == 2
     assert parking.set_aside_numbers() == [3]
-    assert parking.number_records() == [(2, 2, "dead", True)]
+    assert parking.number_records() == ["2 dead, open"]
 
 
 def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
@@ -145,7 +153,7 @@ def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [4]
-    assert waiting.number_records() == [(2, 3, "gap", True)]
+    assert waiting.number_records() == ["2-3 gap, open"]
     assert waiting.is_parked() is False
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
@@ -163,7 +171,7 @@ def test_the_wait_belongs_to_the_number_and_not_to_later_messages(waiting: Inbox
     assert waiting.drain() == []
     waiting.clock.sleep(1)
     assert waiting.drain() == [5]
-    assert waiting.number_records() == [(2, 2, "gap", True), (4, 4, "gap", True)]
+    assert waiting.number_records() == ["2 gap, open", "4 gap, open"]
 
 
 def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
@@ -184,7 +192,7 @@ def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
     harness.skip(2)
 
     assert harness.drain() == [3]
-    assert harness.number_records() == [(2, 2, "skipped", False)]
+    assert harness.number_records() == ["2 skipped, closed"]
     assert harness.bring(2) == [DROP]
 
 
@@ -226,7 +234,7 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
 
     assert parking.drain() == [2, 5]
     assert parking.is_parked() is False
-    assert parking.numbers() == (1, 1, 5)
+    assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=5)
 
 
 def test_a_skip_of_a_parked_or_held_message_continues_the_group(parking: InboxHarness) -> None:
@@ -253,8 +261,8 @@ def test_a_skipped_message_is_not_handled_when_the_wait_before_it_ends(waiting: 
     assert waiting.drain() == []
 
     assert waiting.is_parked() is False
-    assert waiting.numbers() == (1, 1, 3)
-    assert waiting.number_records() == [(2, 2, "gap", True), (3, 3, "skipped", False)]
+    assert waiting.numbers() == GroupNumbers(epoch=1, first=1, last=3)
+    assert waiting.number_records() == ["2 gap, open", "3 skipped, closed"]
     assert waiting.bring(3, 4) == [DROP, HANDLE]
 
 
@@ -350,7 +358,7 @@ def test_a_new_epoch_comes_behind_deferred_messages_of_the_old_epoch(parking: In
     assert parking.bring(2, epoch=2) == [PARK]
 
     assert parking.drain() == [6, 1, 2]
-    assert parking.numbers() == (2, 1, 2)
+    assert parking.numbers() == GroupNumbers(epoch=2, first=1, last=2)
     assert parking.is_parked() is False
 
 
@@ -360,11 +368,11 @@ def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking
     parking.bring(2)
 
     assert parking.drain() == [3]
-    assert parking.numbers() == (2, 41, 40)
+    assert parking.numbers() == GroupNumbers(epoch=2, first=41, last=40)
     assert parking.waits_for() == 41
     assert parking.bring(41, epoch=2, first=41) == [HANDLE]
     assert parking.drain() == [42, 43]
-    assert parking.numbers() == (2, 41, 43)
+    assert parking.numbers() == GroupNumbers(epoch=2, first=41, last=43)
     assert parking.is_parked() is False
 
 
@@ -404,7 +412,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
 
     assert changed.is_parked() is False
     assert changed.bring(6) == [HANDLE]
-    assert changed.number_records() == [(1, 1, "dead", True), (3, 3, "gap", True)]
+    assert changed.number_records() == ["1 dead, open", "3 gap, open"]
     assert changed.decide(1, copy="-redriven") == Decision(State.LATE, HANDLE)
 
 
@@ -421,7 +429,7 @@ def test_a_waiting_group_takes_over_a_newly_declared_wait(engine: Engine) -> Non
     waiting.clock.sleep(0.000_001)
 
     assert waiting.drain() == [3]
-    assert waiting.number_records() == [(2, 2, "gap", True)]
+    assert waiting.number_records() == ["2 gap, open"]
     assert waiting.is_parked() is False
 
 
@@ -524,6 +532,7 @@ def test_no_group_is_parked_for_ever(
 
 
 def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:
+    """Replace the inbox's rows by a parked group in this state, with these parked messages and skipped numbers."""
     with engine.begin() as connection:
         for table in (groups, parked, exceptions):
             connection.execute(delete(table))
@@ -553,5 +562,6 @@ def _set(engine: Engine, state: _State, rows: _Rows, skipped: set[int]) -> None:
 
 
 def _all(engine: Engine) -> list[Any]:
+    """Return every row of the inbox, to see that nothing has changed."""
     with engine.connect() as connection:
         return [connection.execute(select(table)).all() for table in (groups, parked, exceptions)]

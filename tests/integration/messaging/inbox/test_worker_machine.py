@@ -65,6 +65,7 @@ class KnowsNoRepeat(Inbox):
 
 
 def _machine(name: str, **more: object) -> type[InboxStateMachine]:
+    """Return the state machine for a policy, with these attributes replaced to break it."""
     return type("Machine", (InboxStateMachine,), {"policy": POLICIES[name], **more})
 
 

@@ -37,6 +37,7 @@ def world(engine: Engine) -> World:
 
 
 def _drivers(world: World) -> tuple[str, ...]:
+    """Return the asyncio drivers for the world's database."""
     return _DRIVERS[world.engine.dialect.name]
 
 
@@ -74,6 +75,7 @@ def _run(world: World, driver: str, case: Case, *, has_two_phases: bool = False,
 
 
 def _clear(world: World) -> None:
+    """Delete all rows and forget the notices, before the next case."""
     world.notices = []
     with world.engine.begin() as connection:
         for table in (*tables.metadata.sorted_tables, *Base.metadata.sorted_tables):
@@ -81,12 +83,15 @@ def _clear(world: World) -> None:
 
 
 async def _place(session: Any, number: int) -> None:
+    """Add an order with this number and the event that says so to the session."""
     session.add(Order(id=number))
     await session.flush()
     OUTBOX.add(session, Event(type="placed", group="g", data=number))
 
 
 def _on_asyncio(ending: str) -> Case:
+    """Return one of the endings of a session, run in a session of asyncio."""
+
     async def end(world: World, session: AsyncSession) -> None:
         await session.run_sync(lambda inner: ENDINGS[ending](world, inner))
 
@@ -123,6 +128,7 @@ def two_phases(private_postgres: Any) -> Iterator[World]:
 
 
 async def _roll_back_what_is_prepared(_: World, session: AsyncSession) -> None:
+    """Prepare order 1 for commit and roll it back; then commit order 2."""
     await _place(session, 1)
     await session.run_sync(Session.prepare)
     await session.rollback()
@@ -131,11 +137,13 @@ async def _roll_back_what_is_prepared(_: World, session: AsyncSession) -> None:
 
 
 async def _leave_what_is_prepared(_: World, session: AsyncSession) -> None:
+    """Prepare order 1 for commit and leave it, neither committed nor rolled back."""
     await _place(session, 1)
     await session.run_sync(Session.prepare)
 
 
 async def _add_to_what_is_prepared(_: World, session: AsyncSession) -> None:
+    """Prepare order 1 for commit; an event that is added then is refused, and the commit succeeds."""
     await _place(session, 1)
     await session.run_sync(Session.prepare)
     with pytest.raises(OutboxError, match="was added while its session commits, after the numbers were given"):
@@ -183,6 +191,7 @@ def test_rows_and_events_of_two_phases_live_or_die_together(two_phases: World, e
 
 
 async def _within_begin(_: World, session: AsyncSession) -> None:
+    """Commit order 1 in a `begin` block, and let a second block with order 2 fail."""
     async with session.begin():
         OUTBOX.add(session, Event(type="placed", group="g", data=1))  # before anything of the session
         session.add(Order(id=1))
@@ -193,6 +202,7 @@ async def _within_begin(_: World, session: AsyncSession) -> None:
 
 
 async def _savepoints(_: World, session: AsyncSession) -> None:
+    """Commit order 1; roll back order 2 and order 3, each in a savepoint."""
     async with session.begin():
         await _place(session, 1)
         inner = await session.begin_nested()
@@ -220,11 +230,13 @@ async def _cancel(_: World, session: AsyncSession) -> None:
 
 
 async def _connection_commits(_: World, session: AsyncSession) -> None:
+    """Commit the session's connection instead of the session."""
     await _place(session, 1)
     await (await session.connection()).commit()
 
 
 async def _leave(_: World, session: AsyncSession) -> None:
+    """Add an order and leave the session without commit or rollback."""
     await _place(session, 1)
 
 

@@ -44,6 +44,7 @@ def _age(engine: Engine, *groups: str) -> None:
 
 
 def _counters(engine: Engine) -> dict[str, Counter]:
+    """Return the counter of each group in the outbox."""
     columns = tables.groups.c
     with engine.connect() as connection:
         rows = connection.execute(select(columns.group_id, columns.epoch, columns.first_seq, columns.last_seq)).all()
@@ -51,11 +52,13 @@ def _counters(engine: Engine) -> dict[str, Counter]:
 
 
 def _forget(engine: Engine) -> int:
+    """Forget the groups that were not used for sixty days, and return how many were."""
     with engine.begin() as connection:
         return Store(engine, TOPIC).forget_groups(connection, 60 * DAY)
 
 
 def _add(connection: Connection) -> tuple[int, int]:
+    """Add an event of group a, and return the epoch and number that it got."""
     event = Event(type="t", group="a", data=None)
     OUTBOX.write(connection, [event])
     ours = tables.messages.c.event_id == event.id
@@ -268,15 +271,18 @@ def test_a_repeatable_reader_that_still_sees_the_group_makes_it_anew(patient: En
 
 
 def _add_and_commit(writer: Connection) -> tuple[int, int]:
+    """Add an event of group a in a transaction of its own, and return its epoch and number."""
     with writer.begin():
         return _add(writer)
 
 
 def _forget_groups(store: Store, connection: Connection) -> int:
+    """Forget the groups that were not used for sixty days."""
     return store.forget_groups(connection, 60 * DAY)
 
 
 def _forget_sent(store: Store, connection: Connection) -> int:
+    """Forget the messages that were sent more than a second ago."""
     return store.forget_sent(connection, 1)
 
 

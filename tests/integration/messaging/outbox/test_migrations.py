@@ -41,6 +41,7 @@ def empty(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Eng
 
 
 def _empty_postgres(url: str) -> Iterator[Engine]:
+    """Yield an engine on an empty schema of Postgres, which is dropped at the end."""
     name = f"empty_{secrets.token_hex(8)}"
     server = engines.engine(url)
     with server.begin() as connection:
@@ -52,24 +53,29 @@ def _empty_postgres(url: str) -> Iterator[Engine]:
 
 
 def _disposing(engine: Engine) -> Iterator[Engine]:
+    """Yield an engine, and close its connections at the end."""
     yield engine
     engine.dispose()
 
 
 def _dsn(engine: Engine, **query: str) -> str:
+    """Return the engine's URL with its password, and with these options of the query."""
     return make_url(engine.url).update_query_dict(query).render_as_string(hide_password=False)
 
 
 def _upgrade(engine: Engine, number: int) -> list[int]:
+    """Upgrade the outbox's tables to a version of this test's own, and return the versions it went through."""
     return list(migrations.upgrade(engine, version(number)))
 
 
 def _require(engine: Engine, number: int) -> None:
+    """Refuse tables that code of this version cannot use."""
     with engine.connect() as connection:
         migrations.require(connection, version(number))
 
 
 def _recorded_version(engine: Engine) -> tuple[Any, ...]:
+    """Return part, version and oldest usable code as the database has recorded them."""
     with engine.connect() as connection:
         return tuple(connection.execute(text("SELECT part, version, readable_from FROM sluice_schema")).one())
 
@@ -235,6 +241,7 @@ def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versione
 
 
 def _make_first_tables(engine: Engine) -> None:
+    """Create the tables as the very first version created them."""
     sql = (FIRST_TABLES / f"{engine.dialect.name}.sql").read_text()
     with engine.begin() as connection:
         for statement in filter(str.strip, sql.split(";\n")):
@@ -307,6 +314,7 @@ def _insert_unseen_by(engine: Engine, index: str, statement: str) -> None:
 
 
 def _documented_sql(name: str) -> str:
+    """Return the SQL block of this name in the operators' guide."""
     block = re.search(rf"<!-- {name} -->\n```sql\n(.*?)```", _OPERATORS.read_text(encoding="utf-8"), re.DOTALL)
     assert block is not None, f"{_OPERATORS} has no block {name}"
     return block[1]
@@ -481,10 +489,12 @@ def test_a_waiting_writer_sees_the_first_ones_changes_at_any_isolation(postgres:
 
 
 def _with_options(engine: Engine, *more: str) -> str:
+    """Return the engine's URL with more options for the Postgres server."""
     return _dsn(engine, options=" ".join((str(make_url(engine.url).query["options"]), *more)))
 
 
 def _has_waiter(engine: Engine) -> bool:
+    """Return whether a process waits for the lock of upgrades."""
     with engine.connect() as connection:
         waiters = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = :lock"
         return bool(connection.execute(text(waiters), {"lock": migrations._LOCK & 0xFFFFFFFF}).scalar_one())

@@ -45,12 +45,14 @@ def blocked_world(world: World) -> World:
 
 
 def _row(world: World, group: str, seq: int) -> dict[str, Any]:
+    """Return the outbox's row of a message."""
     place = (tables.messages.c.group_id == group, tables.messages.c.group_seq == seq)
     with world.engine.connect() as connection:
         return dict(connection.execute(tables.messages.select().where(*place)).mappings().one())
 
 
 def _audit_rows(world: World) -> list[dict[str, Any]]:
+    """Return the topic's audit, the latest act first."""
     with world.engine.connect() as connection:
         return acts(connection, tables.audit.c.topic, TOPIC, most=10)
 
@@ -348,6 +350,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def _run(dsn: str, *arguments: str) -> Result:
+    """Run a subcommand of `sluice outbox` on this database, in this process."""
     return CliRunner().invoke(cli, ["outbox", *arguments, "--dsn", dsn], catch_exceptions=False)
 
 

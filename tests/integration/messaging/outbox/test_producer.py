@@ -44,6 +44,7 @@ FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=Tru
 
 @pytest.fixture
 def busy(postgres: Engine) -> Engine:
+    """Return a Postgres with a table in which other transactions can write."""
     with postgres.begin() as connection:
         connection.execute(text("CREATE TABLE elsewhere (id bigserial)"))
     return postgres
@@ -56,6 +57,7 @@ class _NumberedOutbox:
         self._world, self._schedules = world, itertools.count()
 
     def begin(self) -> None:
+        """Begin the next schedule: its groups get names of their own."""
         self._schedule = next(self._schedules)
 
     def write(self, connection: Connection, written: Sequence[WrittenEvent]) -> None:
@@ -63,6 +65,7 @@ class _NumberedOutbox:
         self._world.outbox.write(connection, events)
 
     def received_numbers(self) -> list[tuple[str, int, int]]:
+        """Return group, number in the group and data of each message received, in order."""
         envelopes = [decode(message["Body"]) for message in self._world.receive_all()]
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
@@ -159,6 +162,7 @@ def test_p6_a_relay_that_locks_counters_would_hold_producers_up(postgres: Engine
 
 
 def _commit_concurrently(world: World) -> None:
+    """Commit an event of group a, and fail where that has to wait for a lock longer than 300 ms."""
     with Session(world.engine) as session:
         if world.engine.dialect.name == "postgresql":
             session.execute(text("SET LOCAL lock_timeout = '300ms'"))
@@ -225,6 +229,7 @@ def test_p16_transactions_that_write_twice_in_opposite_orders_deadlock(postgres:
 
 
 def _error(write: Callable[[], object]) -> str:
+    """Return the first line of the database's error in a write; an empty text if it succeeds."""
     try:
         write()
     except OperationalError as error:
@@ -321,6 +326,7 @@ def _stored_numbers(engine: Engine, prefix: str) -> dict[str, list[tuple[int, in
 
 
 def _numbers(engine: Engine) -> dict[tuple[str, str], list[int]]:
+    """Return the numbers in the outbox, by topic and group."""
     columns = (tables.messages.c.topic, tables.messages.c.group_id, tables.messages.c.group_seq)
     found: dict[tuple[str, str], list[int]] = {}
     with engine.connect() as connection:
@@ -401,6 +407,7 @@ class _PooledLine(DatabaseLine):
     """As through a pooler: whoever connects is told another process than the one that answers."""
 
     def _answer(self, there: socket.socket, here: socket.socket) -> None:
+        """Pass the server's answers on, with another process id in the message about the connection."""
         with suppress(OSError):
             while answered := there.recv(65_536):
                 here.sendall(_PROCESS.sub(lambda found: found[1] + (1).to_bytes(4), answered))

@@ -47,6 +47,7 @@ def owner(server: Engine) -> Engine:
 
 
 def _prepare(engine: Engine) -> None:
+    """Create all tables and the roles with their rights."""
     for versioned in (outbox_tables.versioned, inbox_tables.versioned):
         list(migrations.upgrade(engine, versioned))
     with engine.begin() as connection:
@@ -56,6 +57,7 @@ def _prepare(engine: Engine) -> None:
 
 @contextmanager
 def _of(owner: Engine, role: DatabaseRole) -> Iterator[Engine]:
+    """Yield an engine that connects as a role."""
     engine = engines.engine(make_url(owner.url).set(username=role.value).render_as_string(hide_password=False))
     try:
         yield engine
@@ -193,16 +195,19 @@ _WORK: Mapping[DatabaseRole, Callable[[Engine, Engine], None]] = {
 
 
 def _require(engine: Engine, versioned: VersionedTables) -> None:
+    """Refuse tables of another version, as each process does when it starts."""
     with engine.connect() as connection:
         migrations.require(connection, versioned)
 
 
 def _rows(owner: Engine, *names: str) -> list[int]:
+    """Return how many rows each of these tables has."""
     with owner.connect() as connection:
         return [connection.execute(text(f"SELECT count(*) FROM {name}")).scalar_one() for name in names]  # noqa: S608
 
 
 def _empty(owner: Engine) -> None:
+    """Delete the rows of all tables."""
     names = {*outbox_tables.metadata.tables, *inbox_tables.metadata.tables, "effects"}
     with owner.begin() as connection:
         connection.execute(text(f"TRUNCATE {', '.join(sorted(names))}"))

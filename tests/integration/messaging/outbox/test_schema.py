@@ -178,6 +178,7 @@ def test_the_metrics_read_only_what_they_count_beside_a_long_history(
 
 
 def _row(number: int, status: str) -> dict[str, object]:
+    """Return the columns of an outbox message with that number and status."""
     own = {name: f"{name}-{number}" for name in ("group_id", "event_id", "deduplication_id")}
     rest = {"topic": "t.fifo", "group_seq": 1, "type": "a.b", "body": "x" * 250, "attributes": "{}"}
     return own | rest | {"status": status, "created_at_us": number}

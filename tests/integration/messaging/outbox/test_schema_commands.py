@@ -53,10 +53,12 @@ def dsn(tmp_path: Path) -> str:
 
 
 def _apply(dsn: str, log: Path, *options: str, **variables: str) -> MessagingProcess:
+    """Start `sluice schema apply` in a process of its own."""
     return MessagingProcess(["schema", "apply", "--dsn", dsn, *options], environment=KEYS | variables, log=log)
 
 
 def _require_made(dsn: str) -> None:
+    """Check that the tables of outbox and inbox are there, in the version of this code."""
     engine = engines.engine(dsn)
     with engine.connect() as connection:
         migrations.require(connection, outbox_tables.versioned)

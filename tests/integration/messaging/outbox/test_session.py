@@ -48,10 +48,12 @@ def session(engine: Engine) -> Iterator[Session]:
 
 
 def logged_messages(data: Any, *, group: str = "g", **more: Any) -> Event:
+    """Return an event with this data."""
     return Event(type="t", group=group, data=data, **more)
 
 
 def stored_rows(engine: Engine) -> list[tuple[str, str, int, Any]]:
+    """Return topic, group, number and data of each message in the outbox."""
     m = tables.messages.c
     with engine.connect() as connection:
         rows = connection.execute(select(m.topic, m.group_id, m.group_seq, m.body).order_by(m.topic, m.id)).all()
@@ -59,6 +61,7 @@ def stored_rows(engine: Engine) -> list[tuple[str, str, int, Any]]:
 
 
 def count_of_orders(engine: Engine) -> int:
+    """Return how many orders were committed."""
     with engine.connect() as connection:
         return connection.execute(select(func.count()).select_from(Order)).scalar_one()
 

@@ -97,6 +97,8 @@ def world(engine: Engine, database_folder: Path) -> Iterator[World]:
 
 
 def _of_connection(mode: str, *, is_nested: bool = False) -> Callable[[World], Session]:
+    """Return a function that makes a session inside a connection's transaction, joined in this mode."""
+
     def make(world: World) -> Session:
         connection = world.outer.enter_context(world.engine.begin())
         if is_nested:
@@ -124,6 +126,8 @@ class _Strict(_Routing):
 
 
 def _routed_session(kind: type[_Routing], *, is_swapped: bool = False) -> Callable[[World], Session]:
+    """Return a function that makes a session of this class, which writes orders and notes to different databases."""
+
     def make(world: World) -> Session:
         here, there = (world.other, world.engine) if is_swapped else (world.engine, world.other)
         kind.routes, kind.default = {Order: here, Note: there}, there
@@ -146,6 +150,7 @@ def _session_with_listener(world: World) -> Session:
 
 
 def _of_theirs(world: World) -> Session:
+    """Return a session on an engine that the application made itself, without ours."""
     theirs = create_engine(world.engine.url)
     world.made.append(theirs)
     return Session(theirs)
@@ -171,6 +176,7 @@ KINDS: dict[str, Callable[[World], Any]] = {
 
 
 def _commit(world: World, session: Any) -> None:
+    """Commit order 1, then order 2."""
     world.place(session, 1, is_flushed=False)
     session.commit()
     world.place(session, 2)
@@ -187,6 +193,7 @@ def _commit_again(world: World, session: Any) -> None:
 
 
 def _roll_back(world: World, session: Any) -> None:
+    """Roll order 1 back, and commit order 2."""
     world.place(session, 1)
     session.rollback()
     world.place(session, 2)
@@ -194,11 +201,13 @@ def _roll_back(world: World, session: Any) -> None:
 
 
 def _close(world: World, session: Any) -> None:
+    """Close the session with order 1 uncommitted."""
     world.place(session, 1)
     session.close()
 
 
 def _reset(world: World, session: Any) -> None:
+    """Reset the session with order 1 uncommitted, and commit order 2."""
     world.place(session, 1)
     session.reset()
     world.place(session, 2)
@@ -206,40 +215,47 @@ def _reset(world: World, session: Any) -> None:
 
 
 def _invalidate(world: World, session: Any) -> None:
+    """Invalidate the session's connection with order 1 uncommitted."""
     world.place(session, 1)
     session.invalidate()
 
 
 def _raise_within(world: World, session: Any) -> None:
+    """Let a `begin` block with order 1 fail."""
     with suppress(ZeroDivisionError), session.begin():
         world.place(session, 1)
         1 / 0  # noqa: B018 (the error)
 
 
 def _expunge_all(world: World, session: Any) -> None:
+    """Take order 1 out of the session before it is written, and commit."""
     world.place(session, 1, is_flushed=False)
     session.expunge_all()
     session.commit()
 
 
 def _connection_commit(world: World, session: Any) -> None:
+    """Commit the session's connection with order 1, then the session."""
     world.place(session, 1)
     session.connection(bind_arguments={"mapper": Order.__mapper__}).commit()
     session.commit()
 
 
 def _connection_commit_alone(world: World, session: Any) -> None:
+    """Commit the session's connection with order 1, and never the session."""
     world.place(session, 1)
     session.connection(bind_arguments={"mapper": Order.__mapper__}).commit()
 
 
 def _connection_rollback(world: World, session: Any) -> None:
+    """Roll the session's connection back with order 1, then commit the session."""
     world.place(session, 1)
     session.connection(bind_arguments={"mapper": Order.__mapper__}).rollback()
     session.commit()
 
 
 def _connection_savepoint(world: World, session: Any) -> None:
+    """Commit order 1; roll order 2 back by a savepoint of the connection."""
     world.place(session, 1)
     savepoint = session.connection(bind_arguments={"mapper": Order.__mapper__}).begin_nested()
     world.place(session, 2)
@@ -249,6 +265,8 @@ def _connection_savepoint(world: World, session: Any) -> None:
 
 
 def _execute(statement: str) -> Callable[[World, Any], None]:
+    """Return an ending that adds order 1, executes this statement and commits."""
+
     def run(world: World, session: Any) -> None:
         world.place(session, 1)
         session.execute(text(statement), bind_arguments={"mapper": Order.__mapper__})
@@ -258,6 +276,8 @@ def _execute(statement: str) -> Callable[[World, Any], None]:
 
 
 def _driver(act: str) -> Callable[[World, Any], None]:
+    """Return an ending that adds order 1, calls this method of the driver's connection, and commits."""
+
     def run(world: World, session: Any) -> None:
         world.place(session, 1)
         connection = session.connection(bind_arguments={"mapper": Order.__mapper__})
@@ -274,6 +294,7 @@ def _flush_and_leave(world: World, session: Any) -> None:
 
 
 def _savepoints(world: World, session: Any) -> None:
+    """Commit orders 1, 2 and 4; roll order 3 back in a savepoint."""
     world.place(session, 1)
     with session.begin_nested():
         world.place(session, 2)
@@ -285,12 +306,14 @@ def _savepoints(world: World, session: Any) -> None:
 
 
 def _savepoint_first(world: World, session: Any) -> None:
+    """Add order 1 in a savepoint and roll the whole session back."""
     with session.begin_nested():
         world.place(session, 1)
     session.rollback()
 
 
 def _add_after_a_failed_flush(world: World, session: Any) -> None:
+    """Add an event while the session is unusable after a failed flush, and go on from a savepoint."""
     world.place(session, 1)
     savepoint = session.begin_nested()
     session.add(Order(id=1))
@@ -303,6 +326,7 @@ def _add_after_a_failed_flush(world: World, session: Any) -> None:
 
 
 def _begin_twice(world: World, session: Any) -> None:
+    """Begin the session a second time with order 1 added, and commit."""
     world.place(session, 1)
     with suppress(SQLAlchemyError):
         session.begin()
@@ -310,6 +334,7 @@ def _begin_twice(world: World, session: Any) -> None:
 
 
 def _prepare(world: World, session: Any) -> None:
+    """Prepare order 1 for commit in two phases, and commit."""
     world.place(session, 1)
     session.prepare()
     session.commit()
@@ -324,6 +349,7 @@ def _other_session_commits(world: World, session: Any) -> None:
 
 
 def _two_databases(world: World, session: Any) -> None:
+    """Commit a note and an order, which may be in different databases."""
     session.add(Note(id=1))
     world.place(session, 1)
     session.commit()
@@ -344,6 +370,7 @@ def _driver_commit_and_rollback(world: World, session: Any) -> None:
 
 
 def _core_insert(world: World, session: Any) -> None:
+    """Commit an order that is inserted without the ORM."""
     session.execute(insert(Order).values(id=1))
     OUTBOX.add(session, Event(type="placed", group="g", data=1))
     session.commit()

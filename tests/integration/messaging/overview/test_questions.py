@@ -40,6 +40,7 @@ def _make_busy(shop: OperatedShop) -> OperatedShop:
 
 
 def _of_consumer(rows: list[dict[str, Any]], consumer: str = "billing") -> dict[str, Any]:
+    """Return the only row of that consumer."""
     (found,) = (row for row in rows if row["consumer"] == consumer)
     return found
 

@@ -35,15 +35,18 @@ def _make_calm(shop: OperatedShop) -> OperatedShop:
 
 
 def _verify(shop: OperatedShop, *more: str) -> tuple[str, int, dict[str, Any]]:
+    """Return the verdict of `outbox verify`, its exit code, and its row of each consumer."""
     printed, code = shop.json("outbox", "verify", "--in-flight", "10m", *more)
     return printed["verdict"], code, {row["consumer"]: row for row in printed["consumers"]}
 
 
 def _missing(row: dict[str, Any]) -> list[tuple[str, int, int, str]]:
+    """Return group, first and last number, and cause of each finding of a consumer."""
     return [(found["group"], found["first"], found["last"], found["cause"]) for found in row["findings"]]
 
 
 def _publish(shop: OperatedShop, *groups: str, **attributes: str) -> None:
+    """Commit an event to each of these groups and let the relay publish them."""
     for group in groups:
         shop.commit(group, 200, **attributes)
     shop.relay()

@@ -23,11 +23,13 @@ class Endpoint:
         server.reply = lambda _: self._reply()
 
     def _reply(self) -> Reply:
+        """Return the next of the answers that the test has prepared."""
         status, body = self.answers.pop(0)
         return Reply(status, body.encode())
 
     @property
     def requests(self) -> list[dict[str, str]]:
+        """Return the parameters of each request that came."""
         return [dict(parse_qsl(request.body.decode())) for request in self._captured]
 
 

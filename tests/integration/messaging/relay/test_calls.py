@@ -43,6 +43,7 @@ class _Gate:
         return [PublishRetry("no answer") if is_lost else PublishSuccess("id", "1") for _ in heads]
 
     def await_calls(self, count: int) -> None:
+        """Wait until so many calls have come."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.calls) >= count, _PATIENCE_SECONDS), self.calls
 
@@ -55,22 +56,26 @@ def gate() -> Iterator[_Gate]:
 
 
 def _relay(engine: Engine, gate: _Gate, *, hooks: Sequence[RelayHooks] = ()) -> Relay:
+    """Return a relay whose publishing calls wait at the gate."""
     lease = Lease(engine, TOPIC, lease_seconds=30)
     return Relay(Store(engine, TOPIC), lease, gate, settings=RelaySettings(), hooks=hooks)
 
 
 def _commit(engine: Engine, groups: Sequence[str]) -> None:
+    """Commit an event to each of these groups."""
     with engine.begin() as connection:
         Outbox(TOPIC).write(connection, [Event(type="a.b", group=group, data=None) for group in groups])
 
 
 def _statuses(engine: Engine) -> dict[tuple[str, int], str]:
+    """Return the status of each message, by group and number."""
     with engine.connect() as connection:
         rows = connection.execute(tables.messages.select()).mappings()
         return {(row["group_id"], row["group_seq"]): row["status"] for row in rows}
 
 
 def _until_sent(relay: Relay, engine: Engine, count: int) -> None:
+    """Let the relay take steps until so many messages are sent."""
     for _ in range(_STEPS_MAX):
         relay.step()
         if list(_statuses(engine).values()).count("sent") == count:
@@ -243,4 +248,5 @@ def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
 
 
 def _has_come(calls: CallsAtOnce, count: int) -> bool:
+    """Return whether the answers of so many calls have come."""
     return calls._answers.qsize() == count

@@ -56,6 +56,7 @@ def _assert_nothing_happened_but_the_trade(shop: ShopHarness) -> None:
 
 
 def _ids_by_message(shop: ShopHarness) -> dict[tuple[str | None, int | None], list[str | None]]:
+    """Return the deduplication ids with which each message was published, by group and index."""
     ids = defaultdict(list)
     for event in shop.events():
         if event.kind == Kind.PUBLISHED:
@@ -207,11 +208,13 @@ def test_a_relay_outlives_a_restart_of_its_database(
 
 
 def _cut(line: TcpProxy) -> Callable[[], None]:
+    """Cut the line to LocalStack, and return a function that mends it."""
     line.cut()
     return line.mend
 
 
 def _lose_answers(line: TcpProxy) -> Callable[[], None]:
+    """Lose the answers of LocalStack, and return a function that stops this once two are lost."""
     line.is_losing = True
 
     def stop_losing() -> None:

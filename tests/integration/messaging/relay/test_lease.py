@@ -29,10 +29,12 @@ def clock() -> VirtualClock:
 def _lease(
     engine: Engine, owner: str, clock: VirtualClock | None, topic: str = TOPIC, own_clock: VirtualClock | None = None
 ) -> Lease:
+    """Return a relay's lease on the topic, by these clocks of the database and of the relay."""
     return Lease(engine, topic, lease_seconds=30, owner=owner, clock=clock, own_clock=own_clock)
 
 
 def _row(engine: Engine) -> tuple[str, int, int]:
+    """Return owner, token and end of the lease in the database."""
     with engine.connect() as connection:
         columns = (tables.leases.c.owner, tables.leases.c.token, tables.leases.c.expires_at_us)
         owner, token, expires_at_us = connection.execute(select(*columns)).one()
@@ -208,6 +210,7 @@ def own() -> VirtualClock:
 
 
 def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
+    """Return a clock that was put back by so many seconds."""
     return VirtualClock(clock.now_us() - seconds * 1_000_000)
 
 

@@ -545,6 +545,7 @@ def test_x6_the_sns_client_tries_each_call_once(endpoint: Endpoint, monkeypatch:
 
 
 def _delays_us(world: World) -> list[int]:
+    """Return after how many microseconds each message may be tried again, the shortest first."""
     with world.engine.connect() as connection:
         rows = connection.execute(text("SELECT not_before_us FROM sluice_outbox ORDER BY group_id")).scalars()
         return sorted(not_before_us - world.clock.now_us() for not_before_us in rows)

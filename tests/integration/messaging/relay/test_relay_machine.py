@@ -74,6 +74,8 @@ class Relays(RuleBasedStateMachine):
         self.relays = [self._relay(number) for number in range(3)]
 
     def _relay(self, number: int) -> Relay:
+        """Return a relay with that number, which dies at its armed failpoint."""
+
         def die_if_armed(here: str) -> None:
             if number in self.armed and self.armed[number][0] == here:
                 self.armed.pop(number)[1]()
@@ -81,6 +83,7 @@ class Relays(RuleBasedStateMachine):
         return self.build(self.world, Meanwhile(self.world.publisher(), self._look), die_if_armed)
 
     def _look(self, _: object) -> None:
+        """Check, while a relay publishes, that it has no transaction open."""
         with closing(self.world.engine.raw_connection()) as connection:  # the one there is: it is in memory
             assert connection.driver_connection is not None
             assert not connection.driver_connection.in_transaction, "a transaction was open while publish ran"
@@ -168,6 +171,7 @@ class Relays(RuleBasedStateMachine):
             self._check(self.world.receive_all(queue))
 
     def _drain(self) -> None:
+        """Mend everything and let one relay publish whatever is left."""
         self.world.line.faults.clear()
         self.armed.clear()
         self.doubtful |= set(_ids(self.world.line.unanswered))
@@ -202,6 +206,7 @@ class Relays(RuleBasedStateMachine):
 
 
 def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Return the event ids of the entries of publishing calls."""
     return (json.loads(entry["Message"])["id"] for entry in entries)
 
 

@@ -33,6 +33,7 @@ def _event(bytes_max: int, *, over: int = 0) -> Event:
 
 
 def _environment(bytes_max: int) -> Environment:
+    """Return an environment whose events may have so many bytes."""
     return Environment(name="sizes", event_bytes_max=bytes_max, consumers=(Consumer(name="billing"),))
 
 

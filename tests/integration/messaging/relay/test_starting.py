@@ -46,6 +46,7 @@ WRONG = {
 
 
 def _refusal(code: str) -> tuple[int, str]:
+    """Return the status and body with which SNS refuses a call."""
     return 400, f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
 
 
@@ -175,6 +176,7 @@ def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine, 
 
 
 def _events(logged: list[Any]) -> list[str]:
+    """Return the names of the logged events."""
     return [entry["event"] for entry in logged]
 
 
@@ -265,12 +267,14 @@ def test_a_lease_that_cannot_be_given_back_is_reported(world: World) -> None:
 
 
 def _relay(engine: Engine, folder: Path, *options: str) -> MessagingProcess:
+    """Start `sluice relay` in a process of its own, on a port where nothing listens."""
     dsn = engine.url.render_as_string(hide_password=False)
     command = ["relay", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", *options]
     return MessagingProcess(command, environment=KEYS, log=folder / f"relay{len(options)}.log")
 
 
 def _commit(engine: Engine) -> None:
+    """Commit one event of group a."""
     with Session(engine) as session:
         Outbox(TOPIC).add(session, Event(type="t", group="a", data=None))
         session.commit()

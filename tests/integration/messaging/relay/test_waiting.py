@@ -43,6 +43,7 @@ class Standby:
         self.connected_count = 0
 
     def connect(self, dialect: Any, record: Any, arguments: Any, named: Any) -> Any:
+        """Open a connection, which can only read while this server is a standby."""
         self.connected_count += 1
         read_only = "" if self.is_primary else " -cdefault_transaction_read_only=on"
         options = {"options": f"{named['options']}{read_only}"}

@@ -57,6 +57,7 @@ class TracedProcess:
         self.tracing = Tracing(self.tracer, "billing.fifo")
 
     def consumer_span(self) -> ReadableSpan:
+        """Return the only span of the process that handles a message."""
         (span,) = [entry for entry in self.exporter.get_finished_spans() if entry.kind is SpanKind.CONSUMER]
         return span
 
@@ -78,14 +79,17 @@ def botocore_spans(traced_process: TracedProcess) -> Iterator[None]:
 
 
 def link_ids(span: ReadableSpan) -> list[tuple[int, int]]:
+    """Return the ids of the spans that a span links to."""
     return [(link.context.trace_id, link.context.span_id) for link in span.links]
 
 
 def ids(context: SpanContext) -> tuple[int, int]:
+    """Return the ids of trace and span."""
     return context.trace_id, context.span_id
 
 
 def through_the_outbox(world: World, event: Event) -> ReceivedMessage:
+    """Add an event to the outbox, let a relay publish it, and return the message that the queue delivers."""
     with Session(world.engine) as session:
         world.outbox.add(session, event)
         session.commit()

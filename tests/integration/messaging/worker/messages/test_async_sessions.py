@@ -45,11 +45,14 @@ type AsyncStep = Callable[[AsyncSession, Event, Context], Awaitable[Any]]
 
 @pytest.fixture(autouse=True)
 def _close_loop() -> Iterator[None]:
+    """Close the event loop of asyncio handlers after each test."""
     yield
     async_handlers.close()
 
 
 def _handlers(step: AsyncStep) -> Handlers:
+    """Return handlers that run this step for every event."""
+
     async def handle(session: AsyncSession, event: Event, context: Context) -> Any:
         return await step(session, event, context)
 
@@ -57,6 +60,7 @@ def _handlers(step: AsyncStep) -> Handlers:
 
 
 async def _write(world: World, session: AsyncSession, event: Event, context: Context) -> None:
+    """Write the effect of an event, in a session of asyncio."""
     row = insert(effects).values(consumer=world.consumer, group_id=event.group, seq=context.seq)
     await session.execute(row)
 

@@ -43,6 +43,7 @@ class PostgresRefusals:
         self.counts: Counter[str] = Counter()
 
     def meet(self, connection: Connection, group_id: str) -> None:
+        """Let the first calls for a group be refused with the SQLSTATE that is the group's name."""
         if self.counts[group_id] < FAILURES:
             self.counts[group_id] += 1
             fail_with(connection, group_id)
@@ -65,6 +66,7 @@ def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
 
 
 def _work_until_idle(world: World, states: dict[str, Any]) -> dict[str, int | None]:
+    """Send a message to each of these groups, work until nothing is left, and return the attempts counted for each."""
     world.send(*states)
     world.work_until_idle(world.worker(), steps_max=1_000)
     return _attempts(world, states)

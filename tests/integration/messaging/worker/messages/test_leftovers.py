@@ -37,6 +37,7 @@ _AUDITED = {
 
 
 def _tables(engine: Engine) -> None:
+    """Create all tables, and a trigger that notes the number of each effect in the table audit."""
     create_tables(engine)
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE audit (seq int)"))
@@ -125,6 +126,7 @@ class Case:
         return {"found": self.found, "effects": others, "audit": audit, "positions": world.positions()}
 
     def _look(self, session: Session, _: Event, __: Context) -> None:
+        """Note the state of process, session and connection, as the next handler meets it."""
         KeptThings.go_on_now()
         looks = connection_misdeeds
         found = looks.process_looks() | looks.sqlalchemy_looks(session) | looks.session_looks(session)
@@ -135,6 +137,7 @@ _expected: dict[tuple[str, str], dict[str, Any]] = {}
 
 
 def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain") -> None:
+    """Check that the next handlers meet what they meet when the misdeed is not done."""
     key = engine.dialect.name, kind
     if key not in _expected:
         _expected[key] = Case(engine, kind).run(lambda _: None)
@@ -249,6 +252,8 @@ def test_statements_that_an_engines_listener_prepares_stay_usable(on_postgres: E
 
 
 def _hide(name: str) -> Any:
+    """Return a handler that hides a table behind a temporary one of the same name."""
+
     def hide(session: Session, _: Event, __: Context) -> None:
         session.execute(text(f"CREATE TEMP TABLE {name} AS SELECT * FROM {name}"))  # noqa: S608 (a test's own names)
 
@@ -286,6 +291,7 @@ def test_a_handler_that_hides_the_inboxs_exceptions_commits_only_counted_work(en
 
 
 def _listen(name: str, engine: Engine) -> None:
+    """Leave a listener for the event of this name on the engine."""
     event.listen(engine, name, lambda *_: None)
 
 

@@ -31,6 +31,8 @@ _consumers = (f"consumer-{number}" for number in itertools.count())
 
 
 def _misbehaving(faulty_worker: str, ending: str) -> Any:
+    """Return a handler that does this misdeed and then ends in this way."""
+
     def handle(session: Session, _: Event, __: Context) -> object:
         MISDEEDS[faulty_worker](session)
         return ENDINGS[ending]()
@@ -118,10 +120,12 @@ def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
 
 
 def _repeats(engine: Engine, faulty_worker: str) -> bool:
+    """Return whether a misdeed may commit the effect before the inbox's mark, so that it is repeated."""
     return faulty_worker == "driver commits" and engine.dialect.name == "postgresql"
 
 
 def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: str = "plain") -> None:
+    """Let a message's handler misbehave in every attempt, and check that each message is accounted for."""
     world = World(engine)
     world.send("a", "a")
     world.scripts["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
@@ -207,6 +211,8 @@ def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) 
 
 
 def _hook(act: Any) -> Any:
+    """Return a handler that does the act in the session's hook before its commit."""
+
     def handle(session: Session, _: Event, __: Context) -> None:
         listen(session, "before_commit", act)
 
@@ -214,11 +220,13 @@ def _hook(act: Any) -> Any:
 
 
 def _fails_unnoticed(session: Session) -> None:
+    """Let a statement fail and swallow the error."""
     with suppress(DBAPIError):
         session.execute(text("INSERT INTO not_there VALUES (1)"))
 
 
 def _rolls_back_below(session: Session) -> None:
+    """Roll the driver's connection back, below the session, and swallow the error."""
     with suppress(DBAPIError, DatabaseError):
         session.connection().connection.driver_connection.rollback()  # type: ignore[union-attr]
 

@@ -342,6 +342,7 @@ def impatient(database_folder: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def writer(impatient: Engine) -> Iterator[sqlite3.Connection]:
+    """Yield a connection that holds SQLite's lock of writers."""
     connection = sqlite3.connect(str(impatient.url.database), isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield connection
@@ -391,11 +392,13 @@ class Server:
         create_tables(self.engine)
 
     def shut(self) -> None:
+        """Let nobody connect to the database, and end every connection."""
         self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS false")
         with self._server.connect() as connection:
             connection.execute(_END_ALL, {"name": self._name})
 
     def open(self) -> None:
+        """Let everybody connect to the database again."""
         self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
 
     def close(self) -> None:

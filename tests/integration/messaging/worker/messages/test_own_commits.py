@@ -30,10 +30,13 @@ _INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', 'a',
 
 
 def _executes(statement: str) -> CommitWay:
+    """Return a way to commit: this statement of the session."""
     return lambda session: session.execute(text(statement))
 
 
 def _driver_executes(*statements: str) -> CommitWay:
+    """Return a way to commit: these statements of the driver's connection."""
+
     def commit(session: Session) -> None:
         for statement in statements:
             driver_of(session).execute(statement)
@@ -42,11 +45,14 @@ def _driver_executes(*statements: str) -> CommitWay:
 
 
 def _replaces_the_authorizer(session: Session) -> None:
+    """Take SQLite's authorizer away, which refuses commits, and commit by the driver."""
     driver_of(session).set_authorizer(None)
     driver_of(session).commit()
 
 
 def _goes_on_after(end: CommitWay, commit: CommitWay) -> CommitWay:
+    """Return a way that ends the transaction, writes another row and commits it."""
+
     def go_on(session: Session) -> None:
         end(session)
         session.execute(text(_INSERT))
@@ -56,12 +62,14 @@ def _goes_on_after(end: CommitWay, commit: CommitWay) -> CommitWay:
 
 
 def _begins(session: Session) -> None:
+    """Roll back and commit a row in a transaction of the handler's own."""
     session.rollback()
     with session.begin():
         session.execute(text(_INSERT))
 
 
 def _pipelines(session: Session) -> None:
+    """Leave a pipeline of the driver open, with a COMMIT in it."""
     driver = driver_of(session)
     KeptThings.kept.append(driver.pipeline())
     KeptThings.kept[-1].__enter__()
@@ -121,6 +129,8 @@ _CASES = [case for database, ways in WAYS.items() for case in diagonal(4, [datab
 
 
 def _handler(way: CommitWay, ending: str) -> Any:
+    """Return a handler that commits in this way and ends in this way."""
+
     def handle(session: Session, _: Event, __: Context) -> None:
         way(session)
         if ending == "raises":

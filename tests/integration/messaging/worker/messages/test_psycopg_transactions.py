@@ -22,15 +22,18 @@ _INSERT = "INSERT INTO effects (consumer, group_id, seq) VALUES ('billing', '{}'
 
 
 def _write(driver: Any, group_id: str) -> None:
+    """Insert an effect by the driver's connection."""
     driver.execute(_INSERT.format(group_id))
 
 
 def _block(session: Session) -> None:
+    """Write inside a transaction block of psycopg."""
     with driver_of(session).transaction():
         _write(driver_of(session), "inner")
 
 
 def _block_that_fails(session: Session) -> None:
+    """Write in a block that fails, then after the block."""
     with suppress(ValueError), driver_of(session).transaction():
         _write(driver_of(session), "lost")
         raise ValueError("the block's own")
@@ -38,23 +41,27 @@ def _block_that_fails(session: Session) -> None:
 
 
 def _block_rolled_back(session: Session) -> None:
+    """Write in a block that rolls itself back."""
     with driver_of(session).transaction() as block:
         _write(driver_of(session), "lost")
         raise psycopg.Rollback(block)
 
 
 def _block_forced_back(session: Session) -> None:
+    """Write in a block that is always rolled back."""
     with driver_of(session).transaction(force_rollback=True):
         _write(driver_of(session), "lost")
 
 
 def _block_after_an_error(session: Session) -> None:
+    """Let a statement fail in a block, then write after the block."""
     with suppress(psycopg.errors.DivisionByZero), driver_of(session).transaction():
         driver_of(session).execute("SELECT 1 / 0")
     _write(driver_of(session), "after")
 
 
 def _blocks_in_blocks(session: Session) -> None:
+    """Write in an inner block that fails, then in the outer one."""
     driver = driver_of(session)
     with driver.transaction("outer"), suppress(ValueError), driver.transaction("inner"):
         _write(driver, "lost")
@@ -63,26 +70,31 @@ def _blocks_in_blocks(session: Session) -> None:
 
 
 def _block_around_the_session(session: Session) -> None:
+    """Write by the session, in a savepoint inside a block of the driver."""
     with driver_of(session).transaction(), session.begin_nested():
         session.execute(text(_INSERT.format("inner")))
 
 
 def _block_with_a_pipeline(session: Session) -> None:
+    """Write in a pipeline inside a block."""
     with driver_of(session).transaction(), driver_of(session).pipeline():
         _write(driver_of(session), "inner")
 
 
 def _rollback_in_a_block(session: Session) -> None:
+    """Roll the session back while a block is open."""
     with driver_of(session).transaction():
         session.rollback()
 
 
 def _rollback_before_a_block(session: Session) -> None:
+    """Roll the session back and write in a block afterwards."""
     session.rollback()
     _block(session)
 
 
 def _driver_kept_through_a_rollback(session: Session) -> None:
+    """Keep the driver's connection through a rollback, and commit a block of its own."""
     driver = driver_of(session)
     session.rollback()
     with driver.transaction():
@@ -90,12 +102,14 @@ def _driver_kept_through_a_rollback(session: Session) -> None:
 
 
 def _commit_in_a_block(session: Session) -> None:
+    """Execute COMMIT inside a block."""
     with driver_of(session).transaction():
         _write(driver_of(session), "alone")
         driver_of(session).execute("COMMIT")
 
 
 def _session_commit_in_a_block(session: Session) -> None:
+    """Commit the session inside a block."""
     with driver_of(session).transaction():
         session.commit()
 
@@ -120,6 +134,8 @@ _REFUSED: dict[str, Callable[[Session], None]] = {
 
 
 def _work_until_idle(engine: Engine, act: Callable[[Session], None]) -> World:
+    """Let a worker handle three messages, whose first handler does this act in every attempt."""
+
     def handle(session: Session, _: Event, __: Context) -> None:
         act(session)
 

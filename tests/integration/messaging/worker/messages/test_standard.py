@@ -47,6 +47,7 @@ class _Service:
         self._lane = worker.parts.lanes[0]
 
     def _handle(self, _: Session, __: Event, context: Context) -> Outcome:
+        """Retry the numbers that are to fail once, and note every other message as handled."""
         if context.seq in self.failing and context.attempt == 1:
             return Retry(delay_seconds=5)
         self.handled.append((context.epoch, context.seq, context.is_late))

@@ -31,6 +31,7 @@ def lock_holder(on_postgres: Engine) -> Iterator[Connection]:
 
 
 def _locks(session: Session, *_: object) -> Ack:
+    """Lock the accounts, and fail if that takes longer than 20 ms."""
     session.execute(text("SET LOCAL lock_timeout = '20ms'"))
     session.execute(text("SELECT n FROM accounts FOR UPDATE"))
     return Ack()

@@ -61,6 +61,7 @@ def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) 
 
 
 def _rename(engine: Engine, name: str, to: str) -> None:
+    """Rename a table, so that the statements on it fail."""
     with engine.begin() as connection:
         connection.execute(text(f"ALTER TABLE {name} RENAME TO {to}"))
 

@@ -32,6 +32,7 @@ def check(*arguments: object) -> tuple[int, str]:
 
 
 def await_check(path: Path, code: int, text: str, *options: str) -> None:
+    """Wait until `sluice alive` ends with this exit code and prints this text."""
     eventually(
         lambda: (found := check(path, *options))[0] == code and text in found[1],
         timeout_seconds=PATIENCE_SECONDS,
@@ -40,6 +41,7 @@ def await_check(path: Path, code: int, text: str, *options: str) -> None:
 
 
 def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -> None:
+    """Check what `sluice alive` says of a process that runs, is frozen, goes on, ends, and is killed."""
     with start() as process:
         await_check(path, 0, "is alive, its last sign of life is ")
         process.send(signal.SIGSTOP)

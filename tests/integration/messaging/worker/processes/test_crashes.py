@@ -33,6 +33,7 @@ _WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_comm
 
 
 def _kill_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
+    """Let a worker die at a failpoint, before the next worker goes on."""
     with worker_fleet.worker("--lanes", "1", failpoint=failpoint) as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL, killed.log
 

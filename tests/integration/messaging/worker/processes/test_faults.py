@@ -183,6 +183,7 @@ def test_w16_two_consumers_in_one_database_do_everything_once_each(
 
 
 def _exit_code_and_log(worker_fleet: WorkerFleet, *options: str) -> tuple[int, str]:
+    """Return exit code and log of a worker that ends by itself."""
     with worker_fleet.worker(*options) as worker:
         code = worker.wait_for_exit()
     return code, worker.log

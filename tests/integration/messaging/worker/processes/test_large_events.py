@@ -69,12 +69,15 @@ class LargeEvents:
             return process.wait_for_exit()
 
     def relay(self) -> int:
+        """Run a relay until the outbox is empty, and return its exit code."""
         return self.run("relay", "--topic-arn", self.deployed.topic_arn, "--until-empty")
 
     def work(self) -> int:
+        """Run a worker until it is idle, and return its exit code."""
         return self.run("worker", "--consumer", "billing", "--until-idle", "1")
 
     def rows(self, *columns: Any) -> list[tuple[Any, ...]]:
+        """Return these columns of the database's rows."""
         with engines.reading(self._engine) as connection:
             return [tuple(row) for row in connection.execute(select(*columns))]
 

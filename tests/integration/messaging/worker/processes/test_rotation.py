@@ -38,6 +38,7 @@ class _Database:
         self._run(f"ALTER ROLE tasks PASSWORD '{password}'", _CONNECTIONS)
 
     def set_as_current(self, password: str) -> None:
+        """Store this password as the secret's current version."""
         self._secrets.put_secret_value(SecretId=self.arn, SecretString=self._content(password))
 
     def variables(self, port: int, authority: Authority) -> dict[str, str]:
@@ -103,6 +104,8 @@ def _commit(fleet: WorkerFleet, count: int) -> None:
 
 
 def _await_done(fleet: WorkerFleet, count: int, *processes: MessagingProcess) -> None:
+    """Wait until so many events of each group are handled, while all these processes run."""
+
     def is_done() -> bool:
         assert all(process.is_running for process in processes), [process.log for process in processes]
         return sum(map(len, fleet.effects().values())) >= count * len(_GROUPS)

@@ -156,6 +156,7 @@ def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
 
 
 def _await_in(log: Path, event: str) -> None:
+    """Wait until a log has a line about this event."""
     eventually(
         lambda: f'"{event}"' in log.read_text("utf-8"), timeout_seconds=PATIENCE_SECONDS, describe=f"{event} in {log}"
     )

@@ -42,6 +42,7 @@ def _rotate(owner: Engine) -> None:
 
 
 def _with_password(owner: Engine, password: str) -> Engine:
+    """Return an engine that connects as the consumer with this password."""
     url = make_url(owner.url).set(username="consumer", password=password)
     return engines.engine(url.render_as_string(hide_password=False))
 

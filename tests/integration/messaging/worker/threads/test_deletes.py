@@ -33,6 +33,7 @@ def hand_over(world: World, *groups: str, **options: Any) -> WorkerParts:
 
 
 def handle_of(world: World, group: str) -> str:
+    """Return the receipt handle of the only message of a group."""
     (found,) = [
         message for message in world.simulator.account.sqs.queues[world.arn].in_order() if message.group == group
     ]

@@ -182,6 +182,8 @@ def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypa
 
 
 def _raising(error: Exception) -> Any:
+    """Return a function that raises this error, whatever it is called with."""
+
     def act(*_: object, **__: object) -> None:
         raise error
 

@@ -34,6 +34,7 @@ class Noting(WorkerHooks):
         self.noted: list[str] = []
 
     def note(self, name: str, *arguments: Any) -> None:
+        """Note a hook's name with the group and number of each message it was called with."""
         found = [
             getattr(item, "envelope", item)
             for item in [getattr(argument, "message", argument) for argument in arguments]
@@ -47,6 +48,7 @@ class Noting(WorkerHooks):
 
 
 def _noting(name: str) -> Callable[..., None]:
+    """Return a hook that notes its name and its messages."""
     return lambda self, *arguments: self.note(name, *arguments)
 
 
@@ -89,6 +91,7 @@ class _FailingBlock(AbstractContextManager[TakeOutcome]):
         return True  # would swallow what the handler raised
 
     def _fail_in(self, name: str) -> None:
+        """Fail if this is the method that is to fail."""
         if self._hook.name == name:
             self._hook.fail()
 
@@ -168,6 +171,7 @@ def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) 
 
 
 def _take_and_raise(take: TakeOutcome) -> None:
+    """Take an outcome, and fail as if the message's hold were lost."""
     take(Ack())
     raise HoldLostError("too late")
 

@@ -37,6 +37,7 @@ class CheckedWorker:
         self.worker_parts: WorkerParts = world.worker(poll_seconds=0, backoff=BACKOFF, signs=self.signs, alive=file)
 
     def problem(self, *, within_seconds: float | None = None) -> str | None:
+        """Return what the check of signs of life says about the worker now; None if it is alive."""
         return alive.problem(
             alive.read(self.path),
             now_seconds=SystemClock().monotonic(),

@@ -27,6 +27,7 @@ HOUR = 3_600
 
 
 def receive_lease(world: World, worker: WorkerParts, seconds_max: float = 10 * HOUR) -> MessageLease:
+    """Receive a message and return its lease."""
     return MessageLease(
         world.receive(worker),
         clock=world.clock,
@@ -36,6 +37,7 @@ def receive_lease(world: World, worker: WorkerParts, seconds_max: float = 10 * H
 
 
 def handles(worker: WorkerParts) -> list[list[str]]:
+    """Return the receipt handles of each call that extends visibility timeouts."""
     return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.line.calls(EXTEND)]
 
 
@@ -168,6 +170,7 @@ def test_l3_the_lease_of_a_handled_message_is_not_extended(world: World) -> None
 
 
 def requested_seconds(worker: WorkerParts) -> list[int]:
+    """Return the seconds that each entry of these calls asks for."""
     return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
 
 

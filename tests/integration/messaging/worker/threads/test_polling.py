@@ -22,6 +22,7 @@ RECEIVE = "ReceiveMessage"
 
 
 def attempt_ids(worker: WorkerParts) -> list[str]:
+    """Return the attempt id of each call that receives."""
     return [call["ReceiveRequestAttemptId"] for call in worker.line.calls(RECEIVE)]
 
 
