@@ -112,15 +112,33 @@ def _fault_of_condition(name: str, condition: object, whole: object) -> FilterFa
     return found
 
 
-def find_mismatches(policy: Mapping[str, Sequence[object]]) -> Iterator[FilterFault]:
-    """Yield each condition that no event of an outbox can meet, or that each meets; the policy has no other faults."""
+def find_mismatches(
+    policy: Mapping[str, Sequence[object]], around: Mapping[str, set[object]] | None = None
+) -> Iterator[FilterFault]:
+    """Yield each condition that no event of an outbox can meet, or that each meets; the policy has no other faults.
+
+    Args:
+        policy: the policy, or one of several in `$or`.
+        around: the only texts that attributes may have by the policy around the `$or`; None is no policy around it.
+    """
+    around = around or {}
+    texts = {
+        name: set(conditions) for name, conditions in policy.items() if all(isinstance(c, str) for c in conditions)
+    }
     for name, conditions in policy.items():
+        if name in texts and name in around and not texts[name] & around[name]:
+            allowed = f"one of the texts that '{name}' has outside of '{OR}': {sorted(map(str, around[name]))}"
+            yield FilterFault(f"['{OR}'][{name!r}]", conditions, allowed)
         for condition in conditions:
             if name == OR:
                 assert isinstance(condition, Mapping)
-                yield from find_mismatches(condition)
+                yield from find_mismatches(condition, {**around, **texts})
             elif (found := _fault_of_match(name, condition)) is not None:
                 yield found
+
+
+def _is_text(condition: object) -> bool:
+    return isinstance(condition, str)
 
 
 def _fault_of_match(name: str, condition: object) -> FilterFault | None:

@@ -192,6 +192,12 @@ REFUSALS: list[FieldRefusal] = [
         *({"numeric": comparison} for comparison in ([">", 0], ["=", 0], [">", -1.5, "<=", 2])),
         *({"anything-but": unwanted} for unwanted in (1, ["x", 1], "")), {"equals-ignore-case": ""}, {"wildcard": ""},
         {"anything-but": {"wildcard": "*"}}),
+    FieldRefusal(
+        Environment,
+        {"consumers": (Consumer(name="billing", filter_policy={"r": ["eu"], "$or": [{"r": ["us"]}, {"a": ["x"]}]}),)},
+        "Consumer('billing').filter_policy['$or']['r'] is ['us'], allowed is one of the texts that 'r' has outside of"
+        " '$or': ['eu']",
+    ),
     *mismatch(OF_TYPE, "type", "a b", "é", "order.*", "a" * 257, {"prefix": "order placed"}, {"prefix": "order.*"},
         {"suffix": "/"}, {"exists": False}),
     *row(Consumer, "filter_policy", ALTERNATIVES,
