@@ -607,16 +607,13 @@ class Group:
     def _queues_owed_by(self, acked: Sequence[HistoryEvent]) -> tuple[str, ...]:
         return tuple(queue for queue in self._target_queues(acked) if self._is_accepted(queue, acked) is not False)
 
-    def _is_accepted(self, queue: str, acked: Iterable[HistoryEvent]) -> bool | None:
+    def _is_accepted(self, queue: str, acked: Sequence[HistoryEvent]) -> bool | None:
         """Return whether a queue gets a message of these acknowledged publishes; None if it is not known."""
         is_recorded = self.expectation.selective_queues.get(queue)
-        if is_recorded is None:
+        if is_recorded is None or any(event.queue == queue for event in acked):
             return True
-        accepted = {
-            event.queue == queue or (acceptances_in(event.detail).get(queue) if is_recorded else None)
-            for event in acked
-        }
-        return True if True in accepted else None if None in accepted else False
+        accepted = {acceptances_in(event.detail).get(queue) if is_recorded else None for event in acked}
+        return accepted.pop() if len(accepted) == 1 else None  # of several publishes one may be another's repeat
 
     def _target_queues(self, publishes: Iterable[HistoryEvent]) -> tuple[str, ...]:
         names, queues = {event.queue for event in publishes}, self.expectation.queues

@@ -135,6 +135,18 @@ def _change_the_filter_in_another_process(service: WrittenService) -> None:
     _publish_two_kinds(service, url)
 
 
+def _repeat_what_the_filter_excluded(service: WrittenService) -> None:
+    """The topic drops the repeat, whose attribute the filter policy would accept (DED-10)."""
+    url = service.create_queue()
+    service.record()
+    service.subscribe(url, _OF_KIND_A)
+    service.wait(_LONGER_THAN_A_FILTER_NEEDS_SECONDS)
+    for kind in ("b", "a"):
+        service.publish(0, kind)
+    service.publish(1, "a")
+    service.work(url)
+
+
 def _lose_what_the_filter_accepts(service: WrittenService) -> None:
     url = service.create_queue()
     service.record()
@@ -376,6 +388,7 @@ _UNKNOWN: Mapping[_Life, str] = {
     _subscribe_meanwhile: "nothing on record says that they are for it",
     _change_the_filter_just_before: "nothing on record says that they are for it",
     _change_the_filter_in_another_process: "another process changed the subscription",
+    _repeat_what_the_filter_excluded: "nothing on record says that they are for it",
     _lose_from_an_unseen_subscription: "nothing on record says that they are for it",
     _shorten_the_visibility_timeout: "q.fifo got other settings meanwhile, and on these rests whether it shows B7",
     _lower_the_receive_count: "q.fifo got other settings meanwhile, and on these rests whether it shows F1",
