@@ -22,6 +22,7 @@ class _StopSignal(BaseException):
 
 
 def _raise_stopped(number: int, _frame: FrameType | None) -> NoReturn:
+    """Raise `_StopSignal` with the signal's number; handles SIGTERM and SIGHUP."""
     raise _StopSignal(number)
 
 
@@ -35,6 +36,7 @@ _log_option = click.option(
 
 
 def _start(port: int | None, endpoint_url: str | None, log: Path) -> AbstractContextManager[localstack.Emulator]:
+    """Return a new LocalStack, or the running one at the endpoint; the two options exclude each other."""
     if endpoint_url is None:
         return localstack.running(port=port, log=log)
     if port is not None:
@@ -107,6 +109,7 @@ def main() -> None:
 
 
 def _fail(error: Exception, code: int) -> int:
+    """Print an error as one line and return the exit code."""
     click.echo(f"emulator: {error}", err=True)
     return code
 

@@ -90,6 +90,7 @@ def install(name: str) -> Path:
 
 
 def _run(name: str, *command: str) -> None:
+    """Run a command of an installation, and refuse with the first line of its errors if it fails."""
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

@@ -69,7 +69,7 @@ def with_endpoint(running: Emulator) -> dict[str, str]:
 
 
 def _without_aws() -> dict[str, str]:
-    """Return this process's environment without the caller's settings of AWS and of the emulators."""
+    """Return this process's environment without the variables of AWS and LocalStack."""
     left_out = ("AWS_", *(f"{name.upper()}_" for name in ENGINES))
     return {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
 
@@ -92,6 +92,7 @@ def attach(endpoint_url: str) -> Emulator:
 
 
 def _unavailable(reported: Mapping[str, object]) -> list[str]:
+    """Return the services we need that a LocalStack's report does not have."""
     services = reported["services"]
     assert isinstance(services, dict)
     return [name for name in _SERVICES if services.get(name) not in ("available", "running")]
@@ -114,6 +115,7 @@ def free_port() -> int:
 
 
 def _refuse_taken(port: int) -> None:
+    """Refuse a port that is no port, that this user may not use, or that is taken."""
     if not 1 <= port <= 65_535:
         raise ConfigError(f"port is {port}, allowed is 1 to 65535; choose another with --port")
     url = f"http://127.0.0.1:{port}"
@@ -130,6 +132,7 @@ def _refuse_taken(port: int) -> None:
 
 
 def _refuse_taken_by(url: str, port: int) -> NoReturn:
+    """Refuse a port that is taken; the message says whether a LocalStack has it."""
     try:
         services = health(url)
     except EndpointError:
@@ -142,7 +145,7 @@ def _refuse_taken_by(url: str, port: int) -> NoReturn:
 
 
 def _loopback(port: int) -> str:
-    """Return where an emulator is to listen: on the loopback only, with IPv4.
+    """Return the address that an emulator is to listen at: on the loopback only, with IPv4.
 
     LocalStack 4.14.0 and LocalEmu 1.3.2 listen on all interfaces when an IPv4 address is given, and keep to an IPv6 one
     (`runtime/server/twisted.py`). So they get 127.0.0.1 as an IPv6 address, unless the machine has none.

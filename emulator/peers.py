@@ -49,18 +49,21 @@ def running(peer: Peer, log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _localstack(python: Path, log: Path) -> Iterator[str]:
+    """Yield the endpoint of a LocalStack that this interpreter has installed."""
     with localstack.running(log=log, python=python, engine=engines.LOCALSTACK) as started:
         yield started.endpoint_url
 
 
 @contextlib.contextmanager
 def _localemu(python: Path, log: Path) -> Iterator[str]:
+    """Yield the endpoint of a LocalEmu that this interpreter has installed."""
     with localstack.running(log=log, python=python, engine=engines.LOCALEMU) as started:
         yield started.endpoint_url
 
 
 @contextlib.contextmanager
 def _moto(python: Path, log: Path) -> Iterator[str]:
+    """Yield the endpoint of a moto server on a free port."""
     port = localstack.free_port()
     command = [str(python.parent / "moto_server"), "-H", "127.0.0.1", "-p", str(port)]
     with _server(command, f"http://127.0.0.1:{port}", "/moto-api/", log) as url:
@@ -69,6 +72,7 @@ def _moto(python: Path, log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _ministack(python: Path, log: Path) -> Iterator[str]:
+    """Yield the endpoint of a ministack on a free port."""
     port = localstack.free_port()
     more = {"GATEWAY_PORT": str(port), "BIND_HOST": "127.0.0.1"}
     command = [str(python.parent / "ministack")]
@@ -78,6 +82,7 @@ def _ministack(python: Path, log: Path) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _server(command: list[str], url: str, ready: str, log: Path, more: dict[str, str] | None = None) -> Iterator[str]:
+    """Start a server without our AWS and Python variables, wait until its path `ready` answers, and yield its URL."""
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "PYTHON"))}
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:

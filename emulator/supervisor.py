@@ -88,6 +88,7 @@ def main(pipe: int, grace_seconds: float, arguments: list[str]) -> int:
 
 
 def _default_signals() -> None:
+    """Restore the default handling of signals in the command, before it is executed."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 

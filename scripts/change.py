@@ -28,6 +28,7 @@ _PROJECT = Path(__file__).resolve().parent.parent
 
 
 def _is_loopback(url: str | None) -> bool:
+    """Return whether a URL leads to this machine."""
     host = urlsplit(url).hostname if url else None
     if host is None:
         return False
@@ -51,6 +52,7 @@ def _local(endpoint_url: str | None) -> dict[str, str]:
 
 
 def _cdk(declared: Environment, variables: Mapping[str, str], *arguments: str) -> int:
+    """Run the cdk command for the declared environment, and return its exit code."""
     context = ["-c", f"env={declared.name}"]
     if declared.account is not None:
         context += ["-c", f"account={declared.account}"]
@@ -62,14 +64,17 @@ def _cdk(declared: Environment, variables: Mapping[str, str], *arguments: str) -
 
 
 def _diff(declared: Environment, variables: Mapping[str, str]) -> int:
+    """Show what a deployment would change, and return cdk's exit code."""
     return _cdk(declared, variables, "diff")
 
 
 def _deploy_local(_: Environment, variables: Mapping[str, str]) -> int:
+    """Deploy the local environment to this machine's LocalStack, and return the script's exit code."""
     return subprocess.run([_PROJECT / "scripts" / "deploy-local.sh"], env=variables, check=False).returncode
 
 
 def _destroy(declared: Environment, variables: Mapping[str, str]) -> int:
+    """Destroy the environment's stacks, and return cdk's exit code."""
     return _cdk(declared, variables, "destroy", "--force")  # it was asked above, and once is enough
 
 

@@ -61,7 +61,7 @@ class Part:
 
 
 class Demo:
-    """Parts at work."""
+    """The demo's parts, each run as soon as the parts before it are over, with their exit codes."""
 
     def __init__(
         self, parts: Sequence[Part], *, show: Callable[[str], None] = print, clock: Clock | None = None
@@ -87,6 +87,7 @@ class Demo:
             self._show(self._held.popleft())
 
     def _begin(self, part: Part, stack: ExitStack) -> None:
+        """Say what a part shows, and start its process."""
         self._tell(f"{part.name}: {part.does}{'' if part.log is None else f' (log: {part.log})'}")
         output = None if part.log is None else stack.enter_context(part.log.open("wb"))
         self._running[part.name] = stack.enter_context(
@@ -96,6 +97,10 @@ class Demo:
         )
 
     def _look_at(self, part: Part) -> None:
+        """If a part's process has ended, note its exit code and show its result.
+
+        If the part failed, show the end of its log, too.
+        """
         process = self._running[part.name]
         if process.is_running:
             return
@@ -175,7 +180,7 @@ def parts(profile: str) -> list[Part]:
 
 
 def faults_done(run: Path) -> str:
-    """Return what was done to a run on purpose, behind a semicolon; empty where nothing was."""
+    """Return what was done to a run on purpose, behind a semicolon; an empty text if nothing was."""
     done = harm_sentence(read_verdict(run))
     return "" if done is None else f"; {done}"
 

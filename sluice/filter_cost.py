@@ -81,11 +81,13 @@ def wildcard_points(policy: Mapping[str, Any]) -> float:
 
 
 def _points(pattern: str) -> float:
+    """Return what a pattern with wildcards costs; infinity if it has more than SNS takes."""
     count = pattern.count("*")
     return math.inf if count > limits.FILTER_POLICY_WILDCARDS_MAX else min(count, 1) if count < 2 else 3
 
 
 def _patterns(rule: Any) -> Iterator[str]:
+    """Yield the wildcard patterns of a rule of a filter policy, nested ones included."""
     if isinstance(rule, Mapping):
         for kind, argument in rule.items():
             if kind == "wildcard":

@@ -45,6 +45,7 @@ def identify(endpoint_url: str, *, timeout_seconds: float = 2) -> tuple[str, Map
 
 
 def _services(endpoint_url: str, name: str, timeout_seconds: float) -> Mapping[str, object] | None:
+    """Return what an emulator of that name reports at the endpoint; None if another server answers."""
     try:
         with direct.open(f"{endpoint_url}/_{name}/health", timeout=timeout_seconds) as answer:
             services = json.load(answer)

@@ -64,7 +64,7 @@ _STEPS: tuple[tuple[Any, str], ...] = (
 
 
 def next_step(error: BaseException) -> str:
-    """Return what whoever reads of an error of botocore does next."""
+    """Return the advice that follows an error of botocore: what the reader has to correct or look at."""
     code = str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, exceptions.ClientError) else ""
     if code.startswith(CREDENTIALS_REFUSED):
         return SET_CREDENTIALS

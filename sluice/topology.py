@@ -126,6 +126,7 @@ def _subscribe(sns: Any, topic_arn: str, queue_arn: str, attributes: Mapping[str
 
 
 def _subscription(consumer: Consumer, undelivered_arn: str) -> dict[str, str]:
+    """Return the attributes of a consumer's subscription: raw delivery, its filter policy, and the DLQ."""
     policy = consumer.filter_policy
     filtered = {} if policy is None else {"FilterPolicy": json.dumps(policy)}
     redrive = json.dumps({"deadLetterTargetArn": undelivered_arn})
@@ -133,7 +134,7 @@ def _subscription(consumer: Consumer, undelivered_arn: str) -> dict[str, str]:
 
 
 def _letting(topic_arn: str) -> dict[str, str]:
-    """Return the policy of a queue that takes what the topic sends."""
+    """Return the attribute of a queue whose policy lets the topic send to it."""
     statement = {
         "Effect": "Allow",
         "Principal": {"Service": "sns.amazonaws.com"},

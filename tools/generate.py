@@ -56,6 +56,7 @@ def fill(page: str, generated: Mapping[str, str]) -> str:
         raise LookupError(f"the page has the parts {sorted(found)}, generated are {sorted(generated)}")
 
     def put(match: re.Match[str]) -> str:
+        """Return a marked place of a document with the generated text between its marks."""
         return f"{match[1]}\n\n{generated[match[2]]}\n\n{match[3]}"
 
     return re.sub(r"(<!-- generated: (.+?) -->).*?(<!-- end of \2 -->)", put, page, flags=re.DOTALL)

@@ -53,6 +53,7 @@ def test_provisioned_pollers_begin_with_ten_invocations_each() -> None:
 
 
 def test_a_declared_bound_is_never_exceeded() -> None:
+    """However many messages come, a function has no more invocations at once than its declared maximum."""
     assert _invocations(service_of(DEV, CONSUMER), [500, 500]) == [40, 40]
     few = replace(CONSUMER, runtime=Lambda(maximum_concurrency=3))
     assert _invocations(service_of(DEV, few), [500, 0]) == [3, 3]

@@ -67,7 +67,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
 
 
 def test_d6_a_copy_under_its_own_id_would_be_lost(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: SQS accepts the send and drops the message, and the tool then deletes the original."""
+    """Negative control: SQS drops a copy under its own deduplication id, and the redrive deletes the original."""
     harness.record_dead(("a", 1))
     monkeypatch.setattr(redrive, "deduplication_id", lambda *_: envelope("a", 1).deduplication_id)
 
@@ -136,7 +136,7 @@ def test_d8_a_message_that_dies_again_is_recognized_by_its_deduplication_id(harn
 
 
 def test_d8_a_run_that_forgets_its_copies_never_ends(harness: DlqHarness) -> None:
-    """The control: only its bound ends it."""
+    """Negative control: a run that forgets which copies it sent ends only at its bound of twenty messages."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(on_moved=_dying_again(harness), most=20)
     run._copies = Forgetful()
@@ -291,7 +291,7 @@ def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point:
 
 
 def test_d4_a_dead_run_finished_under_another_id_would_send_twice(harness: DlqHarness) -> None:
-    """The control: then only the inbox drops the second."""
+    """Negative control: a run with another id sends the message again, and only the inbox drops the second copy."""
     harness.record_dead(("a", 1))
     with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at("after_send")).work()
@@ -302,7 +302,7 @@ def test_d4_a_dead_run_finished_under_another_id_would_send_twice(harness: DlqHa
 
 
 def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control: killed in between, the message is nowhere."""
+    """Negative control: a redrive that deletes first and is killed before the send loses the message."""
     harness.record_dead(("a", 1), ("b", 1))
     monkeypatch.setattr(dead_letter_queue, "move", move_deleting_first)
 

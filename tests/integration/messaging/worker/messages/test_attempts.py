@@ -84,6 +84,7 @@ def test_before_the_handler_only_refused_data_costs_an_attempt(
 
 
 def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine) -> None:
+    """Each group's handler meets the SQLSTATE that is the group's name; the attempts counted are those in the table."""
     world, faults = World(on_postgres), PostgresRefusals()
     for group in AFTER_THE_CALL:
         world.scripts[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
@@ -122,6 +123,7 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
 def test_a_refusal_of_the_server_at_the_mark_costs_no_attempt(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The inbox's mark meets the SQLSTATE that is the group's name; the attempts counted are those in the table."""
     world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
