@@ -49,18 +49,13 @@ _clock = SystemClock()
 def main(names: tuple[str, ...], rounds: int) -> None:
     """Measure all parts, or those named; write their results and plots; `make docs` shows them.
 
-    \b
-    relay     messages a second from outbox to topic
-    writers   what the outbox costs those who write to it
-    growth    look and mark while the outbox grows
-    verdict   an outbox compared with an inbox, row by row of their groups
-    storage   bytes a message leaves in Postgres
-    lanes     what a worker costs over a plain receive and delete
-    client    what a call to AWS costs the processor, beside boto3
-    worker    what workers do by processes, beside others; an inbox of ten million rows
-    waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore and taskiq
-    publish   what a message costs the load test to publish, beside other clients
-    check     events the checker judges in a second, beside DuckDB
+    \b relay     messages a second from outbox to topic writers   what the outbox costs those who write to it growth
+    look and mark while the outbox grows verdict   an outbox compared with an inbox, row by row of their groups storage
+    bytes a message leaves in Postgres lanes     what a worker costs over a plain receive and delete client    what a
+    call to AWS costs the processor, beside boto3 worker    what workers do by processes, beside others; an inbox of ten
+    million rows waiting   what a worker does whose handlers wait, on an event loop and on threads, beside aiobotocore
+    and taskiq publish   what a message costs the load test to publish, beside other clients check     events the
+    checker judges in a second, beside DuckDB
 
     publish and check need Java, lanes a LocalStack of its own; worker, waiting, publish and check install what they are
     held against. The machine has to be quiet for all.

@@ -1,7 +1,7 @@
-"""Delays between a commit and a consumer: there are three, each measured by itself.
+"""Three delays between a commit and its consumer, each measured alone, because a sum hides the cause.
 
-A sum hides its cause. A long outbox wait is the relay's (it polls seldom, is behind, or does not run); a long API time
-is the network's or SNS's; a long receive wait is the consumers' (too few, or the group is blocked).
+A long outbox wait is caused by the relay (it polls rarely, is behind, or does not run), a long API time by the network
+or SNS, a long receive wait by the consumers (too few, or the group is blocked).
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Delays:
 
 
 def measure_delays(events: Iterable[HistoryEvent]) -> Delays:
-    """Return the delays a settled history shows. Of repeats only the first counts: the others waited for a reason."""
+    """Return the delays in a settled history; for a repeat or a redelivery only the first one counts."""
     delays = Delays()
     seen: set[tuple[str, str | None, str | None, int | None]] = set()
     for event in sorted(events, key=lambda event: event.responded_at_us or 0):
@@ -46,6 +46,6 @@ def measure_delays(events: Iterable[HistoryEvent]) -> Delays:
 
 
 def percentile(values: Iterable[float], share: float) -> float | None:
-    """Return the value below which that share of the values lies (nearest rank); None when there are none."""
+    """Return the value below which a share (0 to 1) of the values lies, by nearest rank; None without values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else None

@@ -22,11 +22,11 @@ from typing import Any
 from sluice import limits
 
 SCHEMA_VERSION = 1
-_ENVELOPE_HEAD_CHARACTERS = 64  # its type stands first
+_ENVELOPE_HEAD_CHARACTERS = 64  # SNS writes `"Type": "Notification"` first
 IDX_MAX = 10**18 - 1  # fits int64
-_STABLE_HEX_DIGITS = 13  # 52 bits: what reads JSON as floating point does not round it
+_STABLE_HEX_DIGITS = 13  # 52 bits, which a reader that parses JSON numbers as floats does not round
 END_TYPE = "sluice.end"
-"""The type of an event after which its group has none: an end marker for what goes through an outbox."""
+"""The type of an end marker that goes through an outbox: no event of its group follows it."""
 
 CHANGED_SUBSCRIPTION = "changed_subscription_of"
 """The queue whose subscription a call changed, in the `detail` of a `topology` event."""
@@ -116,7 +116,7 @@ class HistoryEvent:
     detail: str | None = _column("string", "JSON for whatever has no column")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields that say something."""
+        """Return the fields that are not None."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
@@ -126,7 +126,7 @@ COLUMNS: tuple[tuple[str, str], ...] = tuple((column.name, column.metadata["arro
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Which message of which run a body claims to be."""
+    """The identity that a body states: its run, its group, and its number."""
 
     run: str
     message_group_id: str
@@ -134,7 +134,7 @@ class Identity:
 
 
 def unwrap(body: str) -> tuple[str, dict[str, Any]]:
-    """Return the message in the envelope of a subscription without raw delivery, and the envelope; else the body.
+    """Return (message, envelope) of a subscription without raw delivery; (body, {}) if the body is no envelope.
 
     AWS: https://docs.aws.amazon.com/sns/latest/dg/sns-message-and-json-formats.html (read 2026-11-21).
     """
@@ -179,7 +179,7 @@ def identity_in(message: Mapping[str, Any]) -> Identity | None:
 
 
 def _identity_of_envelope(body_fields: dict[str, Any]) -> Identity:
-    """Return the identity of what came through an outbox: its epoch is the run, its number in its group the idx."""
+    """Return the identity of an event of an outbox: its epoch is the run, its number in the group the idx."""
     seq = int(body_fields["seq"])
     if abs(seq) > IDX_MAX:
         raise ValueError(f"seq is {seq}, allowed is at most {IDX_MAX}")
@@ -191,7 +191,7 @@ def _identity_of_envelope(body_fields: dict[str, Any]) -> Identity:
 
 
 def answer_detail(received_count: int) -> str:
-    """Return the `detail` of a poll, and of each message it brought: how many there were."""
+    """Return the `detail` of a poll, and of each message it returned: the number of these messages."""
     return f'{{"received": {received_count}}}'
 
 
@@ -214,7 +214,7 @@ def acceptances_in(detail: str | None) -> Mapping[str, bool]:
 
 
 def detail_of(text: str | None) -> dict[str, Any]:
-    """Return an event's `detail`, empty if it is not a JSON object: a stranger may have written it."""
+    """Return an event's `detail`; empty if it is no JSON object, since another program may have written it."""
     try:
         detail = json.loads(text or "{}")
     except (ValueError, RecursionError):
@@ -233,30 +233,30 @@ def short_hash(text: str) -> str:
 
 
 def short_hashes(texts: Iterable[str]) -> str:
-    """Return the short hashes of texts, one behind the other: for thousands at once."""
+    """Return the short hashes of texts as one text, for thousands at once."""
     return b"".join([hashlib.sha256(text).digest()[:8] for text in map(str.encode, texts)]).hex()
 
 
 def stable_idx(text: str) -> int:
-    """Return an idx for a message that has no number, from what tells it apart: the same in every process.
+    """Return an idx for a message without a number, made of a text that identifies the message.
 
-    It says nothing about order.
+    It is the same in every process, and says nothing about order.
     """
     return int(hashlib.sha256(text.encode()).hexdigest()[:_STABLE_HEX_DIGITS], 16)
 
 
 def is_sampled(message_group_id: str, one_group_in: int) -> bool:
-    """Return whether a recording of one group in so many keeps this one: the same in every process, and for ever."""
+    """Return whether a recording of one group in `one_group_in` includes this one; every process decides the same."""
     return one_group_in == 1 or int(short_hash(message_group_id), 16) % one_group_in == 0
 
 
 def recording_detail(one_group_in: int) -> str:
-    """Return the `detail` of the `topology` event that says a journal is of anyone's clients, and of which groups."""
+    """Return the `detail` of the `topology` event of a recording: it has no plan, and one group in `one_group_in`."""
     return json.dumps({"is_planned": False, "one_group_in": one_group_in})
 
 
 def unseen_detail(calls: str) -> str:
-    """Return the `detail` of the `topology` event that says which calls a recorder noticed and could not record."""
+    """Return the `detail` of the `topology` event that names calls a recorder noticed and could not record."""
     return json.dumps({"is_planned": False, "unseen": calls})
 
 
@@ -276,28 +276,29 @@ def pad_sequence_number(digits: str | None) -> str | None:
 
 
 type SettledRow = tuple[str, str | None, int | None, int | None, str | None]
-"""What settling looks at: kind, call_id, batch_position, responded_at_us, error."""
+"""The fields that settling needs: kind, call_id, batch_position, responded_at_us, error."""
 
 
 def settled_positions(calls: Iterable[SettledRow]) -> list[int]:
-    """Return which of the rows remain when each call's intent and answer are made one, in the order given.
+    """Return the positions of the rows that remain when each call's intent and answer become one, ascending.
 
-    An intent and its answer share kind, call and batch position; the answer remains, or the intent when none came.
+    An intent and its answer have the same kind, call and batch position. The answer remains; without an answer, the
+    intent.
     """
-    kept: dict[tuple[str, str | None, int | None], tuple[int, bool, bool]] = {}
-    loose: list[int] = []
+    best: dict[tuple[str, str | None, int | None], tuple[int, bool, bool]] = {}
+    without_call: list[int] = []
     for position, (kind, call_id, batch_position, responded_at_us, error) in enumerate(calls):
         if call_id is None:
-            loose.append(position)
+            without_call.append(position)
             continue
         key, status = (kind, call_id, batch_position), (responded_at_us is not None, error is not None)
-        if key not in kept or status > kept[key][1:]:
-            kept[key] = (position, *status)
-    return sorted([*loose, *(position for position, *_ in kept.values())])
+        if key not in best or status > best[key][1:]:
+            best[key] = (position, *status)
+    return sorted([*without_call, *(position for position, *_ in best.values())])
 
 
 def settle(events: Iterable[HistoryEvent]) -> list[HistoryEvent]:
     """Return the events with each call's intent and answer made one. Settling twice changes nothing."""
-    listed = list(events)
-    calls = ((e.kind, e.call_id, e.batch_position, e.responded_at_us, e.error) for e in listed)
-    return [listed[position] for position in settled_positions(calls)]
+    all_events = list(events)
+    calls = ((e.kind, e.call_id, e.batch_position, e.responded_at_us, e.error) for e in all_events)
+    return [all_events[position] for position in settled_positions(calls)]

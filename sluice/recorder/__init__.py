@@ -1,6 +1,6 @@
-"""The flight recorder: what SNS and SQS clients do, written down as a history that can be judged.
+"""The recorder: it writes down the calls of SNS and SQS clients, as a history that can be judged.
 
-It changes no call, and knows nothing of who judges. `record` is imported when it is first used.
+It changes no call, and does not know who judges. `record` is imported when it is first used.
 """
 
 from typing import TYPE_CHECKING

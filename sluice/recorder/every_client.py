@@ -1,4 +1,4 @@
-"""Record every SNS and SQS client a program makes, without a change to the program: what `sluice record` starts.
+"""Record every SNS and SQS client of an unchanged program, which `sluice record` starts.
 
 Python imports a module called sitecustomize when it starts; `sluice record` puts one first on the path of its child
 that calls `start` (https://docs.python.org/3/library/site.html, read 2026-11-22).
@@ -47,14 +47,17 @@ def environment(folder: Path, one_group_in: int, own: Mapping[str, str]) -> dict
 
 @functools.cache
 def _recording() -> "Recording":
-    """Return the recording of this process, begun at its first SNS or SQS client: others write no journal."""
+    """Return the recording of this process, which begins at its first SNS or SQS client.
+
+    Other processes write no journal.
+    """
     from sluice.recorder.recording import record  # noqa: PLC0415 (pyarrow is loaded by those who record)
 
     return record((), os.environ[RECORD_FOLDER], one_group_in=int(os.environ[GROUPS]), closes_itself=True)
 
 
 def _attach(client: Any) -> None:
-    """Record a client; one that cannot be recorded works as before."""
+    """Record a client; a client that cannot be recorded works as before."""
     try:
         with _one_at_a_time:
             recording = _recording()
@@ -66,7 +69,7 @@ def _attach(client: Any) -> None:
 
 
 class _RecordedClient:
-    """The class that becomes the first base of each client's class: it records a client that was made."""
+    """The class that becomes the first base of each client's class: it records each client that is made."""
 
     def __init__(self, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **more)

@@ -32,10 +32,10 @@ def make_frame(message: bytes | memoryview, previous: int) -> tuple[bytes, int]:
 
 
 def messages(path: Path) -> Iterator[bytes]:
-    """Yield the messages of a journal, as far as it was written.
+    """Yield the messages of a journal, up to the end of what was written.
 
     Raises:
-        HistoryError: something in it is not as it was written, or it is no journal.
+        HistoryError: the file was altered, or is no journal.
     """
     with path.open("rb") as file:
         begun = file.read(len(MAGIC))
@@ -58,7 +58,7 @@ def _messages(path: Path, file: BinaryIO) -> Iterator[bytes]:
 
 
 def _message(path: Path, file: BinaryIO, previous: int) -> bytes | None:
-    """Return the next message; None at the end, and where a dead writer stopped in the middle of one."""
+    """Return the next message; None at the end, and at a frame that its writer did not finish before it died."""
     begin, head = file.tell(), file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None

@@ -1,12 +1,8 @@
-"""Journals take events first: a file per process attempt, flushed before the call that would hide them.
+"""Journals: a file for each process, flushed before each call whose effect would otherwise be unrecorded.
 
-Who has few events adds them one by one; who has thousands a second adds them in columns, which costs a tenth.
-
-Everything flushed survives the death of the process; what a dead process leaves behind is read up to its last whole
-batch. A journal that ends without a `closed` event tells that its recorder did not finish.
-
-A journal is the schema and the batches of Arrow IPC, each in a frame with its checksum (`frames`): a journal that was
-altered is refused.
+A caller with few events adds them one by one; one with thousands a second adds them in columns, at a tenth of the cost.
+Flushed events survive the death of the process, and are read up to the last whole batch. A journal that ends without a
+`closed` event shows that its recorder did not finish.
 """
 
 import contextlib
@@ -42,12 +38,13 @@ _DEFAULTS = {column.name: column.default for column in fields(HistoryEvent)}
 
 
 class Journal:
-    """Writes events to `folder/name.arrows`; opened and closed by an event each. Threads may share one.
+    """Writes events to `folder/name.arrows`; its first event is `opened`, its last `closed`. Threads may share one.
 
     Args:
-        folder: created when missing.
+        folder: is created if it is missing.
         name: of the recorder, unique in the folder.
-        common: fields every event of this journal has (run, worker, host, …).
+        common: fields that every event of this journal has (run, worker, host, …).
+        clock: for the instants of `opened` and `closed`.
 
     Raises:
         HistoryError: the folder cannot be written, or the name was used before.
@@ -94,7 +91,7 @@ class Journal:
             ) from error
 
     def add(self, **values: Any) -> None:
-        """Buffer one event; unknown field names are a TypeError."""
+        """Buffer one event; an unknown field name is a TypeError."""
         _check_fields(values)
         with self._lock:
             self._buffer.append(self._common | values)
@@ -128,7 +125,7 @@ class Journal:
         return repeated.slice(0, count)
 
     def flush(self) -> None:
-        """Hand every buffered event to the operating system: from here on it survives this process."""
+        """Write every buffered event to the file: from then on it survives the death of this process."""
         with self._lock:
             rows, self._buffer = self._buffer, []
             if rows:
@@ -136,14 +133,14 @@ class Journal:
                 self._write_message(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
     def _cells(self, name: str, values: list[Any]) -> pa.Array:
-        """Return a column; what is the same in every batch, and most of an event is, costs nothing again."""
+        """Return a column of a batch; a column that is the same in every batch, as most are, is made once."""
         is_single = name in _LASTING or values[0] is None
         return self._column(
             name, values[0] if is_single and values.count(values[0]) == len(values) else values, len(values)
         )
 
     def close(self) -> None:
-        """Write the `closed` event. Without it everything this recorder did not say is unknown."""
+        """Write the `closed` event. Without it, the judge does not know whether events are missing."""
         self.add(kind=Kind.CLOSED.value, invoked_at_us=self._clock.now_us())
         self.flush()
         self._file.close()
@@ -154,7 +151,7 @@ class Journal:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close after success; after an error only flush, so that the journal tells it is incomplete."""
+        """Close after success; after an error only flush, so that the journal shows that it is incomplete."""
         if error is None:
             self.close()
         else:
@@ -169,7 +166,7 @@ def _check_fields(values: Mapping[str, object]) -> None:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a journal holds no event: its writer died before the first was flushed.
+    """Return whether a journal has no event, because its writer died before it flushed the first one.
 
     Raises:
         HistoryError: the file is not a journal.
@@ -178,7 +175,7 @@ def is_empty(path: Path) -> bool:
 
 
 def read_journal(path: Path) -> pa.Table:
-    """Return the settled events of one journal, as far as it was written: a table of SCHEMA.
+    """Return the settled events of one journal, up to the end of what was written, as a table of SCHEMA.
 
     Raises:
         HistoryError: the file is not a journal, or one of another schema version.
@@ -229,7 +226,7 @@ def _is_intent(table: pa.Table) -> pa.ChunkedArray:
 
 
 def settle_table(table: pa.Table) -> pa.Table:
-    """Return the events with each call's intent and answer made one, in the order given, as `events.settle`."""
+    """Return the events with each call's intent and answer joined to one, in the given order, as `events.settle`."""
     positions = np.arange(len(table))
     is_loose = table.column("call_id").is_null().to_numpy()
     has_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()
@@ -240,7 +237,7 @@ def settle_table(table: pa.Table) -> pa.Table:
 
 
 def take_rows(table: pa.Table, positions: np.ndarray) -> pa.Table:
-    """Return the rows at those places; of most events most columns say nothing, and are not looked at."""
+    """Return the rows at these positions; columns that are empty in most events are not copied."""
     places = pa.array(positions)
     columns = [
         pa.nulls(len(positions), column.type) if column.null_count == len(column) else column.take(places)
@@ -250,7 +247,7 @@ def take_rows(table: pa.Table, positions: np.ndarray) -> pa.Table:
 
 
 def events_of(table: pa.Table) -> list[HistoryEvent]:
-    """Return the rows as events, made a column at a time: a tenth of the time, and what repeats is there once."""
+    """Return the rows as events; they are made column by column, and equal texts are one object."""
     made = [HistoryEvent.__new__(HistoryEvent) for _ in range(len(table))]
     for name, column in zip(table.column_names, table.columns, strict=True):
         coded = column.combine_chunks().dictionary_encode()

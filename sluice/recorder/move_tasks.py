@@ -56,7 +56,10 @@ class RecordedMoveTasks:
         return [_end_event(started, task, error, CallOutcome.OK if is_whole else CallOutcome.INFO)]
 
     def cancel(self, handle: str, answer: Mapping[str, Any]) -> EndedTasks:
-        """Return the event of the task started here with that handle: nobody knows which messages it has moved."""
+        """Return the event of the task with that handle that this process started.
+
+        Nobody knows which messages it moved.
+        """
         found = [arn for arn, started in self._started.items() if started.handle == handle]
         return [_end_event(self._started.pop(arn), answer, "CANCELLED", CallOutcome.INFO) for arn in found]
 

@@ -1,4 +1,4 @@
-"""A journal for whichever process writes: a forked child must not write into its parent's."""
+"""A journal for each process: a forked child must not write into its parent's."""
 
 import contextlib
 import os
@@ -64,7 +64,7 @@ class ProcessJournal:
         return self._journal
 
     def forget(self) -> None:
-        """Leave the journal to the process that opened it. Runs in a child, just after the fork."""
+        """Leave the journal to the process that opened it. Runs in a forked child, right after the fork."""
         self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
         self._journal = None
 
@@ -78,7 +78,7 @@ class ProcessJournal:
         self._of_this_process().add(**values)
 
     def flush(self) -> None:
-        """Hand every buffered event to the operating system."""
+        """Write every buffered event to the file."""
         if self._journal is not None:
             self._journal.flush()
 

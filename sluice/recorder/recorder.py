@@ -41,17 +41,17 @@ def host_name() -> str:
 
 
 class Writes(Protocol):
-    """The target of a recorder's events: a `sluice.recorder.journal.Journal`, or what stands for one."""
+    """The target of a recorder's events: a `sluice.recorder.journal.Journal`, or an object with the same methods."""
 
     @property
     def path(self) -> Path:
-        """Return the file, whose name no other of the history has."""
+        """Return the path of the file; no other file of the history has its name."""
 
     def add(self, **values: Any) -> None:
-        """Write one event, sooner or later."""
+        """Write one event, now or at the next flush."""
 
     def flush(self) -> None:
-        """Return when everything written is safe from the death of this process."""
+        """Return when everything that was added survives the death of this process."""
 
 
 class Recorder:
@@ -158,7 +158,7 @@ class Recorder:
         )
 
     def attach(self, client: BaseClient) -> None:
-        """Record every call of this client that has to do with messages."""
+        """Record every call of this client that concerns messages."""
         for event, hook in self._event_hooks(client, self._questions):
             client.meta.events.register_first(event, hook)
         for event, hook in self._event_hooks(client, self._answers_of(client)):
@@ -187,7 +187,7 @@ class Recorder:
         self.begin(call, service=model.service_model.service_name, operation=model.name, params=call["params"])
 
     def _see_signing(self, request: Any, operation_name: str, **_: Any) -> None:
-        """Notice what a client signs and somebody else sends: kombu, or who has a presigned URL."""
+        """Notice a call that a client signs and other code sends: kombu, or whoever has a presigned URL."""
         if "call_id" not in request.context.get(_MINE, {}):
             self.note_unseen(f"{operation_name} was signed by a client of boto3, and sent by something else")
 
@@ -251,26 +251,26 @@ class Recorder:
             self._add_lost_polls(call)
 
     def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
-        """Write down that a call has no answer; `never_left` says that the request was not sent."""
+        """Record that a call has no answer; `never_left` says that the request was not sent."""
         for row in call["operation"].failure_rows(self._rows, call):
             self._add(call, row, CallOutcome.FAIL if never_left else CallOutcome.INFO, error=error)
 
     def note_unseen(self, calls: str) -> None:
-        """Write down, once in each process, that calls could not be recorded: what is absent may have been there."""
+        """Record, once in each process, that some calls could not be recorded, so a missing event may have happened."""
         path = self._journal.path
         if (path, calls) not in self._unseen:
             self._unseen.add((path, calls))
             self._journal.add(kind=Kind.TOPOLOGY.value, invoked_at_us=self._clock.now_us(), detail=unseen_detail(calls))
 
     def _add_lost_polls(self, call: Mapping[str, Any]) -> None:
-        """Write down that botocore asked again on its own: a receive before the last try may have leased messages."""
+        """Record that botocore repeated a receive by itself: an earlier try may have leased messages."""
         if not call["operation"].is_flushed:
             lost = {**call, "call_id": f"{call['call_id']}/lost"}
             for row in call["operation"].failure_rows(self._rows, call):
                 self._add(lost, row, CallOutcome.INFO, error="Repeated")
 
     def _add(self, call: Mapping[str, Any], row: JournalRow, outcome: CallOutcome, **more: Any) -> bool:
-        """Write a row of a call, unless it is of a group that is left out; return whether it was written."""
+        """Write a row of a call, unless its group is not sampled; return whether it was written."""
         group = row.get("message_group_id")
         if group is not None and not self._keeps(group):
             return False
@@ -280,7 +280,7 @@ class Recorder:
 
 
 def _identity_fields(body: str, deduplication_id: str | None) -> JournalRow:
-    """Return the fields that say which message of ours a body is; none when it does not tell."""
+    """Return the fields that say which of our messages a body is; empty if the body does not say."""
     identity = identity_of(body=body, deduplication_id=deduplication_id, message_group_id=None)
     if identity is None:
         return {}

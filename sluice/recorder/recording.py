@@ -71,7 +71,7 @@ class Recording:
 
     @property
     def is_on(self) -> bool:
-        """Return whether calls are written down: not any more once it is closed, or could not write."""
+        """Return whether calls are recorded: not after it was closed, or could not write."""
         return self._is_on
 
     def attach(self, client: BaseClient) -> None:
@@ -107,14 +107,14 @@ class Recording:
         self._careful(self._recorder.note_unseen)(calls=calls)
 
     def end_with_process(self) -> None:
-        """Close if nobody else will; else hand over what was recorded, and leave the journal without an end."""
+        """Close if no other code will; otherwise write the recorded events, and leave the journal without an end."""
         if self.closes_itself:
             self.close()
         else:
             self.flush()
 
     def flush(self) -> None:
-        """Hand everything recorded to the operating system."""
+        """Write all recorded events to the file."""
         self._careful(self._journal.flush)()
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Recording:
         self.close()
 
     def _careful(self, do: BotocoreHook) -> BotocoreHook:
-        """Return what does the same while recording is on, and turns it off where that fails."""
+        """Return a function that does the same while recording is on, and turns recording off if it raises."""
 
         @functools.wraps(do)
         def careful(**seen: Any) -> None:
@@ -166,12 +166,12 @@ def _end_all(**_: Any) -> None:
 
 
 def _end_before_exit(_: object) -> None:
-    """Have recordings end with a process of multiprocessing, which does not use `atexit`, after its own children."""
+    """Let recordings end with a process of multiprocessing, which does not use `atexit`, after its own children."""
     util.Finalize(None, _end_all, exitpriority=-100)
 
 
 def _end_in_child() -> None:
-    """Runs in a forked child: who opened the recordings is its parent, and nobody closes them here."""
+    """Let recordings end in a forked child: its parent opened them, and no code closes them in the child."""
     for recording in list(_open):
         recording.closes_itself = True
         util.register_after_fork(recording, _end_before_exit)  # multiprocessing has yet to drop its parent's finalizers
@@ -263,7 +263,7 @@ def _check_client(client: Any) -> None:
 def _identify(
     run: str, key: Callable[[str], str] | None, *, body: str, deduplication_id: str | None, message_group_id: str | None
 ) -> Identity:
-    """Return which message a stranger's body is: by its key, else by its deduplication id.
+    """Return the identity of another program's message: by its key, or else by its deduplication id.
 
     AWS: content-based deduplication takes the SHA-256 of the body,
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMessage.html (read 2026-11-21).
@@ -275,7 +275,7 @@ def _identify(
 
 
 def _key_of(key: Callable[[str], str], body: str) -> str | None:
-    """Return the key of a body; None for one that has none, such as a corrupted one."""
+    """Return the key of a body; None if it has none, as a corrupted one may."""
     try:
         return str(key(body))
     except (ValueError, LookupError, TypeError, AttributeError):

@@ -34,7 +34,7 @@ type AnsweredRows = list[tuple[JournalRow, CallOutcome]]
 
 
 class Identify(Protocol):
-    """Says which message a body and its ids are of; None when they do not tell."""
+    """Returns the identity of a message by its body and ids; None if they do not show it."""
 
     def __call__(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> Identity | None:
         """Return the identity."""
@@ -92,7 +92,7 @@ class RowFactory:
     def plan(
         self, *, deduplication_id: str, intended_at_us: int, publish_attempt: int, phase: str | None = None
     ) -> None:
-        """Annotate the next publish with that id: its intended instant, its attempt, its phase."""
+        """Add to the next publish with that id its intended instant, its attempt and its phase."""
         self._planned[deduplication_id] = (intended_at_us, publish_attempt, phase)
 
     def name_of(self, address: str) -> str:
@@ -107,7 +107,7 @@ class RowFactory:
         return self._names.get(arn) or self._queues.get(short_name(arn), short_name(arn))
 
     def of_message(self, *, body: str, deduplication_id: str | None, message_group_id: str | None) -> JournalRow:
-        """Return the fields that say which message it is."""
+        """Return the fields that identify a message."""
         identity = self._identify(body=body, deduplication_id=deduplication_id, message_group_id=message_group_id)
         return {
             "message_group_id": message_group_id,
@@ -116,7 +116,7 @@ class RowFactory:
         }
 
     def publish(self, address: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
-        """Return the event of one message being published or sent."""
+        """Return the event of a message that is published or sent."""
         body, deduplication_id = _body(entry), entry.get("MessageDeduplicationId")
         intended_at_us, attempt, phase = self._planned.pop(deduplication_id or "", (None, None, None))
         return {
@@ -151,7 +151,7 @@ class RowFactory:
         return {"kind": Kind.TOPOLOGY.value, "detail": subscription_detail(queue)}
 
     def handle(self, kind: Kind, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
-        """Return the event of a delete or a visibility change, with what is known of the message behind the handle."""
+        """Return the event of a delete or visibility change, with the known facts about the message of its handle."""
         hashed = short_hash(entry.get("ReceiptHandle", ""))
         return {
             "kind": kind.value,
@@ -163,7 +163,7 @@ class RowFactory:
         }
 
     def purge(self, url: str, _: Mapping[str, Any], position: int | None) -> JournalRow:
-        """Return the event of a queue being purged."""
+        """Return the event of a purge."""
         return {"kind": Kind.PURGED.value, "queue": self.name_of(url), "batch_position": position}
 
     def delete_queue(self, url: str, entry: Mapping[str, Any], position: int | None) -> JournalRow:
@@ -409,7 +409,7 @@ def _begin_change(rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRo
 
 
 class _Receive(_Operation):
-    """ReceiveMessage: before the answer only that it was called, for a call that is cancelled is never told to end."""
+    """ReceiveMessage: before its answer only the call is recorded; no hook reports the end of a cancelled call."""
 
     is_flushed = False  # a journal of a process that died has no end, which says as much
 
@@ -417,7 +417,7 @@ class _Receive(_Operation):
         return [rows.poll(params, 0)]
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
-        """Return the poll, and what it brought."""
+        """Return the event of the poll, and one for each message that it returned."""
         params = call["params"]
         messages: Sequence[Mapping[str, Any]] = to_recordable([m for m in parsed.get("Messages", []) if m])
         count = len(messages)
@@ -426,7 +426,7 @@ class _Receive(_Operation):
 
 
 class _StartMove(_Operation):
-    """StartMessageMoveTask: its answer says only that it begins; how it ended says a list, or a cancel."""
+    """StartMessageMoveTask: its answer says only that the task begins; a later list or cancel says how it ended."""
 
     def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         return [rows.move(params)]
@@ -439,7 +439,7 @@ class _StartMove(_Operation):
 
 
 class _MoveTaskEnd(_Operation):
-    """ListMessageMoveTasks and CancelMessageMoveTask: they may say how a task of this process ended."""
+    """ListMessageMoveTasks and CancelMessageMoveTask: their answers may say how a task of this process ended."""
 
     def __init__(
         self, ended: Callable[[RecordedMoveTasks, Mapping[str, Any], Mapping[str, Any]], AnsweredRows]

@@ -1,4 +1,4 @@
-"""The check of a history's rows: one that is damaged, or not of a recorder, is refused by its field."""
+"""The check of a history's rows: a row that no recorder writes is refused, with its field."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _REQUESTED = ("visibility_timeout_seconds", "max_number_of_messages", "wait_time
 
 @dataclass(frozen=True, slots=True)
 class _BrokenField:
-    """A field that is not as it must be, first in that row."""
+    """The first row in which a field is invalid, the field's name, and its allowed values."""
 
     row: int
     name: str
@@ -38,7 +38,7 @@ class _BrokenField:
 
 
 def require_valid_rows(table: pa.Table, path: Path | str, first_row: int = 0) -> None:
-    """Refuse a table of SCHEMA of whose rows one says what no recorder writes.
+    """Refuse a table of SCHEMA with a row that no recorder writes.
 
     Rows of another schema version are left alone: who reads them refuses them for that.
 
