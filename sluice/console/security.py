@@ -19,7 +19,7 @@ from http import HTTPStatus
 from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.requests import HTTPConnection, Request
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -138,19 +138,12 @@ class ConsoleGate:
         """
         if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM_TYPE:
             raise RefusedRequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"allowed is {_FORM_TYPE}")
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > _FORM_BYTES_MAX:
-                raise RefusedRequestError(
-                    HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-                    f"the form has more than {_FORM_BYTES_MAX} bytes; use `sluice dlq`",
-                )
         try:
+            body = await _read_body(request)
             fields = parse_qs(
                 body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=_FORM_FIELDS_MAX
             )
-        except ValueError as error:
+        except (ValueError, ClientDisconnect) as error:
             raise RefusedRequestError(HTTPStatus.BAD_REQUEST, "the form cannot be read; load its page again") from error
         form = Form(fields)
         if not _is_same(form.get("form_token"), self.form_token):
@@ -171,6 +164,17 @@ class Form:
     def all(self, name: str) -> list[str]:
         """Return every value of a field."""
         return self.fields.get(name, [])
+
+
+async def _read_body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > _FORM_BYTES_MAX:
+            raise RefusedRequestError(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the form has more than {_FORM_BYTES_MAX} bytes; use `sluice dlq`"
+            )
+    return bytes(body)
 
 
 def _is_same(given: str, secret: str) -> bool:

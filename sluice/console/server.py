@@ -45,6 +45,8 @@ def serve(
             build_app(console, gate),
             access_log=False,  # which would have the token
             log_config=None,
+            log_level="error",
+            proxy_headers=False,
             server_header=False,
             ws="none",
             timeout_graceful_shutdown=_CLOSING_SECONDS,

@@ -8,7 +8,8 @@ from sluice.messaging.database.choice import ANYTHING
 from sluice.terminal.printable import printable
 
 _GROUP, _NUMBERED_GROUP = "\1", "\2"  # in the place of a group's name, without and with a digit
-_VALUE = re.compile(r"""[\1\2]|[^\s,;()\[\]{}'"=]*[\d\2][^\s,;()\[\]{}'"=]*""")
+_WORD = re.compile(r"""[\1\2]|[^\s,;()\[\]{}'"=]+""")
+_DIGIT = re.compile(r"[\d\2]")
 _TIMES = "\N{MULTIPLICATION SIGN}"
 _NO_REASON = "no reason is recorded"
 
@@ -66,7 +67,16 @@ def _split(reason: str, group_id: str) -> tuple[str, list[str]]:
     """
     mark = _NUMBERED_GROUP if any(map(str.isdecimal, group_id)) else _GROUP
     marked = _mark_words(reason, group_id, mark) if group_id and group_id in reason else reason
-    return _VALUE.sub("\0", marked), [value.replace(mark, group_id) for value in _VALUE.findall(marked)]
+    values: list[str] = []
+
+    def take_values(word: re.Match[str]) -> str:
+        if _DIGIT.search(word[0]):
+            values.append(word[0].replace(mark, group_id))
+            return "\0"
+        values.extend([group_id] * word[0].count(_GROUP))
+        return word[0].replace(_GROUP, "\0")
+
+    return _WORD.sub(take_values, marked), values
 
 
 def _mark_words(text: str, word: str, mark: str) -> str:

@@ -169,6 +169,7 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(
         "relay": "worker",
         "report .": "checker",
         "schema apply": "worker",
+        "ui": "ui",
         "worker --consumer billing": "worker",
     }
 
@@ -374,6 +375,29 @@ def test_rehearse_tries_somebody_elses_template_on_a_profile(install: Callable[[
     ]
     assert not document["is_missed"]
     require_all_modules(rehearse, EXTRAS["rehearse"])
+
+
+_VISIT = """
+import http.cookiejar, re, subprocess, sys, urllib.request
+with subprocess.Popen(["sluice", "ui", "--dsn", "sqlite:///shop.db"], stderr=subprocess.PIPE, text=True) as console:
+    address = re.search("http://[^ ]+", console.stderr.readline())[0].strip()
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar()))
+    browser.open(address).read()
+    print(b"no database" in browser.open(address.partition("?")[0]).read())
+    console.terminate()
+"""
+
+
+@pytest.mark.slow  # an environment of its own
+def test_ui_shows_an_environment(install: Callable[[str], Installation]) -> None:
+    """With templates, styles and charts of the wheel; the terminal says what cannot be read."""
+    ui = install("ui")
+    ui.run_to_end("schema", "apply", "--dsn", "sqlite:///shop.db")
+
+    visited = ui.python(_VISIT, **_path(ui), AWS_ENDPOINT_URL="http://127.0.0.1:9")
+
+    assert visited.stdout == "False\n"
+    require_all_modules(ui, EXTRAS["ui"])
 
 
 def _path(installed: Installation) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """Nobody but the browser that used the printed address reads or acts, and no page loads anything from elsewhere."""
 
+import asyncio
 import json
 
 import pytest
+from starlette.requests import Request
 
 from sluice.clock import VirtualClock
 from sluice.console import app, security
 from sluice.console.rendering import diff_lines, lines_of_text, pretty_json, template_environment
-from sluice.console.security import SESSION_SECONDS
+from sluice.console.security import SESSION_SECONDS, RefusedRequestError
 from tests.support.console import ORIGIN, ConsoleBrowser, sources_without_database
 from tests.support.declaration import environment
 
@@ -219,3 +221,16 @@ def test_a_difference_has_the_lines_that_change() -> None:
 
     assert changed == ['-  "cents": -3,', '+  "cents": 3,']
     assert diff_lines(before, before) == []
+
+
+def test_a_form_of_a_browser_that_went_away_is_refused(browser: ConsoleBrowser) -> None:
+    """No traceback is left in the terminal."""
+
+    async def receive() -> dict[str, str]:
+        return {"type": "http.disconnect"}
+
+    headers = [(b"content-type", b"application/x-www-form-urlencoded")]
+    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
+
+    with pytest.raises(RefusedRequestError, match="cannot be read"):
+        asyncio.run(browser.gate.read_form(request))

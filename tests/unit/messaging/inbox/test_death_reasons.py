@@ -54,3 +54,14 @@ def test_a_summary_fits_into_its_room() -> None:
 )
 def test_a_text_selects_the_reasons_that_contain_it(died_of: str | None, reason: str | None, matches: bool) -> None:  # noqa: FBT001
     assert RowChoice(died_of=died_of).matches_reason(reason) is matches
+
+
+def test_a_long_word_takes_no_longer_than_its_length() -> None:
+    """A search that began anew at each letter would take hours."""
+    word = "a" * 500_000
+
+    assert _texts(("order-1", word), ("order-2", word)) == [(2, word, 2)]
+
+
+def test_the_name_of_a_group_is_a_value_as_a_whole_word() -> None:
+    assert _texts(("a", "a of a-c, ab"), ("b", "b of b-c, ab")) == [(2, "… of …-c, ab", 2)]
