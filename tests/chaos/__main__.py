@@ -6,7 +6,7 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -16,10 +16,11 @@ import click
 from emulator import localstack
 from sluice.clock import SystemClock
 from sluice.errors import ConfigError, MessagingError
-from sluice.judge.checker.verdict import EXIT_CODES, PropertyStatus, compose
+from sluice.judge.checker.verdict import EXIT_CODES, PropertyStatus
 from sluice.terminal.exits import REFUSED
 from tests.chaos.run import KINDS, SERVICES, Report, Run, Settings, choose_kinds
 from tests.chaos.system import database
+from tests.support.messaging.broken_functions import MISTAKES
 
 _SHOWN_MAX = 20
 _STOPPED = 130
@@ -42,6 +43,7 @@ _STOPPED = 130
     "--services", type=click.Choice(list(SERVICES)), default="plain", show_default=True, help="Producers and workers."
 )
 @click.option("--broken", "is_broken", is_flag=True, help="Negative control: handlers that commit by themselves.")
+@click.option("--mistake", type=click.Choice(list(MISTAKES)), help="Negative control: of --services lambda.")
 @click.option("--plan", "is_plan", is_flag=True, help="Only print the schedule.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--endpoint-url", metavar="URL", help="A LocalStack that runs already.  [default: one of its own]")
@@ -60,6 +62,7 @@ def cli(
     is_cold: bool,
     services: str,
     is_broken: bool,
+    mistake: str | None,
     is_plan: bool,
     as_json: bool,
     endpoint_url: str | None,
@@ -74,6 +77,7 @@ def cli(
     """
     kinds = choose_kinds(list(KINDS) if faults is None else faults.split(","))
     left_out = choose_kinds(without.split(",") if without else [])
+    modules = SERVICES[services].break_handlers() if is_broken else SERVICES[services]
     settings = Settings(
         seed=seed,
         commits=commits,
@@ -84,7 +88,7 @@ def cli(
         workers=workers,
         producers=producers,
         is_cold=is_cold,
-        modules=SERVICES[services].break_handlers() if is_broken else SERVICES[services],
+        modules=modules if mistake is None else replace(modules, mistake=mistake),
     )
     planned = settings.faults
     if is_plan:
@@ -99,9 +103,7 @@ def cli(
         f"seed {seed}: {commits} commits, {len(planned)} faults in {settings.seconds:g} s; logs in {folder}"
     )
     report = _run(settings, folder, endpoint_url)
-    status = compose(
-        [report.judgement.status, PropertyStatus.VALID if report.unknown is None else PropertyStatus.UNKNOWN]
-    )
+    status = report.status
     written = json.dumps(as_document(settings, report, status), indent=2)
     (folder / "report.json").write_text(written + "\n", encoding="utf-8")
     click.echo(written if as_json else as_text(settings, report, status))
@@ -153,6 +155,7 @@ def as_text(settings: Settings, report: Report, status: PropertyStatus) -> str:
         *_table("processes started", report.started),
         *_table("processes ended", report.exits),
         *(f"  {violation}" for violation in judgement.violations[:_SHOWN_MAX]),
+        *(f"  {sentence}" for sentence in report.wrong_answers[:_SHOWN_MAX]),
     ]
     if len(judgement.violations) > _SHOWN_MAX:
         lines.append(f"  and {len(judgement.violations) - _SHOWN_MAX} more, in report.json")

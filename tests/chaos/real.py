@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from unittest import mock
@@ -19,7 +20,7 @@ import numpy as np
 import yaml
 
 from sluice.clock import SystemClock, clock_id, eventually, wall_minus_monotonic_us
-from sluice.declaration import Consumer, Environment, task_settings
+from sluice.declaration import Consumer, Environment, Lambda, task_settings
 from sluice.judge.checker import Expectation, Thresholds
 from sluice.judge.checker.verdict import Verdict
 from sluice.judge.engine import open_in_memory
@@ -42,43 +43,87 @@ from spark_load.runtime.coordinator import RunStep
 from spark_load.runtime.task_context import DRIVER, LoadRun, TaskContext, task_context
 from tests.chaos.shrinking import shrink
 from tests.support.endpoints import fake_aws
+from tests.support.messaging.broken_functions import MISTAKES
+from tests.support.processes import judged_function
 
 type MessagePlace = tuple[int, int]
 """When it is published, in microseconds, and the number of its group."""
 type Faulty = ScheduledFault[FaultKind]
 
-_ENVIRONMENT = Environment(
-    name="faulty",
-    account="000000000000",
-    consumers=(
-        Consumer(
-            name="billing",
-            visibility_timeout_seconds=4,
-            stop_timeout_seconds=3,
-            processing_seconds=0.5,
-            max_attempts=20,
-        ),
-    ),
+_WORKER = Consumer(
+    name="billing",
+    visibility_timeout_seconds=4,
+    stop_timeout_seconds=3,
+    processing_seconds=0.5,
+    max_attempts=20,
+)
+_FUNCTION = Consumer(
+    name="billing",
+    handlers="sluice.testing.load.effects",
+    visibility_timeout_seconds=12,
+    stop_timeout_seconds=3,
+    processing_seconds=0.2,
+    max_attempts=20,
+    runtime=Lambda(batch_size=10, timeout_seconds=2),
 )
 _GROUPS, _BODY_BYTES = 8, 200
 _LOAD = {
     "replay": {"file": "messages.parquet"},
     "warm_up_seconds": 1,
-    "consumer": "worker",
     "destination": OUTBOX,
     "consumers_per_queue": 2,
     "publish_linger_seconds": 0.1,
     "lateness_budget_seconds": 60,
     "drain_timeout_seconds": 7,
 }
-_HANDLERS, _RELAY = "sluice.testing.load.effects", "sluice"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChaosVariant:
+    """The product, or the product with a mistake.
+
+    Args:
+        handlers: module of the handlers.
+        relay: module that is run for each relay.
+        consumer: whose handlers they are.
+        mistake: of its Lambda function; None is the product's.
+    """
+
+    handlers: str = "sluice.testing.load.effects"
+    relay: str = "sluice"
+    consumer: Consumer = _WORKER
+    mistake: str | None = None
+
+    @property
+    def environment(self) -> Environment:
+        """Return the environment that is declared."""
+        return Environment(name="faulty", account="000000000000", consumers=(self.consumer,))
+
+    @property
+    def consumer_kind(self) -> str:
+        """Return `consumer` of the profile."""
+        return "worker" if self.consumer.runtime is None else "lambda"
+
+    @property
+    def targets(self) -> Targets:
+        """Return what faults are done to."""
+        names = (self.consumer.name,)
+        return Targets.of(
+            consumer=self.consumer_kind,
+            consumers=names,
+            consumers_per_queue=2,
+            is_through_outbox=True,
+            functions=() if self.consumer.runtime is None else names,
+        )
+
+
 _VARIANTS = {
-    "sound": (_HANDLERS, _RELAY),
-    "no-inbox": ("tests.support.processes.broken_load_handlers", _RELAY),
-    "unanswered-is-sent": (_HANDLERS, "tests.support.processes.broken_relay"),
+    "sound": ChaosVariant(),
+    "no-inbox": ChaosVariant(handlers="tests.support.processes.broken_load_handlers"),
+    "unanswered-is-sent": ChaosVariant(relay="tests.support.processes.broken_relay"),
+    "lambda": ChaosVariant(consumer=_FUNCTION),
+    **{mistake: ChaosVariant(consumer=_FUNCTION, mistake=mistake) for mistake in MISTAKES},
 }
-"""The modules of the workers' handlers and of the relays."""
-_TARGETS = Targets.of(consumer="worker", consumers=("billing",), consumers_per_queue=2, is_through_outbox=True)
 _QUIET_SECONDS = 6.0  # until the workers have begun
 _SECONDS_MAX = 180
 _LEAD_US = 1_000_000
@@ -104,7 +149,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
     messages = [(round(1e6 * seconds * number / count), rng.randrange(_GROUPS)) for number in range(count)]
     faults = schedule_faults(
         Faults(shape=shape, every_seconds=0.8, after_seconds=_QUIET_SECONDS),
-        _TARGETS,
+        _VARIANTS[variant].targets,
         seed=seed,
         duration_seconds=seconds,
     )
@@ -128,7 +173,7 @@ def main(*, seed: int, count: int, seconds: float, shape: Shape, variant: str, t
         least = shrink(faults, messages, fails, tries_max=tries)
         output.mkdir(parents=True, exist_ok=True)
         left = with_first(least.messages)
-        _profile(output, least.faults, left)
+        _profile(output, least.faults, left, _VARIANTS[variant])
         click.echo(
             f"seed {seed}: from {len(faults)} faults and {count} messages to {len(least.faults)} and"
             f" {len(left)}, in {least.tries} tries{'' if least.is_least else ', all there were'}; {output}"
@@ -147,22 +192,27 @@ def run_and_judge(
     faults: Sequence[Faulty], messages: Sequence[MessagePlace], *, seed: int, variant: str
 ) -> tuple[Verdict, list[str]]:
     """Run messages under faults, and return the verdict, and what the databases object to, as sentences."""
-    handlers, relay_module = _VARIANTS[variant]
+    chosen = _VARIANTS[variant]
+    entry_point = "sluice.testing.load.function.handle" if chosen.mistake is None else judged_function.ENTRY_POINT
+    mistake = {} if chosen.mistake is None else {judged_function.MISTAKE: chosen.mistake}
     account = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
     with (
         tempfile.TemporaryDirectory(prefix="sluice-chaos-") as folder,
-        mock.patch.dict(os.environ, {**account, task_settings.VARIABLE: task_settings.render(_ENVIRONMENT)}),
-        mock.patch.object(worker_processes, "_EFFECTS", handlers),
-        mock.patch.object(relays, "_MODULE", relay_module),
+        mock.patch.dict(
+            os.environ, {**account, **mistake, task_settings.VARIABLE: task_settings.render(chosen.environment)}
+        ),
+        mock.patch.object(worker_processes, "_EFFECTS", chosen.handlers),
+        mock.patch.object(worker_processes, "_ENTRY_POINT", entry_point),
+        mock.patch.object(relays, "_MODULE", chosen.relay),
         fake_aws.running() as endpoint,
     ):
-        endpoint.deploy(_ENVIRONMENT, visibility_timeout_seconds=None)
-        named = profile.load(str(_profile(Path(folder), faults, messages)))
+        endpoint.deploy(chosen.environment, visibility_timeout_seconds=None)
+        named = profile.load(str(_profile(Path(folder), faults, messages, chosen)))
         run = LoadRun(
             id=run_of(SystemClock().now_us()),
             transport=OUTBOX,
             folder=Path(folder),
-            deployment=deployment.find(_ENVIRONMENT, endpoint_url=endpoint.url),
+            deployment=deployment.find(chosen.environment, endpoint_url=endpoint.url),
             plan=Plan(named.profile, seed, named.trace_file),
             clock_id=clock_id(),
             clock_offset_us=wall_minus_monotonic_us(),
@@ -172,12 +222,15 @@ def run_and_judge(
         return _judge(run, worked), objections
 
 
-def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[MessagePlace]) -> Path:
+def _profile(folder: Path, faults: Sequence[Faulty], messages: Sequence[MessagePlace], variant: ChaosVariant) -> Path:
     """Write a profile that replays messages under faults, with its trace, and return its path."""
     instants, groups = np.array(messages, np.int64).T
     trace.write(trace.rank_arrivals(instants, groups, np.full(len(messages), _BODY_BYTES)), folder / "messages.parquet")
     path = folder / "least.yaml"
-    path.write_text(yaml.safe_dump({**_LOAD, "faults": as_given(faults)}, sort_keys=False), encoding="utf-8")
+    path.write_text(
+        yaml.safe_dump({**_LOAD, "consumer": variant.consumer_kind, "faults": as_given(faults)}, sort_keys=False),
+        encoding="utf-8",
+    )
     return path
 
 
@@ -244,6 +297,7 @@ def _judge(run: LoadRun, worked: WorkersResult) -> Verdict:
             visibility_timeout_seconds=dict(where.visibility_timeout_seconds),
             dead_letter_queues=dict(where.dead_letter_queues),
             effects_recorded=queues,
+            gapless=run.gapless_queues,
             max_receive_count=dict(where.max_receive_count),
         ),
         target="endpoint",

@@ -14,12 +14,13 @@ from sqlalchemy.exc import DBAPIError
 
 from emulator import localstack
 from sluice.clock import SystemClock
-from sluice.declaration import Consumer, Environment, Gaps, Poison, Removal, naming, task_settings
+from sluice.declaration import Consumer, Environment, Gaps, Lambda, Poison, Removal, naming, task_settings
 from sluice.errors import ConfigError
+from sluice.judge.checker.verdict import PropertyStatus, compose
 from sluice.judge.databases import Judgement, judge
 from sluice.messaging.database import engines
-from sluice.testing.load import poison
-from spark_load.consume.forked_worker import ForkedWorker
+from sluice.testing.load import function, poison
+from spark_load.consume.forked_worker import ForkedWorker, FunctionWorker
 from spark_load.consume.slots import Place, Places
 from spark_load.consume.worker_processes import stop
 from spark_load.faults import drawing, injector
@@ -27,15 +28,16 @@ from spark_load.faults.drawing import Way
 from spark_load.faults.injector import DatabaseLocks, Injector
 from spark_load.faults.lines import Lines
 from spark_load.faults.servers import Postgres
-from spark_load.faults.shapes import NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
+from spark_load.faults.shapes import FUNCTION, NETWORK, PROCESS, RELAY, RELAYS, FaultKind, Targets, way
 from spark_load.faults.signals import send_signal
 from tests.chaos.system import evidence, producers, world_faults
 from tests.chaos.system.database import ChaosDatabase
 from tests.chaos.system.evidence import Progress
 from tests.chaos.system.world_faults import WorldFault
+from tests.support.processes import judged_function
 from tests.support.processes.worker_processes import WorkerFleet
 
-_LOADED = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE)
+_LOADED = (*PROCESS, *NETWORK, FaultKind.RESTART, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE, *FUNCTION)
 KINDS: tuple[FaultKind | WorldFault, ...] = (*_LOADED, *WorldFault)
 """What can be done to a run."""
 PRODUCER = "producer"
@@ -47,6 +49,7 @@ _REPORT_SECONDS = 5.0
 _OPERATE_SECONDS = 4.0
 _END_SECONDS = 60.0
 _LEASE_SECONDS = 25  # the least a relay takes
+_SCHEDULE_SECONDS, _START_SECONDS = 2.0, 60.0
 
 type Fault = drawing.ScheduledFault[FaultKind | WorldFault]
 
@@ -84,12 +87,16 @@ class ServiceModules:
         broken_handlers: the same, but they commit by themselves.
         worker: is run with the arguments of `sluice` for each worker.
         producer: is run for each producer.
+        function: of each consumer; None where workers run the handlers.
+        mistake: of the function; None is the product's.
     """
 
     handlers: str = f"{_SYSTEM}.handlers"
     broken_handlers: str = f"{_SYSTEM}.broken_handlers"
     worker: str = "sluice"
     producer: str = producers.__name__
+    function: Lambda | None = None
+    mistake: str | None = None
 
     def break_handlers(self) -> "ServiceModules":
         """Return those whose handlers commit by themselves."""
@@ -105,6 +112,7 @@ SERVICES: Mapping[str, ServiceModules] = {
         worker=f"{_DJANGO}.manage",
         producer=f"{_DJANGO}.producers",
     ),
+    "lambda": ServiceModules(function=Lambda(batch_size=10, timeout_seconds=2)),
 }
 """The kinds of producers and workers, by name."""
 
@@ -166,11 +174,12 @@ class Settings:
             workers=[*self.producer_names, *self.services],
             lines=tuple(self.services),
             consumers=tuple(CONSUMERS),
+            functions=() if self.modules.function is None else tuple(CONSUMERS),
             database="postgres",
             restarts=["database"],
         )
         return drawing.draw_faults(
-            [way for way in self._ways(targets) if way.kind in self.kinds],
+            [way for way in self._ways(targets) if way.kind in self.kinds and way.targets],
             seed=self.seed,
             first_seconds=_FIRST_SECONDS,
             until_seconds=self.seconds,
@@ -206,19 +215,24 @@ CONSUMERS = {
 
 
 def environment(settings: Settings) -> Environment:
-    """Return the environment of a run: messages come again soon, five seconds after their worker died."""
+    """Return the environment of a run: messages come again soon, five seconds after their worker died.
+
+    Those of a function come again later: six times its timeout is the least.
+    """
+    function = settings.modules.function
     consumers = tuple(
         Consumer(
             name=name,
             handlers=settings.modules.handlers,
-            visibility_timeout_seconds=5,
+            visibility_timeout_seconds=5 if function is None else 6 * function.timeout_seconds,
             stop_timeout_seconds=4,
-            processing_seconds=0.5,
+            processing_seconds=0.5 if function is None else 0.1,
             max_attempts=4,
             lanes=3,
             poison=poison,
             gaps=gaps,
             gap_wait_seconds=8,
+            runtime=function,
         )
         for name, (poison, gaps) in CONSUMERS.items()
     )
@@ -243,6 +257,7 @@ class Report:
         exits: how processes ended, by role.
         started: processes that were started, by role.
         seconds: of schedule and drain.
+        wrong_answers: what is wrong with answers of functions, as sentences.
         unknown: why the run is no proof; None when it is.
     """
 
@@ -258,7 +273,15 @@ class Report:
     exits: dict[str, int]
     started: dict[str, int]
     seconds: float
+    wrong_answers: Sequence[str] = ()
     unknown: str | None = None
+
+    @property
+    def status(self) -> PropertyStatus:
+        """Return the verdict."""
+        answers = PropertyStatus.INVALID if self.wrong_answers else PropertyStatus.VALID
+        drained = PropertyStatus.VALID if self.unknown is None else PropertyStatus.UNKNOWN
+        return compose([self.judgement.status, answers, drained])
 
 
 @dataclass(slots=True)
@@ -279,7 +302,7 @@ class Run:
     folder: Path
     print_progress: Callable[[str], None]
     environment: Environment = field(init=False)
-    poison: injector.PoisonPlan = field(init=False)
+    plans: dict[FaultKind | WorldFault, injector.PoisonPlan] = field(init=False)
     places: list[Places] = field(default_factory=list)
     operators: list[ForkedWorker] = field(default_factory=list)
     lines: Lines = field(default_factory=Lines)
@@ -292,11 +315,13 @@ class Run:
 
     def __post_init__(self) -> None:
         self.environment = environment(self.settings)
-        self.poison = injector.PoisonPlan(self.folder / "poison")
+        poisoned = injector.PoisonPlan(self.folder / "poison")
+        self.plans = {kind: injector.PoisonPlan(self.folder / kind.value) for kind in FUNCTION}
+        self.plans |= {FaultKind.POISON: poisoned, WorldFault.MISDEED: poisoned}
 
     def work(self) -> Report:
         """Run it from its beginning to its end; nothing is left running."""
-        for name in ("logs", "tried"):
+        for name in ("logs", "tried", "invocations"):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             worker_fleet = WorkerFleet(self.database.engine, self.emulated, self.folder / "workshop", self.environment)
@@ -333,14 +358,28 @@ class Run:
             "SLUICE_ENV": self.environment.name,
             "SLUICE_DSN": self._dsn,
             task_settings.VARIABLE: task_settings.render(self.environment),
-            poison.VARIABLE: str(self.poison.file(consumer)),
+            poison.VARIABLE: str(self.plans[FaultKind.POISON].file(consumer)),
+            function.VARIABLE: str(self.plans[FaultKind.MISREPORT].file(consumer)),
+            judged_function.INVOCATIONS: str(self.folder / "invocations"),
         }
-        return ForkedWorker(arguments, environment=variables, log=self.folder / "logs" / f"{name}.log", module=module)
+        if self.settings.modules.mistake is not None:
+            variables |= {judged_function.MISTAKE: self.settings.modules.mistake}
+        return (FunctionWorker if arguments[0] == "lambda" else ForkedWorker)(
+            arguments, environment=variables, log=self.folder / "logs" / f"{name}.log", module=module
+        )
 
     def _service(self, name: str, role: str) -> list[str]:
-        what = ["relay", "--lease", str(_LEASE_SECONDS)] if role == RELAY else ["worker", "--consumer", role]
+        what = ["relay", "--lease", str(_LEASE_SECONDS)] if role == RELAY else self._consuming(role)
         endpoint = self.lines.to_endpoint(f"{name}:endpoint", self.emulated.endpoint_url)
         return [*what, "--dsn", self._near_database(name), "--endpoint-url", endpoint]
+
+    def _consuming(self, consumer: str) -> list[str]:
+        if self.settings.modules.function is None:
+            return ["worker", "--consumer", consumer]
+        throttled = ["--throttled-while", str(self.plans[FaultKind.THROTTLE].file(consumer))]
+        entry = ["--entry-point", judged_function.ENTRY_POINT, "--start-timeout", f"{_START_SECONDS:g}"]
+        entry += ["--schedule", f"{_SCHEDULE_SECONDS:g}"]
+        return ["lambda", "local", "--consumer", consumer, *entry, *throttled]
 
     @property
     def _dsn(self) -> str:
@@ -402,10 +441,10 @@ class Run:
 
     def harm(self, kind: FaultKind | WorldFault, name: str, detail: str) -> bool:
         """Do it; return whether there was a process just now."""
+        if kind in self.plans:
+            self.plans[kind].begin(name, detail)
+            return True
         match kind:
-            case FaultKind.POISON | WorldFault.MISDEED:
-                self.poison.begin(name, detail)
-                return True
             case WorldFault.SETTING:
                 self.database.setup.begin(detail)
                 return True
@@ -429,8 +468,8 @@ class Run:
 
     def heal(self, kind: FaultKind | WorldFault, name: str) -> None:
         """End it, where it has an end."""
-        if kind in (FaultKind.POISON, WorldFault.MISDEED):
-            self.poison.end(name)
+        if kind in self.plans:
+            self.plans[kind].end(name)
         if kind is WorldFault.SETTING:
             self.database.setup.end()
         if kind is WorldFault.CROWD:
@@ -558,6 +597,8 @@ class Run:
         unsent = evidence.progress(self.database.engine).unsent
         is_settled = may_settle and not (dead or unsent or self._is_anything_queued(worker_fleet))
         found = evidence.gather(self.database.engine, tried, dead, is_settled=is_settled)
+        if self.settings.modules.function is not None:  # no receive is an attempt, so no number is ever missing
+            found = replace(found, listed=[listed for listed in found.listed if listed.state != "filled"])
         crashed = [process for places in self.places for place in places.all for process in place.crashed]
         return Report(
             judgement=judge(found, {name: gaps is Gaps.HALT for name, (_, gaps) in CONSUMERS.items()}),
@@ -577,6 +618,7 @@ class Run:
             ),
             started=dict(Counter(role for role, _ in self._all())),
             seconds=round(self.clock.monotonic() - self._begun_at, 1),
+            wrong_answers=judged_function.wrong_answers(self.folder / "invocations"),
             unknown=unknown,
         )
 

@@ -68,7 +68,7 @@ def test_a_line_harms_its_calls_until_it_is_mended() -> None:
 
 
 @pytest.mark.slow  # a load test has the same faults
-@pytest.mark.parametrize("services", list(SERVICES))
+@pytest.mark.parametrize("services", ["plain", "asyncio", "django"])
 def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: Path, services: str) -> None:
     """Every kind of fault once; everything committed is done once and in order for three consumers."""
     settings = replace(_SETTINGS, modules=SERVICES[services])
@@ -77,6 +77,7 @@ def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: 
 
     assert report.judgement.violations == ()
     assert report.judgement.unfinished == ()
+    assert report.wrong_answers == []
     assert report.unknown is None
     assert report.commits == _SETTINGS.commits + _SETTINGS.groups
     assert report.done == dict.fromkeys(("audit", "ledger", "shipping"), report.events)
@@ -85,7 +86,7 @@ def test_a_short_run_is_valid(localstack_shared: localstack.Emulator, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("services", list(SERVICES))
+@pytest.mark.parametrize("services", ["plain", "asyncio", "django"])
 def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(
     localstack_shared: localstack.Emulator, tmp_path: Path, services: str
 ) -> None:

@@ -84,7 +84,7 @@ class WorkerFleet:
 
     def _subscribe(self, entry: Consumer) -> None:
         dead = self._queue(naming.dead_letter_queue_name(self.environment, entry), entry.dead_letter_retention_seconds)
-        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": entry.max_attempts}
+        redrive = {"deadLetterTargetArn": self._arn(dead), "maxReceiveCount": entry.max_receive_count}
         live = self._queue(
             naming.queue_name(self.environment, entry),
             entry.message_retention_seconds,
@@ -104,10 +104,10 @@ class WorkerFleet:
         return str(answer["Attributes"]["QueueArn"])
 
     def close(self) -> None:
-        self._journal.close()
         self._sns.delete_topic(TopicArn=self._topic_arn)
         for url in [*self.urls.values(), *self.dead_letter_urls.values()]:
             self.sqs.delete_queue(QueueUrl=url)
+        self._journal.close()  # last, because the clients record their calls in it
 
     def publish(self, groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> None:
         """Publish the data for each group's handlers, in order; None uses a number without publishing it."""
