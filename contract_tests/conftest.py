@@ -86,7 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
     config.addinivalue_line("markers", "core: one of the promises everybody should be able to recite")
     config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
-    config.addinivalue_line("markers", "slow: waits for what takes AWS minutes")
+    config.addinivalue_line("markers", "slow: waits for what takes AWS minutes, or needs LocalStack's Lambda")
     if config.getoption("--mutants"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
             raise pytest.UsageError("--mutants goes with --target simulator and without --prove")

@@ -7,6 +7,8 @@ import pytest
 from contract_tests.functions import FunctionUnderTest
 from contract_tests.resources import Resources
 
+pytestmark = pytest.mark.slow  # LocalStack loads its Lambda at the first call, and waits in real time
+
 
 def _take_all(function: FunctionUnderTest, count: int) -> list[list[str]]:
     """Let invocations succeed until they have brought so many messages; return the bodies of each batch."""
@@ -34,7 +36,6 @@ def test_a_function_gets_a_group_one_batch_at_a_time_in_order(resources: Resourc
     assert rest == [["m2"], ["m3"]]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-01")
 def test_batches_of_different_groups_are_worked_on_at_the_same_time(resources: Resources) -> None:
     queue, function = resources.fifo_queue(), resources.function()
@@ -47,7 +48,6 @@ def test_batches_of_different_groups_are_worked_on_at_the_same_time(resources: R
     assert sorted(invocation.bodies for invocation in under_way) == [["a1"], ["b1"]]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-02")
 def test_groups_keep_their_order_in_a_batch_and_over_batches(resources: Resources) -> None:
     """AWS does not promise how many groups are in a batch, nor how many messages."""
@@ -64,7 +64,6 @@ def test_groups_keep_their_order_in_a_batch_and_over_batches(resources: Resource
     assert [body for body in received if body in of_b] == of_b
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-17")
 def test_a_batch_has_no_more_messages_than_its_mapping_says(resources: Resources) -> None:
     queue, function = resources.fifo_queue(), resources.function()
@@ -76,7 +75,6 @@ def test_a_batch_has_no_more_messages_than_its_mapping_says(resources: Resources
     assert max(map(len, batches)) <= 3
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-21")
 def test_no_more_batches_are_under_way_than_the_maximum_concurrency(resources: Resources) -> None:
     queue, function = resources.fifo_queue(), resources.function()
@@ -114,7 +112,6 @@ def test_a_record_has_the_ids_and_attributes_of_its_message(resources: Resources
     assert record["eventSourceARN"] == queue.arn
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-33")
 def test_a_record_has_the_body_of_its_message_to_the_byte(resources: Resources) -> None:
     """A checksum of the body, or a deduplication id by its content, would be another one otherwise."""

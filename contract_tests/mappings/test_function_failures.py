@@ -6,6 +6,8 @@ from contract_tests.functions import FunctionUnderTest, InvocationUnderTest
 from contract_tests.resources import QueueUnderTest, Resources, bodies, require_accepted
 from contract_tests.targets.binding import Target
 
+pytestmark = pytest.mark.slow  # LocalStack loads its Lambda at the first call, and waits in real time
+
 _VISIBILITY_SECONDS = 3
 _TIMEOUT_SECONDS = 2
 
@@ -48,7 +50,6 @@ def test_a_failed_group_is_blocked_and_comes_again_after_its_timeout(resources: 
     assert _first_receive(again) == _first_receive(first)
 
 
-@pytest.mark.slow
 @pytest.mark.promise("DLQ-24")
 def test_reported_messages_reach_the_dlq_with_their_ids(resources: Resources) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")
@@ -98,7 +99,6 @@ def test_messages_that_an_answer_does_not_report_are_deleted(resources: Resource
     assert again.bodies == ["m2"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-04")
 def test_a_reported_message_stays_hidden_until_its_timeout_ends(resources: Resources, target: Target) -> None:
     queue, function = _map_queue(resources)
@@ -113,7 +113,6 @@ def test_a_reported_message_stays_hidden_until_its_timeout_ends(resources: Resou
     assert again.receive_counts == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-05")
 def test_a_message_behind_a_reported_one_is_deleted_unless_reported_too(resources: Resources) -> None:
     queue, function = _map_queue(resources)
@@ -130,7 +129,6 @@ def test_a_message_behind_a_reported_one_is_deleted_unless_reported_too(resource
     assert afterwards is None
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-06")
 def test_failures_are_not_read_unless_the_mapping_asks_for_them(resources: Resources) -> None:
     queue, function = _map_queue(resources, FunctionResponseTypes=None)
@@ -141,7 +139,6 @@ def test_failures_are_not_read_unless_the_mapping_asks_for_them(resources: Resou
     assert function.invocation_within(_VISIBILITY_SECONDS + 3) is None
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-07")
 def test_an_answer_without_failures_is_a_success(resources: Resources) -> None:
     queue, function = _map_queue(resources)
@@ -166,7 +163,6 @@ def _fail_by_answer(resources: Resources, *failures: object) -> list[list[str]]:
     return batches
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-08")
 def test_an_unreadable_failure_fails_the_whole_batch(resources: Resources) -> None:
     failures = {"itemIdentifier": ""}, {"itemIdentifier": None}, {"foo": "notvalid"}
@@ -189,7 +185,6 @@ def test_a_function_that_raises_fails_the_whole_batch(resources: Resources) -> N
     assert function.await_invocation().bodies == ["m1", "m2"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-11")
 def test_an_answer_after_the_timeout_deletes_nothing(resources: Resources, target: Target) -> None:
     queue, function = resources.fifo_queue(VisibilityTimeout="8"), resources.function(timeout_seconds=2)
@@ -205,7 +200,6 @@ def test_an_answer_after_the_timeout_deletes_nothing(resources: Resources, targe
     assert again.receive_counts == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-12")
 def test_a_throttled_function_is_not_called_while_receives_count(resources: Resources) -> None:
     queue, function = _map_queue(resources)
@@ -220,7 +214,6 @@ def test_a_throttled_function_is_not_called_while_receives_count(resources: Reso
     assert first.receive_counts[0] >= 2
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-13")
 def test_a_message_of_a_throttled_function_reaches_the_dlq_untried(resources: Resources) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")
@@ -237,7 +230,6 @@ def test_a_message_of_a_throttled_function_reaches_the_dlq_untried(resources: Re
     assert bodies(dead) == ["m1"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-14")
 def test_a_throttled_batch_is_tried_again_without_another_receive(resources: Resources) -> None:
     queue, function = resources.fifo_queue(VisibilityTimeout="60"), resources.function()
@@ -253,7 +245,6 @@ def test_a_throttled_batch_is_tried_again_without_another_receive(resources: Res
     assert invocation.receive_counts == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-28")
 def test_a_function_may_let_reported_messages_come_again_sooner(resources: Resources, target: Target) -> None:
     queue, function = resources.fifo_queue(VisibilityTimeout="60"), resources.function()
@@ -270,7 +261,6 @@ def test_a_function_may_let_reported_messages_come_again_sooner(resources: Resou
     assert again.receive_counts == [2]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-29")
 def test_a_function_may_delete_messages_of_its_batch_itself(resources: Resources) -> None:
     """A deleted message may be reported or not: it does not come again, and a second delete harms nothing."""

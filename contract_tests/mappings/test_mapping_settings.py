@@ -8,6 +8,8 @@ import pytest
 from contract_tests.resources import QueueUnderTest, Resources, bodies, refusal, require_accepted
 from contract_tests.targets.binding import Target
 
+pytestmark = pytest.mark.slow  # LocalStack loads its Lambda at the first call, and waits in real time
+
 _VISIBILITY_SECONDS = 3
 _ORDER, _NOTE, _REFUND = ('{"kind":"order"}', '{"kind":"note"}', '{"kind":"refund"}')
 
@@ -34,7 +36,6 @@ def test_a_disabled_mapping_receives_nothing_until_it_is_enabled(resources: Reso
     assert invocation.receive_counts == [1]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-19")
 def test_a_batch_under_way_ends_as_usual_when_its_mapping_is_disabled(resources: Resources) -> None:
     queue, function = resources.fifo_queue(VisibilityTimeout="20"), resources.function()
@@ -51,7 +52,6 @@ def test_a_batch_under_way_ends_as_usual_when_its_mapping_is_disabled(resources:
     assert bodies(left) == ["m2"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-20")
 def test_messages_of_a_deleted_mapping_stay_in_order_for_others(resources: Resources, target: Target) -> None:
     queue = resources.fifo_queue(VisibilityTimeout=str(_VISIBILITY_SECONDS))
@@ -85,7 +85,6 @@ def test_messages_that_no_filter_wants_are_deleted_without_a_call(resources: Res
     assert queue.receive(most=10, wait=_VISIBILITY_SECONDS + 3) == []
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-32")
 def test_a_pattern_of_text_wants_text_and_drops_json(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout=str(_VISIBILITY_SECONDS))
@@ -96,7 +95,6 @@ def test_a_pattern_of_text_wants_text_and_drops_json(resources: Resources) -> No
     assert function.await_invocation().bodies == ["text"]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-23")
 def test_a_message_that_a_filter_drops_does_not_block_its_group(resources: Resources) -> None:
     queue, function = resources.fifo_queue(VisibilityTimeout="60"), resources.function()
@@ -106,7 +104,6 @@ def test_a_message_that_a_filter_drops_does_not_block_its_group(resources: Resou
     assert [body.replace(" ", "") for body in function.await_invocation().bodies] == [_ORDER]
 
 
-@pytest.mark.slow
 @pytest.mark.promise("ESM-31")
 def test_a_message_that_a_filter_drops_is_deleted_although_its_batch_fails(resources: Resources) -> None:
     queue = resources.fifo_queue(VisibilityTimeout=str(_VISIBILITY_SECONDS))
