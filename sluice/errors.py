@@ -55,4 +55,4 @@ def unwritable(what: object, error: OSError, next_step: str) -> ConfigError | Hi
 
 
 class InterruptedWorkError(MessagingError):
-    """Raised when Ctrl-C ended work of which something is kept: the message says where, and how to go on."""
+    """Raised when Ctrl-C ended work that can be resumed: the message says what is kept where, and how to resume."""

@@ -27,12 +27,14 @@ class _ShareUndeliveredQueue(Hook):
     operations = (_SUBSCRIPTION,)
 
     def begin(self) -> None:
-        self._first: str | None = None
+        """Begin without a remembered policy. `Hook.__init__` calls this, so a hook sets its attributes here."""
+        self._first_redrive_policy: str | None = None
 
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
-        if self._first is None:
-            self._first = parsed["Attributes"]["RedrivePolicy"]
-        parsed["Attributes"]["RedrivePolicy"] = self._first
+        """Remember the redrive policy of the first subscription, and report it for every later one."""
+        if self._first_redrive_policy is None:
+            self._first_redrive_policy = parsed["Attributes"]["RedrivePolicy"]
+        parsed["Attributes"]["RedrivePolicy"] = self._first_redrive_policy
 
 
 def _rewrite_policy(rewrite: Edit) -> Edit:

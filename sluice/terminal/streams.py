@@ -56,7 +56,7 @@ class _Output(io.FileIO):
         return len(left)
 
     def _is_ready(self, milliseconds: int | None) -> bool:
-        """Return whether the file takes bytes now, or begins to within so many milliseconds; None waits without end."""
+        """Wait at most `milliseconds` (None: for ever) and return whether the file can be written."""
         poll = select.poll()
         poll.register(self.fileno(), select.POLLOUT)
         return bool(poll.poll(milliseconds))

@@ -151,7 +151,7 @@ class Places:
             if kind is FaultKind.ROLL:
                 self._rolls[name] = _Roll(deque(places))
                 return any(place.worked and place.worked[-1].poll() is None for place in places)
-            hits = [self._harm(kind, place, detail) for place in places]
+            hits = [self._harm_place(kind, place, detail) for place in places]
             return any(hits)
 
     def is_rolling(self, name: str) -> bool:
@@ -165,19 +165,24 @@ class Places:
             if not roll.waiting:
                 return False
             place = roll.waiting.popleft()
-            if self._harm(FaultKind.TERMINATE, place, ""):
+            if self._harm_place(FaultKind.TERMINATE, place, ""):
                 roll.current, roll.count = place, len(place.worked)
         return True
 
-    def _harm(self, kind: FaultKind, place: Place, detail: str) -> bool:
-        """Apply a fault to one place; return whether it hit a process."""
+    def _harm_place(self, kind: FaultKind, place: Place, detail: str) -> bool:
+        """Apply a fault to one place; return whether it hit a process.
+
+        DEPLOY and SKEW change what the next process of the place is started with; the present one is terminated, so
+        that the next one starts. KILL and TERMINATE end the present process, and it is replaced too. FREEZE and FULL
+        leave it in its place.
+        """
         if not place.worked:
             return False
         place.is_bad = place.is_bad or kind is FaultKind.DEPLOY
         if kind is FaultKind.SKEW:
             place.ahead_seconds = float(detail.removesuffix(" s"))
         last = place.worked[-1]
-        if last.poll() is not None:  # these faults are for the next process, if one follows
+        if last.poll() is not None:  # it has ended: only a fault of the next process can still hit one
             return place.is_replaced and kind in (FaultKind.DEPLOY, FaultKind.SKEW)
         match kind:
             case FaultKind.FREEZE:
@@ -208,4 +213,4 @@ class Places:
         elif kind in (FaultKind.DEPLOY, FaultKind.SKEW):
             place.is_bad = place.is_bad and kind is not FaultKind.DEPLOY
             place.ahead_seconds = place.ahead_seconds if kind is FaultKind.DEPLOY else 0
-            self._harm(FaultKind.TERMINATE, place, "")
+            self._harm_place(FaultKind.TERMINATE, place, "")

@@ -126,7 +126,10 @@ class GroupScheduler:
             self._is_sorted[queue_index] = False
 
     def _sorted_rows(self, queue_index: int) -> list[int]:
-        """Return the rows of the ready groups' first messages, the latest in the plan first."""
+        """Return the rows of the ready groups' first messages, the latest in the plan first.
+
+        So `take` removes the earliest ones from the end of the list, which moves no others.
+        """
         ready = self._ready[queue_index]
         if not self._is_sorted[queue_index]:
             ready.sort(reverse=True)

@@ -68,7 +68,7 @@ def _type(column: pq.ColumnSchema) -> str:
 
 
 def _folders(root: Path) -> list[Path]:
-    """Return the folders from which a history may be read, journals first: the Parquet files are made of them."""
+    """Return the folders with journals; without any, those with Parquet files, which are made of journals."""
     journals = [folder for folder in (root, root / JOURNALS) if is_journals(folder)]
     return journals or [folder for folder in (root, root / HISTORY) if any(folder.glob("*.parquet"))]
 

@@ -282,11 +282,13 @@ def _require_running_code(tables: VersionedTables, found: TablesVersion) -> None
 
 
 def _require_no_drift(connection: Connection, tables: VersionedTables) -> None:
+    """Refuse tables that differ from those of this version."""
     found = schema.drift(connection, tables.metadata)
-    if len(found) >= len(tables.metadata.tables) and all(sentence.startswith("table ") for sentence in found):
+    if not found:
+        return
+    if len(schema.missing_tables(connection, tables.metadata)) == len(tables.metadata.tables):
         raise OutboxError(engines.NO_TABLES.format(part=tables.part))
-    if found:
-        raise OutboxError(
-            f"the {tables.part}'s tables are not as this version needs them ({found[0]}); see `sluice"
-            f" {tables.part} check`, and `sluice schema apply {tables.part}`"
-        )
+    raise OutboxError(
+        f"the {tables.part}'s tables are not as this version needs them ({found[0]}); see `sluice"
+        f" {tables.part} check`, and `sluice schema apply {tables.part}`"
+    )

@@ -143,13 +143,18 @@ def _compile(statement: CreateTable | CreateIndex, dialect: Dialect) -> str:
 
 def drift(connection: Connection, metadata: MetaData) -> list[str]:
     """Return a sentence for each difference between a database's tables and the needed ones; empty if they fit."""
-    found = inspect(connection)
-    existing = set(found.get_table_names())
-    sentences = [f"table {table.name} is missing" for table in metadata.sorted_tables if table.name not in existing]
+    missing = missing_tables(connection, metadata)
+    sentences = [f"table {table.name} is missing" for table in missing]
     for table in metadata.sorted_tables:
-        if table.name in existing:
+        if table not in missing:
             sentences += _column_drift(connection, table) + _index_drift(connection, table)
     return sentences
+
+
+def missing_tables(connection: Connection, metadata: MetaData) -> list[Table]:
+    """Return the needed tables that a database does not have."""
+    existing = set(inspect(connection).get_table_names())
+    return [table for table in metadata.sorted_tables if table.name not in existing]
 
 
 def _column_drift(connection: Connection, table: Table) -> list[str]:

@@ -151,7 +151,8 @@ class Relay:
         self._batches: deque[list[Head]] = deque()
         self._taken_groups: set[str] = set()  # groups with a message in a batch or in a call
         self._looked_at, self._looked_at_us = 0.0, 0
-        self._renewed_at, self._found_at = 0.0, float("-inf")
+        self._renewed_at = 0.0
+        self._last_work_at = float("-inf")  # when a look last found due messages, or outcomes were written
         self._forgot_at = float("-inf")
         self._counts: Counter[type[PublishOutcome]] = Counter()
         self._stands_by_for: int | None = None
@@ -172,7 +173,7 @@ class Relay:
 
         It grows with the time in which nothing was due.
         """
-        idle_seconds = self._clock.monotonic() - self._found_at
+        idle_seconds = self._clock.monotonic() - self._last_work_at
         return min(self._settings.poll_seconds, max(_REST_SECONDS_MIN, idle_seconds * _REST_SHARE))
 
     def step(self) -> bool:
@@ -272,7 +273,7 @@ class Relay:
         if due:
             self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
             self._taken_groups.update(head.group_id for head in due)
-            self._was_due, self._found_at = True, self._looked_at
+            self._was_due, self._last_work_at = True, self._looked_at
         if len(heads) == HEADS_MAX:
             self._after = heads[-1].group_id
             return True
@@ -318,11 +319,16 @@ class Relay:
             self._report(outcomes)
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
+        """Write outcomes and renew the lease, in one transaction.
+
+        The database extends the lease during the write. This relay counts from the time before it, so that it never
+        thinks that its lease lasts longer than it does.
+        """
         invoked_at = self._clock.monotonic()
         with self._lease.writing() as connection:
             self._failpoint("before_mark")
             self._store.mark(connection, [(head, outcome, self._delay_us(head, outcome)) for head, outcome in outcomes])
-        self._renewed_at = self._found_at = invoked_at
+        self._renewed_at = self._last_work_at = invoked_at
         self._failpoint("after_mark")
 
     def _delay_us(self, head: Head, outcome: PublishOutcome) -> int:

@@ -22,11 +22,17 @@ from sluice.judge.checker.standing import earliest_removal_after_us
 
 
 def span_us(group: Group, tries: Sequence[HistoryEvent]) -> tuple[int, int]:
-    """Return the least and the greatest time between the first and the last publish that may have had an effect."""
-    ordered = sorted(effective(tries), key=invoked_us) or list(tries)
-    spread_us = group.publishers_spread_us
-    least_us = invoked_us(ordered[-1]) - effect_by_us(ordered[0]) - spread_us
-    return least_us, max(map(effect_by_us, ordered)) - invoked_us(ordered[0]) + spread_us
+    """Return the least and the greatest time between the first and the last publish that may have had an effect.
+
+    If none may have had an effect, all publishes count. A publish has its effect between its invocation and the time
+    `effect_by_us`. The first and the last publish are those that were invoked first and last. The clocks of publishers
+    may differ by `publishers_spread_us`, so the bounds are widened by it.
+    """
+    ordered = sorted(effective(tries), key=invoked_us) or sorted(tries, key=invoked_us)
+    first, last = ordered[0], ordered[-1]
+    least_us = invoked_us(last) - effect_by_us(first)
+    greatest_us = max(map(effect_by_us, ordered)) - invoked_us(first)
+    return least_us - group.publishers_spread_us, greatest_us + group.publishers_spread_us
 
 
 def window_us(group: Group) -> int:

@@ -398,6 +398,7 @@ class MessageProcessor:
         return is_dead
 
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
+        """End the lease of a message, then delete the message or release it."""
         lease.finish()
         match acknowledgement:
             case Delete():
