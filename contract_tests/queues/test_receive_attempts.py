@@ -104,6 +104,7 @@ def test_an_attempt_id_has_128_characters_at_most(resources: Resources) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.promise("RCV-13")
 def test_an_attempt_id_is_forgotten_after_five_minutes(resources: Resources, target: Target) -> None:
+    """The same id then receives the message anew, with another receipt handle. A repeat would return the first one."""
     queue = resources.fifo_queue()
     queue.send_each("m1")
     (first,) = _await_attempt(queue, visibility=1)

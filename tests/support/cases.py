@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 
-def diagonal(step: int, *tables: Iterable[Any]) -> list[Any]:
-    """Return every combination of values; those that are not on each `step`-th diagonal are marked slow.
+def one_case_in(step: int, *tables: Iterable[Any]) -> list[Any]:
+    """Return every combination of the tables' values as a case; one in `step` is quick, the others are marked slow.
 
-    Each value of a table is in at least one case of `make test` if another table has at least `step` values.
+    A case is quick if the places of its values in their tables add up to a multiple of `step`. So each value of a table
+    is in at least one quick case if another table has at least `step` values.
     """
     return [
         pytest.param(*values, id="-".join(getattr(value, "name", str(value)) for value in values), marks=marks)

@@ -338,7 +338,7 @@ class VirtualRun(World):
         if freeze is not None and place in _FREEZES_AT and self._is_place_of(freeze):
             self._struck.add(freeze)
             self.hits["freeze"] += 1
-            with self._freezing(self._current):
+            with self._frozen_process(self._current):
                 self._work(self.now + freeze.until_seconds - freeze.at_seconds)
 
     def _is_place_of(self, fault: ScheduledFault[FaultKind]) -> bool:
@@ -348,7 +348,12 @@ class VirtualRun(World):
         return left == 1
 
     @contextmanager
-    def _freezing(self, name: str) -> Iterator[None]:
+    def _frozen_process(self, name: str) -> Iterator[None]:
+        """Let a process take no step in this block; then it goes on with the step in which it was frozen.
+
+        The block lets the others take steps. They change `_current`, so the frozen process is made the current one
+        again at the end.
+        """
         self._busy.add(name)
         try:
             yield

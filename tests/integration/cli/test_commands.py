@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sluice.clock import eventually
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.declaration import FILE
 from tests.support.endpoints.capturing_server import Reply, capturing
 from tests.support.project import PROJECT
@@ -116,8 +116,8 @@ _STRANGE = [*_BREAKS_OUT, "`touch made`", "a b", "--help", ""]
 @pytest.mark.parametrize(
     ("target", "value"),
     [
-        *diagonal(3, ["deploy", "load"], _STRANGE),  # one for each program
-        *diagonal(2, ["diff", "destroy"], _BREAKS_OUT),
+        *one_case_in(3, ["deploy", "load"], _STRANGE),  # one for each program
+        *one_case_in(2, ["diff", "destroy"], _BREAKS_OUT),
     ],
 )
 def test_no_shell_and_no_make_interprets_the_environments_name(tmp_path: Path, target: str, value: str) -> None:

@@ -19,7 +19,7 @@ from sluice.errors import ConfigError
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.handlers import Handlers
 from sluice.testing import SimulatedAws, WorkerHarness
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.shop.models import Invoice
 
 type HandlerPart = Callable[[str], object]
@@ -222,7 +222,7 @@ _ENDINGS: dict[str, Callable[[], object]] = {
 }
 
 
-@pytest.mark.parametrize(("misdeed", "ending"), diagonal(20, MISDEEDS, _ENDINGS))
+@pytest.mark.parametrize(("misdeed", "ending"), one_case_in(20, MISDEEDS, _ENDINGS))
 def test_a_message_whose_handler_misbehaves_is_done_once_or_dead(alias: str, misdeed: str, ending: str) -> None:
     _misbehave(alias, misdeed, ending)
 

@@ -47,13 +47,13 @@ _MADE_IN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 class WarmFunction:
-    """A warm function, and the events of its consumer's queue."""
+    """A Lambda function whose process lives on between invocations; a test invokes it with events of its queue."""
 
     def __init__(self, process: FunctionProcess, queue_arn: str) -> None:
         self.process, self._queue_arn = process, queue_arn
 
     def handle(self, number: int) -> object:
-        """Return the answer to a batch of one event, the next of its group."""
+        """Invoke the function with a batch of one event, which has this number in its group; return the answer."""
         event = Event(
             type="order.placed", group="order-7", data=f"a{number}", id=f"e{number}", trace={"traceparent": _MADE_IN}
         )

@@ -17,7 +17,7 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.outbox.store import Store
 from sluice.messaging.relay.lease import Lease
 from sluice.messaging.relay.relay import Relay
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.messaging.faulty_calls import Fault
 from tests.support.messaging.outbox.simulated_relays import work
 from tests.support.messaging.world import SETTINGS, TOPIC, CallsInTurn, World, create_tables
@@ -64,7 +64,7 @@ class _World(World):
         return Relay(self.store, lease, self.publisher(), settings=SETTINGS, clock=self.clock, calls=CallsInTurn)
 
 
-@pytest.mark.parametrize("seed", diagonal(4, range(8)))
+@pytest.mark.parametrize("seed", one_case_in(4, range(8)))
 def test_a_clock_that_is_set_loses_doubles_and_holds_up_nothing(seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 (chance, not a secret)
     engine = engines.engine("sqlite://")

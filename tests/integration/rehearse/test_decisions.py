@@ -21,7 +21,7 @@ from sluice.rehearse.model.queue_simulation import Floats
 from sluice.rehearse.model.simulation import SimulationResult, TaskWork, simulate
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
 from sluice.rehearse.reading.expressions import parse
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.declaration import ENVIRONMENTS
 
 pytestmark = pytest.mark.xdist_group("rehearsal")  # one worker compiles the simulation
@@ -114,7 +114,7 @@ def _burst() -> DrawnTraffic:
     )
 
 
-@pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
+@pytest.mark.parametrize("variant", one_case_in(len(VARIANTS), VARIANTS))
 def test_few_groups_get_the_tasks_they_can_use_in_every_variant(variant: Variant) -> None:
     """Eight groups are two tasks' lanes. What is to spare, and counts as busy, makes it four at most."""
     assert _last_desired(_run(_few_groups(), variant=variant)) <= {3, 4}
@@ -139,7 +139,7 @@ def test_the_clamp_makes_a_hot_group_cheaper_and_no_later() -> None:
     assert _handled_count(deployed) >= 0.99 * _handled_count(unclamped)
 
 
-@pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
+@pytest.mark.parametrize("variant", one_case_in(len(VARIANTS), VARIANTS))
 def test_the_clamp_costs_little_where_many_groups_have_work(variant: Variant) -> None:
     """A burst is done at most a quarter later than without it, with more than the seven tasks whose lanes it takes."""
     deployed, unclamped = _run(_burst(), variant=variant), _run(_burst(), term=RAW, variant=variant)
@@ -221,7 +221,7 @@ def test_a_task_count_filled_with_zero_starts_too_many_tasks() -> None:
     assert _last_desired(_run(_few_groups(), term=zero, rest_seconds=60)) == {20}
 
 
-@pytest.mark.parametrize("traffic", diagonal(3, [_few_groups(), _hot_group(), _steady()]))
+@pytest.mark.parametrize("traffic", one_case_in(3, [_few_groups(), _hot_group(), _steady()]))
 def test_repeating_the_count_of_tasks_and_resting_five_minutes_cost_the_least(
     traffic: DrawnTraffic,
 ) -> None:
@@ -248,7 +248,7 @@ def test_busy_lanes_keep_the_latency_that_backlog_alone_misses() -> None:
     assert deployed.task_hours < 1.1 * clamped.task_hours
 
 
-@pytest.mark.parametrize(("share", "retry_seconds"), diagonal(4, [1.0, 0.5], [30, 300]))
+@pytest.mark.parametrize(("share", "retry_seconds"), one_case_in(4, [1.0, 0.5], [30, 300]))
 def test_an_outage_starts_no_task_and_its_end_starts_all_allowed(share: float, retry_seconds: float) -> None:
     """Failed messages wait in flight for their next try: without the brake two tasks become all allowed."""
     tasks = replace(TASKS, retry_seconds=retry_seconds)
@@ -335,7 +335,7 @@ def _hourly() -> RecordedTraffic:
 PATIENT = replace(TASKS, acceptable_latency_seconds=1_200)
 
 
-@pytest.mark.parametrize("variant", diagonal(len(VARIANTS), VARIANTS))
+@pytest.mark.parametrize("variant", one_case_in(len(VARIANTS), VARIANTS))
 def test_one_message_wakes_one_task_which_goes_again(variant: Variant) -> None:
     """Each hour's message starts exactly one task once the metric shows it. A quarter of an hour later no task runs."""
     result = _run(_hourly(), PATIENT, min_tasks=0, variant=variant)

@@ -19,7 +19,7 @@ from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.reading.cloudformation import Template, load_template
 from sluice.rehearse.reading.expressions import parse
 from sluice.rehearse.reading.template import read_services
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.declaration import ENVIRONMENTS
 from tests.support.project import PROJECT
 from tests.support.templates.environments import FULL, SHARED
@@ -191,7 +191,7 @@ OURS: dict[str, tuple[Consumer, Callable[[Any], None]]] = {
 }
 
 
-@pytest.mark.parametrize("name", diagonal(3, OURS))
+@pytest.mark.parametrize("name", one_case_in(3, OURS))
 def test_a_mistake_planted_into_our_template_is_found_and_no_other(name: str, ours: tuple[Template, ...]) -> None:
     consumer, plant = OURS[name]
     templates = copy.deepcopy(ours)

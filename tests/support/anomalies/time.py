@@ -135,7 +135,11 @@ def _batch_underfill() -> Case:
 
 
 def _case_stuck() -> Case:
-    """Violation: for a minute billing is polled and does not deliver message 2. Near miss: it is not polled."""
+    """Violation: for a minute billing is polled and does not deliver message 2. Near miss: it is not polled.
+
+    In each second one receive brings a message of another group. Message 2 waits longer than both limits allow: five
+    seconds for being passed over (D3), thirty for being stuck (H1). Such a wait counts as stuck only.
+    """
     history = _left_waiting(60_000)
     return Case(
         anomaly="H1",

@@ -74,29 +74,30 @@ class TcpProxy:
     def _reach(self) -> socket.socket:
         return socket.create_connection(self._target)
 
-    def _carry(self, here: socket.socket) -> None:
-        with self._reach() as there:
-            self._open |= {here, there}
-            back = threading.Thread(target=self._answer, args=(there, here), daemon=True)
+    def _carry(self, client: socket.socket) -> None:
+        with self._reach() as server:
+            self._open |= {client, server}
+            back = threading.Thread(target=self._answer, args=(server, client), daemon=True)
             back.start()
             with contextlib.suppress(OSError):
-                while requested := here.recv(65_536):
+                while requested := client.recv(65_536):
                     self.is_requested = True
                     self.requested_count += 1
                     self._passes.wait(_HOLD_SECONDS_MAX)
-                    there.sendall(requested)
-            _shut(there)
+                    server.sendall(requested)
+            _shut(server)
             back.join()
-            self._open -= {here, there}
+            self._open -= {client, server}
 
-    def _answer(self, there: socket.socket, here: socket.socket) -> None:
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        """Pass the server's answers on to the client until one is to be lost."""
         with contextlib.suppress(OSError):
-            while answered := there.recv(65_536):
+            while answered := server.recv(65_536):
                 if self.is_losing:
                     self.lost_count += 1
                     break
-                here.sendall(answered)
-        _shut(here)
+                client.sendall(answered)
+        _shut(client)
 
 
 def _shut(entry: socket.socket) -> None:

@@ -13,5 +13,5 @@ def busy() -> sqlite3.OperationalError:
 
 
 def fail_with(connection: Connection, sqlstate: str) -> None:
-    """Let Postgres refuse a statement of this connection with an SQLSTATE."""
+    """Execute a statement that Postgres refuses with this SQLSTATE; the error is raised here."""
     connection.exec_driver_sql(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{sqlstate}'; END $$")

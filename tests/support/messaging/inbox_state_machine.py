@@ -77,7 +77,8 @@ class FaultyDatabase:
 
         engine.dialect.do_commit = do_commit  # type: ignore[assignment,method-assign]
 
-    def be_well(self) -> None:
+    def stop_failing(self) -> None:
+        """From now on refuse no statement and lose no commit."""
         self.refuses, self.loses_commit, self._count = range(0), False, 0
 
     def _execute(self, *_: object) -> None:
@@ -97,7 +98,7 @@ class SimulatedConsumer(World):
         self.database = FaultyDatabase(engine)
 
     def begin_again(self, policy: InboxPolicy) -> None:
-        self.database.be_well()
+        self.database.stop_failing()
         self.start_over()
         self.policy, self.inbox = policy, Inbox(policy, clock=self.clock)
         self.mood = "well"
@@ -256,11 +257,11 @@ class InboxStateMachine(RuleBasedStateMachine):
     @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
     def be_away(self, number: int, refuses: range, *, loses_commit: bool, behaviour: str) -> None:
         """Take the database away from one worker for a moment, or lose the answer to its commit."""
-        self.world.database.be_well()
+        self.world.database.stop_failing()
         self.world.database.refuses, self.world.database.loses_commit = refuses, loses_commit
         self.step(number, behaviour, 2)
         self.drain(number, behaviour)
-        self.world.database.be_well()
+        self.world.database.stop_failing()
 
     @rule(is_native=st.booleans())
     def redrive(self, *, is_native: bool) -> None:
@@ -356,7 +357,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     def _end(self) -> None:
         self.armed.clear()
-        self.world.database.be_well()
+        self.world.database.stop_failing()
         self.world.mood = "well"
         for group in GROUPS:
             self._publish(group, "sent")

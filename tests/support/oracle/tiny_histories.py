@@ -61,10 +61,13 @@ class TinyHistory:
     around: QueueContext = field(default_factory=QueueContext)
 
 
-def honest(seed: int, *, is_full: bool = False, is_purged: bool = False) -> TinyHistory:
-    """Return what the model did in one short life, with attempt ids and move tasks if it is a full one.
+def make_lawful_history(seed: int, *, is_full: bool = False, is_purged: bool = False) -> TinyHistory:
+    """Return a random history of the simulator's model, which breaks no rule; the checker must call it valid.
 
-    One that `is_purged` has purges and, if it has two queues, one DLQ for both.
+    Args:
+        seed: the same seed gives the same history.
+        is_full: whether there are receives with attempt ids, move tasks, and deletes from DLQs.
+        is_purged: whether there are purges, and one DLQ for all queues.
     """
     rng = random.Random(seed)  # noqa: S311 (a seed, no secret)
     receives_max = rng.choice((None, 1, 1, 2) if is_full else (None, None, 1, 2))

@@ -37,10 +37,14 @@ def test_messages_logs_and_keys_go_or_stay_as_declared(by_environment: Mapping[s
 
 
 def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping[str, StackTemplates]) -> None:
-    """All stacks are protected from deletion, or none."""
-    protected = {name: [stack.is_protected for stack in parts.values()] for name, parts in stacks.items()}
+    """Each stack of a retained environment is protected from deletion, and no stack of another environment."""
+    for name, parts in stacks.items():
+        assert {stack.is_protected for stack in parts.values()} == {name in RETAINED}, name
 
-    assert protected == {name: [name in RETAINED] * (4 if name in WITHOUT_OWN_DATABASE else 5) for name in stacks}
+
+def test_an_environment_has_a_stack_for_its_database_if_it_is_its_own(stacks: Mapping[str, StackTemplates]) -> None:
+    for name, parts in stacks.items():
+        assert len(parts) == (4 if name in WITHOUT_OWN_DATABASE else 5), name
 
 
 def test_a_retained_environment_whose_alarms_nobody_hears_is_refused() -> None:

@@ -80,7 +80,7 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "expected"),
+    ("falsify", "expected"),
     [
         pytest.param(
             lambda right: _without(right, "audit", "a2"), (DatabaseAnomaly.LOST, "audit", "a2"), id="an effect is lost"
@@ -161,10 +161,10 @@ def test_a_run_in_which_everything_is_right_is_valid() -> None:
     ],
 )
 def test_each_single_violation_is_found_and_nothing_else(
-    harm: Callable[[DatabaseEvidence], DatabaseEvidence], expected: tuple[DatabaseAnomaly, str | None, str]
+    falsify: Callable[[DatabaseEvidence], DatabaseEvidence], expected: tuple[DatabaseAnomaly, str | None, str]
 ) -> None:
-    """A judge that never objects proves nothing."""
-    judgement = _judge(harm(_evidence()))
+    """Each case makes one thing wrong in the evidence of a right run; expected is (anomaly, consumer, event id)."""
+    judgement = _judge(falsify(_evidence()))
 
     assert [(violation.anomaly, violation.consumer, violation.event_id) for violation in judgement.violations] == [
         expected

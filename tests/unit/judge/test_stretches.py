@@ -28,7 +28,7 @@ from tests.support.histories.builders import (
 )
 from tests.support.histories.mutations import mutate
 from tests.support.histories.recordings import table_of
-from tests.support.oracle.tiny_histories import honest
+from tests.support.oracle.tiny_histories import make_lawful_history
 from tests.support.oracle.tiny_histories import mutate_history as mutated_tiny
 
 
@@ -159,7 +159,7 @@ def test_the_checker_finds_the_same_in_stretches_of_hand_written_anomalies() -> 
 @pytest.mark.parametrize("is_full", [False, True], ids=["plain", "full"])
 def test_the_checker_finds_the_same_in_stretches_of_tiny_histories(*, is_full: bool) -> None:
     for seed in range(100):
-        history = mutated_tiny(honest(seed, is_full=is_full), seed, is_full=is_full)
+        history = mutated_tiny(make_lawful_history(seed, is_full=is_full), seed, is_full=is_full)
         whole, some, _ = _in_both(history.events, history.expectation, history.around)
         assert some == whole, seed
 

@@ -92,9 +92,11 @@ def _codes(base: Path, engine: Engine) -> Iterator[tuple[_Code, _Code]]:
 
 
 def _run(rng: random.Random, codes: tuple[_Code, ...], *, turns: int) -> None:
-    """Let one version or the other produce, publish and handle; some are killed meanwhile, and another goes on.
+    """Let producer, relay and worker act in turn, each in the process of a version drawn at random.
 
-    A message of whoever was killed comes again, as SQS has it. A relay is not killed: the topic would die with it.
+    A producer or a worker may be killed during its command. After a killed worker all messages of the turn are
+    delivered again to a worker drawn anew, as SQS delivers undeleted messages again. A relay is not killed: the topic
+    is simulated in the relay's process, so messages that were published and not yet returned would be lost.
     """
     for _ in range(turns):
         producer, relay, worker, next_worker = (rng.choice(codes) for _ in range(4))

@@ -37,13 +37,16 @@ def dead_letter_project(
     made.close()
 
 
-def _deaths(*quick: str) -> list[Any]:
-    """Return every failpoint; what the quick ones show the others show again, and the simulator's tests show all."""
+def _failpoints(*quick: str) -> list[Any]:
+    """Return every failpoint as a parameter.
+
+    Those not in `quick` are slow: they show on real processes what the simulator's tests already show for each.
+    """
     slow = pytest.mark.slow
     return [pytest.param(name, marks=() if name in quick else slow) for name in failpoints.DEAD_LETTERS]
 
 
-@pytest.mark.parametrize("failpoint", _deaths("after_send"))
+@pytest.mark.parametrize("failpoint", _failpoints("after_send"))
 def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
     dead_letter_project: DeadLetterProject, failpoint: str
 ) -> None:
@@ -60,7 +63,7 @@ def test_d3_a_redrive_killed_anywhere_is_finished_by_a_rerun(
     assert dead_letter_project.peek(dead_letter_project.dead) == []
 
 
-@pytest.mark.parametrize("failpoint", _deaths("after_send"))
+@pytest.mark.parametrize("failpoint", _failpoints("after_send"))
 def test_d3_a_replace_killed_anywhere_is_finished_by_a_rerun(
     dead_letter_project: DeadLetterProject, database: Engine, tmp_path: Path, failpoint: str
 ) -> None:

@@ -30,7 +30,7 @@ from tests.support.messaging.outbox.postgres_interleaving import (
     WrittenEvent,
     by_group,
     is_waiting,
-    play,
+    play_transactions,
     schedules,
 )
 from tests.support.messaging.outbox.simulated_relays import Meanwhile, work
@@ -38,8 +38,10 @@ from tests.support.messaging.world import TOPIC, World
 from tests.support.processes.worker_processes import DatabaseLine
 
 _COUNT_PLANS = "SELECT count(*) FROM pg_prepared_statements"
-DRAWN = settings(max_examples=15, deadline=None, database=None, print_blob=True)
-FOUND = settings(max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate])
+RANDOM_CASES = settings(max_examples=15, deadline=None, database=None, print_blob=True)
+COUNTEREXAMPLE_SEARCH = settings(
+    max_examples=300, deadline=None, database=None, derandomize=True, phases=[Phase.generate]
+)
 
 
 @pytest.fixture
@@ -61,35 +63,41 @@ class _NumberedOutbox:
         self._schedule = next(self._schedules)
 
     def write(self, connection: Connection, written: Sequence[WrittenEvent]) -> None:
-        events = [Event(type="t", group=f"{self._schedule}-{group}", data=number) for group, number in written]
+        """Write events whose data is the number of the transaction."""
+        events = [
+            Event(type="t", group=f"{self._schedule}-{group}", data=transaction) for group, transaction in written
+        ]
         self._world.outbox.write(connection, events)
 
-    def received_numbers(self) -> list[tuple[str, int, int]]:
-        """Return group, number in the group and data of each message received, in order."""
+    def received_events(self) -> list[tuple[str, int, int]]:
+        """Return group, number in the group and data of each message received, in order.
+
+        The data is the number of the transaction that wrote the event.
+        """
         envelopes = [decode(message["Body"]) for message in self._world.receive_all()]
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
 def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> None:
+    """In random schedules of transactions the numbers of each group are 1, 2, 3 ... in the order of commits."""
     world = World(busy)
     relay, outbox = world.relay(), _NumberedOutbox(world)
 
-    @DRAWN
+    @RANDOM_CASES
     @given(schedule=schedules())
-    def holds(schedule: Schedule) -> None:
+    def check_schedule(schedule: Schedule) -> None:
         outbox.begin()
 
-        committed = play(busy, schedule, outbox, relay.step)
+        committed = play_transactions(busy, schedule, outbox, relay.step)
         work(relay)
 
-        received = outbox.received_numbers()
-        assert by_group([(group, number) for group, _, number in received]) == by_group(committed)
-        assert all(
-            seqs == list(range(1, len(seqs) + 1))
-            for seqs in by_group([(group, seq) for group, seq, _ in received]).values()
-        )
+        received = outbox.received_events()
+        transactions = by_group([(group, transaction) for group, _, transaction in received])
+        numbers = by_group([(group, seq) for group, seq, _ in received])
+        assert transactions == by_group(committed)
+        assert numbers == {group: list(range(1, len(seqs) + 1)) for group, seqs in numbers.items()}
 
-    holds()
+    check_schedule()
 
 
 def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
@@ -98,11 +106,11 @@ def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
 
     def loses(schedule: Schedule) -> bool:
         naive.forget()
-        committed = play(busy, schedule, naive, naive.poll)
+        committed = play_transactions(busy, schedule, naive, naive.poll)
         naive.poll()
         return Counter(naive.polled) != Counter(committed)
 
-    assert find(schedules(), loses, settings=FOUND)
+    assert find(schedules(), loses, settings=COUNTEREXAMPLE_SEARCH)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +123,10 @@ def test_p2_p3_another_order_would_flip_commits(busy: Engine, order: str, locks:
 
     def flips(schedule: Schedule) -> bool:
         naive.forget()
-        committed = play(busy, schedule, naive, lambda: None)
+        committed = play_transactions(busy, schedule, naive, lambda: None)
         return by_group(naive.all()) != by_group(committed)
 
-    assert find(schedules(), flips, settings=FOUND)
+    assert find(schedules(), flips, settings=COUNTEREXAMPLE_SEARCH)
 
 
 def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
@@ -259,11 +267,12 @@ _OPERATIONS = ("add a", "add b", "add a", "savepoint", "release", "undo", "commi
 
 
 def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> None:
+    """Random programs add events, use savepoints, commit and roll back; each program has groups of its own."""
     outbox, programs = Outbox(TOPIC), itertools.count()
 
-    @DRAWN
+    @RANDOM_CASES
     @given(operations=st.lists(st.sampled_from(_OPERATIONS), max_size=20))
-    def holds(operations: list[str]) -> None:
+    def check_program(operations: list[str]) -> None:
         program = next(programs)
         with Session(engine) as session:
             committed = list(_run(session, outbox, operations, prefix=f"{program}-"))
@@ -274,7 +283,7 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
             group: list(enumerate(events, start=1)) for group, events in expected.items()
         }
 
-    holds()
+    check_program()
 
 
 def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[WrittenEvent]:
@@ -400,18 +409,24 @@ def test_a_single_event_is_stored_alike_by_every_connection(postgres: Engine) ->
     assert decode(stored[0]["body"]).event.data == data
 
 
-_PROCESS = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)  # BackendKeyData
+_BACKEND_KEY_DATA = re.compile(rb"(K\0\0\0\x0c)....", re.DOTALL)
+"""The start of Postgres's message BackendKeyData, up to the four bytes of the server process's id."""
+_POOLERS_PROCESS_ID = (1).to_bytes(4)
 
 
 class _PooledLine(DatabaseLine):
-    """As through a pooler: whoever connects is told another process than the one that answers."""
+    """A connection to Postgres that looks as if it went through a pooler.
 
-    def _answer(self, there: socket.socket, here: socket.socket) -> None:
-        """Pass the server's answers on, with another process id in the message about the connection."""
+    A pooler tells a new client a process id of its own, and the queries are answered by another process. Sluice
+    recognizes a pooler by this difference.
+    """
+
+    def _answer(self, server: socket.socket, client: socket.socket) -> None:
+        """Pass the server's answers on to the client, with the pooler's process id in place of the server's."""
         with suppress(OSError):
-            while answered := there.recv(65_536):
-                here.sendall(_PROCESS.sub(lambda found: found[1] + (1).to_bytes(4), answered))
-            here.shutdown(socket.SHUT_RDWR)
+            while answered := server.recv(65_536):
+                client.sendall(_BACKEND_KEY_DATA.sub(lambda found: found[1] + _POOLERS_PROCESS_ID, answered))
+            client.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])

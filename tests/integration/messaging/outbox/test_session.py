@@ -47,7 +47,7 @@ def session(engine: Engine) -> Iterator[Session]:
         yield made
 
 
-def logged_messages(data: Any, *, group: str = "g", **more: Any) -> Event:
+def event_with(data: Any, *, group: str = "g", **more: Any) -> Event:
     """Return an event with this data."""
     return Event(type="t", group=group, data=data, **more)
 
@@ -71,7 +71,7 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     order = Order()
     session.add(order)
 
-    OUTBOX.add(session, logged_messages(1))
+    OUTBOX.add(session, event_with(1))
     is_pending = order in session.new
     with engine.begin() as other:
         other.execute(insert(Order).values(id=77))
@@ -94,33 +94,33 @@ def test_a_session_without_an_event_keeps_nothing_of_ours(session: Session, end:
 
 
 def test_a_rolled_back_event_is_not_published(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, logged_messages("rolled back"))
+    OUTBOX.add(session, event_with("rolled back"))
     session.rollback()
     with suppress(ZeroDivisionError), session.begin():
-        OUTBOX.add(session, logged_messages("an error"))
+        OUTBOX.add(session, event_with("an error"))
         1 / 0  # noqa: B018 (the error)
-    OUTBOX.add(session, logged_messages("closed"))
+    OUTBOX.add(session, event_with("closed"))
     with pytest.warns(
         RuntimeWarning, match="^a session ended with 1 events, the first of them .* neither committed nor"
     ):
         session.close()
 
-    OUTBOX.add(session, logged_messages("committed"))
+    OUTBOX.add(session, event_with("committed"))
     session.commit()
 
     assert stored_rows(engine) == [(TOPIC, "g", 1, "committed")]
 
 
 def test_a_rolled_back_savepoint_removes_its_event(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, logged_messages("before"))
+    OUTBOX.add(session, event_with("before"))
     with session.begin_nested():
-        OUTBOX.add(session, logged_messages("kept"))
+        OUTBOX.add(session, event_with("kept"))
     outer = session.begin_nested()
-    OUTBOX.add(session, logged_messages("outer"))
+    OUTBOX.add(session, event_with("outer"))
     with session.begin_nested():
-        OUTBOX.add(session, logged_messages("inner"))
+        OUTBOX.add(session, event_with("inner"))
     outer.rollback()
-    OUTBOX.add(session, logged_messages("after"))
+    OUTBOX.add(session, event_with("after"))
 
     session.commit()
 
@@ -130,11 +130,11 @@ def test_a_rolled_back_savepoint_removes_its_event(engine: Engine, session: Sess
 def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
     """Programs use a savepoint in this way to insert a row that may exist already."""
     session.add(Order(id=1))
-    OUTBOX.add(session, logged_messages("first"))
+    OUTBOX.add(session, event_with("first"))
     session.flush()
 
     savepoint = session.begin_nested()
-    OUTBOX.add(session, logged_messages("second"))
+    OUTBOX.add(session, event_with("second"))
     session.add(Order(id=1))
     with pytest.raises(IntegrityError):
         savepoint.commit()
@@ -148,9 +148,9 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
     """Frameworks give programs the registry itself, and not a session."""
     registry = scoped_session(sessionmaker(engine))
 
-    OUTBOX.add(registry, logged_messages("kept"))
+    OUTBOX.add(registry, event_with("kept"))
     registry.commit()
-    OUTBOX.add(registry, logged_messages("lost"))
+    OUTBOX.add(registry, event_with("lost"))
     with pytest.warns(RuntimeWarning, match="neither committed nor rolled back: they are not published"):
         registry.remove()
 
@@ -159,7 +159,7 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
 
 def test_a_session_without_autobegin_begins(engine: Engine) -> None:
     with Session(engine, autobegin=False) as session:
-        OUTBOX.add(session, logged_messages(1))
+        OUTBOX.add(session, event_with(1))
         session.commit()
 
     assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
@@ -171,7 +171,7 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
     @hooks.listens_for(session, "before_flush")
     def before_flush(session: Session, *_: object) -> None:
         for _order in session.new:
-            OUTBOX.add(session, logged_messages("placed"))
+            OUTBOX.add(session, event_with("placed"))
 
     session.add(Order())
     session.commit()
@@ -190,11 +190,11 @@ def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: S
 
     @hooks.listens_for(session, "before_commit")
     def before_commit(session: Session) -> None:
-        OUTBOX.add(session, logged_messages("late", id="e2"))
+        OUTBOX.add(session, event_with("late", id="e2"))
 
     session.add(Order())
     if not is_first:
-        OUTBOX.add(session, logged_messages("in time"))
+        OUTBOX.add(session, event_with("in time"))
     with pytest.raises(OutboxError) as refused:
         session.commit()
     session.rollback()
@@ -212,7 +212,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
     transaction = session.begin()
     session.add(Order())
     session.begin_nested()
-    OUTBOX.add(session, logged_messages(1, id="e1"))
+    OUTBOX.add(session, event_with(1, id="e1"))
 
     with pytest.raises(OutboxError) as refused, transaction:
         pass
@@ -227,7 +227,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
 def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
     """`Session.commit` ends the savepoint itself."""
     session.begin_nested()
-    OUTBOX.add(session, logged_messages(1))
+    OUTBOX.add(session, event_with(1))
 
     session.commit()
 
@@ -236,22 +236,22 @@ def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine:
 
 def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
     for data in range(2):
-        OUTBOX.add(session, logged_messages(data))
-        Outbox(OTHER).add(session, logged_messages(data))
+        OUTBOX.add(session, event_with(data))
+        Outbox(OTHER).add(session, event_with(data))
     session.commit()
-    Outbox(OTHER).add(session, logged_messages("lost"))
-    OUTBOX.add(session, logged_messages("lost"))
+    Outbox(OTHER).add(session, event_with("lost"))
+    OUTBOX.add(session, event_with("lost"))
     session.rollback()
 
     assert stored_rows(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
 
 
 def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, logged_messages("first", id="e1"))
+    OUTBOX.add(session, event_with("first", id="e1"))
     session.commit()
 
     session.add(Order())
-    OUTBOX.add(session, logged_messages("second", id="e1"))
+    OUTBOX.add(session, event_with("second", id="e1"))
     with pytest.raises(IntegrityError):
         session.commit()
     with pytest.raises(DBAPIError):
@@ -265,7 +265,7 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
 def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, session: Session) -> None:
     tables.metadata.drop_all(engine)
     session.add(Order())
-    OUTBOX.add(session, logged_messages(1))
+    OUTBOX.add(session, event_with(1))
 
     with pytest.raises(OutboxError) as refused:
         session.commit()
@@ -277,32 +277,43 @@ def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, sessi
     assert count_of_orders(engine) == 0
 
 
+def event_times(session: Session) -> list[tuple[str, int]]:
+    """Return, of each message in the outbox, when its event happened (`at`) and when its row was created."""
+    m = tables.messages.c
+    rows = session.execute(select(m.body, m.created_at_us).order_by(m.id)).all()
+    return [(json.loads(body)["at"], created_at_us) for body, created_at_us in rows]
+
+
 def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
-    """The first two are by a clock that moves between add and commit; the third is by the database's own clock."""
+    """The clock of this outbox moves between add and commit."""
     added_at_us, committed_at_us = 1_767_225_600_000_000, 1_767_225_600_250_000
     clock = VirtualClock(added_at_us)
     outbox = Outbox(TOPIC, clock=clock)
-    outbox.add(session, logged_messages(1))
-    outbox.add(session, logged_messages(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    outbox.add(session, event_with(1))
+    outbox.add(session, event_with(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
     clock.sleep((committed_at_us - added_at_us) / 1_000_000)
     session.commit()
-    before = datetime.fromisoformat("2026-01-01T00:00:00+00:00")
-    OUTBOX.add(session, logged_messages(3))
+
+    assert event_times(session) == [
+        ("2026-01-01T00:00:00.250000+00:00", committed_at_us),
+        ("2025-12-24T00:00:00+00:00", committed_at_us),
+    ]
+
+
+def test_without_a_clock_an_event_happens_by_the_databases_clock(engine: Engine, session: Session) -> None:
+    OUTBOX.add(session, event_with(1))
     session.commit()
 
-    m = tables.messages.c
-    rows = session.execute(select(m.body, m.created_at_us).order_by(m.id)).all()
-    instants = [json.loads(body)["at"] for body, _ in rows]
-    assert instants[:2] == ["2026-01-01T00:00:00.250000+00:00", "2025-12-24T00:00:00+00:00"]
-    assert [created for _, created in rows][:2] == [committed_at_us] * 2
-    assert datetime.fromisoformat(instants[2]) > before
-    assert datetime.fromisoformat(instants[2]).timestamp() == pytest.approx(rows[2].created_at_us / 1_000_000)
+    [(happened_at, created_at_us)] = event_times(session)
+    instant = datetime.fromisoformat(happened_at)
+    assert instant > datetime(2026, 1, 1, tzinfo=UTC)
+    assert instant.timestamp() == pytest.approx(created_at_us / 1_000_000)
 
 
 def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Session) -> None:
-    room = 262_144 - logged_messages("").size_bytes
+    room = 262_144 - event_with("").size_bytes
 
-    OUTBOX.add(session, logged_messages("x" * room))
+    OUTBOX.add(session, event_with("x" * room))
     session.commit()
 
     assert [len(data) for _, _, _, data in stored_rows(engine)] == [room]
@@ -310,12 +321,10 @@ def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Ses
 
 def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
     with engine.begin() as connection:
-        OUTBOX.write(
-            connection, [logged_messages(1, group="b"), logged_messages(2, group="a"), logged_messages(3, group="b")]
-        )
+        OUTBOX.write(connection, [event_with(1, group="b"), event_with(2, group="a"), event_with(3, group="b")])
         OUTBOX.write(connection, [])
     with engine.connect() as connection:
-        OUTBOX.write(connection, [logged_messages("lost")])
+        OUTBOX.write(connection, [event_with("lost")])
 
     assert stored_rows(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
@@ -323,7 +332,7 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
 def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:
     """Postgres closes a connection that sends a message of a gibibyte."""
     sizes: list[int] = []
-    events = [logged_messages("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
+    events = [event_with("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
 
     with postgres.begin() as connection:
 
@@ -350,11 +359,11 @@ def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> No
     outbox = Outbox(TOPIC, clock=clock)
     for group in ("a", "b", "a"):
         with engine.begin() as connection:
-            outbox.write(connection, [logged_messages(1, group=group)])
+            outbox.write(connection, [event_with(1, group=group)])
         clock.sleep(10)
     with engine.begin() as connection:
         before_us = engines.now_us(connection, None)
-        OUTBOX.write(connection, [logged_messages(1, group="now")])
+        OUTBOX.write(connection, [event_with(1, group="now")])
         after_us = engines.now_us(connection, None)
         bodies = map(json.loads, connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.id)))
 
@@ -372,11 +381,11 @@ def test_a_commit_notifies_listeners_if_the_outbox_is_set_to(postgres: Engine) -
     driver.execute(f'LISTEN "{channel(TOPIC)}"')
 
     with Session(postgres) as session:
-        OUTBOX.add(session, logged_messages("quiet"))
+        OUTBOX.add(session, event_with("quiet"))
         session.commit()
-        loud.add(session, logged_messages("lost"))
+        loud.add(session, event_with("lost"))
         session.rollback()
-        loud.add(session, logged_messages("loud"))
+        loud.add(session, event_with("loud"))
         session.commit()
 
     assert [notice.channel for notice in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]

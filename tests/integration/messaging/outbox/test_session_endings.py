@@ -22,7 +22,7 @@ from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.errors import OutboxError
 from sluice.messaging.outbox import tables
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 
 OUTBOX = Outbox("events.fifo")
 
@@ -412,7 +412,7 @@ ENDINGS: dict[str, Callable[[World, Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("ending", diagonal(4, ENDINGS))
+@pytest.mark.parametrize("ending", one_case_in(4, ENDINGS))
 def test_rows_and_events_commit_together_or_the_program_gets_an_error(world: World, ending: str) -> None:
     """One database for all kinds of sessions."""
     found: dict[str, object] = {}

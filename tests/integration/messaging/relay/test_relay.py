@@ -291,7 +291,7 @@ def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
 def test_p10_an_answer_without_entries_counts_as_no_answer(
     in_memory: World, endpoint: Endpoint, answer: tuple[int, str]
 ) -> None:
-    """P10, X6: whatever stands in SNS's place and says, the same is asked again later, once a call."""
+    """P10, X6: a proxy may answer in SNS's place. The relay repeats the same request after its backoff, not at once."""
     in_memory.commit("a")
     endpoint.answers = [answer, answer]
     relay = in_memory.relay(Publisher(publisher.client(endpoint.url, "us-east-1"), in_memory.topic_arn))

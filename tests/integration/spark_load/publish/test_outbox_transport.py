@@ -37,21 +37,22 @@ class Publishing(NamedTuple):
     journal: Journal
 
     def call(self, *planned: tuple[int, int]) -> TransportCall:
-        """Return a call of messages: number in the plan, and number of the group."""
-        idx, groups = np.array(planned, np.int64).T.copy()
-        numbers, ids = self.bodies.numbers(idx, groups), [message_group_id(group) for group in groups.tolist()]
-        texts = list(map(str, idx.tolist()))
+        """Return a call of messages, each given as (its number in the plan, the number of its group)."""
+        planned_idx, group_numbers = np.array(planned, np.int64).T.copy()
+        numbers_in_group = self.bodies.numbers(planned_idx, group_numbers)  # 1, 2, 3 ... in each group
+        group_ids = [message_group_id(number) for number in group_numbers.tolist()]
+        planned_texts = list(map(str, planned_idx.tolist()))
         messages = OutgoingMessages(
-            idx=numbers,
-            publish_attempt=np.ones(len(idx), np.int32),
-            intended_at_us=idx,
-            message_group_ids=ids,
-            deduplication_ids=[f"{_RUN}.{text}" for text in texts],
+            idx=numbers_in_group,  # in the history of an outbox, a message's idx is its number in its group
+            publish_attempt=np.ones(len(planned), np.int32),
+            intended_at_us=planned_idx,  # any times in the order of the plan
+            message_group_ids=group_ids,
+            deduplication_ids=[f"{_RUN}.{text}" for text in planned_texts],
             phase="measure",
             template=self.bodies.template,
-            values=self.bodies.values(idx, ids, texts, numbers),
+            values=self.bodies.values(planned_idx, group_ids, planned_texts, numbers_in_group),
         )
-        return TransportCall(_ARN, messages, 0, len(idx))
+        return TransportCall(_ARN, messages, 0, len(planned))
 
     def committed_rows(self) -> list[tuple[str, int, str]]:
         """Return group, number and body of what is in the outbox."""
@@ -65,7 +66,7 @@ class Publishing(NamedTuple):
         )
 
     def settle(self, idx: int, status: str = "sent") -> None:
-        """Do to a message what a relay does when SNS has answered."""
+        """Do to a message, given by its number in the plan, what a relay does when SNS has answered."""
         changes = "UPDATE sluice_outbox SET status = ?, sns_message_id = ?, sns_sequence_number = ? WHERE event_id = ?"
         self.table.execute(changes, (status, f"m-{idx}", str(idx), f"{_RUN}.{idx}"))
 

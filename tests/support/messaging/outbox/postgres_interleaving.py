@@ -104,7 +104,9 @@ class _Transaction:
         self.running = pool.submit(self._left.pop(0))
 
 
-def play(engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], object]) -> list[WrittenEvent]:
+def play_transactions(
+    engine: Engine, schedule: Schedule, writer: Writer, look: Callable[[], object]
+) -> list[WrittenEvent]:
     """Let the transactions run as scheduled and look at the outbox after each step; return what they committed.
 
     In the order of commits; what one transaction wrote is in the order it wrote it.

@@ -438,7 +438,8 @@ def test_the_receives_of_a_second_are_counted_together() -> None:
     assert around.last_poll_us("billing") == 2_500_000
 
 
-def test_the_surroundings_are_what_the_other_events_say() -> None:
+def test_the_queue_context_has_move_tasks_lossy_faults_and_empty_queues() -> None:
+    """A fault that failed or is not lossy is left out. A queue is empty since the first of its last empty probes."""
     span: dict[str, Any] = {"invoked_at_us": 5_000_000, "responded_at_us": 6_000_000}
     move = HistoryEvent(kind=Kind.REDRIVEN.value, queue="billing-dlq", detail='{"destination": "billing"}', **span)
     fault = HistoryEvent(kind=Kind.FAULT.value, queue="shipping", detail='{"is_lossy": true}', **span)

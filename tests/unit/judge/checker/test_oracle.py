@@ -12,7 +12,7 @@ from sluice.judge.checker import check_group
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
 from tests.support.oracle.search import is_possible, possible_offsets
-from tests.support.oracle.tiny_histories import TinyHistory, honest, mutate_history, of_two_clocks
+from tests.support.oracle.tiny_histories import TinyHistory, make_lawful_history, mutate_history, of_two_clocks
 
 _TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
 _HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS, _PURGED = 400, 600, 100, 400, 200
@@ -57,7 +57,7 @@ def _traits(history: TinyHistory) -> set[str]:
 @_KINDS
 def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
     """The random histories must contain every trait; the tests below prove nothing about a trait that none has."""
-    found = Counter(trait for seed in range(_HONEST) for trait in _traits(honest(seed, is_full=is_full)))
+    found = Counter(trait for seed in range(_HONEST) for trait in _traits(make_lawful_history(seed, is_full=is_full)))
 
     outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in CallOutcome}
     expected = outcomes | {"received ok", "dead", "receive lost"} | ({"repeated", "moved"} if is_full else set())
@@ -68,7 +68,7 @@ def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
 def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) -> None:
     """Model, oracle and checker have no code in common, and agree."""
     for seed in range(_HONEST):
-        history = honest(seed, is_full=is_full)
+        history = make_lawful_history(seed, is_full=is_full)
         assert _is_possible(history), seed
         assert _violations(history) == set(), seed
 
@@ -81,7 +81,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
     """
     missed, impossible = set(), 0
     for seed in range(_MUTATED):
-        history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
+        history = mutate_history(make_lawful_history(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -101,7 +101,7 @@ def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
     """
     impossible, missed = 0, set()
     for seed in range(_PURGED):
-        lawful = honest(seed, is_purged=True)
+        lawful = make_lawful_history(seed, is_purged=True)
         assert _is_possible(lawful), seed
         assert _violations(lawful) == set(), seed
         changed = mutate_history(lawful, seed)
@@ -120,7 +120,7 @@ def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
 def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
     """One consumer's clock is ahead or behind by the bound; without a bound, by any amount."""
     for seed in range(_SKEWED):
-        history = honest(seed)
+        history = make_lawful_history(seed)
         by_us = min(bound_us, 400_000_000) * (1 if seed % 2 else -1)
         assert _violations(of_two_clocks(history, bound_us=bound_us, by_us=by_us)) == set(), seed
 
@@ -132,7 +132,7 @@ def _of_two_clocks(seed: int) -> TinyHistory:
     """
     bound_us = (50_000, 5_000_000)[seed % 2]
     by_us = (0, bound_us, -bound_us, bound_us // 3)[seed // 2 % 4]
-    history = honest(seed) if seed % 5 == 0 else mutate_history(honest(seed), seed)
+    history = make_lawful_history(seed) if seed % 5 == 0 else mutate_history(make_lawful_history(seed), seed)
     return of_two_clocks(history, bound_us=bound_us, by_us=by_us)
 
 
@@ -168,7 +168,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more(*, is_full: bool) -> No
     """Many thousand histories: no false alarm, and at most 1 or 3 of 100 impossible ones are VALID."""
     counts: Counter[str] = Counter()
     for seed in range(1_000_000, 1_015_000 if is_full else 1_100_000):
-        history = mutate_history(honest(seed, is_full=is_full), seed, is_full=is_full)
+        history = mutate_history(make_lawful_history(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed
@@ -184,7 +184,7 @@ def test_the_checker_agrees_with_the_oracle_on_many_more_purges() -> None:
     """20,000 histories: no false alarm, and at most 1 of 50 impossible ones is VALID."""
     counts: Counter[str] = Counter()
     for seed in range(20_000):
-        history = mutate_history(honest(seed, is_purged=True), seed)
+        history = mutate_history(make_lawful_history(seed, is_purged=True), seed)
         found = _violations(history)
         if _is_possible(history):
             assert found == set(), seed

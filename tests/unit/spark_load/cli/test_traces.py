@@ -11,10 +11,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from sluice import limits
-from sluice.cli.main import cli
+from sluice.cli.main import cli, main
 from sluice.errors import ConfigError, MessagingError
 from sluice.recorder import record
 from sluice.recorder.journal import SCHEMA
+from sluice.terminal.exits import REFUSED
 from spark_load.judge.arrivals import read_publishes
 from spark_load.profiles import profile, trace
 from tests.support.histories.recorded_services import OrderService, create_queue
@@ -160,18 +161,22 @@ def test_a_profile_of_a_part_begins_with_its_first_message(recording_folder: Pat
     ],
 )
 def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
-    recording_folder: Path, arguments: list[str], why: str
+    recording_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
     Path("there.yaml").write_text("")
     shop = OrderService()
     with record(shop.clients, Path("empty"), clock=shop.simulator.clock):
         shop.sqs.receive_message(QueueUrl=shop.url)
 
-    called = _call(*arguments)
+    files_before = set(Path().rglob("*"))
 
-    assert called.exit_code != 0
-    assert why in (called.output or "") + str(called.exception)
-    assert not Path("p.parquet").exists()
+    with pytest.raises(SystemExit) as ended:
+        main(["load", "profile-from", *arguments])
+
+    assert ended.value.code == REFUSED
+    [line] = capsys.readouterr().err.splitlines()
+    assert why in line
+    assert set(Path().rglob("*")) == files_before
 
 
 @pytest.mark.parametrize(
@@ -191,8 +196,9 @@ def test_an_unusable_history_is_refused_in_one_line_and_leaves_nothing(
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "odd", {}, special)
 
-    with pytest.raises(MessagingError, match=why):
+    with pytest.raises(MessagingError, match=why) as refused:
         cli(["load", "profile-from", "odd"], standalone_mode=False)
+    assert "\n" not in str(refused.value)
     assert [path.name for path in tmp_path.iterdir()] == ["odd"]
 
 

@@ -314,7 +314,7 @@ def test_sockets_are_refused_where_a_saboteur_would_not_work() -> None:
 
 
 @pytest.mark.parametrize(("named", "saboteur"), [("sockets", None), (None, "corrupt-bodies")])
-def test_through_an_outbox_relays_publish_and_nothing_else(named: str | None, saboteur: str | None) -> None:
+def test_destination_outbox_allows_no_other_transport_and_no_saboteur(named: str | None, saboteur: str | None) -> None:
     url = "https://sns.eu-west-1.amazonaws.com"
 
     assert choose_transport(None, url, None, destination="outbox") == "outbox"

@@ -21,7 +21,7 @@ from sluice.messaging.handlers import Context, Reject
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.worker.processing import async_handlers
 from sluice.messaging.worker.processing.process_state import ProcessState
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.messaging import connection_misdeeds
 from tests.support.messaging.connection_misdeeds import ELSEWHERE, GUEST, POSTGRES, SQLITE, KeptThings, Leftover
 from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, create_tables
@@ -136,8 +136,17 @@ class Case:
 _expected: dict[tuple[str, str], dict[str, Any]] = {}
 
 
-def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain") -> None:
-    """Check that the next handlers meet what they meet when the misdeed is not done."""
+def _assert_misdeed_leaves_nothing(
+    engine: Engine, misdeed: Leftover, *, is_early: bool = False, kind: str = "plain"
+) -> None:
+    """Run the same messages without and with the misdeed, and check that the next handlers find no difference.
+
+    Args:
+        engine: the inbox's database.
+        misdeed: what the handler of the first message does.
+        is_early: whether threads of the misdeed end before the next message is handled.
+        kind: the kind of handlers: plain functions, or one of asyncio.
+    """
     key = engine.dialect.name, kind
     if key not in _expected:
         _expected[key] = Case(engine, kind).run(lambda _: None)
@@ -158,9 +167,9 @@ def _assert_as_without(engine: Engine, misdeed: Leftover, *, is_early: bool = Fa
     assert seen == {name: expected[name] for name in seen}
 
 
-@pytest.mark.parametrize("misdeed", diagonal(6, connection_misdeeds.misdeeds_on(SQLITE)))
+@pytest.mark.parametrize("misdeed", one_case_in(6, connection_misdeeds.misdeeds_on(SQLITE)))
 def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
-    _assert_as_without(on_sqlite, misdeed)
+    _assert_misdeed_leaves_nothing(on_sqlite, misdeed)
 
 
 def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_path: Path) -> None:
@@ -179,30 +188,34 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
     engine.dispose()
 
 
-@pytest.mark.parametrize("misdeed", diagonal(6, connection_misdeeds.misdeeds_on(POSTGRES)))
+@pytest.mark.parametrize("misdeed", one_case_in(6, connection_misdeeds.misdeeds_on(POSTGRES)))
 def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
-    _assert_as_without(on_postgres_once, misdeed)
+    _assert_misdeed_leaves_nothing(on_postgres_once, misdeed)
 
 
-@pytest.mark.parametrize(("kind", "misdeed"), diagonal(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE)))
+@pytest.mark.parametrize(
+    ("kind", "misdeed"), one_case_in(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE))
+)
 def test_nothing_is_left_by_asyncio_on_sqlite(on_sqlite: Engine, kind: str, misdeed: Leftover) -> None:
-    _assert_as_without(on_sqlite, misdeed, kind=kind)
+    _assert_misdeed_leaves_nothing(on_sqlite, misdeed, kind=kind)
 
 
-@pytest.mark.parametrize(("kind", "misdeed"), diagonal(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES)))
+@pytest.mark.parametrize(
+    ("kind", "misdeed"), one_case_in(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES))
+)
 def test_nothing_is_left_by_asyncio_on_postgres(on_postgres_once: Engine, kind: str, misdeed: Leftover) -> None:
-    _assert_as_without(on_postgres_once, misdeed, kind=kind)
+    _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, kind=kind)
 
 
-@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))
+@pytest.mark.parametrize("misdeed", one_case_in(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     """The thread changed the connection while it was in its pool, and no reference to the connection is left."""
-    _assert_as_without(on_sqlite, misdeed, is_early=True)
+    _assert_misdeed_leaves_nothing(on_sqlite, misdeed, is_early=True)
 
 
-@pytest.mark.parametrize("misdeed", diagonal(4, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
+@pytest.mark.parametrize("misdeed", one_case_in(4, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
 def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
-    _assert_as_without(on_postgres_once, misdeed, is_early=True)
+    _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, is_early=True)
 
 
 def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> None:

@@ -22,7 +22,7 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.inbox.tables import parked
 from sluice.messaging.worker.processing import async_handlers
 from sluice.terminal.printable import CHARACTERS_MAX
-from tests.support.cases import diagonal
+from tests.support.cases import one_case_in
 from tests.support.messaging.broken_workers import CommitsWhatIsThere
 from tests.support.messaging.misbehaving_handlers import ENDINGS, MISDEEDS
 from tests.support.messaging.world import KINDS_OF_ASYNCIO, MAX_ATTEMPTS, World, places
@@ -40,7 +40,7 @@ def _misbehaving(faulty_worker: str, ending: str) -> Any:
     return handle
 
 
-@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(20, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), one_case_in(20, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
 def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
     on_postgres: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
@@ -50,7 +50,7 @@ def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), diagonal(1, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("kind", "faulty_worker", "ending"), one_case_in(1, KINDS_OF_ASYNCIO, MISDEEDS, ENDINGS))
 def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead_on_sqlite(
     on_file: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
@@ -90,12 +90,12 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
         assert len(reason) <= CHARACTERS_MAX + len("attempt 3: ")
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(12, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(12, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, faulty_worker: str, ending: str) -> None:
     _always_misbehaves(on_file, faulty_worker, ending)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(24, MISDEEDS, ENDINGS))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(24, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
     on_postgres: Engine, faulty_worker: str, ending: str
 ) -> None:
@@ -105,7 +105,7 @@ def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
 @pytest.mark.parametrize(
     ("faulty_worker", "ending"),
     # a child would write as well
-    diagonal(6, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
+    one_case_in(6, [name for name in MISDEEDS if name != "forks"], ["Ack", "Reject", "CustomError"]),
 )
 def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
     engine: Engine, faulty_worker: str, ending: str
@@ -166,7 +166,7 @@ def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
         _assert_accounted_for(world)
 
 
-@pytest.mark.parametrize(("faulty_worker", "ending"), diagonal(4, MISDEEDS, ["Ack", "CustomError"]))
+@pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(4, MISDEEDS, ["Ack", "CustomError"]))
 def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
