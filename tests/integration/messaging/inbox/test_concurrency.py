@@ -61,6 +61,7 @@ def _waiting[T](engine: Engine, act: Callable[[Connection], T]) -> Iterator[Futu
 def test_w9_of_two_with_copies_of_a_message_the_second_waits(
     on_postgres: Engine, seq: int, second: Decision, *, is_committed: bool
 ) -> None:
+    """Once the first has ended, the second drops its copy if the first committed, and else handles it."""
     harness = InboxHarness(on_postgres)
     harness.bring(*range(1, seq))
     copy = decoded_message(seq, copy="-again")
@@ -78,6 +79,7 @@ def test_w9_of_two_with_copies_of_a_message_the_second_waits(
 def test_d9_a_live_message_waits_for_the_drainer(
     parking: InboxHarness, expected: Decision, *, is_committed: bool
 ) -> None:
+    """Message 3 is handled if the drainer has committed message 2, and else is parked behind it."""
     with parking.engine.connect() as drainer:
         assert take_up_next(parking.inbox, drainer) is not None
         with _waiting(parking.engine, lambda live: handle_message(parking.inbox, live, decoded_message(3))) as acting:
@@ -117,6 +119,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 
 
 def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:
+    """A drainer handles the message meanwhile, so the skip is refused."""
     with parking.engine.connect() as drainer:
         assert take_up_next(parking.inbox, drainer) is not None
 

@@ -66,7 +66,7 @@ def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
 
 @pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
 def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> None:
-    """W5: it comes to its end as it would in the queue, and does not take the rest of the work with it for ever."""
+    """W5: after the last attempt no worker tries it again; in the queue it would be dead-lettered then."""
     world.park("a", behind=2)
 
     for _ in range(MAX_ATTEMPTS):

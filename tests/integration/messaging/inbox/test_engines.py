@@ -28,7 +28,7 @@ def _admit_messages(engine: Engine) -> list[Any]:
     return found
 
 
-def test_an_engine_made_by_the_program_decides_alike(on_postgres: Engine) -> None:
+def test_an_inbox_decides_alike_on_a_programs_own_engine(on_postgres: Engine) -> None:
     theirs = create_engine(on_postgres.url)
     try:
         expected = _admit_messages(theirs)
@@ -44,8 +44,8 @@ def test_an_engine_made_by_the_program_decides_alike(on_postgres: Engine) -> Non
     assert {decided.position.last_seq for decided, _ in found} == {0, 1, 2}
 
 
-def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgres: Engine) -> None:
-    """All pooled connections to that server are then replaced, so that the next transaction meets no broken one."""
+def test_after_a_lost_connection_the_next_transaction_gets_a_new_one(on_postgres: Engine) -> None:
+    """SQLAlchemy's error invalidates the connection and replaces the pooled ones, of which one is broken here too."""
     inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as idle, on_postgres.connect() as broken, on_postgres.connect() as other:
         pids = [connection.execute(_PID).scalar_one() for connection in (idle, broken)]
@@ -65,7 +65,7 @@ def test_a_connection_that_is_gone_is_refused_as_sqlalchemy_refuses_it(on_postgr
     assert InboxHarness(on_postgres).numbers() == GroupNumbers(epoch=1, first=1, last=1)
 
 
-def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
+def test_only_committed_messages_change_the_position(on_postgres: Engine) -> None:
     inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as connection:
         handle_message(inbox, connection, decoded_message(1))
@@ -78,7 +78,7 @@ def test_every_statement_runs_in_a_transaction(on_postgres: Engine) -> None:
 
 
 def test_a_column_of_another_type_costs_no_message(on_postgres: Engine) -> None:
-    """Postgres would refuse a kept plan whenever it is asked for: every message of this connection would die."""
+    """Postgres refuses a prepared plan after such a change, so a connection that kept it could handle nothing more."""
     inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as connection:
         for seq in (1, 2, 3):

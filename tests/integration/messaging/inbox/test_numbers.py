@@ -28,7 +28,7 @@ from tests.support.messaging.inbox_harness import (
 from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 
 
-def test_messages_in_order_leave_one_row(engine: Engine) -> None:
+def test_messages_in_order_move_the_position_and_leave_no_exception(engine: Engine) -> None:
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
@@ -308,12 +308,12 @@ def test_g2_behind_a_filter_policy_nothing_is_missing_and_nothing_is_lost(engine
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
-def test_g1_only_the_producers_number_counts() -> None:
-    """SQS's SequenceNumber has holes, so a decoded message does not even contain it."""
+def test_g1_a_decoded_message_has_no_sequence_number_of_sqs() -> None:
+    """SQS's SequenceNumber has holes, so the inbox must not count by it."""
     assert not [name for name in decoded_message(1).arrival.__dataclass_fields__ if "sequence" in name]
 
 
-def test_d2_skip_continues_the_group_and_the_redriven_message_is_late(engine: Engine) -> None:
+def test_d2_without_parking_a_redriven_message_is_handled_late(engine: Engine) -> None:
     harness = InboxHarness(engine)
     harness.bring(1)
     assert harness.record_dead(2)
@@ -333,8 +333,8 @@ def test_d13_a_dead_message_is_no_repeat_when_its_attempts_start_over(engine: En
     assert harness.bring(1, receive_count=1) == [HANDLE]
 
 
-def test_no_death_is_recorded_after_another_consumer_handled_the_message(engine: Engine) -> None:
-    """The message is done: it is to be deleted, not dead-lettered."""
+def test_no_death_is_recorded_of_a_message_that_was_handled(engine: Engine) -> None:
+    """Another worker has handled a copy of it: the message is deleted, not dead-lettered."""
     harness = InboxHarness(engine)
     harness.bring(1, 2)
 
@@ -354,6 +354,7 @@ def test_recording_a_recorded_death_again_returns_true(engine: Engine) -> None:
 
 
 def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
+    """A message of the old epoch that was missing or dead is still handled, and changes no position."""
     harness = InboxHarness(engine)
     harness.bring(1, 2, 3, 4, 6)
     harness.record_dead(7)
@@ -393,7 +394,7 @@ def test_w15_rows_that_are_younger_parked_or_open_are_kept(engine: Engine) -> No
 
 
 def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A transaction that deletes millions of rows would hold up everybody."""
+    """A transaction that deletes millions of rows would make everybody wait."""
     monkeypatch.setattr("sluice.messaging.inbox.maintenance.FORGOTTEN_MAX", 3)
     harness = InboxHarness(engine, records_gaps=False)
     harness.bring(*range(2, 16, 2))
@@ -410,7 +411,7 @@ def test_w15_closed_exceptions_are_forgotten_so_many_at_a_time(engine: Engine, m
 
 
 def test_w15_a_group_is_kept_as_long_as_records_of_its_numbers(engine: Engine) -> None:
-    """Or a number an operator gave up would be handled when it comes."""
+    """Otherwise a number that an operator skipped would be handled when it comes."""
     harness = InboxHarness(engine)
     harness.bring(1, 3)
     harness.clock.sleep(100)
@@ -425,7 +426,7 @@ def test_w15_a_group_is_kept_as_long_as_records_of_its_numbers(engine: Engine) -
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fills=st.lists(st.integers(2, 59), max_size=25, unique=True), dead=st.sets(st.integers(2, 59), max_size=5))
-def test_a_range_is_split_without_hole_or_overlap(fills: Sequence[int], dead: set[int]) -> None:
+def test_a_gap_is_split_into_ranges_without_hole_or_overlap(fills: Sequence[int], dead: set[int]) -> None:
     engine = engines.engine("sqlite://")
     with engine.begin() as connection:
         tables.metadata.create_all(connection)

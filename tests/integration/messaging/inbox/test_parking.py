@@ -53,6 +53,7 @@ def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) 
 
 
 def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: InboxHarness) -> None:
+    """A message that is received again is handled if its number is the next one, even while it is parked."""
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -77,7 +78,7 @@ def test_a_group_whose_first_message_dies_is_parked_until_it_is_back(parking: In
     assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=2)
 
 
-def test_the_first_message_of_a_group_older_than_its_consumer_may_die(engine: Engine) -> None:
+def test_a_late_consumer_waits_for_its_first_message_that_died(engine: Engine) -> None:
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     assert late.record_dead(7)
     assert late.bring(8) == [PARK]
@@ -144,7 +145,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
     assert parking.number_records() == ["2 dead, open"]
 
 
-def test_a_missing_number_is_waited_for_exactly_so_long(waiting: InboxHarness) -> None:
+def test_a_missing_number_is_waited_for_exactly_the_declared_time(waiting: InboxHarness) -> None:
     assert waiting.bring(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
     assert waiting.drain() == []
@@ -183,7 +184,7 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHar
     assert waiting.is_parked() is False
 
 
-def test_halt_waits_until_somebody_acts(engine: Engine) -> None:
+def test_halt_waits_until_the_missing_number_is_skipped(engine: Engine) -> None:
     harness = InboxHarness(engine, parks_gaps=True)
     harness.bring(1, 3)
     harness.clock.sleep(10_000_000)
@@ -237,7 +238,7 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
     assert parking.numbers() == GroupNumbers(epoch=1, first=1, last=5)
 
 
-def test_a_skip_of_a_parked_or_held_message_continues_the_group(parking: InboxHarness) -> None:
+def test_a_skip_of_a_held_message_continues_the_group(parking: InboxHarness) -> None:
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -332,7 +333,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
     assert parking.inbox.due(parking.engine) == []
 
 
-def test_the_second_of_two_migrations_undoes_nothing(parking: InboxHarness) -> None:
+def test_a_second_drainers_failure_does_not_free_a_held_message(parking: InboxHarness) -> None:
     """Two drainers may have tried one message: the record of the first one stays."""
     parking.record_dead(1)
     parking.bring(2)
@@ -417,7 +418,7 @@ def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxH
 
 
 def test_a_waiting_group_takes_over_a_newly_declared_wait(engine: Engine) -> None:
-    """Changed from halt to wait, its wait begins when that is first seen, whatever number is missing."""
+    """The wait begins when a drainer first sees the new declaration, not when the number was first missing."""
     halting = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     halting.bring(1, 3)
     halting.clock.sleep(3_600)
@@ -470,7 +471,7 @@ def test_a_waiting_group_halts_when_that_is_declared(engine: Engine) -> None:
 
 type _State = dict[str, int | None]
 type _Rows = list[tuple[int, int, bool, int]]
-# Any state of a group, also such as nothing leads to: whoever asks what is due must agree with whoever does it.
+# Any state of a group, even one that no sequence of events leads to.
 _ROWS = st.lists(
     st.tuples(st.integers(1, 3), st.integers(1, 8), st.booleans(), st.sampled_from([0, 50])),
     max_size=4,
@@ -494,10 +495,10 @@ _SKIPPED = st.sets(st.integers(1, 8), max_size=2)
     skipped=_SKIPPED,
     policy=st.sampled_from([{}, {"parks_gaps": True}, {"parks_gaps": True, "gap_wait_us": 1}]),
 )
-def test_every_due_group_has_an_attempt_that_can_begin(
+def test_a_group_is_due_exactly_if_taking_it_up_changes_something(
     in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
-    """A wrongly due group would be taken up for ever, and a wrongly undue one never."""
+    """A group that is due without need would be taken up again and again; one that is not due, never."""
     harness = InboxHarness(in_memory, **policy)
     _set(in_memory, state, rows, skipped)
 
@@ -515,10 +516,10 @@ def test_every_due_group_has_an_attempt_that_can_begin(
     skipped=_SKIPPED,
     policy=st.sampled_from([{}, {"parks_gaps": True, "gap_wait_us": 1}]),
 )
-def test_no_group_is_parked_for_ever(
+def test_time_alone_unparks_a_group_with_a_limited_wait(
     in_memory: Engine, state: _State, rows: _Rows, skipped: set[int], policy: dict[str, Any]
 ) -> None:
-    """Time alone empties and unparks every group where nothing is waited for without end, and nothing held."""
+    """The group has a time until which it waits for a missing number, and none of its messages is held."""
     harness = InboxHarness(in_memory, **policy)
     until_us = START_US if state["awaits_until_us"] is None else state["awaits_until_us"]
     _set(in_memory, state | {"awaits_until_us": until_us}, [(*row[:2], False, row[3]) for row in rows], skipped)

@@ -109,7 +109,7 @@ def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
 
 
 def test_a_group_stays_while_a_copy_of_its_last_message_is_underway(world: World) -> None:
-    """SNS refused it for two months: sixty days are counted from when it was sent, not from its commit."""
+    """SNS refused it for two months. The sixty days begin when its row is deleted after the send, not at its commit."""
     world.commit("a")
     world.line.faults = [Fault(refused="InvalidParameter")]
     relay = world.relay(settings=SETTINGS)
@@ -175,7 +175,7 @@ def test_more_groups_are_forgotten_than_one_transaction_takes(world: World) -> N
 
 
 def test_a_group_of_the_future_stays_until_the_clock_is_there(world: World) -> None:
-    """The clock was put back, or the epoch was begun twice within a second: made anew now, it would not be later."""
+    """Its epoch is ahead of the clock, which was put back. If it were made anew now, its epoch would not be later."""
     now = world.clock.now_us() // 1_000_000
     world.commit("a")
     with world.engine.begin() as connection:
@@ -193,8 +193,8 @@ def test_a_group_of_the_future_stays_until_the_clock_is_there(world: World) -> N
     assert _counters(world.engine) == {}
 
 
-def test_a_group_goes_on_where_an_operator_began_another_epoch(world: World) -> None:
-    """Forgetting goes by when it was used, not by its epoch; made anew, its epoch is later than the one begun."""
+def test_a_group_forgotten_after_a_begun_epoch_gets_a_later_one(world: World) -> None:
+    """An operator begins an epoch, the group is forgotten, and its next event begins it anew with number 1."""
     world.commit("a")
     with world.engine.begin() as connection:
         begun = OutboxOperator(topic=TOPIC, actor="ada", reason="restored", clock=world.clock).begin_epoch(connection)
@@ -212,7 +212,7 @@ def test_a_group_goes_on_where_an_operator_began_another_epoch(world: World) -> 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
 def test_a_writer_that_is_first_keeps_its_group(patient: Engine, isolation: str) -> None:
-    """The deletion waits for its commit, and finds that the number is another."""
+    """The deletion waits for the writer's commit, and then finds that the group has got another number."""
     with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
         writer.execution_options(isolation_level=isolation)
         with writer.begin():
@@ -290,7 +290,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
 def test_p6_an_open_transaction_of_a_producer_delays_no_relay(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:
-    """The relay forgets old rows at another time, and publishes everything else."""
+    """The relay cannot forget rows that the producer has locked, and still publishes other groups."""
     world = World(postgres)
     world.commit("a")
     work(world.relay())

@@ -96,7 +96,7 @@ def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> Non
 
 
 def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: World) -> None:
-    """Under its own id the topic would keep it back for five minutes; in order, it is the head of its group."""
+    """Under its own id the topic may drop it as a repeat. It is older than what waits, so it goes first."""
     world.commit("a", "a")
     work(world.relay())
     originals = world.receive_all()

@@ -144,7 +144,7 @@ def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine
     assert stored_rows(engine) == [(TOPIC, "g", 1, "first")]
 
 
-def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
+def test_events_may_be_added_to_a_scoped_session(engine: Engine) -> None:
     """Frameworks give programs the registry itself, and not a session."""
     registry = scoped_session(sessionmaker(engine))
 
@@ -157,7 +157,7 @@ def test_a_scoped_session_is_the_session_of_its_thread(engine: Engine) -> None:
     assert stored_rows(engine) == [(TOPIC, "g", 1, "kept")]
 
 
-def test_a_session_without_autobegin_begins(engine: Engine) -> None:
+def test_a_session_without_autobegin_commits_its_event(engine: Engine) -> None:
     with Session(engine, autobegin=False) as session:
         OUTBOX.add(session, event_with(1))
         session.commit()
@@ -166,7 +166,7 @@ def test_a_session_without_autobegin_begins(engine: Engine) -> None:
 
 
 def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, session: Session) -> None:
-    """Though the flush is the one in the middle of the commit: how domain events usually leave."""
+    """The flush is part of the commit. Programs often add domain events in such a hook."""
 
     @hooks.listens_for(session, "before_flush")
     def before_flush(session: Session, *_: object) -> None:

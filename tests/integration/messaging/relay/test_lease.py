@@ -80,13 +80,14 @@ def test_a_leader_renews_an_expired_lease_that_nobody_took(engine: Engine, clock
     assert _lease(engine, "other", clock).acquire() is False
 
 
-def test_topics_are_led_apart(engine: Engine, clock: VirtualClock) -> None:
+def test_each_topic_has_a_lease_of_its_own(engine: Engine, clock: VirtualClock) -> None:
     led = [_lease(engine, topic, clock, topic).acquire() for topic in ("a.fifo", "b.fifo")]
 
     assert led == [True, True]
 
 
 def test_a_released_lease_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
+    """A relay that has already lost the lease cannot release it."""
     lease, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
     lease.acquire()
     clock.sleep(EXPIRED_SECONDS)
@@ -162,7 +163,7 @@ def test_p13_of_many_relays_one_inserts_the_first_lease(postgres: Engine, clock:
     assert _row(postgres)[:2] == (leases[led.index(True)].owner, 1)
 
 
-def test_p18_a_lease_is_as_long_as_the_database_says(engine: Engine) -> None:
+def test_p18_a_lease_ends_by_the_clock_of_the_database(engine: Engine) -> None:
     store, lease = Store(engine, TOPIC), _lease(engine, "one", None)
 
     before_us = store.heads("")[1]
@@ -309,7 +310,7 @@ def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
     assert _row(postgres)[:2] == ("leader", 1)
 
 
-def test_a_relay_without_tables_does_not_lead(engine: Engine, clock: VirtualClock) -> None:
+def test_acquiring_a_lease_without_tables_is_refused(engine: Engine, clock: VirtualClock) -> None:
     with engine.begin() as connection:
         tables.metadata.drop_all(connection)
 

@@ -110,7 +110,7 @@ def test_p5_rows_claimed_with_skip_locked_are_caught(postgres: Engine) -> None:
         in_flight_together(World(postgres), ClaimsRows)
 
 
-def test_p5_n_relays_that_take_turns_keep_the_order(world: World) -> None:
+def test_p5_five_relays_that_take_turns_keep_the_order(world: World) -> None:
     rng = seeded_random(5)
     relays = [world.relay() for _ in range(5)]
     for _ in range(10):
@@ -308,7 +308,10 @@ def test_p10_an_answer_without_entries_counts_as_no_answer(
 
 
 def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -> None:
-    """The topic has forgotten it, so the queue holds it twice: the inbox knows it by its id. Order holds."""
+    """The topic has forgotten the first copy, so the queue gets a second one, still before the group's next message.
+
+    A consumer's inbox recognizes the copy by its event id.
+    """
     [first, second] = world.commit("a", "a")
     world.line.faults = [Fault(lost=True), *[Fault(unreachable=True)] * 6]
     relay = world.relay()
@@ -335,6 +338,10 @@ def test_p11_an_outage_within_the_window_makes_no_copy(world: World) -> None:
 
 
 def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world: World) -> None:
+    """It sleeps before its publish of the first message. Meanwhile another relay publishes and marks both messages.
+
+    The late publish repeats the first message under its id, so the topic drops it, and nothing is marked again.
+    """
     world.commit("a", "a")
     other = world.relay()
 
@@ -355,6 +362,7 @@ def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world
 
 
 def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) -> None:
+    """The only call is that of the relay which took over."""
     world.commit("a")
     other = world.relay()
 
@@ -391,8 +399,8 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     assert [entry["MessageGroupId"] for call in world.line.requests for entry in call] == groups
 
 
-def test_p13_a_zombies_late_copy_comes_after_five_minutes_only(world: World) -> None:
-    """Paused for longer than the topic remembers, its publish is a copy with an event id that was there before."""
+def test_p13_a_zombies_copy_after_five_minutes_is_delivered(world: World) -> None:
+    """The topic has forgotten the message by then. The copy has the event id of the first one."""
     [first, second] = world.commit("a", "a")
     other = world.relay()
 
@@ -419,6 +427,16 @@ def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
 def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: World) -> None:
     world.commit("a", "a", "b", "b")
     world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+
+    work(world.relay())
+
+    assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}
+    assert world.databases() == [("b", 1), ("b", 2)]
+
+
+def test_p14_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: World) -> None:
+    world.commit("a", "a", "b", "b")
+    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     log = io.StringIO()
     measured = EmbeddedMetrics(log, {"Topic": TOPIC}, clock=world.clock)
     relay = world.relay(hooks=[RelayMetrics(measured, world.clock)])
@@ -427,8 +445,6 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
     world.clock.sleep(metrics.OUTBOX_INTERVAL_SECONDS)
     work(relay)
 
-    assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}
-    assert world.databases() == [("b", 1), ("b", 2)]
     last = json.loads(log.getvalue().splitlines()[-1])
     assert {name: value for name, value in last.items() if name in metrics.UNITS} == {
         "OutboxLag": pytest.approx(30, abs=1),
@@ -456,8 +472,8 @@ def test_p14_an_unquarantined_message_is_published_first(world: World) -> None:
     ["Throttling", "ThrottledException", "KMSThrottling", "KMSAccessDenied", "KMSDisabled", "AuthorizationError"],
 )
 @pytest.mark.parametrize("is_whole", [False, True], ids=["entry", "call"])
-def test_p14_rights_keys_and_pace_are_not_the_messages_fault(in_memory: World, code: str, *, is_whole: bool) -> None:
-    """SNS calls some of them the sender's fault; the message passes later as it is."""
+def test_p14_throttling_and_missing_rights_quarantine_nothing(in_memory: World, code: str, *, is_whole: bool) -> None:
+    """SNS calls some of these errors the sender's fault. The message stays pending and is published unchanged later."""
     in_memory.commit("a", "a")
     in_memory.line.faults = [Fault(refused=code) if is_whole else Fault(failed={"a": (code, True)})]
     relay = in_memory.relay()
@@ -483,7 +499,7 @@ def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World)
     assert [place for place, status in in_memory.statuses().items() if status == "quarantined"] == [("g4", 1)]
 
 
-def test_p14_a_topic_that_is_not_there_is_not_the_messages_fault(in_memory: World) -> None:
+def test_p14_a_missing_topic_quarantines_nothing(in_memory: World) -> None:
     in_memory.commit("a")
     for arn in (in_memory.topic_arn.replace("events", "others"), "arn:aws:sns:us-east-1:nobody", "events.fifo"):
         work(in_memory.relay(Publisher(in_memory.sns, arn)))
@@ -522,7 +538,7 @@ def test_p15_marked_before_published_is_caught(world: World) -> None:
         deaths(world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish")
 
 
-def test_x5_a_call_ends_before_the_lease_does() -> None:
+def test_x5_a_lease_has_to_be_longer_than_two_calls() -> None:
     config = publisher.client("http://127.0.0.1:1", "us-east-1").meta.config
 
     assert config.connect_timeout + config.read_timeout <= publisher.CALL_SECONDS_MAX
@@ -570,7 +586,7 @@ def test_x7_groups_that_failed_together_are_retried_at_different_times(in_memory
         assert {quarter: 15 <= quarters.count(quarter) <= 35 for quarter in quarters} == dict.fromkeys(range(4), True)
 
 
-def test_more_groups_than_one_look_takes_go_round(world: World) -> None:
+def test_every_group_is_published_once_before_any_group_again(world: World) -> None:
     groups = [f"g{number:03}" for number in range(120)]
     world.commit(*groups, *groups)
 
@@ -582,6 +598,7 @@ def test_more_groups_than_one_look_takes_go_round(world: World) -> None:
 
 
 def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
+    """Then nothing is due, so the relay rests after each walk over all groups."""
     world.commit(*[f"g{number:03}" for number in range(150)])
     world.change(status="quarantined")
     world.commit("z")
@@ -591,12 +608,12 @@ def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
     rests = [relay.step() for _ in range(4)]
 
     assert world.databases() == [("z", 1)]
-    # A walk over 151 groups takes two looks, the second of which tells.
+    # A walk over 151 groups takes two looks. Only the second can tell that nothing is due.
     assert HEADS_MAX < 151
     assert rests == [True, False, True, False]
 
 
-def test_groups_that_wait_for_their_next_try_are_rest_too(world: World) -> None:
+def test_a_relay_rests_while_groups_wait_for_their_next_try(world: World) -> None:
     world.commit("a", "b")
     world.line.faults = [Fault(unreachable=True)]
     relay = world.relay()
@@ -608,7 +625,7 @@ def test_groups_that_wait_for_their_next_try_are_rest_too(world: World) -> None:
     assert len(world.line.requests) == request_count == 1
 
 
-def test_large_messages_of_ten_groups_go_out(in_memory: World) -> None:
+def test_large_messages_are_split_into_calls_of_an_allowed_size(in_memory: World) -> None:
     groups = [f"g{number}" for number in range(10)]
     in_memory.commit(*groups)
     with in_memory.engine.begin() as connection:
@@ -663,7 +680,7 @@ def test_forgetting_leaves_other_topics_alone(world: World) -> None:
     assert world.statuses() == {("a", 1): "sent"}
 
 
-def test_the_lag_is_the_age_of_the_oldest_that_is_not_sent(world: World) -> None:
+def test_lag_and_counts_are_of_messages_that_are_not_sent(world: World) -> None:
     nothing = world.store.lag()
     world.commit("a", "a")
     world.change(status="quarantined")
@@ -760,7 +777,7 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
     assert max(wait.waited[:5]) > 1 > max(wait.waited[5:])
 
 
-def test_a_publish_of_another_kind_is_enough(in_memory: World) -> None:
+def test_a_relay_publishes_by_any_object_with_a_publish_method(in_memory: World) -> None:
     class Sink:
         def publish(self, heads: Any) -> list[Any]:
             return [PublishSuccess(f"message of {head.group_id}", "17") for head in heads]

@@ -57,7 +57,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
     assert max(left_seconds) < STEP_SECONDS + 100
 
 
-def test_the_last_publishes_are_written_at_the_end(world: World) -> None:
+def test_the_metric_of_the_last_publishes_is_written_at_the_end(world: World) -> None:
     world.commit("a", "b", "b")
     kept = RecordedMetrics()
 
@@ -68,7 +68,7 @@ def test_the_last_publishes_are_written_at_the_end(world: World) -> None:
     assert list(kept[-1]) == ["OutboxPublished"]
 
 
-def test_the_last_publishes_are_written_when_the_relay_ends_by_an_error(world: World) -> None:
+def test_the_metric_of_the_last_publishes_survives_an_error(world: World) -> None:
     world.commit("a")
     kept = RecordedMetrics()
     relay = world.relay(hooks=[RelayMetrics(kept, world.clock)])
@@ -86,7 +86,7 @@ def test_the_last_publishes_are_written_when_the_relay_ends_by_an_error(world: W
     assert [put[metrics.OUTBOX_PUBLISHED] for put in kept] == [0, 1]
 
 
-def test_a_relay_that_has_published_nothing_writes_nothing_at_the_end(world: World) -> None:
+def test_a_relay_that_has_published_nothing_writes_no_metric(world: World) -> None:
     kept, leader = RecordedMetrics(), world.relay()
     leader.step()
 

@@ -67,7 +67,7 @@ def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, a
         ("InvalidParameter", ConfigError, f"topic is '{ARN}', which SNS does not take (An error occurred (InvalidPara"),
     ],
 )
-def test_a_topic_that_is_not_there_is_refused(
+def test_a_missing_or_invalid_topic_is_refused(
     endpoint: Endpoint, code: str, kind: type[MessagingError], message: str
 ) -> None:
     endpoint.answers = [_refusal(code)]
@@ -90,7 +90,7 @@ def test_a_topic_that_is_not_there_is_refused(
     ],
 )
 def test_a_topic_that_cannot_be_checked_now_is_a_transient_error(endpoint: Endpoint, answer: tuple[int, str]) -> None:
-    """A publisher's policy may not allow to look, and an endpoint that is away comes back: one line says why."""
+    """The publisher's policy may not allow the check, or the endpoint is away for a while. One line says why."""
     endpoint.answers = [answer]
 
     with pytest.raises(TransientError) as failed:
@@ -159,8 +159,8 @@ def test_until_empty_ends_where_no_database_answers(run_command: Run) -> None:
     assert text.splitlines()[-1].startswith("sluice: the database does not do it (connection failed: ")
 
 
-def test_a_database_of_an_older_version_is_refused_at_the_start(engine: Engine, run_command: Run) -> None:
-    """Otherwise the relay would fail again and again at a column that the tables do not have."""
+def test_tables_without_a_needed_column_are_refused_at_the_start(engine: Engine, run_command: Run) -> None:
+    """Otherwise the relay would fail again and again at that column."""
     with engine.begin() as connection:
         connection.execute(text("ALTER TABLE sluice_outbox_lease DROP COLUMN lease_us"))
     dsn = engine.url.render_as_string(hide_password=False)
@@ -240,14 +240,14 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
 def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: BaseException) -> None:
     """The next relay need not wait for the end of the lease."""
 
-    class BrokenWait:
+    class BrokenPublisher:
         def publish(self, _: object) -> list[PublishOutcome]:
             raise error
 
     world.commit("a")
 
     with structlog.testing.capture_logs() as logged, pytest.raises(type(error)):
-        run(world.relay(BrokenWait()), Turns(world.clock, 5), SETTINGS, rng=seeded_random(3))
+        run(world.relay(BrokenPublisher()), Turns(world.clock, 5), SETTINGS, rng=seeded_random(3))
 
     assert _events(logged) == ["leading", "stopped"]
     assert world.lease().acquire()
@@ -289,7 +289,7 @@ def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine
         code, log = relay.wait_for_exit(), relay.log
     with _relay(engine, tmp_path) as usual:
         usual.await_logged("starting")
-        usual.stop()
+        usual.stop()  # a relay that is to stay ends with 0
 
     assert code == 1
     assert log.splitlines()[-1] == "0 quarantined, 1 not published yet; see `outbox ls`"
@@ -311,6 +311,7 @@ def test_a_relay_warns_of_events_for_other_topics(engine: Engine, tmp_path: Path
 
 
 def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Engine, tmp_path: Path) -> None:
+    """Its log says with which settings it started, and who leads."""
     leader = Lease(engine, TOPIC, lease_seconds=300, owner="leader")
     assert leader.acquire()
 
