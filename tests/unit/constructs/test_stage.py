@@ -42,7 +42,7 @@ def test_a_retained_environment_cannot_be_deleted_by_one_command(stacks: Mapping
         assert {stack.is_protected for stack in parts.values()} == {name in RETAINED}, name
 
 
-def test_an_environment_has_a_stack_for_its_database_if_it_is_its_own(stacks: Mapping[str, StackTemplates]) -> None:
+def test_only_an_environment_with_its_own_database_has_a_fifth_stack(stacks: Mapping[str, StackTemplates]) -> None:
     for name, parts in stacks.items():
         assert len(parts) == (4 if name in WITHOUT_OWN_DATABASE else 5), name
 
