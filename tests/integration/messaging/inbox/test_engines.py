@@ -1,4 +1,4 @@
-"""The inbox on an engine of ours and on somebody else's, and on connections that are lost or see the tables change."""
+"""The inbox on an engine of ours and on a program's own, and on connections that are lost or see the tables change."""
 
 import dataclasses
 from typing import Any
@@ -18,7 +18,7 @@ _GROUPS = ["a", "';--", "\\'", "$1", "%s%(a)s", "a" * 120]
 
 
 def _admit_messages(engine: Engine) -> list[Any]:
-    """Return what was decided of some messages, without what differs by nature."""
+    """Return what the inbox decides about some messages, without times and locks."""
     inbox, found = Inbox(InboxPolicy(consumer="billing")), []
     for came in (decoded_message(seq, group=group) for group in _GROUPS for seq in (1, 2, 2, 4)):
         with engine.begin() as connection:

@@ -92,7 +92,7 @@ def test_many_long_runs_of_a_worker_do_everything_once_and_in_order(name: str) -
     ids=["D2 parked row handled before the poison", "W8 inbox apart", "W7 deleted first", "W7 no repeat is known"],
 )
 def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], message: str) -> None:
-    """Negative controls: within a hundred runs."""
+    """Negative controls: the state machine finds each defect within a hundred runs."""
     with pytest.raises(AssertionError, match=message):
         run_machine(
             _machine(name, **broken),

@@ -100,7 +100,7 @@ def _on_asyncio(ending: str) -> Case:
 
 @pytest.mark.parametrize("ending", one_case_in(4, ENDINGS))
 def test_rows_and_events_of_asyncio_live_or_die_together(world: World, ending: str) -> None:
-    """Every ending of a plain session, in the session that an AsyncSession has."""
+    """An AsyncSession is ended in each way in which the tests of plain sessions end one."""
     found: dict[str, object] = {}
     for driver in _drivers(world):
         _run(world, driver, _on_asyncio(ending))
@@ -163,7 +163,7 @@ async def _tell_the_relay(_: World, session: AsyncSession) -> None:
     "endings", [pytest.param((), id="of two phases"), pytest.param(ENDINGS, id="all", marks=pytest.mark.slow)]
 )
 def test_rows_and_events_of_two_phases_live_or_die_together(two_phases: World, endings: Iterable[str]) -> None:
-    """One server for endings of a session, and for those that only two phases have."""
+    """The endings of plain sessions, and those that only two phases have, on one server."""
     found: dict[tuple[str, str], object] = {}
     cases: dict[str, tuple[Case, set[int] | None]] = {name: (_on_asyncio(name), None) for name in endings}
     cases |= {

@@ -392,6 +392,10 @@ def test_without_yes_a_command_only_prints_its_plan(dsn: str) -> None:
     assert _run(dsn, "ls", "--json").stdout == before
     assert _run(dsn, "audit").stdout == ""
 
+
+def test_with_yes_a_skip_is_done_and_audited(dsn: str) -> None:
+    act = ("skip", "a", "1", "--reason", "a poison pill")
+
     assert _run(dsn, *act, "--yes").stdout == "done: skip message 1 of group a\n"
     (shown,) = json.loads(_run(dsn, "ls", "--json", "--limit", "1").stdout)["messages"]
     assert shown["status"] == "pending"

@@ -76,7 +76,7 @@ def _produce(producer: Engine, owner: Engine) -> None:
 
 
 def _relay(relaying: Engine, owner: Engine) -> None:
-    """Publish what a producer has committed, and forget it, with its group, in the end."""
+    """Publish a committed message; later delete it and its group."""
     world = World(relaying)
     with Session(owner) as session:
         world.outbox.add(session, Event(type="t", group="a", data=None))

@@ -143,7 +143,8 @@ def test_differences_a_host_may_have_are_not_reported(engine: Engine, before: st
     assert differences_after(engine, before, after) == []
 
 
-def test_a_plan_made_while_the_outbox_was_small_is_not_kept(postgres: Engine) -> None:
+def test_the_statement_that_reads_heads_is_never_prepared(postgres: Engine) -> None:
+    """Postgres would go on with a plan that it made while the outbox was small."""
     store = Store(postgres, "plans.fifo")
 
     for _ in range(20):
@@ -199,8 +200,8 @@ def test_sql_for_another_kind_of_database_is_refused() -> None:
         schema.sql("oracle", tables.metadata)
 
 
-def test_an_index_whose_making_failed_is_none_until_it_is_made_again(postgres: Engine) -> None:
-    """CREATE INDEX CONCURRENTLY that fails leaves one behind that Postgres keeps and does not use."""
+def test_an_invalid_index_counts_as_missing_until_it_is_rebuilt(postgres: Engine) -> None:
+    """A CREATE INDEX CONCURRENTLY that fails leaves an index behind that Postgres maintains and does not use."""
     with postgres.begin() as connection:
         tables.metadata.create_all(connection)
         connection.execute(text("DROP INDEX sluice_outbox_unfinished"))

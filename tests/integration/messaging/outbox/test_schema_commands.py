@@ -66,7 +66,7 @@ def _require_made(dsn: str) -> None:
     engine.dispose()
 
 
-def test_many_tasks_start_at_once_and_one_of_them_was_killed(dsn: str, tmp_path: Path) -> None:
+def test_tasks_that_start_at_once_finish_what_a_killed_one_left(dsn: str, tmp_path: Path) -> None:
     """Killed between the two parts: the outbox's tables are committed, the inbox's are not."""
     with _apply(dsn, tmp_path / "killed.log", SLUICE_FAILPOINT="in_step:2") as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL
@@ -114,8 +114,8 @@ def test_schema_apply_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path
     _require_made(dsn)
 
 
-def test_a_database_that_remains_away_is_one_line_and_exit_code_2(run: Run) -> None:
-    """Progress goes to the log until then."""
+def test_schema_apply_gives_up_a_database_that_stays_away(run: Run) -> None:
+    """Until then it logs its progress; at the end it prints one line and ends with 2."""
     code, printed, text = run("schema", "apply", "--dsn", _AWAY, "--wait", "3")
 
     *progress, last = text.splitlines()
@@ -226,7 +226,7 @@ def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, t
         (" ", 3, "--migrate is empty, allowed is a command such as 'alembic upgrade head'; leave it out"),
     ],
 )
-def test_a_migration_that_fails_is_one_line(run: Run, dsn: str, migrate: str, code: int, message: str) -> None:
+def test_a_failing_migration_is_reported_in_one_line(run: Run, dsn: str, migrate: str, code: int, message: str) -> None:
     found, _, printed = run("schema", "apply", "--dsn", dsn, "--migrate", migrate)
 
     assert found == code
@@ -249,7 +249,7 @@ def test_a_stopped_task_stops_its_migration(dsn: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_the_sql_of_both_parts_or_of_one(run: Run, kind: str) -> None:
+def test_the_sql_of_both_parts_is_the_sql_of_each(run: Run, kind: str) -> None:
     both, outbox, inbox = (run("schema", "sql", kind, *part)[1] for part in ((), ("outbox",), ("inbox",)))
 
     assert both == f"{outbox}\n{inbox}"

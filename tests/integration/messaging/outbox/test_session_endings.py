@@ -414,7 +414,7 @@ ENDINGS: dict[str, Callable[[World, Any], None]] = {
 
 @pytest.mark.parametrize("ending", one_case_in(4, ENDINGS))
 def test_rows_and_events_commit_together_or_the_program_gets_an_error(world: World, ending: str) -> None:
-    """One database for all kinds of sessions."""
+    """Checked for every kind of session, one after the other in one database."""
     found: dict[str, object] = {}
     for kind, make in KINDS.items():
         session = make(world)
@@ -433,7 +433,7 @@ def test_rows_and_events_commit_together_or_the_program_gets_an_error(world: Wor
     assert found == {}
 
 
-def test_a_changed_row_that_is_expunged_takes_its_event_along(world: World) -> None:
+def test_a_commit_after_a_changed_row_was_expunged_is_refused(world: World) -> None:
     with Session(world.engine) as session:
         order = Order(id=1)
         session.add(order)
@@ -519,7 +519,7 @@ _AUTOCOMMITS: dict[str, Callable[[Engine], Any]] = {
 
 @pytest.mark.parametrize("kind", [*_AUTOCOMMITS, "isolation level of SQLite's driver"])
 def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world: World, kind: str) -> None:
-    """Ours is one on SQLite too: there a statement begins its transaction."""
+    """Our own engine on SQLite is not refused: it begins each transaction with a statement of its own."""
     is_sqlite = world.engine.dialect.name == "sqlite"
     if kind in _AUTOCOMMITS:
         made = _AUTOCOMMITS[kind](world.engine)
@@ -578,7 +578,7 @@ def test_a_string_that_contains_commit_does_not_end_the_transaction(world: World
 
 
 def test_the_first_event_over_an_engine_breaks_nobody_who_uses_it(world: World) -> None:
-    """SQLAlchemy goes through the listeners of an engine in one thread while another one adds an event."""
+    """The first event adds listeners to the engine, while SQLAlchemy is going through the listeners of a statement."""
     theirs = create_engine(world.engine.url)
     world.made.append(theirs)
 

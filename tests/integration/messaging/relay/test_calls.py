@@ -43,7 +43,7 @@ class _Gate:
         return [PublishRetry("no answer") if is_lost else PublishSuccess("id", "1") for _ in heads]
 
     def await_calls(self, count: int) -> None:
-        """Wait until so many calls have come."""
+        """Wait until this number of calls has come."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.calls) >= count, _PATIENCE_SECONDS), self.calls
 
@@ -75,7 +75,7 @@ def _statuses(engine: Engine) -> dict[tuple[str, int], str]:
 
 
 def _until_sent(relay: Relay, engine: Engine, count: int) -> None:
-    """Let the relay take steps until so many messages are sent."""
+    """Let the relay take steps until `count` messages are sent."""
     for _ in range(_STEPS_MAX):
         relay.step()
         if list(_statuses(engine).values()).count("sent") == count:
@@ -248,5 +248,5 @@ def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
 
 
 def _has_come(calls: CallsAtOnce, count: int) -> bool:
-    """Return whether the answers of so many calls have come."""
+    """Return whether the answers of `count` calls have come."""
     return calls._answers.qsize() == count

@@ -273,7 +273,9 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: Sho
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
-def test_spans_show_where_the_time_went(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> None:
+def test_the_delays_command_counts_every_message_at_each_stage(
+    engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
+) -> None:
     with shop_harness.open_shop(engine, localstack_shared, tmp_path, TOPIC) as shop:
         done = shop.trade(20, seed=1)
         shop.end_groups()

@@ -211,7 +211,7 @@ def own() -> VirtualClock:
 
 
 def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
-    """Return a clock that was put back by so many seconds."""
+    """Return a clock that is `seconds` behind another clock, as if it had been put back."""
     return VirtualClock(clock.now_us() - seconds * 1_000_000)
 
 

@@ -276,13 +276,13 @@ def test_many_long_runs_of_a_relay_lose_double_and_reorder_nothing(kind: type[Re
     ],
 )
 def test_a_broken_relay_is_found_out(build: Build, message: str) -> None:
-    """Negative controls: within two hundred runs."""
+    """Negative controls: the state machine finds each defect within two hundred runs."""
 
     class BrokenRelays(Relays):
-        """Relays of another kind."""
+        """Relays with the defect of this case."""
 
     BrokenRelays.build = staticmethod(build)
-    seed(4)(BrokenRelays)  # which finds each of them soon
+    seed(4)(BrokenRelays)  # with this seed each defect is found soon
     with pytest.raises(AssertionError, match=message):
         run_machine(
             BrokenRelays,

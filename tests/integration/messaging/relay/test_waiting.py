@@ -1,4 +1,4 @@
-"""A relay waits for what passes, and ends for what only another configuration mends; after a failover nobody stays."""
+"""A relay waits out errors that pass, and ends at others; after a failover no connection stays at the former primary."""
 
 from collections.abc import Iterator
 from typing import Any
