@@ -1,4 +1,4 @@
-"""A relay waits out errors that pass, and ends at others; after a failover no connection stays at the former primary."""
+"""A relay waits out errors that pass, and ends at others; after a failover no connection stays at the old primary."""
 
 from collections.abc import Iterator
 from typing import Any
