@@ -413,7 +413,11 @@ class MessageProcessor:
                 self._release(lease.message.receipt_handle, 0)
 
     def _release(self, receipt_handle: str, seconds: int) -> None:
-        """Give a message back; try it a few times, whether or not the worker stops."""
+        """Release a message: it is received again after `seconds`.
+
+        If the queue is unreachable, try a few times, even while the worker stops. If each try fails, the message comes
+        again when its visibility timeout ends.
+        """
         warning = "not given back: it comes again when its visibility timeout ends"
         for tries in range(1, SETTLE_TRIES + 1):
             try:

@@ -285,12 +285,12 @@ def event_times(session: Session) -> list[tuple[str, int]]:
 
 
 def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
-    """The clock of this outbox moves between add and commit."""
+    """The outbox's clock moves between add and commit."""
     added_at_us, committed_at_us = 1_767_225_600_000_000, 1_767_225_600_250_000
     clock = VirtualClock(added_at_us)
-    outbox = Outbox(TOPIC, clock=clock)
-    outbox.add(session, event_with(1))
-    outbox.add(session, event_with(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    outbox_with_clock = Outbox(TOPIC, clock=clock)
+    outbox_with_clock.add(session, event_with(1))
+    outbox_with_clock.add(session, event_with(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
     clock.sleep((committed_at_us - added_at_us) / 1_000_000)
     session.commit()
 
