@@ -240,7 +240,7 @@ def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> Non
 
 
 def test_fields_missing_in_the_secret_come_from_variables() -> None:
-    """RDS's own secrets have only username and password; the secret's own fields win."""
+    """RDS's own secrets have only username and password. A field that a secret has is preferred to a variable."""
     managed = {name: RDS[name] for name in ("username", "password")}
     variables = {"SLUICE_DATABASE_HOST": "cluster.internal", "SLUICE_DATABASE_PORT": "6432"}
     variables["SLUICE_DATABASE_NAME"] = "orders"
@@ -283,7 +283,7 @@ def test_a_secret_with_an_invalid_port_is_refused(port: Any) -> None:
     )
 
 
-def test_a_secret_may_say_how_much_tls_it_takes(tmp_path: Path) -> None:
+def test_a_secret_may_name_its_sslmode_and_the_default_verifies_fully(tmp_path: Path) -> None:
     ca = tmp_path / "ca.pem"
     ca.touch()
 

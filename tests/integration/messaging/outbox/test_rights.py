@@ -215,6 +215,7 @@ def _empty(owner: Engine) -> None:
 
 @pytest.mark.parametrize("role", DatabaseRole)
 def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRole) -> None:
+    """The work raises an error if a right is missing."""
     with _of(owner, role) as engine:
         _WORK[role](engine, owner)
 
@@ -255,10 +256,13 @@ def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseR
     assert idle == []
 
 
-def test_a_role_that_owns_no_tables_is_refused_in_one_line(
+def test_a_role_that_owns_no_tables_cannot_upgrade_them(
     owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A task's role meets such tables if the owner has not applied the schema before the deployment."""
+    """Where nothing is to upgrade, its command succeeds; else one line says why not.
+
+    A task's role meets such tables if the owner has not applied the schema before the deployment.
+    """
     dsn = make_url(owner.url).set(username=DatabaseRole.WORKER.value).render_as_string(hide_password=False)
     with command_line(monkeypatch, capsys) as run:
         done = run("schema", "apply", "--dsn", dsn)
