@@ -434,7 +434,7 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
     assert world.databases() == [("b", 1), ("b", 2)]
 
 
-def test_p14_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: World) -> None:
+def test_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: World) -> None:
     world.commit("a", "a", "b", "b")
     world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     log = io.StringIO()
