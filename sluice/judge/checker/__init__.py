@@ -58,8 +58,10 @@ OF_THE_RUN = ("A6", "H3", "H4", "H5", "H6", "H7")
 _NOWHERE = QueueContext()
 _NOT_DRAINED = "which was not drained"
 _SELECTIVE = {
-    True: "and nothing on record says that they are for it: a filter policy may exclude them, or it was not subscribed",
-    False: "of which another process changed the subscription: its filter policy may leave them out",
+    True: "and nothing on record says that they are for it: a filter policy may exclude them, or it was not subscribed;"
+    " if its topic sends it every message, say --unfiltered",
+    False: "of which another process changed the subscription: its filter policy may leave them out; if its topic sends"
+    " it every message, say --unfiltered",
 }
 """By whether the publishes on record tell which messages the queue gets."""
 _REMOVED = "where its retention may have ended, or a purge or a restart may have removed it"

@@ -4,6 +4,7 @@ import re
 import secrets
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -251,24 +252,34 @@ def _make_first_tables(engine: Engine) -> None:
             connection.execute(text(statement))
 
 
-@pytest.mark.parametrize("versioned", _PARTS, ids=["outbox", "inbox"])
-def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(empty: Engine, versioned: VersionedTables) -> None:
+@pytest.mark.parametrize(
+    ("versioned", "version_before"),
+    [
+        pytest.param(versioned, version_before, id=f"{versioned.part}-{version_before}")
+        for versioned in _PARTS
+        for version_before in range(1, versioned.version)
+    ],
+)
+def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(
+    empty: Engine, versioned: VersionedTables, version_before: int
+) -> None:
     """A host's own migrations run it, and nothing is left for `schema apply`."""
     _make_first_tables(empty)
-    kind = empty.dialect.name
-    with empty.begin() as connection:
-        for statement in migrations.upgrade_sql(kind, versioned, 1):
-            connection.exec_driver_sql(statement)
+    if version_before > 1:
+        _run_upgrade_sql(empty, replace(versioned, steps=versioned.steps[: version_before - 1]), 1)
+
+    _run_upgrade_sql(empty, versioned, version_before)
 
     assert _recorded_version(empty) == (versioned.part, versioned.version, versioned.readable_from)
     with empty.connect() as connection:
         migrations.require(connection, versioned)
     assert list(migrations.upgrade(empty, versioned)) == []
-    with empty.begin() as connection:
-        connection.execute(text("DELETE FROM sluice_schema"))
-        for statement in migrations.upgrade_sql(kind, versioned, 2):
+
+
+def _run_upgrade_sql(engine: Engine, versioned: VersionedTables, version_before: int) -> None:
+    with engine.begin() as connection:
+        for statement in migrations.upgrade_sql(engine.dialect.name, versioned, version_before):
             connection.exec_driver_sql(statement)
-        migrations.require(connection, versioned)
 
 
 @pytest.mark.parametrize("versioned", _PARTS, ids=["outbox", "inbox"])
@@ -366,7 +377,7 @@ def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: E
     )
     assert refused[1].startswith("sluice_inbox_group has rows of one key (consumer 'billing', group_id 'g0': 2 rows; ")
     assert "group_id 'g8': 2 rows and more)" in refused[1]
-    assert upgraded == [[2, 3], [2, 3, 4]]
+    assert upgraded == [[2, 3, 4], [2, 3, 4, 5]]
     with old_engine.connect() as connection:
         assert connection.execute(text("SELECT last_seq, epoch FROM sluice_outbox_group")).one()[0] == 2
         kept = connection.execute(text("SELECT last_seq FROM sluice_inbox_group ORDER BY last_seq")).scalars()
