@@ -259,7 +259,7 @@ def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseR
 def test_a_role_that_owns_no_tables_cannot_upgrade_them(
     owner: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Where nothing is to upgrade, its command succeeds; else one line says why not.
+    """If nothing is to upgrade, its command succeeds; else one line says why it failed.
 
     A task's role meets such tables if the owner has not applied the schema before the deployment.
     """
