@@ -140,8 +140,13 @@ class FunctionProcess:
         return api.is_ready
 
     def _freeze(self) -> None:
+        """Stop the process, and wait until it is stopped.
+
+        If this process ended before, the system would not end the function's group (see `_start`).
+        """
         if self._freezes and self._process is not None:
             os.killpg(self._process.pid, signal.SIGSTOP)
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def _read(self, answer: FunctionAnswer) -> object:
         if answer.body is None:

@@ -105,9 +105,9 @@ def test_a_run_with_handlers_that_commit_by_themselves_is_invalid(
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["--plan", "--seed", "3"], 0, ""),
+        pytest.param(["--plan", "--seed", "3"], 0, "", marks=pytest.mark.slow),
         (["--faults", "nonsense"], 3, "chaos: --faults is nonsense, allowed are kill"),
-        (["--commits", "0"], 3, "Invalid value for '--commits'"),
+        pytest.param(["--commits", "0"], 3, "Invalid value for '--commits'", marks=pytest.mark.slow),
         (["--endpoint-url", "http://127.0.0.1:1", "--folder", "{folder}"], 2, "chaos: nothing answers at"),
     ],
 )

@@ -23,16 +23,16 @@ def _environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AWS_")} | KEYS | more
 
 
-COMMANDS = [
-    (["-m", "sluice", "load", "run", "smoke"], 3, "sluice: "),
+COMMANDS = [  # one of each program by day
+    pytest.param(["-m", "sluice", "load", "run", "smoke"], 3, "sluice: ", marks=pytest.mark.slow),
     (["-m", "sluice", "worker", "--consumer", "billing"], 3, "sluice: "),
-    (["-m", "sluice", "dlq", "ls"], 3, "sluice: "),
-    (["scripts/change.py", "diff", "dev"], 3, "diff: "),
+    pytest.param(["-m", "sluice", "dlq", "ls"], 3, "sluice: ", marks=pytest.mark.slow),
+    pytest.param(["scripts/change.py", "diff", "dev"], 3, "diff: ", marks=pytest.mark.slow),
     (["scripts/change.py", "deploy", "local"], 3, "deploy: "),
-    (["scripts/change.py", "destroy", "prod"], 3, "destroy: "),
+    pytest.param(["scripts/change.py", "destroy", "prod"], 3, "destroy: ", marks=pytest.mark.slow),
     (["app.py"], 3, "app.py: "),
     (["-m", "pytest", "contract_tests"], 4, "ERROR: "),
-    (["-m", "pytest", "-n", "2", "contract_tests", "--prove"], 4, "ERROR: "),
+    pytest.param(["-m", "pytest", "-n", "2", "contract_tests", "--prove"], 4, "ERROR: ", marks=pytest.mark.slow),
 ]
 
 

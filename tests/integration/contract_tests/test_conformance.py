@@ -155,11 +155,17 @@ def test_every_promise_of_a_target_with_one_answer_for_all_is_unknown(
     ("answer", "status", "evidence"),
     [
         (BROKEN, "unknown", "StartMessageMoveTask was answered with HTTP 500, InternalFailure: out of order"),
-        (HTML, "unknown", "StartMessageMoveTask was answered with HTTP 200 and no answer of the protocol"),
-        (
+        pytest.param(
+            HTML,
+            "unknown",
+            "StartMessageMoveTask was answered with HTTP 200 and no answer of the protocol",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
             THROTTLED,
             "unknown",
             "StartMessageMoveTask was answered with HTTP 400, RequestThrottled: throttled or unavailable",
+            marks=pytest.mark.slow,
         ),
         (
             LACKING,

@@ -182,6 +182,7 @@ STRANGERS = [
 ]
 
 
+@pytest.mark.slow  # a LocalStack of its own; make demo is such a command
 def test_a_command_is_pointed_at_localstack_and_its_exit_code_is_returned(tmp_path: Path) -> None:
     """AWS_* lead any client to LocalStack, the exit code is the command's, and nothing but the log is left."""
     program = """
@@ -260,6 +261,7 @@ def _spoil_aws_files(home: Path) -> None:
         (home / ".aws" / name).write_text("whoever reads this fails", encoding="utf-8")
 
 
+@pytest.mark.slow  # a LocalStack of its own
 def test_localstack_itself_reads_no_aws_file_of_the_callers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """LocalStack starts whatever the caller's files of AWS contain."""
     _spoil_aws_files(tmp_path)

@@ -224,6 +224,7 @@ def test_somebodys_project_is_checked_against_the_types_of_the_wheel(install: Ca
     assert found.endswith('has incompatible type "str"; expected "Event"  [arg-type]')
 
 
+@pytest.mark.slow  # an environment of its own
 def test_recorder_leaves_a_journal(install: Callable[[str], Installation], endpoint: fake_aws.Endpoint) -> None:
     recorder = install("recorder")
 
@@ -329,6 +330,7 @@ def test_cdk_synthesizes_a_fan_out_in_somebodys_own_app(install: Callable[[str],
     require_all_modules(cdk, EXTRAS["cdk"])
 
 
+@pytest.mark.slow  # an environment of its own
 def test_testing_gives_pytest_the_fixtures(install: Callable[[str], Installation]) -> None:
     """The wheel's entry point registers them: the test file names no plug-in."""
     testing = install("testing")

@@ -41,6 +41,7 @@ def endpoint(project: Path, localstack_shared: localstack.Emulator) -> str:
     return f"ENDPOINT={localstack_shared.endpoint_url}"
 
 
+@pytest.mark.slow  # an environment of its own
 def test_the_handlers_of_a_new_project_are_tested_on_the_simulator(project: Path) -> None:
     printed = run_to_end("make", "test", cwd=project).stdout
 

@@ -146,7 +146,7 @@ _NOT_TO_REHEARSE = ["spark_load", "pyspark", "py4j", "boto3", "botocore", "sqlal
 def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
     """The command reads the template, simulates, and draws the page without Spark, clients of AWS or a database."""
     program = _WITHOUT_A_LOAD_TEST.format(missing=_NOT_TO_REHEARSE)
-    arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse", "--page", "page.html"]
+    arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml", "--page", "page.html"]
 
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
 
@@ -359,6 +359,7 @@ def test_a_profile_made_of_a_recording_is_rehearsed_as_the_recording_is(run: Run
     assert by_work[1] == pytest.approx(by_work[0]), "an invocation is paid for while it works"
 
 
+@pytest.mark.slow  # simulated days
 def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:
     _, text, _ = run("rehearse", "--template", "fine.yaml", *WORK, "--json", *["--traffic", "steady"] * 2)
 

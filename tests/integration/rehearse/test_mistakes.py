@@ -43,7 +43,7 @@ def _names(service: ScaledService, tasks: TaskWork) -> list[str]:
 @pytest.mark.parametrize(
     ("environment", "consumer"),
     [
-        (environment, consumer)
+        pytest.param(environment, consumer, marks=[] if environment in (FULL, SHARED) else pytest.mark.slow)
         for environment in (*ENVIRONMENTS.values(), FULL, SHARED)
         for consumer in environment.consumers
     ],
