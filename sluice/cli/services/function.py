@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from sluice.cli.services.running import collect_rarely, log_to, measuring, recording
+from sluice.cli.services.running import collect_rarely, log_to, measuring, recording, require_inbox
 from sluice.cli.targets import consumer_of
 from sluice.clock import SystemClock
 from sluice.declaration import load_task_declaration, metrics, naming
@@ -24,6 +24,7 @@ from sluice.messaging.aws_lambda.handler import LambdaHandler, function_of, lamb
 from sluice.messaging.database import connections
 from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.handlers import Handlers
+from sluice.messaging.inbox import tables
 from sluice.messaging.sqs import queue as queues
 from sluice.messaging.telemetry.metrics import WorkerMetrics
 from sluice.messaging.telemetry.recording import WorkerRecording
@@ -63,6 +64,7 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
 
     Raises:
         ConfigError: the variables or the declaration cannot be right.
+        OutboxError: a table, a right or a setting of the database is not what is needed.
     """
     log_to(sys.stderr)
     environment = load_task_declaration().environment(_variable("SLUICE_ENV"))
@@ -93,6 +95,7 @@ def make_handler(*, failpoint: Callable[[str], None] | None = None) -> LambdaHan
         hooks.append(WorkerRecording(recorder, queue_url=url))
     engine = runtime_engine(environment.region, os.environ.get("SLUICE_DSN"))
     connections.end_waits(engine, function.timeout_seconds)
+    require_inbox(engine, tables.FUNCTION_RIGHTS)
     collect_rarely()
     return lambda_handler(
         consumer,

@@ -11,13 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from sluice.clock import SystemClock, clock_id
 from sluice.errors import ConfigError
 from sluice.messaging.backoff import Backoff
-from sluice.messaging.database import engines
+from sluice.messaging.database import engines, migrations, server_settings
 from sluice.messaging.database.server_settings import OnStandby
+from sluice.messaging.inbox import tables
 from sluice.messaging.liveness import AliveFile, Liveness, LivenessWatch
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics, EveryMetrics, Metrics
 from sluice.messaging.waiting import Wait
@@ -143,6 +145,22 @@ def await_database(
         else:
             return True
     return False
+
+
+def require_inbox(engine: Engine, rights: Mapping[str, str]) -> None:
+    """Refuse a database without the inbox's tables or these rights on them, or with settings that lose data.
+
+    Args:
+        engine: of the role that is going to work.
+        rights: `WORKER_RIGHTS` or `FUNCTION_RIGHTS`.
+
+    Raises:
+        ConfigError: the tables are too new for this code.
+        OutboxError: a table, a right or a setting is not what is needed.
+    """
+    with engine.connect() as connection:
+        migrations.require(connection, tables.versioned)
+        server_settings.require(connection, rights)
 
 
 def collect_rarely() -> None:

@@ -6,13 +6,13 @@ from functools import partial
 from math import inf
 
 from sluice.cli.options import ProcessOptions
-from sluice.cli.services.running import await_database, collect_rarely, log_to, measuring, recording
+from sluice.cli.services.running import await_database, collect_rarely, log_to, measuring, recording, require_inbox
 from sluice.cli.targets import ConsumerTarget
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, metrics, naming
 from sluice.errors import ConfigError, EndpointError
 from sluice.messaging import failpoints
-from sluice.messaging.database import connections, migrations, server_settings
+from sluice.messaging.database import connections
 from sluice.messaging.errors import TransientError
 from sluice.messaging.handlers import Handlers
 from sluice.messaging.inbox import tables
@@ -62,7 +62,9 @@ def run_worker(
     connections.end_waits(engine, ProcessorSettings.of_consumer(consumer).hold_seconds_max)
     # A worker with --until-idle does not wait for a database.
     ends_at = inf if idle_seconds is None else 0.0
-    if not await_database(partial(_require_tables, target), stop, ends_at=ends_at, alive=process.alive):
+    if not await_database(
+        partial(require_inbox, target.engine, tables.WORKER_RIGHTS), stop, ends_at=ends_at, alive=process.alive
+    ):
         return
     sqs, prompt = clients(
         target.endpoint_url,
@@ -113,13 +115,6 @@ def _handlers(consumer: Consumer, module: str | None) -> Handlers:
 def _tracing(queue_name: str) -> list[WorkerHooks]:
     """Return the hook that makes OpenTelemetry's spans, if the handlers' module has imported OpenTelemetry."""
     return [opentelemetry(queue_name=queue_name)] if "opentelemetry" in sys.modules else []
-
-
-def _require_tables(target: ConsumerTarget) -> None:
-    """Refuse a database without the inbox's tables or a worker's rights on them."""
-    with target.engine.connect() as connection:
-        migrations.require(connection, tables.versioned)
-        server_settings.require(connection, tables.WORKER_RIGHTS)
 
 
 def _is_ordered(source: Queue, target: ConsumerTarget, sqs: object, *, is_given: bool) -> bool:

@@ -15,7 +15,7 @@ from sluice.declaration import load_declaration
 from sluice.lambda_local.process import FunctionProcess
 from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.inbox import tables
-from sluice.simulator.model.mapping import to_record
+from sluice.simulator.model.mapping import NoAnswer, to_record
 from sluice.simulator.server import SimulatorServer
 from sluice.topology import deploy
 
@@ -131,6 +131,25 @@ def test_a_connection_that_ended_during_a_freeze_costs_no_attempt(function: Warm
     assert len(servers) == 3
     assert rows_of(postgres, "SELECT * FROM sluice_inbox_attempt") == []
     assert function.process.starts == 1
+
+
+def test_a_function_does_not_start_where_its_tables_may_lose_a_row(
+    function: WarmFunction, postgres: Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A failed start is no attempt; the line in the log names the table and the step."""
+    with postgres.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE sluice_inbox_attempt SET UNLOGGED")
+
+    refused = function.handle(1)
+    printed = "".join(capfd.readouterr())
+    with postgres.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE sluice_inbox_attempt SET LOGGED")
+    answer = function.handle(1)
+
+    assert refused is NoAnswer.ERROR
+    assert "table sluice_inbox_attempt is UNLOGGED or temporary, allowed is a permanent one" in printed
+    assert answer == {"batchItemFailures": []}
+    assert rows_of(postgres, "SELECT name, attempt FROM bill") == [("a1", 1)]
 
 
 @pytest.mark.slow
