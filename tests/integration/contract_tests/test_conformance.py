@@ -118,6 +118,7 @@ def test_every_promise_of_a_target_that_is_down_is_unknown(tmp_path: Path) -> No
     assert "nothing answers at http://127.0.0.1:<port>" in promises["GRP-01"]["evidence"]
 
 
+@pytest.mark.slow  # a target of its own
 def test_a_target_that_dies_in_the_middle_keeps_nothing_after_that(tmp_path: Path) -> None:
     report = tmp_path / "junit.xml"
     with _serving(_sound) as url:

@@ -212,7 +212,6 @@ def reader(localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[R
         pytest.param("asyncio.md", (), marks=pytest.mark.slow),
         pytest.param("django.md", (), marks=pytest.mark.slow),
         pytest.param("load.md", (), marks=pytest.mark.slow),
-        ("operators.md", ("A parked group", "A gap")),
         pytest.param("operators.md", (), marks=pytest.mark.slow),
         pytest.param("recorder.md", ("Judge",), marks=pytest.mark.slow),
         pytest.param("recorder.md", (), marks=[pytest.mark.slow, pytest.mark.timeout(900)]),

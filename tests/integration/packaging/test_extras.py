@@ -193,6 +193,7 @@ def test_without_an_extra_every_command_is_listed_and_names_what_it_needs(
     )
 
 
+@pytest.mark.slow  # an environment of its own; a new project's order goes the same way
 def test_worker_publishes_from_the_outbox_and_handles(
     install: Callable[[str], Installation], endpoint: fake_aws.Endpoint
 ) -> None:

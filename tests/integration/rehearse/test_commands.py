@@ -146,7 +146,7 @@ _NOT_TO_REHEARSE = ["spark_load", "pyspark", "py4j", "boto3", "botocore", "sqlal
 def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
     """The command reads the template, simulates, and draws the page without Spark, clients of AWS or a database."""
     program = _WITHOUT_A_LOAD_TEST.format(missing=_NOT_TO_REHEARSE)
-    arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml", "--page", "page.html"]
+    arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse", "--page", "page.html"]
 
     ended = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
 

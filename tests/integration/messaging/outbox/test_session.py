@@ -329,6 +329,7 @@ def test_without_a_session_events_are_written_with_the_connection(engine: Engine
     assert stored_rows(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
 
+@pytest.mark.slow  # many megabytes
 def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:
     """Postgres closes a connection that sends a message of a gibibyte."""
     sizes: list[int] = []
