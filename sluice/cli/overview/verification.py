@@ -240,12 +240,9 @@ def _places(sources: Sources, consumer: Consumer) -> tuple[QueuePlace, ...]:
     environment = sources.environment
     queue = naming.queue_name(environment, consumer)
     first = sources.queue(queue)
-    dlqs = [
-        sources.queue(name_of(environment, consumer))
-        for name_of in (naming.dead_letter_queue_name, naming.undelivered_queue_name)
-    ]
-    second = sources.queue(queue)
     names = (naming.dead_letter_queue_name(environment, consumer), naming.undelivered_queue_name(environment, consumer))
+    dlqs = [sources.queue(name) for name in names]
+    second = sources.queue(queue)
     looked, most = second, None
     if isinstance(first, Unknown):
         looked = first
