@@ -78,25 +78,25 @@ def test_a_clock_that_is_set_loses_doubles_and_holds_up_nothing(seed: int) -> No
         for group in groups:
             committed[group] += 1
         if rng.random() < 0.3:
-            world.line.faults.append(rng.choice([Fault(unreachable=True), Fault(lost=True)]))
+            world.sns_calls.faults.append(rng.choice([Fault(unreachable=True), Fault(lost=True)]))
         if rng.random() < 0.3:
             group = rng.choice(groups)
-            world.scripts[group, committed[group]] = [Retry(delay_seconds=1)]
+            world.handler_steps[group, committed[group]] = [Retry(delay_seconds=1)]
         work(rng.choice(relays))
         if rng.random() < 0.2:
             relays[rng.randrange(2)] = world.relay()  # one that died, with its lease
         worker.lane.step()
         world.simulator.advance(rng.uniform(0, 5))
-    world.line.faults.clear()
+    world.sns_calls.faults.clear()
     for _ in range(3):  # who led may be gone: a lease's time and more
         world.simulator.advance(2 * SETTINGS.lease_seconds)
         for relay in relays:
             work(relay)
     world.work_until_idle(worker, steps_max=2_000)
-    effects = world.effects()
+    effects = world.committed_effects()
     engine.dispose()
 
     assert {group: [seq for its, seq in effects if its == group] for group in committed} == {
         group: list(range(1, last + 1)) for group, last in committed.items()
     }
-    assert world.dead() == []
+    assert world.bodies_in_dlq() == []

@@ -31,6 +31,7 @@ _FIFO = {"FifoQueue": "true"}
 
 
 def envelope(group: str, seq: int, **more: Any) -> Envelope:
+    """Return an event with its number in its group, as a producer's outbox would send it."""
     event = any_event(**{"type": "order.placed", "group": group, "data": {"n": seq}, "id": f"{group}-{seq}", **more})
     return Envelope(event=event, seq=seq, epoch=1)
 
@@ -43,14 +44,17 @@ def make_queues(sqs: Any) -> None:
     sqs.set_queue_attributes(QueueUrl=made[QUEUE], Attributes={"RedrivePolicy": policy, "VisibilityTimeout": "30"})
 
 
-class Line(FaultyCalls):
+class ToolCalls(FaultyCalls):
+    """The calls of a tool to SQS: a log, and the faults of the next ones."""
+
     operations = ("sqs.SendMessage", "sqs.DeleteMessage", "sqs.ReceiveMessage")
 
     @property
     def send_calls(self) -> list[dict[str, Any]]:
-        return self.calls("SendMessage")
+        return self.of("SendMessage")
 
     def refuse(self, code: str, count: int = 1, *, operation: str = "SendMessage") -> None:
+        """Let the next calls of this operation be refused with this error code."""
         self.faults += [Fault(operation=operation, refused=code)] * count
 
 
@@ -68,13 +72,13 @@ class Renaming(Hook):
 
 
 class DlqHarness:
-    """Billing's queues on a simulator. Calls of tools go through `line`; calls of the test do not."""
+    """Billing's queues on a simulator. Calls of tools go through `sqs_calls`; calls of the test do not."""
 
     def __init__(self, simulator: Simulator) -> None:
-        self.simulator, self.clock, self.line = simulator, simulator.clock, Line()
+        self.simulator, self.clock, self.sqs_calls = simulator, simulator.clock, ToolCalls()
         self._sqs, self.tools_sqs = simulator.client("sqs"), simulator.client("sqs")
         make_queues(self._sqs)
-        self.line.attach(self.tools_sqs)
+        self.sqs_calls.attach(self.tools_sqs)
 
     def url(self, name: str) -> str:
         return str(self._sqs.get_queue_url(QueueName=name)["QueueUrl"])
@@ -93,6 +97,7 @@ class DlqHarness:
         return str(answer["MessageId"])
 
     def record_dead(self, *places: GroupPlace) -> None:
+        """Send a message for each place, and receive it until SQS moves it to the DLQ."""
         for group, seq in places:
             self.send(QUEUE, envelope(group, seq))
         self.kill()

@@ -18,6 +18,7 @@ type GroupPlace = tuple[str, int]
 
 
 def seeded_random(seed: int) -> random.Random:
+    """Return a generator whose numbers repeat from run to run."""
     return random.Random(seed)  # noqa: S311 (no secret)
 
 
@@ -77,10 +78,12 @@ class FaultyCalls(Hook):
         self._is_all_failed = False
         self.log: list[tuple[str, dict[str, Any]]] = []
 
-    def calls(self, operation: str) -> list[dict[str, Any]]:
+    def of(self, operation: str) -> list[dict[str, Any]]:
+        """Return the parameters of each call of this operation, in order."""
         return [params for name, params in self.log if name == operation]
 
     def choose(self, operation: str, params: Mapping[str, Any]) -> Fault:
+        """Return the fault of this call, and take it off the list."""
         fault = next((fault for fault in self.faults if fault.operation in ("", operation)), _NONE)
         if fault is not _NONE:
             self.faults.remove(fault)

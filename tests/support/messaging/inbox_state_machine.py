@@ -240,7 +240,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @rule(number=_HANDS)
     def restart(self, number: int) -> None:
         """Stop a worker that has a poll under way, and start another in its place."""
-        self.worker_parts[number].wait.is_over = True
+        self.worker_parts[number].wait.has_stop_request = True
         self._lane(number)
         self.worker_parts[number] = self._worker(number)
 
@@ -251,7 +251,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
     def fail(self, number: int, fault: Fault, behaviour: str) -> None:
         """Let one worker's next call of a kind have a fault."""
-        self.worker_parts[number].line.faults.append(fault)
+        self.worker_parts[number].sqs_calls.faults.append(fault)
         self.step(number, behaviour, 2)
 
     @rule(number=_HANDS, refuses=_REFUSED, loses_commit=st.booleans(), behaviour=_MOODS)
@@ -316,7 +316,7 @@ class InboxStateMachine(RuleBasedStateMachine):
     @invariant()
     def the_inbox_tells_the_truth(self) -> None:
         """Each counted number has one effect or a record that it has none; no other number has an effect."""
-        effects, known = Counter(self.world.effects()), self._states_by_place()
+        effects, known = Counter(self.world.committed_effects()), self._states_by_place()
         assert set(effects.values()) <= {1}, "an effect twice"
         assert not {row.group_id for row in self._rows(parked)} - self._parked_groups(), "set aside in no parked group"
         counted = set()
@@ -331,14 +331,16 @@ class InboxStateMachine(RuleBasedStateMachine):
     def first_commits_are_in_order(self) -> None:
         """The first commits of a group are in order, except late messages where the policy allows them."""
         known = self._states_by_place()
-        late = {place for place in self.world.effects() if self.world.is_late[place]}
+        late = {place for place in self.world.committed_effects() if self.world.is_late[place]}
         allowed = {FILLED} if self.policy.parks_poison else {FILLED, REDRIVEN}
         assert {known.get(place) for place in late} <= allowed, "late, and nobody knows why"
         if self.policy.parks_poison and self.policy.gap_wait_us is None:
             assert not late, "late, though the group was to wait"
         for group in GROUPS:
             seqs = [
-                seq for its_group, seq in self.world.effects() if its_group == group and (its_group, seq) not in late
+                seq
+                for its_group, seq in self.world.committed_effects()
+                if its_group == group and (its_group, seq) not in late
             ]
             assert seqs == sorted(seqs), "out of order"
 
@@ -350,7 +352,7 @@ class InboxStateMachine(RuleBasedStateMachine):
         self._end()
         self.the_inbox_tells_the_truth()
         self.first_commits_are_in_order()
-        done, given_up = set(self.world.effects()), self.skipped
+        done, given_up = set(self.world.committed_effects()), self.skipped
         wanted = {place for place, entry in self.sent.items() if entry.event.type != TOMBSTONE}
         assert done == wanted - given_up, "lost, or done though it was given up"
         assert not [row for row in self._rows(exceptions) if row.closed_at_us is None], "what came is still missing"
@@ -365,17 +367,19 @@ class InboxStateMachine(RuleBasedStateMachine):
             self._put(place, self.withheld.pop(place))
         for _ in range(20):
             for number in range(_COUNT):
-                self.worker_parts[number].line.faults.clear()
+                self.worker_parts[number].sqs_calls.faults.clear()
                 while self._lane(number) or self._drain(number):
                     pass
-            if not (self.world.bodies_left() or self.world.dead() or self._parked_groups()):
+            if not (self.world.bodies_in_queue() or self.world.bodies_in_dlq() or self._parked_groups()):
                 return
             self._purge_garbage()
             self._redrive()
             self._retry_held()
             self._wake()
             self.world.simulator.advance(301)
-        raise AssertionError(f"stuck: {self.world.bodies_left()}, {self.world.dead()}, {self._rows(groups)}")
+        raise AssertionError(
+            f"stuck: {self.world.bodies_in_queue()}, {self.world.bodies_in_dlq()}, {self._rows(groups)}"
+        )
 
     def _wake(self) -> None:
         """Publish the awaited number of each group whose awaited message was unreadable."""

@@ -109,7 +109,7 @@ class Hang:
 def hanging(world: World, place: GroupPlace) -> Iterator[Hang]:
     """Let the handler of a message hang within the block, and wait for the threads that it blocked."""
     hang = Hang()
-    world.scripts[place] = [hang.handle]
+    world.handler_steps[place] = [hang.handle]
     try:
         yield hang
     finally:

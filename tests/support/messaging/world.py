@@ -73,17 +73,21 @@ _METADATA = (tables.metadata, outbox_tables.metadata, _metadata)
 
 
 def create_tables(engine: Engine) -> None:
+    """Create the tables of inbox, outbox and effects."""
     with engine.begin() as connection:
         for metadata in _METADATA:
             metadata.create_all(connection)
 
 
 def envelope(group: str, seq: int, *, type: str = "order.placed", epoch: int = 1, id: str | None = None) -> Envelope:
+    """Return an event with its number in its group, as a producer's outbox would send it."""
     event = any_event(type=type, group=group, data={"n": seq}, id=str(uuid.uuid4()) if id is None else id)
     return Envelope(event=event, seq=seq, epoch=epoch)
 
 
-class Line(FaultyCalls):
+class SqsCalls(FaultyCalls):
+    """The calls of one worker to SQS: a log, and the faults of the next ones."""
+
     operations = tuple(
         f"sqs.{name}"
         for name in (
@@ -93,8 +97,8 @@ class Line(FaultyCalls):
     )
 
 
-class TopicLine(FaultyCalls):
-    """The connection between a relay and SNS.
+class SnsCalls(FaultyCalls):
+    """The calls of all relays to SNS: a log, and the faults of the next ones.
 
     A call with a group of `poisoned` is refused as a whole. `requests` are the entries of the calls, `arrived` the
     entries that the topic has, `unanswered` the arrived entries without an answer.
@@ -115,7 +119,7 @@ class TopicLine(FaultyCalls):
 
     @property
     def requests(self) -> list[list[dict[str, Any]]]:
-        return [params[self.batch] for params in self.calls("PublishBatch")]
+        return [params[self.batch] for params in self.of("PublishBatch")]
 
     def choose(self, operation: str, params: Mapping[str, Any]) -> Fault:
         fault = super().choose(operation, params)
@@ -153,14 +157,14 @@ class CallsInTurn:
 class SimulatorWait:
     """Waits by moving the simulator's clock.
 
-    `waits` has the seconds of each wait; `meanwhile` is called during each; `is_over` stops the worker.
+    `waits` has the seconds of each wait; `meanwhile` is called during each; `has_stop_request` stops the worker.
     """
 
     def __init__(self, simulator: Simulator) -> None:
         self._simulator = simulator
         self.waits: list[float] = []
         self.meanwhile: Callable[[], object] = lambda: None
-        self.is_over = False
+        self.has_stop_request = False
 
     def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -168,7 +172,7 @@ class SimulatorWait:
         self._simulator.advance(seconds)
 
     def is_stopped(self) -> bool:
-        return self.is_over
+        return self.has_stop_request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,8 +189,8 @@ class Call:
 class WorkerParts:
     """The parts of one worker, with its clients' faults, its waits and its counts."""
 
-    def __init__(self, made: Worker, line: Line, wait: SimulatorWait, tally: WorkerTally) -> None:
-        self.line, self.wait, self.parts = line, wait, made.parts
+    def __init__(self, made: Worker, sqs_calls: SqsCalls, wait: SimulatorWait, tally: WorkerTally) -> None:
+        self.sqs_calls, self.wait, self.parts = sqs_calls, wait, made.parts
         self.queue, self.heartbeat, self.processor = made.parts.queue, made.parts.heartbeat, made.parts.processor
         self.deleter = made.parts.deleter
         self.drainer, self.shutdown, self.lane = made.parts.drainer, made.parts.shutdown, made.parts.lanes[0]
@@ -234,10 +238,10 @@ class World:
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
         )
-        self.scripts: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
+        self.handler_steps: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
         self.handlers = Handlers({ANY: self._handle})
-        self.sqs, self.line = self.simulator.client("sqs"), TopicLine()
+        self.sqs, self.sns_calls = self.simulator.client("sqs"), SnsCalls()
         self._numbers: dict[str, int] = defaultdict(int)
         self._workers = 0
         self._create_queues()
@@ -249,16 +253,17 @@ class World:
     @cached_property
     def sns(self) -> Any:
         client = self.client("sns")
-        self.line.attach(client)
+        self.sns_calls.attach(client)
         return client
 
     def start_over(self) -> None:
+        """Empty all tables and begin with a fresh simulator, for the next example of a property test."""
         with self.engine.begin() as connection:
             for metadata in _METADATA:
                 for table in metadata.sorted_tables:
                     connection.execute(delete(table))
         self.simulator.reset()
-        self.line.forget()
+        self.sns_calls.forget()
         self._workers = 0
         self.__dict__.pop("urls", None)
         self._create_queues()
@@ -300,6 +305,7 @@ class World:
     # --- producers and relays -----------------------------------------------------------------------------------------
 
     def commit(self, *groups: str) -> list[Event]:
+        """Commit one event to the outbox for each group, in one transaction, and return the events."""
         events = [Event(type="order.placed", group=group, data={"n": number}) for number, group in enumerate(groups)]
         with Session(self.engine) as session:
             for event in events:
@@ -311,14 +317,17 @@ class World:
         return Publisher(self.sns, self.topic_arn)
 
     def lease(self) -> Lease:
+        """Return a new process's lease: the first that acquires it may publish."""
         return Lease(self.engine, TOPIC, lease_seconds=SETTINGS.lease_seconds, clock=self.clock, own_clock=self.clock)
 
     def relay(self, publish: RelayPublish | None = None, *, kind: type[Relay] = Relay, **more: Any) -> Relay:
+        """Return a relay process that has not done anything yet; `kind` may be a broken one."""
         publish = self.publisher() if publish is None else publish
         arguments: dict[str, Any] = {"settings": SETTINGS, "clock": self.clock, "calls": CallsInTurn} | more
         return kind(self.store, self.lease(), publish, **arguments)
 
     def statuses(self) -> dict[GroupPlace, str]:
+        """Return the status of each event in the outbox, by its group and number."""
         with self.engine.connect() as connection:
             columns = outbox_tables.messages.c
             rows = connection.execute(select(columns.group_id, columns.group_seq, columns.status))
@@ -341,13 +350,14 @@ class World:
             found += messages
         return found
 
-    def databases(self, queue: str = QUEUES[0]) -> list[GroupPlace]:
+    def receive_places(self, queue: str = QUEUES[0]) -> list[GroupPlace]:
         """Receive and delete all messages of a queue; return groups and numbers in the order received."""
         return places([message["Body"] for message in self.receive_all(queue)])
 
     # --- the consumer and its workers ---------------------------------------------------------------------------------
 
     def send(self, *groups: str) -> list[Envelope]:
+        """Send the next message of each group to the consumer's queue, as if it had come through the topic."""
         sent = []
         for group in groups:
             self._numbers[group] += 1
@@ -374,7 +384,7 @@ class World:
         """Let each group's first message die and return; the messages behind it are parked, and due."""
         worker = self.worker(poll_seconds=0)
         for group in groups:
-            self.scripts[group, 1] = [Reject("no such customer")]
+            self.handler_steps[group, 1] = [Reject("no such customer")]
             self.send(*[group] * (1 + behind))
         self.work_until_idle(worker, steps_max=100_000)
         self.redrive()
@@ -402,8 +412,8 @@ class World:
         It dies at `failpoint`, and measures its leases by `clock`. A poll that brings nothing lasts `poll_seconds`.
         """
         self._workers += 1
-        sqs, line, wait, tally = self.client("sqs"), Line(), SimulatorWait(self.simulator), WorkerTally()
-        line.attach(sqs)
+        sqs, sqs_calls, wait, tally = self.client("sqs"), SqsCalls(), SimulatorWait(self.simulator), WorkerTally()
+        sqs_calls.attach(sqs)
         settings = WorkerSettings(
             lanes=1,
             wait_seconds=poll_seconds,
@@ -428,16 +438,16 @@ class World:
                 hooks=[tally, *hooks],
                 **options,
             )
-        return WorkerParts(made, line, wait, tally)
+        return WorkerParts(made, sqs_calls, wait, tally)
 
     def work_until_idle(self, *workers: WorkerParts, until: Sequence[GroupPlace] = (), steps_max: int = 200) -> None:
         """Let workers step in turn until the queue is empty, or holds only the messages of `until`."""
         for _ in range(steps_max):
             for worker in workers:
-                if not self.bodies_left() or (until and places(self.bodies_left()) == list(until)):
+                if not self.bodies_in_queue() or (until and places(self.bodies_in_queue()) == list(until)):
                     return
                 worker.lane.step()
-        raise AssertionError(f"still in the queue after {steps_max} steps: {self.bodies_left()}")
+        raise AssertionError(f"still in the queue after {steps_max} steps: {self.bodies_in_queue()}")
 
     def receive(self, worker: WorkerParts) -> ReceivedMessage:
         """Receive a message without working on it; the test fails if there is none."""
@@ -446,6 +456,7 @@ class World:
         return message
 
     def _handle(self, session: Session, event: Event, context: Context) -> Any:
+        """Note the call, write its effect, and then do what `handler_steps` has for this message."""
         place = (event.group, context.seq)
         call = Call(
             place=place,
@@ -456,7 +467,7 @@ class World:
         )
         self.calls.append(call)
         session.execute(insert(effects).values(consumer=self.consumer, group_id=event.group, seq=context.seq))
-        result = self.scripts[place].pop(0) if self.scripts[place] else None
+        result = self.handler_steps[place].pop(0) if self.handler_steps[place] else None
         if isinstance(result, BaseException):
             raise result
         return result(session, event, context) if callable(result) else result
@@ -480,14 +491,16 @@ class World:
 
     @property
     def called_places(self) -> list[GroupPlace]:
+        """Group and number of the message of each call of the handler, in the order of the calls."""
         return [call.place for call in self.calls]
 
-    def effects(self) -> list[GroupPlace]:
+    def committed_effects(self) -> list[GroupPlace]:
+        """Return group and number of each row that the handler wrote and the worker committed, in order."""
         mine = select(effects.c.group_id, effects.c.seq).where(effects.c.consumer == self.consumer)
         with engines.reading(self.engine) as connection:
             return [(group, seq) for group, seq in connection.execute(mine.order_by(effects.c.id))]
 
-    def positions(self) -> dict[str, int]:
+    def last_numbers(self) -> dict[str, int]:
         """Return the last number of each group that the inbox has accounted for."""
         table = tables.groups
         mine = select(table.c.group_id, table.c.last_seq).where(table.c.consumer == self.consumer)
@@ -495,6 +508,7 @@ class World:
             return {row.group_id: row.last_seq for row in connection.execute(mine)}
 
     def exceptions(self) -> dict[GroupPlace, tuple[str, str | None]]:
+        """Return state and reason of each exception in the inbox, by group and number: of dead letters and gaps."""
         table = tables.exceptions
         mine = select(table.c.group_id, table.c.seq, table.c.state, table.c.reason)
         with engines.reading(self.engine) as connection:
@@ -502,17 +516,18 @@ class World:
             return {(group, seq): (state, reason) for group, seq, state, reason in rows}
 
     def parked_places(self) -> list[GroupPlace]:
+        """Return group and number of each parked message: it waits in the inbox for a message before it."""
         table = tables.parked
         mine = select(table.c.group_id, table.c.seq).where(table.c.consumer == self.consumer)
         with engines.reading(self.engine) as connection:
             rows = connection.execute(mine.order_by(table.c.group_id, table.c.epoch, table.c.seq))
             return [(group, seq) for group, seq in rows]
 
-    def bodies_left(self) -> list[str]:
+    def bodies_in_queue(self) -> list[str]:
         """Return the bodies in the queue, in flight or not, without receiving them."""
         return self._bodies(self.arn)
 
-    def dead(self) -> list[str]:
+    def bodies_in_dlq(self) -> list[str]:
         """Return the bodies in the DLQ, without receiving them."""
         return self._bodies(self.dlq_arn)
 
@@ -521,6 +536,7 @@ class World:
 
 
 def places(bodies: list[str]) -> list[GroupPlace]:
+    """Return the group and the number of each message body."""
     decoded = [decode(body) for body in bodies]
     return [(entry.event.group, entry.seq) for entry in decoded]
 

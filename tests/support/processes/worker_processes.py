@@ -173,7 +173,7 @@ class WorkerFleet:
             declared=self.environment,
         )
 
-    def effects(self, consumer: str = "billing") -> dict[str, list[int]]:
+    def committed_effects(self, consumer: str = "billing") -> dict[str, list[int]]:
         """Return the numbers of the effects, by group, in the order of the commits."""
         done = defaultdict(list)
         with engines.reading(self.engine) as connection:
@@ -201,7 +201,7 @@ class WorkerFleet:
             with engines.reading(self.engine) as connection:
                 passed = dict(connection.execute(ours).all())
             is_past = all(passed.get(group, 0) >= len(deeds) for group, deeds in self._published.items())
-            return is_past and _count(self.effects(consumer)) >= _count(self.expected_numbers())
+            return is_past and _count(self.committed_effects(consumer)) >= _count(self.expected_numbers())
 
         eventually(is_done, timeout_seconds=PATIENCE_SECONDS, describe="everything to be done")
 
@@ -279,7 +279,7 @@ class WorkerFleet:
     def assert_all_done(self) -> None:
         """Every message had its effect once, in the order of its group; nothing is left anywhere."""
         for name, url in self.urls.items():
-            assert self.effects(name) == self.expected_numbers()
+            assert self.committed_effects(name) == self.expected_numbers()
             assert self.counts(url) == (0, 0, 0)
             assert self.counts(self.dead_letter_urls[name]) == (0, 0, 0)
         assert self.parked_count() == 0

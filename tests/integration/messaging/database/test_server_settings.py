@@ -180,7 +180,7 @@ def _deliver(engine: Engine) -> tuple[list[tuple[str, int]], list[tuple[str, int
     inbox.work_until_idle(inbox.worker(poll_seconds=0), steps_max=20)
     received = world.receive_all()
     assert {decode(message["Body"]).event.data for message in received} == {_TEXT}
-    return places([message["Body"] for message in received]), inbox.effects()
+    return places([message["Body"] for message in received]), inbox.committed_effects()
 
 
 def _set(owner: psycopg.Connection[Any], settings: str, *, whose: str = "ROLE app") -> None:
@@ -421,7 +421,7 @@ def _work(inbox: World) -> None:
     def commit_asynchronously(session: Session, _: Event, __: Context) -> None:
         session.execute(text("SET LOCAL synchronous_commit = off"))
 
-    inbox.scripts["a", 1] = [commit_asynchronously]
+    inbox.handler_steps["a", 1] = [commit_asynchronously]
     inbox.work_until_idle(inbox.worker(poll_seconds=0), steps_max=20)
 
 

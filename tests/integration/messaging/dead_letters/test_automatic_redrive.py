@@ -405,7 +405,7 @@ def test_a_run_without_its_lease_looks_no_further(
 def test_a_run_that_fails_gives_its_lease_back(billing: Billing, harness: DlqHarness) -> None:
     """The next run need not wait for the end of the lease."""
     billing.die(("a", 1))
-    harness.line.refuse("ServiceUnavailable", 1, operation="ReceiveMessage")
+    harness.sqs_calls.refuse("ServiceUnavailable", 1, operation="ReceiveMessage")
     with pytest.raises(TransientError):
         billing.run()
 
@@ -481,7 +481,7 @@ def test_finishing_an_interrupted_run_later_stays_within_the_declared_attempts(
     billing.declare(AutomaticRedrive(attempts_max=2))
     billing.die(("a", 1))
     for moved in (0, 0):
-        harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
+        harness.sqs_calls.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
         assert billing.run()[1]["moved"] == moved
         with billing.engine.begin() as connection:
             connection.execute(update(audit).values(at_us=audit.c.at_us - 300_000_000))
@@ -495,7 +495,7 @@ def test_finishing_an_interrupted_run_later_stays_within_the_declared_attempts(
 def test_messages_an_interrupted_run_left_are_finished(billing: Billing, harness: DlqHarness) -> None:
     """The message counts as brought back once. Within five minutes SQS drops the second copy, later the inbox does."""
     billing.die(("a", 1))
-    harness.line.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
+    harness.sqs_calls.refuse("ServiceUnavailable", 1, operation="DeleteMessage")
 
     assert billing.run()[0] == 1
     assert billing.run()[1]["moved"] == 1

@@ -194,13 +194,13 @@ def test_d10_ctrl_c_releases_the_messages_that_were_read(
 ) -> None:
     """The signal comes while SQS answers a receive. The received messages are shown, and released."""
     harness.record_dead(("a", 1), ("b", 1))
-    receive = harness.line.edit_answer
+    receive = harness.sqs_calls.edit_answer
 
     def interrupt_and_receive(*arguments: Any, **named: Any) -> None:
         os.kill(os.getpid(), signal.SIGINT)
         receive(*arguments, **named)
 
-    monkeypatch.setattr(harness.line, "edit_answer", interrupt_and_receive)
+    monkeypatch.setattr(harness.sqs_calls, "edit_answer", interrupt_and_receive)
     before = signal.getsignal(signal.SIGINT)
 
     ended = run("inspect", "--limit", "1")
@@ -250,7 +250,7 @@ def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> Non
         " add --yes to do it\n"
     )
     assert harness.counts(DEAD) == (3, 0)
-    assert harness.line.send_calls == []
+    assert harness.sqs_calls.send_calls == []
 
 
 def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
@@ -319,7 +319,7 @@ def test_older_than_selects_by_the_time_of_death(run: Run, harness: DlqHarness) 
 
 def test_the_exit_code_tells_of_messages_not_sent(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1))
-    harness.line.refuse("AccessDenied")
+    harness.sqs_calls.refuse("AccessDenied")
 
     ended = run("redrive", "--yes")
 
@@ -415,7 +415,7 @@ def test_replace_sends_a_dead_message_with_corrected_data(run: Run, harness: Dlq
     would = f"would replace message 2 of group a of {DEAD} and send it to {QUEUE}; add --yes to do it\n"
     assert run(*act).stdout == would
     assert harness.counts(DEAD) == (2, 0)
-    assert harness.line.send_calls == []
+    assert harness.sqs_calls.send_calls == []
     assert _audit(run) == []
     assert run(*act, "--yes").exit_code == 0
 
@@ -452,7 +452,7 @@ def test_a_replacement_is_no_larger_than_its_queue_takes(run: Run, harness: DlqH
 
     with pytest.raises(EnvelopeError) as refused:
         run("replace", "a", "2", *too_large, *REASON, "--yes")
-    assert harness.line.send_calls == []
+    assert harness.sqs_calls.send_calls == []
     assert _audit(run) == []
     assert run("replace", "a", "2", *_data(tmp_path, json.dumps("x" * room)), *REASON, "--yes").exit_code == 0
 
@@ -472,7 +472,7 @@ def test_replacing_an_undecodable_message_needs_a_whole_body(run: Run, harness: 
     with pytest.raises(EnvelopeError, match="sluice is None"):
         run(*act, input="{}")
     assert harness.counts(DEAD) == (1, 0)
-    assert harness.line.send_calls == []
+    assert harness.sqs_calls.send_calls == []
     assert _audit(run) == []
     assert run(*act, input=envelope("a", 1).body).exit_code == 0
 
@@ -494,7 +494,7 @@ def test_replace_of_a_held_message_stays_in_the_inbox(
     assert decode(row.body).event.data is None
     assert row.held_at_us is None
     assert row.attempts == 0
-    assert harness.line.send_calls == []
+    assert harness.sqs_calls.send_calls == []
 
 
 def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHarness, tmp_path: Path) -> None:

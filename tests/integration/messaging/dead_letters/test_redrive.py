@@ -61,7 +61,7 @@ def test_d6_a_message_redriven_at_once_is_not_taken_for_a_repeat(harness: DlqHar
 
     assert harness.clock.monotonic() - started < 300
     assert harness.places(QUEUE) == [("a", 1), ("a", 2)]
-    ids = [sent["MessageDeduplicationId"] for sent in harness.line.send_calls]
+    ids = [sent["MessageDeduplicationId"] for sent in harness.sqs_calls.send_calls]
     assert len(set(ids)) == 2
     assert len(dead_letter_queue.deduplication_id("redrive", "x" * 19, "i" * 100)) == 128
 
@@ -117,7 +117,7 @@ def test_d8_a_redriven_message_that_dies_again_stays_and_the_run_ends(harness: D
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert len(harness.line.send_calls) == 3
+    assert len(harness.sqs_calls.send_calls) == 3
     assert len(result.moved) == 3
     assert result.left_counts() == {"bounced": 3}
     assert result.is_whole is True
@@ -131,7 +131,7 @@ def test_d8_a_message_that_dies_again_is_recognized_by_its_deduplication_id(harn
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
 
-    assert len(harness.line.send_calls) == 2
+    assert len(harness.sqs_calls.send_calls) == 2
     assert result.left_counts() == {"bounced": 2}
 
 
@@ -143,7 +143,7 @@ def test_d8_a_run_that_forgets_its_copies_never_ends(harness: DlqHarness) -> Non
 
     run.work()
 
-    assert len(harness.line.send_calls) == 20
+    assert len(harness.sqs_calls.send_calls) == 20
 
 
 def test_d8_the_next_run_brings_back_messages_that_died_again(harness: DlqHarness) -> None:
@@ -188,7 +188,7 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
     for group, seq in places:
         harness.send(DEAD, envelope(group, seq))
     for operation, faults in (("SendMessage", send_faults), ("DeleteMessage", delete_faults)):
-        harness.line.faults += [replace(fault, operation=operation) for fault in faults]
+        harness.sqs_calls.faults += [replace(fault, operation=operation) for fault in faults]
     pace = Pace(rate, clock=harness.clock)
 
     harness.redrive(pace=pace, batch=batch_of(rate, 120)).work()
@@ -199,11 +199,11 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
 
 def test_d16_messages_behind_an_unsendable_message_stay_behind_it(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("a", 3), ("b", 1))
-    harness.line.refuse("InternalError")
+    harness.sqs_calls.refuse("InternalError")
 
     result = harness.redrive().work()
 
-    sent = [sent["MessageBody"] for sent in harness.line.send_calls]
+    sent = [sent["MessageBody"] for sent in harness.sqs_calls.send_calls]
     expected = [("a", 1), ("b", 1), ("a", 1), ("a", 2), ("a", 3)]
     assert sent == [envelope(group, seq).body for group, seq in expected]
     assert len(result.moved) == 4
@@ -212,33 +212,33 @@ def test_d16_messages_behind_an_unsendable_message_stay_behind_it(harness: DlqHa
 
 def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    harness.line.refuse("AccessDenied", 9)
+    harness.sqs_calls.refuse("AccessDenied", 9)
 
     result = harness.redrive().work()
 
     assert result.left_counts() == {"failed": 2, "behind": 1}
     assert "AccessDenied" in (result.error or "")
-    assert len(harness.line.send_calls) == 2
+    assert len(harness.sqs_calls.send_calls) == 2
     assert harness.counts(DEAD) == (3, 0)
 
 
 def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarness) -> None:
     """A run does not try each group of a large DLQ against a queue that refuses every send."""
     harness.record_dead(*[(f"g{number}", 1) for number in range(25)])
-    harness.line.refuse("AccessDenied", 25)
+    harness.sqs_calls.refuse("AccessDenied", 25)
 
     result = harness.redrive().work()
 
-    assert len(harness.line.send_calls) == 10
+    assert len(harness.sqs_calls.send_calls) == 10
     assert result.is_whole is False
     assert harness.counts(DEAD) == (25, 0)
 
 
 def test_failures_between_which_something_came_back_are_not_counted_together(harness: DlqHarness) -> None:
     harness.record_dead(*[(f"g{number:02}", 1) for number in range(19)])
-    harness.line.refuse("ServiceUnavailable", 9)
-    harness.line.faults.append(Fault(operation="SendMessage"))
-    harness.line.refuse("ServiceUnavailable", 9)
+    harness.sqs_calls.refuse("ServiceUnavailable", 9)
+    harness.sqs_calls.faults.append(Fault(operation="SendMessage"))
+    harness.sqs_calls.refuse("ServiceUnavailable", 9)
 
     result = harness.redrive().work()
 
@@ -249,11 +249,11 @@ def test_failures_between_which_something_came_back_are_not_counted_together(har
 
 def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("b", 1))
-    harness.line.refuse("InternalError", operation="DeleteMessage")
+    harness.sqs_calls.refuse("InternalError", operation="DeleteMessage")
 
     result = harness.redrive().work()
 
-    assert len(harness.line.send_calls) == 2
+    assert len(harness.sqs_calls.send_calls) == 2
     assert len(result.moved) == 2
     assert result.left == {}
     assert harness.counts(DEAD) == (0, 0)
@@ -315,7 +315,7 @@ def test_d3_deleting_before_the_send_is_caught(harness: DlqHarness, monkeypatch:
 def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: this broken redrive deletes a message although its send failed."""
     harness.record_dead(("a", 1), ("a", 2))
-    harness.line.refuse("InternalError")
+    harness.sqs_calls.refuse("InternalError")
     monkeypatch.setattr(dead_letter_queue, "move", move_ignoring_failures)
 
     harness.redrive().work()
@@ -371,7 +371,7 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
 
 def test_a_stopped_run_releases_the_messages_that_it_holds(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
-    run = harness.redrive(is_stopped=lambda: bool(harness.line.send_calls))
+    run = harness.redrive(is_stopped=lambda: bool(harness.sqs_calls.send_calls))
 
     result = run.work()
 
@@ -382,7 +382,7 @@ def test_a_stopped_run_releases_the_messages_that_it_holds(harness: DlqHarness) 
 
 def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
     harness.record_dead(("a", 1))
-    harness.line.faults = [Fault(operation="ReceiveMessage", unreachable=is_away) for is_away in (False, True)]
+    harness.sqs_calls.faults = [Fault(operation="ReceiveMessage", unreachable=is_away) for is_away in (False, True)]
 
     result = harness.redrive().work()
 
@@ -402,7 +402,7 @@ def test_a_slow_run_leaves_letters_that_others_may_have_received(harness: DlqHar
     assert result.moved == [("a", 1), ("a", 2), ("a", 3)]
     assert result.left == {}
     assert harness.places(QUEUE) == [("a", 1), ("a", 2), ("a", 3)]
-    assert len(harness.line.send_calls) == 3
+    assert len(harness.sqs_calls.send_calls) == 3
 
 
 def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:

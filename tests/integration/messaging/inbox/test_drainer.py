@@ -21,7 +21,7 @@ def world(engine: Engine) -> World:
 
 def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -> None:
     worker = world.worker()
-    world.scripts["a", 1] = [Reject("no such customer")]
+    world.handler_steps["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     world.work_until_idle(worker)
     assert world.parked_places() == [("a", 2), ("a", 3)]
@@ -29,20 +29,20 @@ def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -
 
     world.redrive()
     world.work_until_idle(worker)
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert worker.drainer.step() == 2
 
-    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert world.committed_effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert not any(call.is_late for call in world.calls)
     assert world.parked_places() == []
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
 def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
     workers = [world.worker(failpoint=failing_at(step))]
-    world.scripts["a", 1] = [Reject("no such customer")]
+    world.handler_steps["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
     is_redriven = False
 
@@ -58,10 +58,10 @@ def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
             world.redrive()
 
     assert len(workers) == 2, "nobody died"
-    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert world.committed_effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert world.parked_places() == []
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 @pytest.mark.parametrize("step", ["in_drain", "before_drain_commit"])
@@ -76,13 +76,13 @@ def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> N
 
     assert world.worker(failpoint=failing_at(step)).drainer.step() == 0
     assert world.inbox.counts(world.engine)["held_messages"] == 1
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
     worker = world.park("a", behind=2)
     world.calls.clear()
-    world.scripts["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
+    world.handler_steps["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
 
     assert worker.drainer.step() == 0
     world.simulator.advance(59)
@@ -101,20 +101,20 @@ def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: W
     with world.engine.begin() as connection:
         InboxOperator(consumer="billing", actor="ann", reason="fixed", clock=world.clock).retry(connection, "a", 2)
     assert worker.drainer.step() == 2
-    assert world.effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert world.committed_effects() == [("a", 1), ("a", 2), ("a", 3)]
 
 
 def test_a_rejected_parked_message_is_held_at_once(world: World) -> None:
     """A parked message is in no queue any more, so it cannot go to a DLQ."""
     worker = world.park("a", behind=2)
-    world.scripts["a", 2] = [Reject("never")]
+    world.handler_steps["a", 2] = [Reject("never")]
 
     assert worker.drainer.step() == 0
     world.simulator.advance(10_000)
     assert worker.drainer.step() == 0
 
     assert world.inbox.counts(world.engine)["held_messages"] == 1
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert world.parked_places() == [("a", 2), ("a", 3)]
 
 
@@ -125,9 +125,9 @@ def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: W
     def end(*_: object) -> None:
         worker.shutdown.set()
 
-    world.scripts["a", 2] = [end]
+    world.handler_steps["a", 2] = [end]
     assert worker.drainer.step() == 0
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert world.parked_places() == [("a", 2), ("a", 3)]
 
     assert world.worker().drainer.step() == 2

@@ -111,13 +111,13 @@ def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
 def test_a_group_stays_while_a_copy_of_its_last_message_is_underway(world: World) -> None:
     """SNS refused it for two months. The sixty days begin when its row is deleted after the send, not at its commit."""
     world.commit("a")
-    world.line.faults = [Fault(refused="InvalidParameter")]
+    world.sns_calls.faults = [Fault(refused="InvalidParameter")]
     relay = world.relay(settings=SETTINGS)
     work(relay)
     world.clock.sleep(61 * DAY)
     world.change(status="pending")
     work(relay)
-    assert world.databases() == [("a", 1)]
+    assert world.receive_places() == [("a", 1)]
 
     kept = []
     for _ in range(6):
@@ -308,5 +308,5 @@ def test_p6_an_open_transaction_of_a_producer_delays_no_relay(
         world.commit("b")
         work(relay)
 
-        assert world.databases() == [("b", 1)]
+        assert world.receive_places() == [("b", 1)]
         assert _counters(postgres).keys() == {"a", "b"}

@@ -36,7 +36,7 @@ OPERATOR = OutboxOperator(topic=TOPIC, actor="ada", reason="the cause is mended"
 def blocked_world(world: World) -> World:
     """Return a world in which message 1 of group a is quarantined, message 2 waits behind, and b is sent."""
     world.commit("a", "a", "b")
-    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     work(world.relay())
     assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent"}
     world.receive_all()
@@ -67,7 +67,7 @@ def test_unquarantine_tries_the_message_again_as_it_was(blocked_world: World) ->
     after = _row(blocked_world, "a", 1)
     assert after == {**before, "status": "pending", "attempts": 0, "last_error": None}
     work(blocked_world.relay())
-    assert blocked_world.databases() == [("a", 1), ("a", 2)]
+    assert blocked_world.receive_places() == [("a", 1), ("a", 2)]
 
 
 def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> None:

@@ -85,7 +85,7 @@ def _relay(relaying: Engine, owner: Engine) -> None:
     _require(relaying, outbox_tables.versioned)
 
     work(relay)
-    published = world.databases()
+    published = world.receive_places()
     for seconds in (SETTINGS.keep_sent_seconds, SETTINGS.keep_groups_seconds):
         world.simulator.advance(seconds + 120)
         work(relay)
@@ -102,7 +102,10 @@ def _work(working: Engine, owner: Engine) -> None:
     worker = world.worker(poll_seconds=0)
     _require(working, inbox_tables.versioned)
 
-    world.scripts["a", 1], world.scripts["a", 2] = [Reject("no such customer")], [RuntimeError("the bank is away")]
+    world.handler_steps["a", 1], world.handler_steps["a", 2] = (
+        [Reject("no such customer")],
+        [RuntimeError("the bank is away")],
+    )
     world.send("a", "a")
     world.put(envelope("b", 2))
     world.work_until_idle(worker, steps_max=20)
@@ -120,7 +123,7 @@ def _work(working: Engine, owner: Engine) -> None:
         world.send("c")
         world.work_until_idle(worker, steps_max=20)
 
-    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]
     assert set(counted.values()) == {0}
     assert _rows(owner, "sluice_inbox_group", "sluice_inbox_exception") == [1, 0]
 

@@ -288,7 +288,7 @@ def test_p13_only_one_of_two_leaders_after_a_clock_jump_writes(engine: Engine) -
     assert leader.is_leading is False
     assert other.token == 2
     assert world.statuses() == {("a", 1): "pending"}
-    assert world.databases() == []
+    assert world.receive_places() == []
 
 
 def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(

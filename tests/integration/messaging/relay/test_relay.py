@@ -95,7 +95,7 @@ def in_flight_together(world: World, build: Build) -> None:
 
     assert shared == [], "two relays had rows of one group in flight"
     for queue in QUEUES:
-        places = world.databases(queue)
+        places = world.receive_places(queue)
         assert of_group("a", places) == [1, 2, 3, 4, 5, 6], "out of order"
         assert of_group("b", places) == [1, 2], "out of order"
 
@@ -126,7 +126,7 @@ def test_p5_five_relays_that_take_turns_keep_the_order(world: World) -> None:
     world.clock.sleep(PAST_LEASE_SECONDS)
     work(world.relay())
 
-    places = world.databases()
+    places = world.receive_places()
     assert len(leaders) > 1
     assert len(places) == 30
     assert all(of_group(group, places) == list(range(1, 1 + len(of_group(group, places)))) for group in "abc")
@@ -175,7 +175,7 @@ def test_p7_publish_inside_the_transaction_is_caught(world: World) -> None:
 def failed_entries(world: World, build: Build) -> None:
     """P8: one entry fails in an answer of HTTP 200; it alone stays, and goes before what is behind it."""
     world.commit("a", "a", "b", "b")
-    world.line.faults = [Fault(failed={"a": ("InternalError", False)})]
+    world.sns_calls.faults = [Fault(failed={"a": ("InternalError", False)})]
     relay = build(world, world.publisher())
 
     work(relay)
@@ -184,7 +184,7 @@ def failed_entries(world: World, build: Build) -> None:
     work(relay)
 
     assert before == {("a", 1): "pending", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}, "not in the topic"
-    assert world.databases() == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
+    assert world.receive_places() == [("b", 1), ("b", 2), ("a", 1), ("a", 2)]
     assert set(world.statuses().values()) == {"sent"}
 
 
@@ -218,7 +218,7 @@ _FAULTS = st.builds(
 def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[str], faults: list[Fault]) -> None:
     in_memory.start_over()
     in_memory.commit(*groups)
-    in_memory.line.faults = list(faults)
+    in_memory.sns_calls.faults = list(faults)
     relay = in_memory.relay()
 
     for _ in range(len(groups) + len(faults) + 1):
@@ -230,14 +230,16 @@ def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[
 
     numbers = {group: list(range(1, 1 + groups.count(group))) for group in "abcd"}
     for queue in QUEUES:
-        places = list(dict.fromkeys(in_memory.databases(queue)))  # an answer lost long enough ago makes a copy (P11)
+        places = list(
+            dict.fromkeys(in_memory.receive_places(queue))
+        )  # an answer lost long enough ago makes a copy (P11)
         assert {group: of_group(group, places) for group in "abcd"} == numbers
 
 
 def resends(world: World, build: Build, fault: Fault) -> None:
     """P10: a message without an answer is published again unchanged."""
     world.commit("a", "b")
-    world.line.faults = [fault]
+    world.sns_calls.faults = [fault]
     relay = build(world, world.publisher())
 
     work(relay)
@@ -245,13 +247,13 @@ def resends(world: World, build: Build, fault: Fault) -> None:
     work(relay)
 
     entries_by_group = [
-        {entry["MessageGroupId"]: {**entry, "Id": ""} for entry in call} for call in world.line.requests
+        {entry["MessageGroupId"]: {**entry, "Id": ""} for entry in call} for call in world.sns_calls.requests
     ]
     assert len(entries_by_group) > 1
     assert all(
         value == entries_by_group[0][value["MessageGroupId"]] for call in entries_by_group for value in call.values()
     ), "not the same again"
-    assert sorted(world.databases()) == [("a", 1), ("b", 1)]
+    assert sorted(world.receive_places()) == [("a", 1), ("b", 1)]
 
 
 _NO_ANSWERS = [
@@ -313,7 +315,7 @@ def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -
     A consumer's inbox recognizes the copy by its event id.
     """
     [first, second] = world.commit("a", "a")
-    world.line.faults = [Fault(lost=True), *[Fault(unreachable=True)] * 6]
+    world.sns_calls.faults = [Fault(lost=True), *[Fault(unreachable=True)] * 6]
     relay = world.relay()
 
     for _ in range(8):
@@ -327,14 +329,14 @@ def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -
 
 def test_p11_an_outage_within_the_window_makes_no_copy(world: World) -> None:
     world.commit("a", "a")
-    world.line.faults = [Fault(lost=True), Fault(unreachable=True), Fault(unreachable=True)]
+    world.sns_calls.faults = [Fault(lost=True), Fault(unreachable=True), Fault(unreachable=True)]
     relay = world.relay()
 
     for _ in range(4):
         work(relay)
         world.clock.sleep(MINUTE)
 
-    assert world.databases() == [("a", 1), ("a", 2)]
+    assert world.receive_places() == [("a", 1), ("a", 2)]
 
 
 def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world: World) -> None:
@@ -354,11 +356,11 @@ def test_p13_a_relay_that_slept_past_its_lease_notices_and_changes_nothing(world
 
     assert zombie.is_leading is False
     assert other.is_leading is True
-    assert [len(call) for call in world.line.requests] == [1, 1, 1]
-    assert world.line.requests[2] == world.line.requests[0]
+    assert [len(call) for call in world.sns_calls.requests] == [1, 1, 1]
+    assert world.sns_calls.requests[2] == world.sns_calls.requests[0]
     with world.engine.connect() as connection:
         assert connection.execute(text("SELECT attempts FROM sluice_outbox")).scalars().all() == [1, 1]
-    assert world.databases() == [("a", 1), ("a", 2)]
+    assert world.receive_places() == [("a", 1), ("a", 2)]
 
 
 def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) -> None:
@@ -375,7 +377,7 @@ def test_p13_a_relay_that_slept_before_publish_does_not_publish(world: World) ->
     work(zombie)
 
     assert not zombie.is_leading
-    assert len(world.line.requests) == 1
+    assert len(world.sns_calls.requests) == 1
 
 
 def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
@@ -385,7 +387,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     relay = world.relay()
     relay.step()
     relay.step()
-    taken_not_published = 11 - len(world.line.requests[0])
+    taken_not_published = 11 - len(world.sns_calls.requests[0])
 
     world.clock.sleep(PAST_LEASE_SECONDS)
     work(world.relay())
@@ -396,7 +398,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     assert taken_not_published == 1
     assert lost is False
     assert relay.is_leading is True
-    assert [entry["MessageGroupId"] for call in world.line.requests for entry in call] == groups
+    assert [entry["MessageGroupId"] for call in world.sns_calls.requests for entry in call] == groups
 
 
 def test_p13_a_zombies_copy_after_five_minutes_is_delivered(world: World) -> None:
@@ -426,17 +428,17 @@ def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
 
 def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: World) -> None:
     world.commit("a", "a", "b", "b")
-    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
 
     work(world.relay())
 
     assert world.statuses() == {("a", 1): "quarantined", ("a", 2): "pending", ("b", 1): "sent", ("b", 2): "sent"}
-    assert world.databases() == [("b", 1), ("b", 2)]
+    assert world.receive_places() == [("b", 1), ("b", 2)]
 
 
 def test_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: World) -> None:
     world.commit("a", "a", "b", "b")
-    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     log = io.StringIO()
     measured = EmbeddedMetrics(log, {"Topic": TOPIC}, clock=world.clock)
     relay = world.relay(hooks=[RelayMetrics(measured, world.clock)])
@@ -457,14 +459,14 @@ def test_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: Wo
 
 def test_p14_an_unquarantined_message_is_published_first(world: World) -> None:
     world.commit("a", "a")
-    world.line.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
+    world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     relay = world.relay()
     work(relay)
 
     world.change(status="pending")
     work(relay)
 
-    assert world.databases() == [("a", 1), ("a", 2)]
+    assert world.receive_places() == [("a", 1), ("a", 2)]
 
 
 @pytest.mark.parametrize(
@@ -475,7 +477,7 @@ def test_p14_an_unquarantined_message_is_published_first(world: World) -> None:
 def test_p14_throttling_and_missing_rights_quarantine_nothing(in_memory: World, code: str, *, is_whole: bool) -> None:
     """SNS calls some of these errors the sender's fault. The message stays pending and is published unchanged later."""
     in_memory.commit("a", "a")
-    in_memory.line.faults = [Fault(refused=code) if is_whole else Fault(failed={"a": (code, True)})]
+    in_memory.sns_calls.faults = [Fault(refused=code) if is_whole else Fault(failed={"a": (code, True)})]
     relay = in_memory.relay()
 
     work(relay)
@@ -484,18 +486,18 @@ def test_p14_throttling_and_missing_rights_quarantine_nothing(in_memory: World, 
     work(relay)
 
     assert after_one == {("a", 1): "pending", ("a", 2): "pending"}
-    assert in_memory.databases() == [("a", 1), ("a", 2)]
+    assert in_memory.receive_places() == [("a", 1), ("a", 2)]
 
 
 def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World) -> None:
     groups = [f"g{number}" for number in range(10)]
     in_memory.commit(*groups)
-    in_memory.line.poisoned = {"g4"}
+    in_memory.sns_calls.poisoned = {"g4"}
 
     work(in_memory.relay())
 
-    assert [len(call) for call in in_memory.line.requests] == [10, *[1] * 10]
-    assert sorted(in_memory.databases()) == [(group, 1) for group in groups if group != "g4"]
+    assert [len(call) for call in in_memory.sns_calls.requests] == [10, *[1] * 10]
+    assert sorted(in_memory.receive_places()) == [(group, 1) for group in groups if group != "g4"]
     assert [place for place, status in in_memory.statuses().items() if status == "quarantined"] == [("g4", 1)]
 
 
@@ -521,7 +523,7 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
     work(world.relay())
 
     for queue in QUEUES:
-        places = world.databases(queue)
+        places = world.receive_places(queue)
         assert of_group("a", places) == [1, 2], "lost"
         assert of_group("b", places) == [1], "lost"
     assert set(world.statuses().values()) == {"sent"}
@@ -569,7 +571,7 @@ def _delays_us(world: World) -> list[int]:
 
 def test_x7_groups_that_failed_together_are_retried_at_different_times(in_memory: World) -> None:
     in_memory.commit(*[f"g{number:03}" for number in range(100)])
-    in_memory.line.faults = [Fault(unreachable=True)] * 20
+    in_memory.sns_calls.faults = [Fault(unreachable=True)] * 20
     backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)
     relay = in_memory.relay(settings=RelaySettings(backoff=backoff), rng=seeded_random(7))
 
@@ -592,9 +594,9 @@ def test_every_group_is_published_once_before_any_group_again(world: World) -> N
 
     work(world.relay())
 
-    seqs = [json.loads(entry["Message"])["seq"] for call in world.line.requests for entry in call]
+    seqs = [json.loads(entry["Message"])["seq"] for call in world.sns_calls.requests for entry in call]
     assert seqs == [1] * 120 + [2] * 120
-    assert {len(call) for call in world.line.requests} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
+    assert {len(call) for call in world.sns_calls.requests} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
 
 
 def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
@@ -607,7 +609,7 @@ def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
     work(relay)
     rests = [relay.step() for _ in range(4)]
 
-    assert world.databases() == [("z", 1)]
+    assert world.receive_places() == [("z", 1)]
     # A walk over 151 groups takes two looks. Only the second can tell that nothing is due.
     assert HEADS_MAX < 151
     assert rests == [True, False, True, False]
@@ -615,14 +617,14 @@ def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
 
 def test_a_relay_rests_while_groups_wait_for_their_next_try(world: World) -> None:
     world.commit("a", "b")
-    world.line.faults = [Fault(unreachable=True)]
+    world.sns_calls.faults = [Fault(unreachable=True)]
     relay = world.relay()
 
     work(relay)
-    request_count = len(world.line.requests)
+    request_count = len(world.sns_calls.requests)
 
     assert [relay.step(), relay.step()] == [False, False]
-    assert len(world.line.requests) == request_count == 1
+    assert len(world.sns_calls.requests) == request_count == 1
 
 
 def test_large_messages_are_split_into_calls_of_an_allowed_size(in_memory: World) -> None:
@@ -633,13 +635,13 @@ def test_large_messages_are_split_into_calls_of_an_allowed_size(in_memory: World
 
     work(in_memory.relay())
 
-    assert [len(call) for call in in_memory.line.requests] == [2] * 5
+    assert [len(call) for call in in_memory.sns_calls.requests] == [2] * 5
     assert set(in_memory.statuses().values()) == {"sent"}
 
 
 def test_only_sent_messages_are_deleted_by_age(world: World) -> None:
     world.commit("a", "b", "c", "c")
-    world.line.faults = [
+    world.sns_calls.faults = [
         Fault(failed={"b": ("InvalidParameter", True), "c": ("InternalError", False)}),
         *[Fault(unreachable=True)] * 10,
     ]
@@ -735,7 +737,7 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     assert standby_did is False
     assert leader.is_leading is False
     assert standby.is_leading is True
-    assert world.databases() == [("a", 1)]
+    assert world.receive_places() == [("a", 1)]
 
 
 def test_an_idle_relay_rests_ever_longer_and_gives_its_lease_back(world: World) -> None:
@@ -745,7 +747,7 @@ def test_an_idle_relay_rests_ever_longer_and_gives_its_lease_back(world: World) 
 
     run(world.relay(), wait, SETTINGS, rng=seeded_random(3))
 
-    assert world.databases() == [("a", seq) for seq in range(1, 6)]
+    assert world.receive_places() == [("a", seq) for seq in range(1, 6)]
     assert all(0.003 <= seconds <= 0.005 for seconds in wait.waited[:10])
     assert all(0.075 <= seconds <= 0.125 for seconds in wait.waited[-10:])
     assert len(set(wait.waited)) == 100
@@ -773,7 +775,7 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
     wait = Turns(world.clock, 8)
     run(world.relay(), wait, SETTINGS, rng=seeded_random(3))
 
-    assert world.databases() == [("a", 1)]
+    assert world.receive_places() == [("a", 1)]
     assert max(wait.waited[:5]) > 1 > max(wait.waited[5:])
 
 
@@ -812,5 +814,5 @@ def test_a_hook_that_fails_keeps_nothing_from_being_published(world: World, name
         "error": "RuntimeError: boom",
         "log_level": "warning",
     } in logged
-    assert sorted(world.databases()) == [("a", 1), ("a", 2), ("b", 1)]
+    assert sorted(world.receive_places()) == [("a", 1), ("a", 2), ("b", 1)]
     assert [put[metrics.OUTBOX_PUBLISHED] for put in recorded] == [0, 3]

@@ -119,7 +119,7 @@ class Relays(RuleBasedStateMachine):
 
         def end() -> None:
             if step in {"after_publish", "before_mark"}:
-                self._doubt(self.world.line.requests[-ShuffledCalls.most :])
+                self._doubt(self.world.sns_calls.requests[-ShuffledCalls.most :])
             raise ProcessKill(step)
 
         self.armed[number] = (step, end)
@@ -130,20 +130,20 @@ class Relays(RuleBasedStateMachine):
         """Pause one relay at a failpoint for a while, in which the others work; then it continues."""
 
         def sleep() -> None:
-            self._doubt(self.world.line.requests[-ShuffledCalls.most :] if step == "after_publish" else [])
+            self._doubt(self.world.sns_calls.requests[-ShuffledCalls.most :] if step == "after_publish" else [])
             self.world.clock.sleep(seconds)
             for other in others:
                 if other != number:
                     self._step(other)
 
-        before = len(self.world.line.requests)
+        before = len(self.world.sns_calls.requests)
         self.armed[number] = (step, sleep)
         self.step(number, 3)
-        self._doubt(self.world.line.requests[before:])
+        self._doubt(self.world.sns_calls.requests[before:])
 
     @rule(fault=_FAULTS)
     def fail(self, fault: Fault) -> None:
-        self.world.line.faults.append(fault)
+        self.world.sns_calls.faults.append(fault)
 
     @rule(seconds=_TIMES)
     def wait(self, seconds: float) -> None:
@@ -158,7 +158,7 @@ class Relays(RuleBasedStateMachine):
     def what_is_sent_is_in_the_topic_and_in_front(self) -> None:
         """No message is marked sent before the one in front of it, or before SNS has accepted it."""
         statuses = self.world.statuses()
-        arrived = set(_ids(self.world.line.arrived))
+        arrived = set(_ids(self.world.sns_calls.arrived))
         for group, ids in self.committed.items():
             are_sent = [statuses[group, seq] == "sent" for seq in range(1, 1 + len(ids))]
             assert are_sent == sorted(are_sent, reverse=True), "sent before the one in front of it"
@@ -172,9 +172,9 @@ class Relays(RuleBasedStateMachine):
 
     def _drain(self) -> None:
         """Mend everything and let one relay publish whatever is left."""
-        self.world.line.faults.clear()
+        self.world.sns_calls.faults.clear()
         self.armed.clear()
-        self.doubtful |= set(_ids(self.world.line.unanswered))
+        self.doubtful |= set(_ids(self.world.sns_calls.unanswered))
         for _ in range(3):  # who thinks it leads finds out, then leads; nothing waits longer than that
             self.world.change(status="pending")
             self.world.clock.sleep(SETTINGS.backoff.cap_seconds + 1)

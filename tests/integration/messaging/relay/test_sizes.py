@@ -114,7 +114,7 @@ def test_an_event_above_the_limit_is_quarantined_without_a_call(world: World) ->
     work(world.relay())
 
     assert world.statuses() == {("a", 1): "quarantined", ("b", 1): "quarantined", ("c", 1): "sent"}
-    assert [[entry["MessageGroupId"] for entry in request] for request in world.line.requests] == [["c"]]
+    assert [[entry["MessageGroupId"] for entry in request] for request in world.sns_calls.requests] == [["c"]]
     quarantined = select(tables.messages.c.last_error).where(tables.messages.c.status == tables.QUARANTINED)
     with world.engine.connect() as connection:
         errors = list(connection.scalars(quarantined))

@@ -182,7 +182,7 @@ def _events(logged: list[Any]) -> list[str]:
 
 def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
     world.commit("a", "b", "c")
-    world.line.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
+    world.sns_calls.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
 
     with structlog.testing.capture_logs() as logged:
         run(world.relay(), Turns(world.clock, 300), SETTINGS, rng=seeded_random(3))

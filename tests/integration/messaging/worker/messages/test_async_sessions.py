@@ -78,9 +78,9 @@ def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_
     world.send("a", "a", "b")
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
-    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("a", 2), ("b", 1)]
     assert world.exceptions() == {}
-    assert world.positions() == {"a": 2, "b": 1}
+    assert world.last_numbers() == {"a": 2, "b": 1}
     assert sorted(world.statuses()) == [("a", 1), ("a", 2), ("b", 1)]
 
 
@@ -119,8 +119,8 @@ def test_everything_of_an_async_session_works(engine: Engine) -> None:
     assert found == [1, 3, ids, ids, [(number,) for number in ids], [(5,), (6,)], 2, 7]
     with Session(engine) as session:
         assert sorted(session.scalars(select(Parcel.id))) == [1, 2, 5, 6]
-    assert world.effects() == [("a", 1)]
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_dlq() == []
 
 
 def test_a_connection_is_taken_at_the_first_use(engine: Engine) -> None:
@@ -139,7 +139,7 @@ def test_a_connection_is_taken_at_the_first_use(engine: Engine) -> None:
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
     assert seen == [0, 0, 1]
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 @pytest.mark.parametrize("is_used", [True, False])
@@ -161,9 +161,9 @@ def test_a_message_that_somebody_else_has_handled_meanwhile_is_decided_about_aga
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
     assert calls == [sent.event.id]
-    assert world.effects() == [("a", 1)]
-    assert world.positions() == {"a": 1}
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.last_numbers() == {"a": 1}
+    assert world.bodies_in_dlq() == []
 
 
 def test_a_worker_that_does_not_decide_again_is_caught(engine: Engine) -> None:
@@ -177,7 +177,7 @@ def test_a_worker_that_does_not_decide_again_is_caught(engine: Engine) -> None:
     (sent,) = world.send("a")
     world.work_until_idle(world.worker(handlers=_handlers(handle), kind=AdmitsOnce))
 
-    assert world.effects() == [("a", 1), ("a", 1)]
+    assert world.committed_effects() == [("a", 1), ("a", 1)]
 
 
 def test_a_parked_message_is_handled_by_asyncio(engine: Engine) -> None:
@@ -190,7 +190,7 @@ def test_a_parked_message_is_handled_by_asyncio(engine: Engine) -> None:
     worker = world.worker(handlers=_handlers(handle))
     worker.drainer.step()
 
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert world.parked_places() == []
 
 
@@ -210,8 +210,8 @@ def test_a_handler_is_cancelled_at_its_deadline_and_its_message_comes_again(engi
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
     assert ends == ["cancelled"]
-    assert world.effects() == [("a", 1)]
-    assert world.positions() == {"a": 1}
+    assert world.committed_effects() == [("a", 1)]
+    assert world.last_numbers() == {"a": 1}
 
 
 def test_a_statement_that_is_cancelled_ends_the_transaction(on_postgres: Engine) -> None:
@@ -230,9 +230,9 @@ def test_a_statement_that_is_cancelled_ends_the_transaction(on_postgres: Engine)
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
     assert seen == ["timed out"]
-    assert world.effects() == [("a", 1)]
-    assert world.positions() == {"a": 1}
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.last_numbers() == {"a": 1}
+    assert world.bodies_in_dlq() == []
 
 
 def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgres: Engine) -> None:
@@ -255,8 +255,8 @@ def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgre
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
     assert len(others) > 20
-    assert world.effects() == [("a", 1)]
-    assert world.positions() == {"a": 1}
+    assert world.committed_effects() == [("a", 1)]
+    assert world.last_numbers() == {"a": 1}
 
 
 @pytest.mark.parametrize("act", ["stop", "task that exits", "task that goes on"])
@@ -289,7 +289,7 @@ def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_anywhere: World, a
     world.send("a", "b")
     world.work_until_idle(world.worker(handlers=_handlers(handle)))
 
-    assert sorted(world.effects()) == [("a", 1), ("b", 1)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 1)]
     assert cancelled == ["a", "a"] * (act == "task that goes on")
 
 
@@ -311,7 +311,7 @@ def test_a_handler_that_blocks_the_loop_is_named(world_anywhere: World) -> None:
     assert "block with event" in named
     assert [entry["blocked_by"] for entry in logged if "blocks the event loop" in entry["event"]] == [named]
     assert async_handlers.blocker() is None
-    assert world.positions() == {"a": 1}
+    assert world.last_numbers() == {"a": 1}
 
 
 def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) -> None:
@@ -346,14 +346,14 @@ def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) ->
         for number in range(29)
     ]
     with running(worker_parts, *lanes) as worker:
-        eventually(lambda: len(world.effects()) == 60, timeout_seconds=60, describe="all effects are there")
+        eventually(lambda: len(world.committed_effects()) == 60, timeout_seconds=60, describe="all effects are there")
         worker.stop.request()
         worker.wait_for_end()
 
     assert most > 15
     assert max(seen) <= 4 + 3  # what looks for parked groups, what takes care, and this test
     for group in groups:
-        assert [place for place in world.effects() if place[0] == group] == [(group, 1), (group, 2)]
+        assert [place for place in world.committed_effects() if place[0] == group] == [(group, 1), (group, 2)]
 
 
 def test_a_worker_that_stops_cancels_what_does_not_end(on_postgres: Engine) -> None:
@@ -374,8 +374,8 @@ def test_a_worker_that_stops_cancels_what_does_not_end(on_postgres: Engine) -> N
         worker.wait_for_end()
 
     assert ends == ["cancelled"]
-    assert world.effects() == []
-    assert len(world.bodies_left()) == 1
+    assert world.committed_effects() == []
+    assert len(world.bodies_in_queue()) == 1
 
 
 def _handle_elsewhere(world: World, sent: Envelope) -> None:

@@ -60,7 +60,7 @@ class PostgresRefusals:
 
 def _attempts(world: World, states: dict[str, Any]) -> dict[str, int | None]:
     """Return by group the attempt that had an effect; None if the message is dead."""
-    done = {group for group, _ in world.effects()}
+    done = {group for group, _ in world.committed_effects()}
     last = {call.place[0]: call.attempt for call in world.calls}
     return {group: last[group] if group in done else None for group in states}
 
@@ -87,7 +87,7 @@ def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine
     """Each group's handler meets the SQLSTATE that is the group's name; the attempts counted are those in the table."""
     world, faults = World(on_postgres), PostgresRefusals()
     for group in AFTER_THE_CALL:
-        world.scripts[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
+        world.handler_steps[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
 
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -115,7 +115,7 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
             raise ExceptionGroup("unhandled errors", [ValueError("of another task"), error]) from None
 
     for number, group in enumerate(AFTER_THE_CALL):
-        world.scripts[group, 1] = [(ask_driver, wrap, gather)[number % 3]] * 100
+        world.handler_steps[group, 1] = [(ask_driver, wrap, gather)[number % 3]] * 100
 
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -156,7 +156,7 @@ def test_a_refusal_of_the_server_at_the_commit_costs_no_attempt(on_postgres: Eng
             session.execute(text("INSERT INTO late VALUES (:state)"), {"state": received.group})
 
     for group in AFTER_THE_CALL:
-        world.scripts[group, 1] = [fail_late] * 100
+        world.handler_steps[group, 1] = [fail_late] * 100
 
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
@@ -168,7 +168,7 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
     world, faults = World(on_postgres), PostgresRefusals()
     states = [state for state, attempt in BEFORE_THE_CALL.items() if attempt is NEVER]
     for group in states:
-        world.scripts[group, 1] = [Reject("never")]
+        world.handler_steps[group, 1] = [Reject("never")]
     record = faults.before(world.inbox.record_dead, lambda arrived, *_, **__: arrived.envelope.event.group)
     monkeypatch.setattr(world.inbox, "record_dead", record)
 
@@ -189,13 +189,13 @@ def test_a_disk_full_for_the_handlers_table_alone_costs_no_attempt(on_postgres: 
             fail_with(session.connection(), "53100")
 
     world.send("a")
-    world.scripts["a", 1] = [write] * 10_000
+    world.handler_steps["a", 1] = [write] * 10_000
     worker = world.worker()
     worker.wait.meanwhile = worker.heartbeat.beat
 
     world.work_until_idle(worker)
 
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert {call.attempt for call in world.calls} == {1}
     assert world.clock.monotonic() < ends_at + 20
 
@@ -217,7 +217,7 @@ def test_a_parked_message_has_the_same_attempts(
     faults.counts.update(dict.fromkeys(expected, FAILURES - 1))
     if is_called:
         for group in expected:
-            world.scripts[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
+            world.handler_steps[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
     else:
         taken_up = faults.before(world.inbox.next_parked, lambda group_id: group_id)
         monkeypatch.setattr(world.inbox, "next_parked", taken_up)
@@ -311,9 +311,9 @@ def test_a_full_or_read_only_sqlite_file_costs_no_attempt(on_file: Engine, pragm
 
     world.send("a", "b")
     for group in "ab":
-        world.scripts[group, 1] = [write] * 100
+        world.handler_steps[group, 1] = [write] * 100
 
     attempts = _waiting(world, world.worker(), lambda: is_over.append(True))
 
     assert set(attempts) == {1}
-    assert sorted(world.effects()) == [("a", 1), ("b", 1)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 1)]

@@ -107,9 +107,9 @@ class Case:
 
         world = self.world
         worker = world.worker(handlers=world.handlers_of_asyncio(self.kind))
-        world.scripts["a", 1] = [misbehave] * 3
+        world.handler_steps["a", 1] = [misbehave] * 3
         for place in (("b", 1), ("b", 2), ("a", 2)):
-            world.scripts[place] = [self._look] * 3
+            world.handler_steps[place] = [self._look] * 3
         # The process is the test's own afterwards.
         with ProcessState().handling(), redirect_stdout(connection_misdeeds.OUTPUT):
             for groups in (("a",), ("b",), ("a", "b")):
@@ -121,9 +121,9 @@ class Case:
             KeptThings.end()
         async_handlers.close()
         rows = connection_misdeeds.engine_looks(self.engine)
-        others = sorted(place for place in world.effects() if place != ("a", 1))
-        audit = rows["audit"] - world.effects().count(("a", 1))
-        return {"found": self.found, "effects": others, "audit": audit, "positions": world.positions()}
+        others = sorted(place for place in world.committed_effects() if place != ("a", 1))
+        audit = rows["audit"] - world.committed_effects().count(("a", 1))
+        return {"found": self.found, "effects": others, "audit": audit, "positions": world.last_numbers()}
 
     def _look(self, session: Session, _: Event, __: Context) -> None:
         """Note the state of process, session and connection, as the next handler meets it."""
@@ -183,7 +183,7 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
         world.send("a")
         worker.lane.step()
 
-    assert [seq for _, seq in world.effects()] == [1, 2, 3, 4, 5]
+    assert [seq for _, seq in world.committed_effects()] == [1, 2, 3, 4, 5]
     assert opened == []
     engine.dispose()
 
@@ -222,10 +222,10 @@ def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> Non
     """Let each handler handle a message of one group, on one connection."""
     worker = world.worker()
     for number, handler in enumerate(handlers, 1):
-        world.scripts["a", number] = [lambda session, *_, handler=handler: handler(session)]
+        world.handler_steps["a", number] = [lambda session, *_, handler=handler: handler(session)]
         world.send("a")
         worker.lane.step()
-    assert world.effects() == [("a", number) for number in range(1, len(handlers) + 1)]
+    assert world.committed_effects() == [("a", number) for number in range(1, len(handlers) + 1)]
 
 
 def test_a_handlers_seed_repeats_no_other_messages_random_numbers(on_postgres: Engine) -> None:
@@ -279,20 +279,23 @@ def test_a_handler_that_hides_the_inboxs_groups_commits_only_counted_work(engine
     world.park("a")
     worker = world.worker()
     world.send("c")
-    world.scripts["c", 1], world.scripts["a", 2] = [_hide("sluice_inbox_group")] * 9, [_hide("sluice_inbox_group")] * 9
+    world.handler_steps["c", 1], world.handler_steps["a", 2] = (
+        [_hide("sluice_inbox_group")] * 9,
+        [_hide("sluice_inbox_group")] * 9,
+    )
     world.work_until_idle(worker)
     for _ in range(MAX_ATTEMPTS):
         worker.drainer.step()
         world.simulator.advance(301)
 
     handled = [("a", 1)] if engine.dialect.name == POSTGRES else [("a", 1), ("c", 1), ("a", 2)]
-    assert world.effects() == handled
-    assert world.positions() == {"a": handled.count(("a", 2)) + 1, "c": handled.count(("c", 1))}
+    assert world.committed_effects() == handled
+    assert world.last_numbers() == {"a": handled.count(("a", 2)) + 1, "c": handled.count(("c", 1))}
 
 
 def test_a_handler_that_hides_the_inboxs_exceptions_commits_only_counted_work(engine: Engine) -> None:
     world = World(engine)
-    world.scripts["a", 1] = [Reject("no such customer"), *[_hide("sluice_inbox_exception")] * 9]
+    world.handler_steps["a", 1] = [Reject("no such customer"), *[_hide("sluice_inbox_exception")] * 9]
     world.send("a")
     for _ in range(2):
         world.work_until_idle(world.worker())
@@ -300,7 +303,9 @@ def test_a_handler_that_hides_the_inboxs_exceptions_commits_only_counted_work(en
     world.work_until_idle(world.worker())
 
     state, _ = world.exceptions()["a", 1]
-    assert (world.effects(), state) == (([], "dead") if engine.dialect.name == POSTGRES else ([("a", 1)], "redriven"))
+    assert (world.committed_effects(), state) == (
+        ([], "dead") if engine.dialect.name == POSTGRES else ([("a", 1)], "redriven")
+    )
 
 
 def _listen(name: str, engine: Engine) -> None:

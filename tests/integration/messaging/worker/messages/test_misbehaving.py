@@ -73,14 +73,14 @@ def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
 
 def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
     """Assert that the first message has one effect or is dead with a printable reason, and the second has one."""
-    effects, dead = world.effects(), places(world.dead())
-    assert world.bodies_left() == []
+    effects, dead = world.committed_effects(), places(world.bodies_in_dlq())
+    assert world.bodies_in_queue() == []
     if may_repeat:
         assert dead.count(("a", 1)) == 1
     else:
         assert effects.count(("a", 1)) + dead.count(("a", 1)) == 1, (effects, dead)
     assert effects.count(("a", 2)) == 1
-    assert world.positions() == {"a": 2}
+    assert world.last_numbers() == {"a": 2}
     if ("a", 1) in dead:
         state, reason = world.exceptions()["a", 1]
         assert state == "dead"
@@ -128,7 +128,7 @@ def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: st
     """Let a message's handler misbehave in every attempt, and check that each message is accounted for."""
     world = World(engine)
     world.send("a", "a")
-    world.scripts["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker(handlers=world.handlers_of_asyncio(kind)))
 
@@ -149,18 +149,18 @@ def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
     policy = InboxPolicy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
     world = World(engine, consumer=consumer, policy=policy)
     world.send("a", "a")
-    world.scripts["a", 1] = [_misbehaving(*deed) for deed in deeds]
+    world.handler_steps["a", 1] = [_misbehaving(*deed) for deed in deeds]
     worker = world.worker()
 
     world.work_until_idle(worker)
     may_repeat = any(_repeats(engine, faulty_worker) for faulty_worker, _ in deeds)
-    if is_parking and world.dead():
-        assert places(world.dead()) == [("a", 1)]
-        world.scripts.clear()
+    if is_parking and world.bodies_in_dlq():
+        assert places(world.bodies_in_dlq()) == [("a", 1)]
+        world.handler_steps.clear()
         world.redrive()
         world.work_until_idle(worker)
         worker.drainer.step()
-        assert may_repeat or world.effects() == [("a", 1), ("a", 2)]
+        assert may_repeat or world.committed_effects() == [("a", 1), ("a", 2)]
 
     if not may_repeat:
         _assert_accounted_for(world)
@@ -172,7 +172,7 @@ def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
 ) -> None:
     """A parked message is in no queue any more, so its row stays until it has an effect."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
-    world.scripts["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
+    world.handler_steps["a", 2] = [_misbehaving(faulty_worker, ending)] * 3 * MAX_ATTEMPTS
     worker = world.park("a")
 
     for _ in range(2 * MAX_ATTEMPTS):
@@ -182,7 +182,7 @@ def test_a_parked_message_of_a_misbehaving_handler_is_done_once_or_held(
     if _repeats(engine, faulty_worker):
         assert world.parked_places() == [("a", 2)]
     else:
-        assert world.effects().count(("a", 2)) + world.parked_places().count(("a", 2)) == 1
+        assert world.committed_effects().count(("a", 2)) + world.parked_places().count(("a", 2)) == 1
     assert _rows_of_nobody(world) == []
     with engine.connect() as connection:
         for row in connection.execute(parked.select()):
@@ -195,14 +195,14 @@ def _rows_of_nobody(world: World) -> list[Any]:
     """Return the rows that handlers wrote after they had ended their transaction."""
     other = World.__new__(World)
     other.engine, other.consumer = world.engine, "nobody"
-    return other.effects()
+    return other.committed_effects()
 
 
 def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) -> None:
     """Negative control: a rollback below the ORM, and the message is gone."""
     world = World(on_postgres)
     world.send("a", "a")
-    world.scripts["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
+    world.handler_steps["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
 
     world.work_until_idle(world.worker(kind=CommitsWhatIsThere))
 
@@ -246,7 +246,7 @@ def test_a_hook_that_misbehaves_in_the_commit_itself_loses_no_message(engine: En
     """The last look is after all hooks: behind it is the commit and nothing else."""
     world = World(engine)
     world.send("a", "a")
-    world.scripts["a", 1] = [_hook(act)] * 100
+    world.handler_steps["a", 1] = [_hook(act)] * 100
 
     world.work_until_idle(world.worker())
 
@@ -265,17 +265,17 @@ def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_anywhe
         loops.append(asyncio.get_running_loop())
         return Ack()
 
-    world.scripts["a", 1], world.scripts["a", 2] = [handle], [handle]
+    world.handler_steps["a", 1], world.handler_steps["a", 2] = [handle], [handle]
     world.send("a", "a")
 
     world.work_until_idle(world.worker())
     async_handlers.close()
 
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert len(loops) == 2
     assert loops[0] is loops[1]
-    assert world.dead() == []
-    assert world.positions() == {"a": 2}
+    assert world.bodies_in_dlq() == []
+    assert world.last_numbers() == {"a": 2}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -286,14 +286,14 @@ def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> N
 
     world = World(engine)
     behaviour: Any = handle
-    world.scripts["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [behaviour] * 3 * MAX_ATTEMPTS
     world.send("a", "a")
 
     world.work_until_idle(world.worker())
     async_handlers.close()
 
     _assert_accounted_for(world)
-    assert (("a", 1) in world.effects()) == (ending in ("Ack", "nothing"))
+    assert (("a", 1) in world.committed_effects()) == (ending in ("Ack", "nothing"))
 
 
 def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
@@ -311,7 +311,7 @@ def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
         await asyncio.sleep(0)
         assert not task.done()
 
-    world.scripts["a", 1] = [handle]
+    world.handler_steps["a", 1] = [handle]
     world.send("a")
     token = _marked.set("the lane's context")
 
@@ -320,7 +320,7 @@ def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
     async_handlers.close()
 
     assert seen == ["cancelled in the lane's context"]
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 @pytest.mark.parametrize("act", ["stop", "close"])
@@ -335,13 +335,13 @@ def test_a_loop_that_a_handler_damaged_is_replaced_for_the_next_message(world: W
         await asyncio.sleep(0)
 
     bad: Any = damages
-    world.scripts["a", 1], world.scripts["a", 2] = [bad] * 3 * MAX_ATTEMPTS, [behaves]
+    world.handler_steps["a", 1], world.handler_steps["a", 2] = [bad] * 3 * MAX_ATTEMPTS, [behaves]
     world.send("a", "a")
 
     world.work_until_idle(world.worker())
     async_handlers.close()
 
-    assert ("a", 2) in world.effects()
+    assert ("a", 2) in world.committed_effects()
 
 
 _SETTINGS = {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA query_only = ON"}
@@ -352,11 +352,11 @@ def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engin
     setting = _SETTINGS[engine.dialect.name]
     world = World(engine)
     world.send("a", "b", "c")
-    world.scripts["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
+    world.handler_steps["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
 
     world.work_until_idle(world.worker())
 
-    assert sorted(world.effects())[1:] == [("b", 1), ("c", 1)]
+    assert sorted(world.committed_effects())[1:] == [("b", 1), ("c", 1)]
 
 
 def _close_descriptor(session: Session, _: Event, __: Context) -> None:
@@ -366,8 +366,8 @@ def _close_descriptor(session: Session, _: Event, __: Context) -> None:
 def test_a_handler_that_closes_the_descriptor_of_its_connection_harms_no_message(on_postgres: Engine) -> None:
     world = World(on_postgres)
     world.send("a", "a", "b")
-    world.scripts["a", 1] = [_close_descriptor]
+    world.handler_steps["a", 1] = [_close_descriptor]
 
     world.work_until_idle(world.worker())
 
-    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("b", 1)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("a", 2), ("b", 1)]

@@ -32,15 +32,15 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
     """W6: the delete fails; another worker gets the message again, calls nothing, deletes it, and goes on behind it."""
     world.send("a", "a")
     first, second = world.worker(kind=kind), world.worker(kind=kind)
-    first.line.faults += faults
+    first.sqs_calls.faults += faults
 
     first.lane.step()
     assert world.called_places == [("a", 1)]
-    assert places(world.bodies_left()) == [("a", 1), ("a", 2)]
+    assert places(world.bodies_in_queue()) == [("a", 1), ("a", 2)]
     world.work_until_idle(second)
 
     assert world.called_places == [("a", 1), ("a", 2)]
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     return first
 
 
@@ -48,7 +48,7 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
 def test_w6_a_failed_delete_blocks_the_group_and_causes_a_repeat(world: World, faults: list[Fault], tries: int) -> None:
     first = redelivery_is_recognised(world, MessageProcessor, faults)
 
-    assert len(first.line.calls("DeleteMessage")) == tries
+    assert len(first.sqs_calls.of("DeleteMessage")) == tries
     assert first.tally.take()[metrics.NOT_DELETED] == 1
 
 
@@ -65,12 +65,12 @@ def test_w6_a_worker_that_takes_a_refused_delete_for_one_is_caught(world: World)
 def test_w6_a_delete_with_a_lost_answer_is_repeated_without_a_redelivery(world: World) -> None:
     world.send("a", "a")
     worker = world.worker()
-    worker.line.faults.append(Fault(operation="DeleteMessage", lost=True))
+    worker.sqs_calls.faults.append(Fault(operation="DeleteMessage", lost=True))
 
     world.work_until_idle(worker)
 
-    assert world.effects() == [("a", 1), ("a", 2)]
-    assert [len(worker.line.calls(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
+    assert [len(worker.sqs_calls.of(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
 
 
 def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None:
@@ -79,12 +79,12 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
 
     with pytest.raises(ProcessKill):
         world.worker(kind=kind, failpoint=failing_at(step)).lane.step()
-    assert [seq for _, seq in world.effects()] == list(range(1, world.positions().get("a", 0) + 1))
+    assert [seq for _, seq in world.committed_effects()] == list(range(1, world.last_numbers().get("a", 0) + 1))
     world.work_until_idle(world.worker(kind=kind))
 
-    assert world.effects() == [("a", 1), ("a", 2)]
-    assert world.positions() == {"a": 2}
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
+    assert world.last_numbers() == {"a": 2}
+    assert world.bodies_in_dlq() == []
     assert world.exceptions() == {}
 
 
@@ -116,17 +116,17 @@ def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
 @pytest.mark.parametrize("step", ["before_commit", "after_death", "before_release"])
 def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, step: str) -> None:
     world.send("a", "a")
-    world.scripts["a", 1] = [Reject("never"), Reject("never")]
+    world.handler_steps["a", 1] = [Reject("never"), Reject("never")]
     if step == "before_commit":
-        world.scripts["a", 1].insert(0, None)
+        world.handler_steps["a", 1].insert(0, None)
 
     with pytest.raises(ProcessKill):
         world.worker(failpoint=failing_at(step)).lane.step()
     world.work_until_idle(world.worker())
 
     assert world.exceptions() == {("a", 1): ("dead", "never")}
-    assert places(world.dead()) == [("a", 1)]
-    assert world.effects() == [("a", 2)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
+    assert world.committed_effects() == [("a", 2)]
     assert world.called_places.count(("a", 1)) == (2 if step == "before_commit" else 1)
 
 
@@ -145,7 +145,7 @@ def test_w8_a_message_that_killed_its_workers_is_handled_after_a_redrive(world: 
     world.work_until_idle(world.worker())
 
     assert missed == {("a", 2): ("gap", None)}
-    assert world.effects() == [("a", 1), ("a", 3), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 3), ("a", 2)]
     assert world.exceptions() == {("a", 2): ("filled", None)}
     assert world.calls[-1].is_late
 
@@ -167,7 +167,7 @@ def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> l
         assert may_go_on.wait(30)
         return None
 
-    world.scripts["a", 1] = [lingers]
+    world.handler_steps["a", 1] = [lingers]
     slow, fast = world.worker(clock=slow_clock), world.worker()
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(slow.processor.process, world.receive(slow))
@@ -184,8 +184,8 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared_
 
     assert ends == [Abandon(), Delete()]
     assert shared_world.called_places == [("a", 1), ("a", 1)]
-    assert shared_world.effects() == [("a", 1)]
-    assert places(shared_world.bodies_left()) == [("a", 2)]
+    assert shared_world.committed_effects() == [("a", 1)]
+    assert places(shared_world.bodies_in_queue()) == [("a", 2)]
 
 
 def test_w9_the_second_of_two_workers_sees_the_firsts_effect(shared_world: World) -> None:
@@ -194,8 +194,8 @@ def test_w9_the_second_of_two_workers_sees_the_firsts_effect(shared_world: World
 
     assert ends == [Delete(), Delete()]
     assert shared_world.called_places == [("a", 1)]
-    assert shared_world.effects() == [("a", 1)]
-    assert places(shared_world.bodies_left()) == [("a", 2)]
+    assert shared_world.committed_effects() == [("a", 1)]
+    assert places(shared_world.bodies_in_queue()) == [("a", 2)]
 
 
 def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:
@@ -206,6 +206,6 @@ def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(wo
     world.work_until_idle(world.worker())
 
     reason = "has the number of event known; was the database restored without begin-epoch?"
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert [found for _, found in world.exceptions().values()] == [reason]
-    assert len(world.dead()) == 1
+    assert len(world.bodies_in_dlq()) == 1

@@ -24,14 +24,14 @@ GOOD = json.loads(envelope("a", 2).body)
 def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
     """W1: the head of a group fails twice; nothing behind it is handled or deleted before it."""
     world.send("a", "a", "b", "a")
-    world.scripts["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
+    world.handler_steps["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
     worker = world.worker(kind=kind)
 
     world.work_until_idle(worker)
 
-    assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2), ("a", 3)]
+    assert [place for place in world.committed_effects() if place[0] == "a"] == [("a", 1), ("a", 2), ("a", 3)]
     assert [place for place in world.called_places if place[0] == "a"] == [*[("a", 1)] * 3, ("a", 2), ("a", 3)]
-    assert len(worker.line.calls("DeleteMessage")) == 4
+    assert len(worker.sqs_calls.of("DeleteMessage")) == 4
 
 
 def test_w1_a_message_waits_until_the_failed_message_before_it_is_handled(world: World) -> None:
@@ -45,7 +45,7 @@ def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> No
 
 def test_w2_w3_a_group_comes_again_only_after_its_delay(world: World) -> None:
     world.send("a", "a", "b", "b")
-    world.scripts["a", 1] = [Retry(delay_seconds=40)]
+    world.handler_steps["a", 1] = [Retry(delay_seconds=40)]
 
     world.work_until_idle(world.worker())
 
@@ -57,12 +57,12 @@ def test_w2_w3_a_group_comes_again_only_after_its_delay(world: World) -> None:
 
 def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
     world.send("a")
-    world.scripts["a", 1] = [RuntimeError("one"), RuntimeError("two")]
+    world.handler_steps["a", 1] = [RuntimeError("one"), RuntimeError("two")]
     worker = world.worker()
 
     world.work_until_idle(worker)
 
-    timeouts = [params["VisibilityTimeout"] for params in worker.line.calls("ChangeMessageVisibility")]
+    timeouts = [params["VisibilityTimeout"] for params in worker.sqs_calls.of("ChangeMessageVisibility")]
     times = [call.time for call in world.calls]
     waited = [later - earlier for earlier, later in itertools.pairwise(times)]
     assert 1 <= timeouts[0] <= 4
@@ -73,7 +73,7 @@ def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
 
 def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> None:
     world.send("a", "a", "a")
-    world.scripts["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker())
 
@@ -84,8 +84,8 @@ def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> 
         (("a", 2), 1),
         (("a", 3), 1),
     ]
-    assert places(world.dead()) == [("a", 1)]
-    assert world.effects() == [("a", 2), ("a", 3)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
+    assert world.committed_effects() == [("a", 2), ("a", 3)]
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ def test_w5_an_unreadable_message_is_poison_and_its_group_waits(world: World, bo
     dead_before: list[list[str]] = []
 
     def looks(*_: object) -> Ack:
-        dead_before.append(world.dead())
+        dead_before.append(world.bodies_in_dlq())
         return Ack()
 
     world.put(envelope("a", 1))
     world.put_body(body, "a")
     world.put(envelope("a", 3))
-    world.scripts["a", 3] = [looks]
+    world.handler_steps["a", 3] = [looks]
 
     world.work_until_idle(world.worker())
 
     assert world.called_places == [("a", 1), ("a", 3)]
-    assert world.effects() == [("a", 1), ("a", 3)]
+    assert world.committed_effects() == [("a", 1), ("a", 3)]
     assert dead_before == [[body]]
 
 
@@ -125,15 +125,15 @@ def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> Non
     with structlog.testing.capture_logs() as logged:
         world.work_until_idle(worker)
 
-    assert len(world.dead()) == 1
+    assert len(world.bodies_in_dlq()) == 1
     assert worker.tally.take()[metrics.DEAD] == 1
     assert [entry["log_level"] for entry in logged if "reason" in entry] == ["error"]
 
 
 def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:
     world.send("a", "a", "a")
-    world.scripts["a", 1] = [RuntimeError("once")]
-    world.scripts["a", 2] = [Reject("never")]
+    world.handler_steps["a", 1] = [RuntimeError("once")]
+    world.handler_steps["a", 2] = [Reject("never")]
 
     world.work_until_idle(world.worker())
 
@@ -142,7 +142,7 @@ def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> 
     assert last.attempt == 1
     assert last.is_last_attempt is False
     assert last.is_late is False
-    assert world.effects() == [("a", 1), ("a", 3)]
+    assert world.committed_effects() == [("a", 1), ("a", 3)]
     assert structlog.contextvars.get_contextvars() == {}
 
 
@@ -156,13 +156,13 @@ def test_g3_a_new_groups_first_message_that_comes_last_is_handled_late(engine: E
     world.put(envelope("order-1", 2))
     world.put(envelope("order-1", 3))
     world.work_until_idle(worker)
-    assert world.effects() == [("order-1", 2), ("order-1", 3)]
+    assert world.committed_effects() == [("order-1", 2), ("order-1", 3)]
     assert world.inbox.counts(engine)["open_exceptions"] == 1
 
     world.put(envelope("order-1", 1))
     world.work_until_idle(worker)
 
-    assert world.effects() == [("order-1", 2), ("order-1", 3), ("order-1", 1)]
+    assert world.committed_effects() == [("order-1", 2), ("order-1", 3), ("order-1", 1)]
     assert [call.is_late for call in world.calls if call.place == ("order-1", 1)] == [True]
     _assert_nothing_is_left(world)
 
@@ -174,21 +174,21 @@ def test_g3_messages_are_parked_until_the_new_groups_first_one_comes(engine: Eng
     world.put(envelope("order-1", 2))
     world.put(envelope("order-1", 3))
     world.work_until_idle(worker)
-    assert world.effects() == []
+    assert world.committed_effects() == []
     assert world.inbox.counts(engine)["parked_groups"] == 1
 
     world.put(envelope("order-1", 1))
     world.work_until_idle(worker)
     worker.drainer.step()
 
-    assert world.effects() == [("order-1", 1), ("order-1", 2), ("order-1", 3)]
+    assert world.committed_effects() == [("order-1", 1), ("order-1", 2), ("order-1", 3)]
     assert [call.is_late for call in world.calls if call.place == ("order-1", 1)] == [False]
     _assert_nothing_is_left(world)
 
 
 def _assert_nothing_is_left(world: World) -> None:
     """Check that no message is dead, in the queue or parked, and that the inbox has no open exception."""
-    assert world.dead() == []
-    assert world.bodies_left() == []
+    assert world.bodies_in_dlq() == []
+    assert world.bodies_in_queue() == []
     assert world.parked_places() == []
     assert world.inbox.counts(world.engine)["open_exceptions"] == 0

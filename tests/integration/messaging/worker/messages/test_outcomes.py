@@ -37,11 +37,11 @@ def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> N
 
     world.work_until_idle(world.worker())
 
-    assert sorted(world.effects()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
-    assert world.called_places == world.effects()
-    assert world.positions() == {"a": 3, "b": 2}
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert sorted(world.committed_effects()) == [("a", 1), ("a", 2), ("a", 3), ("b", 1), ("b", 2)]
+    assert world.called_places == world.committed_effects()
+    assert world.last_numbers() == {"a": 3, "b": 2}
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
     assert world.exceptions() == {}
 
 
@@ -49,13 +49,13 @@ def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> N
 def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
     """Never before; SQS knows whole seconds. What the handler had written is rolled back."""
     world.send("a")
-    world.scripts["a", 1] = [Retry(delay_seconds=delay_seconds)]
+    world.handler_steps["a", 1] = [Retry(delay_seconds=delay_seconds)]
 
     world.work_until_idle(world.worker())
 
     first, second = world.calls
     assert second.time - first.time == pytest.approx(waited, abs=0.1)
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 @pytest.mark.parametrize("kind", ["plain", *KINDS_OF_ASYNCIO])
@@ -79,8 +79,8 @@ def test_an_event_that_a_failed_handler_has_added_is_no_warning(
     endings: list[HandlerStep] = [ValueError("no such customer"), Retry(), Reject("no such customer")]
     world.send(*"abc")
     for place, ending in zip([("a", 1), ("b", 1), ("c", 1)], endings, strict=True):
-        world.scripts[place] = [add_and(ending)]
-    world.scripts["p", 2] = [add_and(ending) for ending in endings]
+        world.handler_steps[place] = [add_and(ending)]
+    world.handler_steps["p", 2] = [add_and(ending) for ending in endings]
     with capture_logs() as logged:
         world.work_until_idle(worker)
         for _ in endings:
@@ -92,13 +92,13 @@ def test_an_event_that_a_failed_handler_has_added_is_no_warning(
     assert [entry["event"] for entry in logged if "listener" in entry["event"]] == []
     assert world.statuses() == {}
     assert world.parked_places() == [("p", 2)]
-    assert sorted(world.effects()) == [("a", 1), ("b", 1), ("p", 1)]
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 1), ("p", 1)]
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 43_201.0])
 def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: float) -> None:
     world.send("a")
-    world.scripts["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker())
 
@@ -123,7 +123,7 @@ def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
 ) -> None:
     """SQS itself moves the message, so the DLQ knows its source queue. Later messages of the group are handled."""
     world.send("a", "a")
-    world.scripts["a", 1] = [result] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [result] * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker())
 
@@ -136,53 +136,53 @@ def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
     assert world.exceptions() == {("a", 1): ("dead", reason)}
     (dead,) = world.sqs.receive_message(QueueUrl=world.dlq_url, MessageSystemAttributeNames=["All"])["Messages"]
     assert dead["Attributes"]["DeadLetterQueueSourceArn"] == world.arn
-    assert ("a", 2) in world.effects()
+    assert ("a", 2) in world.committed_effects()
 
 
 def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
     """The inbox's mark is rolled back with the effect, so the message cannot count as handled."""
     world.send("a")
-    world.scripts["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [lambda session, *_: session.rollback()] * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker())
 
     found = "attempt 3: the handler ended its transaction, allowed is neither commit nor rollback: the worker does that"
-    assert world.effects() == []
+    assert world.committed_effects() == []
     assert world.exceptions() == {("a", 1): ("dead", found)}
 
 
 def test_a_handler_that_commits_has_failed(world: World) -> None:
     """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
     world.send("a")
-    world.scripts["a", 1] = [lambda session, *_: session.commit()]
+    world.handler_steps["a", 1] = [lambda session, *_: session.commit()]
 
     world.work_until_idle(world.worker())
 
     assert world.called_places == [("a", 1), ("a", 1)]
-    assert world.effects() == [("a", 1)]
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_dlq() == []
     assert world.exceptions() == {}
 
 
 @pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
 def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result: HandlerStep) -> None:
     world.send("a", "a")
-    world.scripts["a", 1] = [result]
+    world.handler_steps["a", 1] = [result]
     worker = world.worker()
 
     world.work_until_idle(worker)
 
     assert world.called_places == [("a", 1), ("a", 2)]
     assert world.exceptions() == {("a", 1): ("dead", "no such customer")}
-    assert places(world.dead()) == [("a", 1)]
-    assert world.effects() == [("a", 2)]
-    assert len(worker.line.calls("ReceiveMessage")) == MAX_ATTEMPTS + 1
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
+    assert world.committed_effects() == [("a", 2)]
+    assert len(worker.sqs_calls.of("ReceiveMessage")) == MAX_ATTEMPTS + 1
     assert worker.wait.waits == []
 
 
 def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> None:
     world.send("a", "a")
-    world.scripts["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
+    world.handler_steps["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
     worker = world.worker()
     world.work_until_idle(worker)
     world.redrive()
@@ -195,14 +195,14 @@ def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> Non
         (("a", 1), 1, True),
         (("a", 1), 2, True),
     ]
-    assert world.effects() == [("a", 2), ("a", 1)]
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 2), ("a", 1)]
+    assert world.bodies_in_dlq() == []
     assert world.exceptions() == {("a", 1): ("redriven", "not yet")}
 
 
 def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World) -> None:
     (first,) = world.send("a")
-    world.scripts["a", 1] = [Reject("not yet")]
+    world.handler_steps["a", 1] = [Reject("not yet")]
     worker = world.worker()
     world.work_until_idle(worker)
     world.redrive()
@@ -212,12 +212,12 @@ def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World
     world.work_until_idle(worker)
 
     assert world.called_places == [("a", 1)] * 2
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 def test_d13_a_redriven_message_that_is_rejected_again_reaches_the_dlq(world: World) -> None:
     world.send("a")
-    world.scripts["a", 1] = [Reject("first"), Reject("second")]
+    world.handler_steps["a", 1] = [Reject("first"), Reject("second")]
     worker = world.worker()
     world.work_until_idle(worker)
     world.redrive()
@@ -225,7 +225,7 @@ def test_d13_a_redriven_message_that_is_rejected_again_reaches_the_dlq(world: Wo
     world.work_until_idle(worker)
 
     assert len(world.called_places) == 2
-    assert places(world.dead()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert world.exceptions() == {("a", 1): ("dead", "second")}
 
 
@@ -237,7 +237,7 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
     assert world.called_places == []
     reason = "there is no handler for 'order.placed'; add one, or one for '*'"
     assert world.exceptions() == {("a", 1): ("dead", reason)}
-    assert places(world.dead()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
 
 
 def test_a_foreign_type_is_counted_and_a_gap_behind_it_is_seen(world: World) -> None:
@@ -256,7 +256,7 @@ def test_a_foreign_type_is_counted_and_a_gap_behind_it_is_seen(world: World) -> 
     assert counted["InboxPassedOver"] == 2
     assert counted["InboxDead"] == 1
     assert {place: state for place, (state, _) in world.exceptions().items()} == {("a", 3): "gap", ("a", 5): "dead"}
-    assert places(world.dead()) == [("a", 5)]
+    assert places(world.bodies_in_dlq()) == [("a", 5)]
 
 
 def test_the_handler_of_all_types_gets_no_type_with_its_own(world: World) -> None:
@@ -281,11 +281,11 @@ def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> 
 
     world.work_until_idle(world.worker())
 
-    assert world.effects() == [("a", 1), ("a", 4)]
-    assert world.positions() == {"a": 4}
+    assert world.committed_effects() == [("a", 1), ("a", 4)]
+    assert world.last_numbers() == {"a": 4}
     assert world.exceptions() == {("a", 2): ("skipped", "tombstone")}
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> None:
@@ -299,11 +299,11 @@ def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> 
         session.execute(text("INSERT INTO paid VALUES (1)"))
         return Ack()
 
-    world.scripts["a", 1] = [pays_twice] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [pays_twice] * MAX_ATTEMPTS
     world.work_until_idle(world.worker())
 
-    assert world.effects() == []
-    assert places(world.dead()) == [("a", 1)]
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     ((state, reason),) = world.exceptions().values()
     assert state == "dead"
     assert reason is not None
@@ -315,13 +315,13 @@ def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: W
     """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
     world = world_anywhere
     world.send("a")
-    world.scripts["a", 1] = [result] * MAX_ATTEMPTS
+    world.handler_steps["a", 1] = [result] * MAX_ATTEMPTS
 
     world.work_until_idle(world.worker())
 
     ((state, reason),) = world.exceptions().values()
     assert state == "dead"
-    assert places(world.dead()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert reason is not None
     assert reason.endswith("a\\x00b\\ud800")
 
@@ -360,8 +360,8 @@ def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engin
     assert ended == Delete()
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1)]
     assert len(worker.wait.waits) == 5
-    assert world.effects() == [("a", 1)]
-    assert world.bodies_left() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_queue() == []
 
 
 def test_a_long_database_outage_releases_the_message_untouched(impatient: Engine, writer: sqlite3.Connection) -> None:
@@ -374,7 +374,7 @@ def test_a_long_database_outage_releases_the_message_untouched(impatient: Engine
     world.work_until_idle(worker)
 
     assert ended == Abandon()
-    assert {operation for operation, _ in worker.line.log} == {"ReceiveMessage", "DeleteMessage"}
+    assert {operation for operation, _ in worker.sqs_calls.log} == {"ReceiveMessage", "DeleteMessage"}
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 2)]
 
 
@@ -421,14 +421,14 @@ def server(postgres_url: str) -> Iterator[Server]:
 def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server: Server) -> None:
     world = World(server.engine)
     world.send("a", "a")
-    world.scripts["a", 1] = [lambda *_: server.shut()]
+    world.handler_steps["a", 1] = [lambda *_: server.shut()]
     worker = world.worker()
     worker.wait.meanwhile = lambda: server.open() if len(worker.wait.waits) == 3 else None
 
     world.work_until_idle(worker)
 
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 1), (("a", 2), 1)]
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert len(worker.wait.waits) == 3
 
 
@@ -444,7 +444,7 @@ def test_nothing_is_received_while_the_server_does_not_answer(server: Server) ->
     world.work_until_idle(worker)
 
     assert steps == [True, False, False, False]
-    assert len(worker.line.calls("ReceiveMessage")) == 3
+    assert len(worker.sqs_calls.of("ReceiveMessage")) == 3
     assert [(call.place, call.attempt) for call in world.calls] == [(("b", 1), 1), (("a", 1), 2)]
 
 
@@ -452,7 +452,7 @@ def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer
     world = World(impatient)
     writer.execute("ROLLBACK")
     world.send("a")
-    world.scripts["a", 1] = [Reject("never")]
+    world.handler_steps["a", 1] = [Reject("never")]
     worker = world.worker()
     worker.wait.meanwhile = lambda: writer.execute("ROLLBACK")
 
@@ -465,8 +465,8 @@ def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer
 
     assert len(worker.wait.waits) == 1
     assert world.exceptions() == {("a", 1): ("dead", "never")}
-    assert world.effects() == []
-    assert places(world.dead()) == [("a", 1)]
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
 
 
 def test_a_message_not_recorded_before_the_end_is_given_back(impatient: Engine, writer: sqlite3.Connection) -> None:
@@ -477,7 +477,7 @@ def test_a_message_not_recorded_before_the_end_is_given_back(impatient: Engine, 
     worker = world.worker()
 
     def comes_between() -> None:
-        worker.wait.is_over = True
+        worker.wait.has_stop_request = True
 
     writer.execute("BEGIN IMMEDIATE")
     worker.wait.meanwhile = comes_between

@@ -149,18 +149,18 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine, way: str, ending: str) -> None:
     world = World(engine)
     world.send("a", "a", "b")
-    world.scripts["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world.handler_steps["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     world.work_until_idle(world.worker())
 
-    effects, calls = world.effects(), world.called_places.count(("a", 1))
+    effects, calls = world.committed_effects(), world.called_places.count(("a", 1))
     KeptThings.end()
     state, reason = world.exceptions()["a", 1]
     assert effects.count(("a", 1)) <= 1
     assert effects.count(("a", 2)) == 1
     assert effects.count(("b", 1)) == 1
     assert state == "dead"
-    assert places(world.dead()) == [("a", 1)]
-    assert world.bodies_left() == []
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
+    assert world.bodies_in_queue() == []
     if effects.count(("a", 1)):
         assert calls == 1
         assert reason == TransactionEndedError.COMMITTED
@@ -241,7 +241,7 @@ def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, endin
     async_handlers.close()
 
     for group in _OF_ASYNCIO:
-        count = world.effects().count((group, number))
+        count = world.committed_effects().count((group, number))
         assert count <= 1, group
         assert not count or calls.count(group) == 1, group
     with on_postgres.connect() as connection:
@@ -250,19 +250,19 @@ def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, endin
     reasons = dict(map(tuple, held) if is_parked else dead)
     once = {group for group, reason in reasons.items() if reason == TransactionEndedError.COMMITTED}
     assert sorted(reasons) == sorted(_OF_ASYNCIO)
-    assert once >= {"begin", "cancel", "select"} | {group for group, seq in world.effects() if seq == number}
+    assert once >= {"begin", "cancel", "select"} | {group for group, seq in world.committed_effects() if seq == number}
 
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
 def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: str, ending: str) -> None:
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.park("a")
-    world.scripts["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
+    world.handler_steps["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
     for _ in range(6):
         worker.drainer.step()
         world.simulator.advance(301)
 
-    effects, calls = world.effects().count(("a", 2)), world.called_places.count(("a", 2))
+    effects, calls = world.committed_effects().count(("a", 2)), world.called_places.count(("a", 2))
     assert effects <= 1
     assert world.parked_places() == [("a", 2)]
     if effects:
@@ -281,15 +281,15 @@ def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engin
             session.execute(text(f"SELECT 1; {end}"))
             line.cut()
 
-        world.scripts["a", 1] = [commit]
+        world.handler_steps["a", 1] = [commit]
         mending = iter([line.mend])
         worker.wait.meanwhile = lambda: [mend() for mend in mending]
         world.work_until_idle(worker)
         world.engine.dispose()
     world.engine = on_postgres
 
-    assert world.effects() == [("a", 1)]
-    assert places(world.dead()) == [("a", 1)] * is_committed
+    assert world.committed_effects() == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)] * is_committed
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
@@ -304,7 +304,7 @@ def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres:
             session.execute(text(f"SELECT 1; {end}"))
             line.cut()
 
-        world.scripts["a", 2] = [commit]
+        world.handler_steps["a", 2] = [commit]
         worker.drainer.step()
         line.mend()
         for found in (worker, world.worker()):
@@ -313,7 +313,7 @@ def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres:
         world.engine.dispose()
     world.engine = on_postgres
 
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert world.parked_places() == [("a", 2)] * is_committed
 
 
@@ -331,7 +331,7 @@ def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     def prepare(session: Session, _: Event, __: Context) -> None:
         before(session)
 
-    world.scripts["a", 1], world.scripts["a", 2] = [prepare], [handle]
+    world.handler_steps["a", 1], world.handler_steps["a", 2] = [prepare], [handle]
     worker = world.worker()
     for _ in range(2):
         world.send("a")

@@ -140,7 +140,7 @@ def _work_until_idle(engine: Engine, act: Callable[[Session], None]) -> World:
         act(session)
 
     world = World(engine)
-    world.scripts["a", 1] = [handle] * 100
+    world.handler_steps["a", 1] = [handle] * 100
     world.send("a", "a", "b")
     world.work_until_idle(world.worker())
     return world
@@ -152,7 +152,9 @@ def test_a_block_of_psycopgs_is_a_savepoint(on_postgres: Engine, name: str) -> N
 
     world = _work_until_idle(on_postgres, act)
 
-    assert sorted(world.effects()) == sorted([("a", 1), ("a", 2), ("b", 1), *((group, 0) for group in written)])
+    assert sorted(world.committed_effects()) == sorted(
+        [("a", 1), ("a", 2), ("b", 1), *((group, 0) for group in written)]
+    )
     assert world.called_places.count(("a", 1)) == 1
 
 
@@ -160,7 +162,7 @@ def test_a_block_of_psycopgs_is_a_savepoint(on_postgres: Engine, name: str) -> N
 def test_a_block_that_would_end_the_transaction_is_refused(on_postgres: Engine, name: str) -> None:
     world = _work_until_idle(on_postgres, _REFUSED[name])
 
-    effects, calls = Counter(world.effects()), world.called_places.count(("a", 1))
+    effects, calls = Counter(world.committed_effects()), world.called_places.count(("a", 1))
     alone = max(effects.pop(("alone", 0), 0), effects.pop(("a", 1), 0))
     assert effects == {("a", 2): 1, ("b", 1): 1}
     assert (alone == 0, calls) in ((True, MAX_ATTEMPTS), (False, 1))

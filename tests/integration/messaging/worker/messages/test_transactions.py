@@ -41,12 +41,12 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
     assert lock_holder.in_transaction()
     world = World(on_postgres)
     world.send("a", "a", "b")
-    world.scripts["a", 1] = [_locks] * 100
+    world.handler_steps["a", 1] = [_locks] * 100
 
     world.work_until_idle(world.worker())
 
-    assert sorted(world.effects()) == [("a", 2), ("b", 1)]
-    assert places(world.dead()) == [("a", 1)]
+    assert sorted(world.committed_effects()) == [("a", 2), ("b", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert [call.place for call in world.calls].count(("a", 1)) == 3 * MAX_ATTEMPTS
     state, reason = world.exceptions()["a", 1]
     assert state == "dead"
@@ -56,15 +56,15 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
 def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder: Connection) -> None:
     world = World(on_postgres)
     world.send("a")
-    world.scripts["a", 1] = [_locks] * 3
+    world.handler_steps["a", 1] = [_locks] * 3
     worker = world.worker()
     worker.wait.meanwhile = lock_holder.rollback
 
     world.work_until_idle(worker)
 
     assert [call.attempt for call in world.calls] == [1, 1]
-    assert world.effects() == [("a", 1)]
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_dlq() == []
 
 
 def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_postgres: Engine) -> None:
@@ -82,11 +82,11 @@ def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_p
         session.execute(text("UPDATE totals SET n = n + 1"))
         return Ack()
 
-    world.scripts["a", 1] = [loses] * 100
+    world.handler_steps["a", 1] = [loses] * 100
     worker = world.worker()
     world.work_until_idle(worker)
 
-    assert places(world.dead()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert "could not serialize access" in str(world.exceptions()["a", 1][1])
     assert not worker.processor.transactions.is_database_away
 
@@ -97,11 +97,11 @@ def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) 
     world.send("a", "b")
     elsewhere: Any = OperationalError("SELECT", {}, RuntimeError("connection refused by another database"))
     elsewhere.orig.sqlstate = "08006"
-    world.scripts["a", 1] = [elsewhere] * 100
+    world.handler_steps["a", 1] = [elsewhere] * 100
 
     world.work_until_idle(world.worker())
 
-    assert world.effects() == [("b", 1)]
+    assert world.committed_effects() == [("b", 1)]
     assert "connection refused by another database" in str(world.exceptions()["a", 1][1])
 
 
@@ -125,7 +125,7 @@ def test_a_silent_database_is_given_up_and_costs_one_attempt(
 
         ended = worker.processor.process(world.receive(worker))
         worker.lane.step()
-        received = len(worker.line.calls("ReceiveMessage"))
+        received = len(worker.sqs_calls.of("ReceiveMessage"))
         line.let_go()
         world.work_until_idle(worker)
         silent.dispose()
@@ -135,9 +135,9 @@ def test_a_silent_database_is_given_up_and_costs_one_attempt(
     assert received == 2
     attempts = {place: attempt for call in world.calls for place, attempt in [(call.place, call.attempt)]}
     assert attempts == {("warm", 1): 1, ("a", 1): 2, ("a", 2): 1, ("b", 1): 1, ("c", 1): 1}
-    assert sorted(world.effects()) == sorted(attempts)
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert sorted(world.committed_effects()) == sorted(attempts)
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engine) -> None:
@@ -158,7 +158,7 @@ def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engi
 
     world.engine = on_postgres
     assert taken == 4
-    assert world.positions() == {"a": 2}
+    assert world.last_numbers() == {"a": 2}
 
 
 def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
@@ -172,7 +172,7 @@ def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -
         is_marked = inbox.mark(connection, second.envelope, admission)
 
     assert not is_marked
-    assert World(on_postgres).positions() == {"a": 1}
+    assert World(on_postgres).last_numbers() == {"a": 1}
 
 
 def _begins_another_transaction(session: Session, *_: object) -> Ack:
@@ -186,14 +186,14 @@ def _begins_another_transaction(session: Session, *_: object) -> Ack:
 def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engine) -> None:
     world = World(on_postgres)
     world.send("a")
-    world.scripts["a", 1] = [_begins_another_transaction] * 100
+    world.handler_steps["a", 1] = [_begins_another_transaction] * 100
     world.work_until_idle(world.worker())
 
     with on_postgres.connect() as connection:
         is_written = inspect(connection).has_table("written")
     assert is_written is False
-    assert world.effects() == []
-    assert places(world.dead()) == [("a", 1)]
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert "the handler ended its transaction" in str(world.exceptions()["a", 1][1])
 
 
@@ -216,8 +216,8 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
 
     assert rollbacks == ["rollback"]
     assert [(call.place, call.attempt) for call in world.calls][1:] == [(("a", 2), 1), (("a", 2), 2)]
-    assert world.effects() == [("a", 1), ("a", 2)]
-    assert world.positions() == {"a": 2}
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
+    assert world.last_numbers() == {"a": 2}
 
 
 def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) -> None:
@@ -236,7 +236,7 @@ def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) 
     worker = world.worker()
     event.listen(engine, "commit", fails)
     worker.lane.step()
-    positions = world.positions()
+    positions = world.last_numbers()
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE written (n int)"))
     world.work_until_idle(worker)
@@ -244,7 +244,7 @@ def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) 
 
     assert failures == ["failed"]
     assert positions == {}
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert [call.attempt for call in world.calls] == [1, 2]
 
 
@@ -276,7 +276,7 @@ def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine
 
     assert begins == ["another"]
     assert rows == 0
-    assert world.effects() == []
+    assert world.committed_effects() == []
 
 
 def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) -> None:
@@ -307,11 +307,11 @@ def test_w8_an_open_transaction_of_the_driver_is_refused(on_postgres: Engine) ->
         return Ack()
 
     world.send("a")
-    world.scripts["a", 1] = [opens] * 100
+    world.handler_steps["a", 1] = [opens] * 100
     world.work_until_idle(world.worker())
 
-    assert world.effects() == []
-    assert places(world.dead()) == [("a", 1)]
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert "forbidden within a Transaction context" in str(world.exceptions()["a", 1][1])
 
 
@@ -319,7 +319,7 @@ def test_a_worker_on_an_engine_in_autocommit_calls_no_handler(on_postgres: Engin
     """A handler that fails would leave its effect."""
     engine = create_engine(on_postgres.url, isolation_level="AUTOCOMMIT")
     world = World(engine)
-    world.scripts["a", 1] = [ValueError("once more")]
+    world.handler_steps["a", 1] = [ValueError("once more")]
     world.send("a")
 
     with capture_logs() as logged:
@@ -349,4 +349,4 @@ def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engin
     with_options.send("b")
     with_options.work_until_idle(with_options.worker())
 
-    assert sorted(with_options.effects()) == [("a", 1), ("b", 1)]
+    assert sorted(with_options.committed_effects()) == [("a", 1), ("b", 1)]

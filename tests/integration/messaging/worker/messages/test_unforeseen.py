@@ -23,17 +23,17 @@ def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: En
         world.simulator.advance(TIMEOUT_SECONDS + 1)
     worker = world.worker()
     world.work_until_idle(worker)
-    assert places(world.dead()) == [("a", 1)]
+    assert places(world.bodies_in_dlq()) == [("a", 1)]
 
-    before = world.effects()
+    before = world.committed_effects()
     world.redrive()
     world.work_until_idle(worker)
     worker.drainer.step()
 
     assert before == ([] if policy.parks_gaps else [("a", 2)])
-    assert world.effects() == ([("a", 1), ("a", 2)] if policy.parks_gaps else [("a", 2), ("a", 1)])
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.committed_effects() == ([("a", 1), ("a", 2)] if policy.parks_gaps else [("a", 2), ("a", 1)])
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
     assert world.parked_places() == []
 
 
@@ -49,15 +49,15 @@ def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) 
     ended = worker.processor.process(world.receive(worker))
     for _ in range(3 * MAX_ATTEMPTS):
         worker.lane.step()
-    received = len(worker.line.calls("ReceiveMessage"))
+    received = len(worker.sqs_calls.of("ReceiveMessage"))
     _rename(world.engine, "elsewhere", "sluice_inbox_group")
     world.work_until_idle(worker)
 
     assert ended == Abandon()
     assert received == 1
-    assert sorted(world.effects()) == [("a", 1), ("b", 1), ("c", 1)]
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 1), ("c", 1)]
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 def _rename(engine: Engine, name: str, to: str) -> None:
@@ -70,13 +70,13 @@ def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: E
     world = World(engine, policy=PARKS)
     worker = world.park("a", "b")
     elsewhere = OperationalError("SELECT", {}, RuntimeError("another database does not answer"))
-    world.scripts["a", 2] = [elsewhere] * MAX_ATTEMPTS
+    world.handler_steps["a", 2] = [elsewhere] * MAX_ATTEMPTS
 
     assert worker.drainer.step() == 1
     for _ in range(MAX_ATTEMPTS):
         world.simulator.advance(301)
         worker.drainer.step()
 
-    assert world.effects() == [("a", 1), ("b", 1), ("b", 2)]
+    assert world.committed_effects() == [("a", 1), ("b", 1), ("b", 2)]
     assert [call.attempt for call in world.calls if call.place == ("a", 2)] == list(range(1, MAX_ATTEMPTS + 1))
     assert world.parked_places() == [("a", 2)]

@@ -58,7 +58,7 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet
         worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
         worker.stop()
 
-    assert worker_fleet.effects() == worker_fleet.expected_numbers() | {"poisoned": [1], "gapped": [1]}
+    assert worker_fleet.committed_effects() == worker_fleet.expected_numbers() | {"poisoned": [1], "gapped": [1]}
     assert worker_fleet.counts(worker_fleet.dead_letter_urls["billing"]) == (1, 0, 0)
 
     fixed.touch()

@@ -108,7 +108,7 @@ def _await_done(fleet: WorkerFleet, count: int, *processes: MessagingProcess) ->
 
     def is_done() -> bool:
         assert all(process.is_running for process in processes), [process.log for process in processes]
-        return sum(map(len, fleet.effects().values())) >= count * len(_GROUPS)
+        return sum(map(len, fleet.committed_effects().values())) >= count * len(_GROUPS)
 
     eventually(is_done, timeout_seconds=PATIENCE_SECONDS, describe=f"{count} events of each group to be handled")
 
@@ -141,7 +141,7 @@ def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
             for process in (worker, relay):
                 process.stop()
 
-    assert fleet.effects() == {group: list(range(1, 13)) for group in _GROUPS}
+    assert fleet.committed_effects() == {group: list(range(1, 13)) for group in _GROUPS}
     for process in (worker, relay):
         assert len(process.log_entries("the database's credentials have changed")) == 2
         assert "first" not in process.log

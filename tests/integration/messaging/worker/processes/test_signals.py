@@ -58,7 +58,7 @@ def test_s1_a_message_in_work_is_finished_before_the_worker_ends(
         assert worker.wait_for_exit() == 0
 
     _assert_nothing_in_flight(worker_fleet)
-    done = worker_fleet.effects()["busy"]
+    done = worker_fleet.committed_effects()["busy"]
     assert done in ([1], [1, 2])  # the second is for a poll that is still open, if one is
     assert worker_fleet.counts(worker_fleet.urls["billing"]) == (2 - len(done), 0, 0)
     assert worker.log_entries("stopped")[0]["unfinished"] == 0
@@ -76,7 +76,7 @@ def test_s1_a_message_received_after_sigterm_is_handled(worker_fleet: WorkerFlee
         assert worker.wait_for_exit() == 0
 
     _assert_nothing_in_flight(worker_fleet)
-    assert worker_fleet.effects() == {"early": [1], "late": [1]}
+    assert worker_fleet.committed_effects() == {"early": [1], "late": [1]}
     came = [event.message_group_id for event in worker_fleet.events() if event.kind == Kind.RECEIVED]
     assert came == ["early", "late"]
 
@@ -196,4 +196,4 @@ def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(worker_fleet
         {"ProtectionEnabled": True, "ExpiresInMinutes": 10},
         {"ProtectionEnabled": False},
     ]
-    assert worker_fleet.effects() == {"busy": [1]}
+    assert worker_fleet.committed_effects() == {"busy": [1]}

@@ -34,8 +34,8 @@ def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engi
     worker.run()
 
     assert handled == [("a", 1)]
-    assert world.bodies_left() == []
-    assert world.positions() == {"a": 1}
+    assert world.bodies_in_queue() == []
+    assert world.last_numbers() == {"a": 1}
 
 
 def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def recorded_metrics() -> RecordedMetrics:
 def worker_parts(world: World, recorded_metrics: RecordedMetrics) -> WorkerParts:
     """Return a worker after some work: of three messages one was delivered twice, and one is dead."""
     first, *_ = world.send("a", "a", "a")
-    world.scripts["a", 2] = [Reject("never")]
-    world.scripts["a", 3] = [RuntimeError("once")]
+    world.handler_steps["a", 2] = [Reject("never")]
+    world.handler_steps["a", 3] = [RuntimeError("once")]
     worker_parts = world.worker(hooks=[WorkerMetrics(recorded_metrics, world.clock)])
     world.work_until_idle(worker_parts)
     world.put(first)
@@ -88,13 +88,13 @@ def test_w15_the_inbox_forgets_an_idle_group_without_open_messages(world: World,
 
     world.simulator.advance(86_000)
     worker.care()
-    before = world.positions()
+    before = world.last_numbers()
     world.simulator.advance(3_700)
     worker.care()
 
     assert before == {"a": 3, "b": 1}
-    assert world.positions() == {"a": 3}  # its second message is dead, and may come back
-    assert other.positions() == {"a": 1}
+    assert world.last_numbers() == {"a": 3}  # its second message is dead, and may come back
+    assert other.last_numbers() == {"a": 1}
 
 
 def test_a_database_that_is_away_is_looked_after_when_it_is_back(

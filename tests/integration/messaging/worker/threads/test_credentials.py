@@ -56,7 +56,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
         _rotate(owner)
         return Ack()
 
-    world.scripts["a", 1] = [is_there_for_the_change]
+    world.handler_steps["a", 1] = [is_there_for_the_change]
     with (
         running(world.worker(poll_seconds=0)) as worker,
         pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"),
@@ -66,7 +66,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
     world.engine = second
     world.work_until_idle(world.worker(poll_seconds=0), steps_max=100_000)
 
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert [(call.place, call.attempt) for call in world.calls] == [(("a", 1), 1), (("a", 1), 2), (("a", 2), 1)]
     first.dispose()
     second.dispose()

@@ -43,7 +43,7 @@ def test_a_hung_parked_message_stops_no_group_and_ends_its_worker(on_postgres: E
     worker_parts = world.worker(poll_seconds=0)
     with capture_logs() as logged, hanging(world, ("a", 2)), running(worker_parts, worker_parts.lane) as worker:
         eventually(
-            lambda: {("b", 2), ("c", 2)} <= set(world.effects()),
+            lambda: {("b", 2), ("c", 2)} <= set(world.committed_effects()),
             timeout_seconds=PATIENCE_SECONDS,
             describe="the other groups to be drained",
         )
@@ -53,7 +53,7 @@ def test_a_hung_parked_message_stops_no_group_and_ends_its_worker(on_postgres: E
 
     assert still_parked == [("a", 2)]
     assert [entry["unfinished"] for entry in logged if entry["event"] == "stopped"] == [1]
-    assert ("a", 2) not in world.effects()
+    assert ("a", 2) not in world.committed_effects()
 
 
 def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
@@ -77,7 +77,7 @@ def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
         world.simulator.advance(world.settings.hold_seconds_max)
         context.hold.check()
 
-    world.scripts["a", 2] = [takes_long]
+    world.handler_steps["a", 2] = [takes_long]
     assert worker.drainer.step() == 0
     with engine.connect() as connection:
         row = connection.execute(select(parked.c.attempts, parked.c.last_error)).one()
@@ -86,7 +86,7 @@ def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
 
     assert remaining == [300.0]
     assert tuple(row) == (1, "its handler took longer than 300 s, allowed is less")
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
 
 
 def test_a_group_is_with_one_thread_of_a_process_at_a_time(engine: Engine) -> None:
@@ -128,7 +128,7 @@ def test_the_test_catches_a_drainer_that_takes_parts_in_sequence(on_postgres: En
     with hanging(world, ("a", 2)), running(worker_parts) as worker, pytest.raises(OutboxError):
         worker.wait_for_end()
 
-    assert ("b", 2) not in world.effects()
+    assert ("b", 2) not in world.committed_effects()
 
 
 def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,7 +166,7 @@ def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypa
     """While it was away another worker finished its message; the next of the group waits for its backoff, uncounted."""
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
-    world.scripts["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
+    world.handler_steps["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
     take_up = worker.drainer._take_up
 
     def late(*arguments: Any) -> Any:
@@ -177,7 +177,7 @@ def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypa
     monkeypatch.setattr(worker.drainer, "_take_up", late)
     assert worker.drainer.step() == 0
 
-    assert world.effects() == [("a", 1), ("a", 2)]
+    assert world.committed_effects() == [("a", 1), ("a", 2)]
     assert [(call.place, call.attempt) for call in world.calls[-2:]] == [(("a", 2), 2), (("a", 3), 1)]
 
 
@@ -208,13 +208,13 @@ def test_an_attempt_is_taken_back_later_if_the_disk_is_full(
     world = World(on_postgres, policy=PARKS)
     worker = world.park("a")
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731
-    world.scripts["a", 2] = [full] * MAX_ATTEMPTS * 2
+    world.handler_steps["a", 2] = [full] * MAX_ATTEMPTS * 2
     with monkeypatch.context() as patched:
         patched.setattr(world.inbox, "end_attempt", lambda connection, *_: fail_with(connection, "53100"))
         for _ in range(2 * MAX_ATTEMPTS):
             worker.drainer.step()
             world.simulator.advance(10)
-    world.scripts.clear()
+    world.handler_steps.clear()
     world.calls.clear()
 
     for _ in range(3):

@@ -37,21 +37,21 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
         ended.append("by itself")
         return Ack()
 
-    world.scripts["a", 1] = [lingers]
+    world.handler_steps["a", 1] = [lingers]
     with running(worker_parts) as worker:
         assert is_in_handler.wait(30)
         worker.stop.request()
         worker.stop.request()
         worker.wait_for_end(IN_TIME_SECONDS)
-    given_back = worker_parts.line.calls("ChangeMessageVisibility")
+    given_back = worker_parts.sqs_calls.of("ChangeMessageVisibility")
     may_end.set()
     join_threads()
 
     assert [call["VisibilityTimeout"] for call in given_back] == [0]
     assert ended == ([] if requests else ["by itself"])
-    assert world.effects() == []
-    assert places(world.bodies_left()) == [("a", 1), ("a", 2)]
-    assert worker_parts.line.calls("DeleteMessage") == []
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_queue()) == [("a", 1), ("a", 2)]
+    assert worker_parts.sqs_calls.of("DeleteMessage") == []
 
 
 def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) -> None:
@@ -75,8 +75,8 @@ def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) 
             may_end.set()
     join_threads()
 
-    assert [call["VisibilityTimeout"] for call in worker_parts.line.calls("ChangeMessageVisibility")] == [0]
-    assert world.effects() == [("a", 1)]
+    assert [call["VisibilityTimeout"] for call in worker_parts.sqs_calls.of("ChangeMessageVisibility")] == [0]
+    assert world.committed_effects() == [("a", 1)]
     world.work_until_idle(world.worker())
     assert world.called_places == [("a", 1)]
 
@@ -84,19 +84,19 @@ def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) 
 def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
     world, stop = World(on_file), Stop()
     world.send("a", "a")
-    world.scripts["a", 1] = [lambda *_: stop.request()]
+    world.handler_steps["a", 1] = [lambda *_: stop.request()]
 
     with running(world.worker(poll_seconds=0), stop=stop) as worker:
         worker.wait_for_end()
 
-    assert world.effects() == [("a", 1)]
-    assert places(world.bodies_left()) == [("a", 2)]
+    assert world.committed_effects() == [("a", 1)]
+    assert places(world.bodies_in_queue()) == [("a", 2)]
 
 
 def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> None:
     world, stop = World(on_file), Stop()
     world.send("a", "b")
-    world.scripts["b", 1] = [lambda *_: stop.request()]
+    world.handler_steps["b", 1] = [lambda *_: stop.request()]
     seen: list[str] = []
 
     def breaks_once(here: str) -> None:
@@ -107,8 +107,8 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
     with running(world.worker(poll_seconds=0, failpoint=breaks_once), stop=stop) as worker:
         worker.wait_for_end()
 
-    assert world.effects() == [("b", 1)]
-    assert places(world.bodies_left()) == [("a", 1)]
+    assert world.committed_effects() == [("b", 1)]
+    assert places(world.bodies_in_queue()) == [("a", 1)]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -147,7 +147,7 @@ def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_post
     world.work_until_idle(world.worker(poll_seconds=0), steps_max=100_000)
 
     assert called == [(("a", 1), 1), (("b", 1), 1)]
-    assert [place for place in world.effects() if place[0] == "a"] == [("a", 1), ("a", 2)]
+    assert [place for place in world.committed_effects() if place[0] == "a"] == [("a", 1), ("a", 2)]
     assert [call.attempt for call in world.calls if call.place == ("a", 2)] == [1]
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []

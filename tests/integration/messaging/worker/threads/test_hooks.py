@@ -101,13 +101,13 @@ def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
     handlers = world.handlers.of_consumer(Consumer(name="shipping", types=("order.placed",)))
     worker = world.worker(hooks=hooks, handlers=handlers)
     sent = world.send("a", "a")
-    world.scripts["a", 1] = [Retry(0), Reject("no such customer")]
+    world.handler_steps["a", 1] = [Retry(0), Reject("no such customer")]
     world.work_until_idle(worker)
     world.redrive()
     world.work_until_idle(worker)
     worker.drainer.step()
     world.put(sent[0])
-    worker.line.faults = [Fault(operation="DeleteMessage", refused="ReceiptHandleIsInvalid")]
+    worker.sqs_calls.faults = [Fault(operation="DeleteMessage", refused="ReceiptHandleIsInvalid")]
     world.work_until_idle(worker)
 
     def loses(_: Session, __: Event, context: Context) -> Outcome:
@@ -116,7 +116,7 @@ def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
         raise AssertionError("it was told that the message is still its own")
 
     world.send("a")
-    world.scripts["a", 3] = [loses]
+    world.handler_steps["a", 3] = [loses]
     world.work_until_idle(worker)
     world.put(envelope("a", 4, type="order.shipped"))
     world.work_until_idle(worker)
@@ -162,9 +162,9 @@ def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) 
     assert failing.called_count == len(failed) > 0
     assert failed[0]["hook"] == "Failing"
     assert failed[0]["error"] == "RuntimeError: boom"
-    assert parking.effects() == [("a", 1), ("a", 2), ("a", 3)]
-    assert parking.bodies_left() == []
-    assert parking.dead() == []
+    assert parking.committed_effects() == [("a", 1), ("a", 2), ("a", 3)]
+    assert parking.bodies_in_queue() == []
+    assert parking.bodies_in_dlq() == []
     assert parking.parked_places() == []
     assert max(call.attempt for call in parking.calls) < MAX_ATTEMPTS
     assert noting.noted[-1] == "after_end"

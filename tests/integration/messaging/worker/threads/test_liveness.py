@@ -133,7 +133,7 @@ def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Pat
         return Ack()
 
     for seq in (2, 3, 4, 5):
-        parks.scripts["a", seq] = [takes_long]
+        parks.handler_steps["a", seq] = [takes_long]
     signs.working()
     assert drainer.step() == 4
 
@@ -165,11 +165,11 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
         overdue.append(signs.liveness.overdue())
         raise OperationalError("BEGIN", None, Exception("the database gave no answer for 300 s"))
 
-    world.scripts["a", 1] = [takes_long]
+    world.handler_steps["a", 1] = [takes_long]
     world.send("a")
     for turn in range(60):
         if turn == 20:
-            worker.line.faults = [Fault(operation="ReceiveMessage", unreachable=True)] * 20
+            worker.sqs_calls.faults = [Fault(operation="ReceiveMessage", unreachable=True)] * 20
         if turn == 40:
             worker.processor.transactions.is_database_away = True
             event.listen(world.engine, "begin", answers_nothing)
@@ -177,7 +177,7 @@ def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> 
         overdue.append(signs.liveness.overdue())
     event.remove(world.engine, "begin", answers_nothing)
 
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
     assert world.clock.monotonic() - began_at > 5 * deadlines.polling
     assert [found for found in overdue if found] == []
 
@@ -191,11 +191,11 @@ def test_a_healthy_worker_keeps_and_renews_its_deadlines(on_file: Engine, path: 
     deadlines: dict[str, set[float]] = {"lane-0": set(), "heartbeat": set()}
 
     def sends_the_next(*_: object) -> None:
-        world.scripts[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
+        world.handler_steps[world.called_places[-1][0], world.called_places[-1][1] + 1] = [sends_the_next]
         world.send("a")
 
     if is_busy:
-        world.scripts["a", 1] = [sends_the_next]
+        world.handler_steps["a", 1] = [sends_the_next]
         world.send("a")
     with capture_logs() as logged, running(checked.worker_parts) as worker:
 

@@ -38,7 +38,7 @@ def receive_lease(world: World, worker: WorkerParts, seconds_max: float = 10 * H
 
 def handles(worker: WorkerParts) -> list[list[str]]:
     """Return the receipt handles of each call that extends visibility timeouts."""
-    return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.line.calls(EXTEND)]
+    return [[entry["ReceiptHandle"] for entry in call["Entries"]] for call in worker.sqs_calls.of(EXTEND)]
 
 
 def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) -> None:
@@ -48,19 +48,19 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
     def takes_long(_: Session, __: Event, context: Context) -> Outcome:
         for beat in range(3 * TIMEOUT_SECONDS):
             if beat % 2:
-                worker.line.faults = [Fault(operation=EXTEND, unreachable=True)]
+                worker.sqs_calls.faults = [Fault(operation=EXTEND, unreachable=True)]
             world.simulator.advance(1)
             worker.heartbeat.beat()
             context.hold.check()
         return Ack()
 
-    world.scripts["a", 1] = [takes_long]
+    world.handler_steps["a", 1] = [takes_long]
     worker.lane.step()
 
     assert world.called_places == [("a", 1)]
-    assert world.effects() == [("a", 1)]
-    assert world.bodies_left() == []
-    assert 6 <= len(worker.line.calls(EXTEND)) <= 12
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_queue() == []
+    assert 6 <= len(worker.sqs_calls.of(EXTEND)) <= 12
 
 
 def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool, code: str | None) -> None:
@@ -70,10 +70,10 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool
 
     def loses(_: Session, __: Event, context: Context) -> Outcome:
         if code is None:
-            worker.line.faults = [Fault(operation=EXTEND, unreachable=True)] * 100
+            worker.sqs_calls.faults = [Fault(operation=EXTEND, unreachable=True)] * 100
         else:
             handle = worker.heartbeat.leases()[0].message.receipt_handle
-            worker.line.faults = [Fault(operation=EXTEND, failed={handle: (code, True)})]
+            worker.sqs_calls.faults = [Fault(operation=EXTEND, failed={handle: (code, True)})]
         seconds = TIMEOUT_SECONDS + 1 if code is None else TIMEOUT_SECONDS // 2 + 1
         for _second in range(seconds):
             world.simulator.advance(1)
@@ -83,14 +83,14 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool
             raise AssertionError("it was told that the message is still its own")
         return Ack()
 
-    world.scripts["a", 1] = [loses]
+    world.handler_steps["a", 1] = [loses]
     worker.lane.step()
 
-    operations = {operation for operation, _ in worker.line.log}
+    operations = {operation for operation, _ in worker.sqs_calls.log}
     assert operations == {"ReceiveMessage", EXTEND}
-    assert world.effects() == []
+    assert world.committed_effects() == []
     world.work_until_idle(world.worker())
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 @pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
@@ -114,7 +114,7 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
         lost.message.receipt_handle: ("ReceiptHandleIsInvalid", True),
         shaky.message.receipt_handle: ("InternalError", True),
     }
-    worker.line.faults = [Fault(operation=EXTEND, failed=failed)]
+    worker.sqs_calls.faults = [Fault(operation=EXTEND, failed=failed)]
     heartbeat = worker.heartbeat
 
     with heartbeat.keeping(kept), heartbeat.keeping(lost), heartbeat.keeping(shaky):
@@ -138,7 +138,7 @@ def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> N
     worker = world.worker()
     kept, lost = receive_lease(world, worker), receive_lease(world, worker)
     by_itself = "ChangeMessageVisibility"
-    worker.line.faults = [Fault(operation=EXTEND, refused="InvalidParameterValue")]
+    worker.sqs_calls.faults = [Fault(operation=EXTEND, refused="InvalidParameterValue")]
 
     with worker.heartbeat.keeping(kept), worker.heartbeat.keeping(lost):
         worker.queue.delete(lost.message.receipt_handle)
@@ -146,7 +146,7 @@ def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> N
         worker.heartbeat.beat()
 
     assert [round(lease.remaining_seconds()) for lease in (kept, lost)] == [TIMEOUT_SECONDS, 0]
-    assert len(worker.line.calls(by_itself)) == 2
+    assert len(worker.sqs_calls.of(by_itself)) == 2
 
 
 def test_l3_the_lease_of_a_handled_message_is_not_extended(world: World) -> None:
@@ -171,7 +171,7 @@ def test_l3_the_lease_of_a_handled_message_is_not_extended(world: World) -> None
 
 def requested_seconds(worker: WorkerParts) -> list[int]:
     """Return the seconds that each entry of these calls asks for."""
-    return [entry["VisibilityTimeout"] for call in worker.line.calls(EXTEND) for entry in call["Entries"]]
+    return [entry["VisibilityTimeout"] for call in worker.sqs_calls.of(EXTEND) for entry in call["Entries"]]
 
 
 def test_l4_a_message_is_given_up_before_the_queues_longest_visibility(world: World) -> None:
@@ -224,11 +224,11 @@ def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> N
         world.simulator.advance(20)
         return Retry(delay_seconds=12 * HOUR)
 
-    world.scripts["a", 1] = [tarries]
+    world.handler_steps["a", 1] = [tarries]
     worker = world.worker()
 
     worker.lane.step()
-    (change,) = worker.line.calls("ChangeMessageVisibility")
+    (change,) = worker.sqs_calls.of("ChangeMessageVisibility")
     world.simulator.advance(change["VisibilityTimeout"] - 1)
     hidden = worker.queue.receive(attempt_id=None, wait_seconds=0)
     world.simulator.advance(2)
@@ -249,11 +249,11 @@ def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
             context.hold.check()
         return Ack()
 
-    world.scripts["a", 1] = [never_ends]
+    world.handler_steps["a", 1] = [never_ends]
     began_at = world.clock.monotonic()
     worker.lane.step()
 
-    assert world.effects() == []
+    assert world.committed_effects() == []
     assert world.clock.monotonic() - began_at == pytest.approx(world.settings.hold_seconds_max, abs=2)
 
 
@@ -278,7 +278,7 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
         while not has_ended.wait(worker.heartbeat.interval_seconds):
             worker.heartbeat.beat()
 
-    world.scripts["a", 1], world.scripts["b", 1] = [sleeps], [computes]
+    world.handler_steps["a", 1], world.handler_steps["b", 1] = [sleeps], [computes]
     worker = world.worker(poll_seconds=0)
     with ThreadPoolExecutor(3) as pool:
         beating = pool.submit(beats)
@@ -289,9 +289,9 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
 
     assert ends == [Delete(), Delete()]
     assert [call.attempt for call in world.calls] == [1, 1]
-    assert sorted(world.effects()) == [("a", 1), ("b", 1)]
-    assert world.bodies_left() == []
-    assert len(worker.line.calls(EXTEND)) >= 4
+    assert sorted(world.committed_effects()) == [("a", 1), ("b", 1)]
+    assert world.bodies_in_queue() == []
+    assert len(worker.sqs_calls.of(EXTEND)) >= 4
 
 
 def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) -> None:
@@ -302,7 +302,7 @@ def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) 
         if here in ("before_delete", "after_delete"):
             world.simulator.advance(TIMEOUT_SECONDS * 0.6)
             worker.heartbeat.beat()
-            beats.append(len(worker.line.calls(EXTEND)))
+            beats.append(len(worker.sqs_calls.of(EXTEND)))
 
     worker = world.worker(failpoint=beats_before_delete)
     worker.lane.step()
@@ -342,7 +342,7 @@ def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> 
         world.simulator.advance(20)
         heartbeat.beat()
 
-    assert len(worker.line.calls(EXTEND)) == 1
+    assert len(worker.sqs_calls.of(EXTEND)) == 1
 
 
 class WaitsForRow(Inbox):
@@ -365,7 +365,7 @@ def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, wait
     ended = worker.processor.process(world.receive(worker))
 
     assert ended == ending
-    assert world.effects() == world.called_places == ([("a", 1)] if ending == Delete() else [])
+    assert world.committed_effects() == world.called_places == ([("a", 1)] if ending == Delete() else [])
 
 
 def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
@@ -374,8 +374,8 @@ def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None
 
     worker.lane.step()
 
-    assert [call["MaxNumberOfMessages"] for call in worker.line.calls("ReceiveMessage")] == [1]
-    assert places(world.bodies_left()) == [("b", 1)]
+    assert [call["MaxNumberOfMessages"] for call in worker.sqs_calls.of("ReceiveMessage")] == [1]
+    assert places(world.bodies_in_queue()) == [("b", 1)]
 
 
 def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
@@ -400,7 +400,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
         assert may_end.wait(30)
         return Ack()
 
-    world.scripts["a", 1] = [lingers]
+    world.handler_steps["a", 1] = [lingers]
     with ThreadPoolExecutor(2) as pool:
         first = pool.submit(worker.processor.process, world.receive(worker))
         assert is_in_handler.wait(30)
@@ -425,8 +425,8 @@ def test_w12_a_group_received_again_waits_for_its_present_lane(on_file: Engine) 
     assert second == Delete()
     assert inside == [1, 1]
     assert world.called_places == [("a", 1), ("a", 1)]
-    assert world.effects() == [("a", 1)]
-    assert world.bodies_left() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_queue() == []
 
 
 def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None:
@@ -438,5 +438,5 @@ def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None
     assert second == Abandon()
     assert inside == [1]
     assert world.called_places == [("a", 1)]
-    assert world.effects() == []
-    assert places(world.bodies_left()) == [("a", 1)]
+    assert world.committed_effects() == []
+    assert places(world.bodies_in_queue()) == [("a", 1)]

@@ -23,13 +23,13 @@ RECEIVE = "ReceiveMessage"
 
 def attempt_ids(worker: WorkerParts) -> list[str]:
     """Return the attempt id of each call that receives."""
-    return [call["ReceiveRequestAttemptId"] for call in worker.line.calls(RECEIVE)]
+    return [call["ReceiveRequestAttemptId"] for call in worker.sqs_calls.of(RECEIVE)]
 
 
 def test_w13_a_receive_with_a_lost_answer_repeats_its_attempt_id(world: World) -> None:
     world.send("a", "a")
     worker = world.worker()
-    worker.line.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
+    worker.sqs_calls.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
     began_at = world.clock.monotonic()
 
     world.work_until_idle(worker)
@@ -44,7 +44,7 @@ def test_w13_a_receive_with_a_lost_answer_repeats_its_attempt_id(world: World) -
 def test_w13_an_attempt_id_that_was_kept_for_too_long_is_changed(world: World) -> None:
     """AWS remembers it for five minutes; after four the next receive has a fresh one."""
     worker = world.worker()
-    worker.line.faults = [Fault(operation=RECEIVE, unreachable=True)] * 3
+    worker.sqs_calls.faults = [Fault(operation=RECEIVE, unreachable=True)] * 3
     for _ in range(3):
         worker.lane.step()
         world.simulator.advance(130)
@@ -58,7 +58,7 @@ def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
     """When the lost answer's message is visible again before the repeat, its id is worth nothing any more."""
     world.send("a")
     worker = world.worker()
-    worker.line.faults = [Fault(operation=RECEIVE, lost=True)]
+    worker.sqs_calls.faults = [Fault(operation=RECEIVE, lost=True)]
     worker.lane.step()
     world.simulator.advance(TIMEOUT_SECONDS + 1)
 
@@ -66,7 +66,7 @@ def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
 
     first, second, third = attempt_ids(worker)
     assert first == second != third
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> None:
@@ -77,8 +77,8 @@ def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> 
 
     other.work_until_idle(worker)
 
-    assert other.effects() == [("a", 1)]
-    assert "ReceiveRequestAttemptId" not in worker.line.calls(RECEIVE)[0]
+    assert other.committed_effects() == [("a", 1)]
+    assert "ReceiveRequestAttemptId" not in worker.sqs_calls.of(RECEIVE)[0]
 
 
 def test_x5_every_thread_has_a_connection_for_a_long_poll() -> None:
@@ -117,9 +117,9 @@ class Empty:
 
 def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> None:
     world.send("a", "b")
-    world.scripts["a", 1] = [RuntimeError("boom")]
+    world.handler_steps["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
-    worker.line.faults = [
+    worker.sqs_calls.faults = [
         Fault(operation=RECEIVE, unreachable=True),
         *[Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3,
         *[Fault(operation="DeleteMessage", unreachable=True)] * 3,
@@ -129,14 +129,18 @@ def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> N
 
     assert steps == [False, True, True]
     assert world.called_places == [("a", 1), ("b", 1)]
-    assert [len(worker.line.calls(name)) for name in (RECEIVE, "ChangeMessageVisibility", "DeleteMessage")] == [3, 3, 3]
+    assert [len(worker.sqs_calls.of(name)) for name in (RECEIVE, "ChangeMessageVisibility", "DeleteMessage")] == [
+        3,
+        3,
+        3,
+    ]
 
 
 def test_x6_a_message_that_could_not_be_released_is_delivered_again(world: World) -> None:
     world.send("a")
-    world.scripts["a", 1] = [RuntimeError("boom")]
+    world.handler_steps["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
-    worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3
+    worker.sqs_calls.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 3
 
     world.work_until_idle(worker)
 
@@ -149,12 +153,12 @@ def test_x7_messages_that_failed_together_are_released_with_different_delays(wor
     groups = [f"g{number}" for number in range(60)]
     world.send(*groups)
     for group in groups:
-        world.scripts[group, 1] = [RuntimeError("down")]
+        world.handler_steps[group, 1] = [RuntimeError("down")]
     worker = world.worker()
 
     for _ in groups:
         worker.lane.step()
-    delays = [call["VisibilityTimeout"] for call in worker.line.calls("ChangeMessageVisibility")]
+    delays = [call["VisibilityTimeout"] for call in worker.sqs_calls.of("ChangeMessageVisibility")]
 
     # 1 to 4 s evenly, rounded up.
     shares = {seconds: delays.count(seconds) / 60 for seconds in sorted(set(delays))}
@@ -169,27 +173,27 @@ def test_s1_a_message_received_after_the_stop_request_is_handled(world: World) -
     """S1, S5: the poll was under way; given back, its message would have used up an attempt."""
     world.send("a")
     worker = world.worker()
-    worker.wait.is_over = True
+    worker.wait.has_stop_request = True
 
     worker.lane.step()
 
-    assert world.effects() == [("a", 1)]
-    assert world.bodies_left() == []
-    assert world.dead() == []
+    assert world.committed_effects() == [("a", 1)]
+    assert world.bodies_in_queue() == []
+    assert world.bodies_in_dlq() == []
 
 
 def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
     """The end of the handlers does not end a release that has to be tried again."""
     world.send("a")
-    world.scripts["a", 1] = [Retry(0)]
+    world.handler_steps["a", 1] = [Retry(0)]
     worker = world.worker()
-    worker.wait.is_over = True
-    worker.line.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 2
+    worker.wait.has_stop_request = True
+    worker.sqs_calls.faults = [Fault(operation="ChangeMessageVisibility", unreachable=True)] * 2
 
     ended = worker.processor.process(world.receive(worker))
 
     assert ended == Release(0)
-    assert len(worker.line.calls("ChangeMessageVisibility")) == 3
+    assert len(worker.sqs_calls.of("ChangeMessageVisibility")) == 3
     assert world.receive(worker).receive_count == 2
 
 
@@ -205,12 +209,12 @@ def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monk
         return message
 
     monkeypatch.setattr(worker.queue, "receive", receive_slowly)
-    world.scripts["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
+    world.handler_steps["a", 1] = [lambda _, __, context: remaining.append(context.hold.remaining_seconds())]
 
     worker.lane.step()
 
     assert remaining == [pytest.approx(TIMEOUT_SECONDS - 12, abs=0.1)]
-    assert world.effects() == [("a", 1)]
+    assert world.committed_effects() == [("a", 1)]
 
 
 def test_w12_a_lane_that_only_ends_its_message_runs_no_handler(world: World) -> None:
@@ -220,7 +224,7 @@ def test_w12_a_lane_that_only_ends_its_message_runs_no_handler(world: World) -> 
         MessageLease(world.receive(worker), clock=world.clock, timeout_seconds=30, seconds_max=300) for _ in range(2)
     )
     groups = GroupLocks()
-    worker.wait.is_over = True  # so that nobody waits here
+    worker.wait.has_stop_request = True  # so that nobody waits here
 
     with capture_logs() as logged, groups.alone("a", ending, worker.wait):
         ending.finish()
@@ -265,4 +269,4 @@ def test_a_lane_whose_messages_all_fail_unforeseen_rests_longer_each_time(
     after = fail_once()
 
     assert max(growing) > 2 * BACKOFF.base_seconds >= 2 * after
-    assert world.effects() == [("g", 1)]
+    assert world.committed_effects() == [("g", 1)]
