@@ -37,7 +37,7 @@ _BENCHMARKS: dict[str, Callable[[Mapping[str, str], int], Section]] = {
     "publish": publish.measure,
     "check": check.measure,
 }
-_FLUSHES = 100
+_FLUSHES = 100  # in one sample of the disk's speed
 _clock = SystemClock()
 
 
@@ -58,19 +58,20 @@ def main(names: tuple[str, ...], rounds: int) -> None:
     checker judges in a second, beside DuckDB
 
     publish and check need Java, lanes a LocalStack of its own; worker, waiting, publish and check install what they are
-    held against. The machine has to be quiet for all.
+    held against. Nothing else should run on the machine meanwhile.
 
     \b
     Examples:
       python -m benchmarks
       python -m benchmarks publish --rounds 5
     """
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends what was started, as Ctrl-C does
+    # SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the servers a benchmark started are ended too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     os.environ |= {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark"}
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
-    with databases.both() as urls:
+    with databases.start_both() as urls:
         for name in names or _BENCHMARKS:
-            os.sync()  # nobody else's files are written while it runs
+            os.sync()  # flush files that wait to be written: that must not happen while something is measured
             began, load = _clock.monotonic(), os.getloadavg()[0]
             section = _BENCHMARKS[name](urls, rounds)
             report.write(section, measured=_run_facts(rounds, load))
@@ -90,7 +91,7 @@ def _run_facts(rounds: int, load: float) -> str:
 
 
 def _machine(postgres: str, rounds: int) -> str:
-    """Return what the numbers depend on besides the code."""
+    """Return a sentence about the machine: cores, versions, and the time the disk needs to flush a write."""
     engine = engines.engine(postgres)
     with engines.reading(engine) as connection:
         version = connection.execute(text("SHOW server_version")).scalar_one()
@@ -104,6 +105,7 @@ def _machine(postgres: str, rounds: int) -> str:
 
 
 def _flush_milliseconds() -> float:
+    """Return the mean time that a write of 8 KiB and its `fsync` take in the temporary folder."""
     with tempfile.TemporaryFile(buffering=0) as file:
         began = _clock.monotonic()
         for _ in range(_FLUSHES):

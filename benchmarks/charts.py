@@ -7,7 +7,7 @@ from html import escape
 
 _WIDTH = 760
 _LEFT, _RIGHT, _TOP, _ROW = 250, 90, 64, 24
-_CHARACTER = 7  # how wide one is, about
+_CHARACTER = 7  # its width in pixels, about
 _PLOT_HEIGHT, _PLOT_LEFT = 300, 80
 _STYLE = """
   svg { background: #ffffff; font: 13px system-ui, sans-serif; }
@@ -25,7 +25,7 @@ _STYLE = """
 
 @dataclass(frozen=True, slots=True)
 class ResultBar:
-    """A bar: what it is of, which series it belongs to, how long it is, and how that is written."""
+    """A bar with its label, the number of its series (from 0), its length, and the text behind it."""
 
     label: str
     series: int
@@ -35,34 +35,34 @@ class ResultBar:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line of points (x, y, what is written at it); unjoined points stand alone."""
+    """A series of points (x, y, text above the point); `is_joined` draws a line through them."""
 
     name: str
     points: Sequence[tuple[float, float, str]]
     is_joined: bool = True
 
 
-def bars(title: str, unit: str, series: Sequence[str], given: Sequence[ResultBar]) -> str:
-    """Return horizontal bars on one linear axis from 0, in the order given."""
-    most = max(bar.value for bar in given)
-    left = max(_LEFT, 24 + _CHARACTER * max(len(bar.label) for bar in given))
+def bars(title: str, unit: str, series: Sequence[str], items: Sequence[ResultBar]) -> str:
+    """Return horizontal bars on one linear axis from 0, in the order of `items`."""
+    most = max(bar.value for bar in items)
+    left = max(_LEFT, 24 + _CHARACTER * max(len(bar.label) for bar in items))
     scale = (_WIDTH - left - _RIGHT) / most
-    drawn = [*_head(title, unit), *_legend(series)]
-    for row, bar in enumerate(given):
+    drawn = [*_title(title, unit), *_legend(series)]
+    for row, bar in enumerate(items):
         top = _TOP + 14 + row * _ROW
         width = max(1.0, bar.value * scale)
         drawn.append(f'<text x="{left - 8}" y="{top + 13}" text-anchor="end">{escape(bar.label)}</text>')
         drawn.append(f'<rect class="fill{bar.series}" x="{left}" y="{top}" width="{width:.1f}" height="17" rx="2"/>')
         drawn.append(f'<text x="{left + width + 6:.1f}" y="{top + 13}">{escape(bar.shown)}</text>')
-    return _svg(title, _TOP + 26 + len(given) * _ROW, drawn)
+    return _svg(title, _TOP + 26 + len(items) * _ROW, drawn)
 
 
-def lines(title: str, x_unit: str, y_unit: str, given: Sequence[Line]) -> str:
+def lines(title: str, x_unit: str, y_unit: str, items: Sequence[Line]) -> str:
     """Return lines over two logarithmic axes."""
-    across = _Axis([x for line in given for x, _, _ in line.points], _PLOT_LEFT, _WIDTH - 40)
-    up = _Axis([y for line in given for _, y, _ in line.points], _TOP + _PLOT_HEIGHT, _TOP + 20)
+    across = _Axis([x for line in items for x, _, _ in line.points], _PLOT_LEFT, _WIDTH - 40)
+    up = _Axis([y for line in items for _, y, _ in line.points], _TOP + _PLOT_HEIGHT, _TOP + 20)
     bottom = _TOP + _PLOT_HEIGHT
-    drawn = [*_head(title, y_unit), *_legend([line.name for line in given])]
+    drawn = [*_title(title, y_unit), *_legend([line.name for line in items])]
     for tick in up.ticks():
         y = up.position(tick)
         drawn.append(f'<line class="grid" x1="{_PLOT_LEFT}" x2="{_WIDTH - 40}" y1="{y:.1f}" y2="{y:.1f}"/>')
@@ -72,7 +72,7 @@ def lines(title: str, x_unit: str, y_unit: str, given: Sequence[Line]) -> str:
         drawn.append(f'<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="{_TOP + 20}" y2="{bottom}"/>')
         drawn.append(f'<text class="muted" x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{tick:,g}</text>')
     drawn.append(f'<text class="muted" x="{_WIDTH - 40}" y="{bottom + 38}" text-anchor="end">{escape(x_unit)}</text>')
-    for number, line in enumerate(given):
+    for number, line in enumerate(items):
         placed = [(across.position(x), up.position(y), written) for x, y, written in line.points]
         if line.is_joined:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in placed)
@@ -98,7 +98,7 @@ class _Axis:
         return [10.0**power for power in range(self._low, self._high + 1)]
 
 
-def _head(title: str, unit: str) -> list[str]:
+def _title(title: str, unit: str) -> list[str]:
     return [
         f'<text class="title" x="16" y="26">{escape(title)}</text>',
         f'<text class="muted" x="16" y="46">{escape(unit)}</text>',

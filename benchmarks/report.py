@@ -1,4 +1,4 @@
-"""Results as JSON in benchmarks/results/: the pages of docs/ are made of them, their prose is written by hand.
+"""Results as JSON in benchmarks/results/, from which the tables in the pages of docs/ are generated.
 
 A table is one file; its name stands between the markers of its place in docs/benchmarks.md. `python -m tools.generate`
 writes the pages.
@@ -15,12 +15,12 @@ _PLOTS = RESULTS.parents[1] / "docs" / "plots"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultTable:
-    """A table of results, each cell as it is shown.
+    """A table of results; each cell is the text to show.
 
     Args:
-        measured: when and how; "" where the note says it.
-        note: a sentence beside the table, or in place of one.
-        text_columns: all columns after so many hold numbers.
+        measured: the day, rounds and load of the measurement, or "" if the note says it.
+        note: a sentence below the table, or instead of one.
+        text_columns: number of columns that are aligned to the left; the others hold numbers.
     """
 
     measured: str = ""
@@ -30,7 +30,7 @@ class ResultTable:
     rows: Sequence[Sequence[str]] = ()
 
     def markdown(self) -> str:
-        """Return the table as a page shows it."""
+        """Return the table in Markdown, with note and day."""
         right = len(self.head) - self.text_columns
         rule = ["---"] * self.text_columns + ["---:"] * right
         lines = [f"| {' | '.join(row)} |" for row in (self.head, rule, *self.rows)] if self.head else []
@@ -59,7 +59,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, text_columns
 
 
 def write(section: Section, *, measured: str = "") -> None:
-    """Keep tables, each with how it was measured, and plots."""
+    """Write tables to benchmarks/results/, each with `measured`, and plots to docs/plots/."""
     for name, made in section.tables.items():
         (RESULTS / f"{name}.json").write_text(replace(made, measured=measured).to_json(), encoding="utf-8")
     for name, drawn in section.plots.items():
@@ -67,7 +67,7 @@ def write(section: Section, *, measured: str = "") -> None:
 
 
 def read_tables() -> dict[str, ResultTable]:
-    """Return the tables that are kept, by name."""
+    """Return the tables in benchmarks/results/, by name."""
     return {
         path.stem: ResultTable(**json.loads(path.read_text(encoding="utf-8")))
         for path in sorted(RESULTS.glob("*.json"))

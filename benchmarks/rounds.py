@@ -1,4 +1,4 @@
-"""Measurements side by side: every cell once a round, so that a slow minute of the machine hits all of them."""
+"""Measure several things in turn, each once a round, so that a slow minute of the machine slows all of them."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One quantity, once a round."""
+    """The values of one quantity, one for each round."""
 
     values: tuple[float, ...]
 
@@ -18,21 +18,21 @@ class Measurement:
 
     @property
     def noise(self) -> str:
-        """Return how far the rounds lie apart, in percent of the median."""
+        """Return the difference of largest and smallest value, in percent of the median."""
         return f"{(max(self.values) - min(self.values)) / self.median:.0%}"
 
     def over(self, other: "Measurement") -> "Measurement":
-        """Return the ratios, round by round."""
+        """Return the ratio of this measurement to the other, round by round."""
         return Measurement(tuple(mine / its for mine, its in zip(self.values, other.values, strict=True)))
 
     @property
     def ratio(self) -> str:
-        """Return median, least and most, as ratios are shown."""
+        """Return the text `median (smallest to largest)`, for a measurement that is a ratio."""
         return f"{self.median:.2f} ({min(self.values):.2f} to {max(self.values):.2f})"
 
 
 def interleave[K](cells: Mapping[K, Callable[[], float]], rounds: int) -> dict[K, Measurement]:
-    """Return what each cell gave, after running all of them that many times, every other time from the end."""
+    """Run all cells `rounds` times and return their results; every second round runs them in reverse order."""
     values: dict[K, list[float]] = {key: [] for key in cells}
     for number in range(rounds):
         order = list(cells.items())

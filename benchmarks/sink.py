@@ -1,10 +1,10 @@
-"""A topic and queues that take everything, and a queue that never ends: on the loopback, after a delay for AWS's.
+"""A server on the loopback that accepts every publish and send, and whose queue never gets empty.
 
     python -m benchmarks.sink --delay-seconds 0.01
     python -m benchmarks.sink --certificate cert.pem --key key.pem
 
-It is a process of its own, so that what it costs is not taken from whoever is measured, cores permitting. What it says
-to a batch is made once for each list of ids: whoever sends is measured, not what answers.
+It is a process of its own, so that the measured process does not pay for it. `--delay-seconds` stands for the time AWS
+needs. The answer to a batch is computed once for each list of ids, so that the server is not the slowest part.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from benchmarks import source
 from sluice.clock import SystemClock
 
 _ENTRY_ID = re.compile(rb"PublishBatchRequestEntries\.member\.\d+\.Id=([^&]+)")
-_JSON_ID = re.compile(rb'"Id": ?"([^"]+)"')  # inside a body its quotes are escaped
+_JSON_ID = re.compile(rb'"Id": ?"([^"]+)"')  # does not match inside a message body, where quotes are escaped
 _ANSWERS_KEPT = 1_000
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 _SQS = re.compile(rb"(?i)\r\nx-amz-target: *AmazonSQS\.(\w+)")
@@ -38,28 +38,28 @@ _sequence_numbers = count(10**19)
 
 
 def answer(body: bytes) -> bytes:
-    """Return what SNS answers to a PublishBatch all of whose entries are taken, in the query protocol."""
+    """Return SNS's answer to a PublishBatch whose entries all succeed, in the query protocol."""
     return _publish_answer(tuple(_ENTRY_ID.findall(body)))
 
 
 @lru_cache(_ANSWERS_KEPT)
 def _publish_answer(ids: tuple[bytes, ...]) -> bytes:
-    taken = "".join(
+    entries = "".join(
         f"<member><Id>{escape(unquote_plus(found.decode()))}</Id><MessageId>{uuid.uuid4()}</MessageId>"
         f"<SequenceNumber>{next(_sequence_numbers)}</SequenceNumber></member>"
         for found in ids
     )
     return (
         '<PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/"><PublishBatchResult><Failed/>'
-        f"<Successful>{taken}</Successful></PublishBatchResult><ResponseMetadata><RequestId>{uuid.uuid4()}</RequestId>"
+        f"<Successful>{entries}</Successful></PublishBatchResult><ResponseMetadata><RequestId>{uuid.uuid4()}</RequestId>"
         "</ResponseMetadata></PublishBatchResponse>"
     ).encode()
 
 
 @lru_cache(_ANSWERS_KEPT)
 def _send_answer(ids: tuple[bytes, ...]) -> bytes:
-    """Return what SQS answers to a SendMessageBatch all of whose entries are taken."""
-    taken = [
+    """Return SQS's answer to a SendMessageBatch whose entries all succeed."""
+    entries = [
         {
             "Id": found.decode(),
             "MessageId": str(uuid.uuid4()),
@@ -68,7 +68,7 @@ def _send_answer(ids: tuple[bytes, ...]) -> bytes:
         }
         for found in ids
     ]
-    return json.dumps({"Successful": taken, "Failed": []}).encode()
+    return json.dumps({"Successful": entries, "Failed": []}).encode()
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def running(
     calls_per_second: float | None = None,
     host: str = "127.0.0.1",
 ) -> Iterator[str]:
-    """Yield the URL of a sink, which ends with the block; with TLS, by that certificate and key."""
+    """Start a sink and yield its URL; it ends with the block. `tls` has the files of a certificate and its key."""
     command = [sys.executable, "-m", "benchmarks.sink", "--host", host]
     command += ["--delay-seconds", str(delay_seconds), "--spread-seconds", str(spread_seconds)]
     if calls_per_second is not None:
@@ -96,19 +96,19 @@ def running(
 
 
 class _Connection(asyncio.Protocol):
-    """One client's connection; requests come one after the other."""
+    """One connection of a client, which sends its next request after the answer to the last."""
 
     def __init__(self, delay_seconds: Callable[[], float]) -> None:
         self._delay_seconds = delay_seconds
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember where answers go."""
+        """Keep the transport, to which answers are written."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Answer once the request is whole."""
+        """Collect bytes until the request is complete, then answer it."""
         self._received += data
         head, _, body = self._received.partition(b"\r\n\r\n")
         length = _LENGTH.search(head)
@@ -144,12 +144,16 @@ async def _serve(delay_seconds: Callable[[], float], tls: ssl.SSLContext | None,
 
 
 @click.command()
-@click.option("--delay-seconds", default=0.0, show_default=True, help="Before each answer.")
-@click.option("--spread-seconds", default=0.0, show_default=True, help="Mean of an exponential delay behind it.")
-@click.option("--calls-per-second", type=float, help="Answer no more than these; others wait for their turn.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Where it listens.")
-@click.option("--certificate", type=click.Path(exists=True), help="Speak TLS.")
-@click.option("--key", type=click.Path(exists=True), help="Of the certificate.")
+@click.option("--delay-seconds", default=0.0, show_default=True, help="Wait before each answer.")
+@click.option(
+    "--spread-seconds", default=0.0, show_default=True, help="Mean of a random, exponential delay that is added."
+)
+@click.option("--calls-per-second", type=float, help="Answer at most so many calls a second; others wait.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--certificate", type=click.Path(exists=True), help="File of a certificate; with it the server speaks TLS."
+)
+@click.option("--key", type=click.Path(exists=True), help="File of the certificate's key.")
 def main(
     delay_seconds: float,
     spread_seconds: float,

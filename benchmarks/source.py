@@ -1,7 +1,7 @@
-"""A queue that never ends and forgets what is deleted: what SQS answers, in its JSON protocol, for `sink`.
+"""Answers of an SQS queue that always has another message, in SQS's JSON protocol; `sink` sends them.
 
-The messages of a thousand groups come in turn, numbered, so that lanes have one group each and every message is the
-next of its group.
+The groups take turns: there are a thousand, more than lanes, so two lanes never hold messages of the same group, and
+each message has the next number of its group.
 """
 
 import base64
@@ -26,10 +26,10 @@ _numbers = count()
 
 
 def answer(operation: str, body: bytes) -> bytes:
-    """Return what SQS answers to a call: as many messages as asked for, or that what was asked is done."""
+    """Return SQS's answer to a call: the wanted number of messages, or success without doing anything."""
     request = json.loads(body)
     if operation == "ReceiveMessage":
-        kind = _KINDS.get(request["QueueUrl"].rpartition("/")[2], _message)
+        kind = _MESSAGE_BY_QUEUE.get(request["QueueUrl"].rpartition("/")[2], _message)
         return json.dumps({"Messages": [kind() for _ in range(request.get("MaxNumberOfMessages", 1))]}).encode()
     if operation == "GetQueueAttributes":
         return json.dumps({"Attributes": _ATTRIBUTES}).encode()
@@ -43,7 +43,7 @@ def answer(operation: str, body: bytes) -> bytes:
 def _message() -> dict[str, object]:
     number = next(_numbers)
     event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
-    return _with(Envelope(event=event, seq=number // _GROUPS + 1, epoch=1).body, number, event)
+    return _received_message(Envelope(event=event, seq=number // _GROUPS + 1, epoch=1).body, number, event)
 
 
 def _celery_message() -> dict[str, object]:
@@ -63,7 +63,7 @@ def _celery_message() -> dict[str, object]:
         "headers": {"lang": "py", "task": "place", "id": event.id, "root_id": event.id},
         "properties": properties,
     }
-    return _with(_base64(task), number, event)
+    return _received_message(_base64(task), number, event)
 
 
 def _taskiq_message() -> dict[str, object]:
@@ -72,18 +72,18 @@ def _taskiq_message() -> dict[str, object]:
     event = Event(type="order.placed", group=f"order-{number % _GROUPS}", data={"number": number})
     keywords = {"type": event.type, "group": event.group, "data": event.data}
     task = {"task_id": event.id, "task_name": "place", "labels": {}, "args": [], "kwargs": keywords}
-    return _with(json.dumps(task), number, event)
+    return _received_message(json.dumps(task), number, event)
 
 
-_KINDS = {"celery.fifo": _celery_message, "taskiq.fifo": _taskiq_message}
-"""By name of the queue, what writes a message of it."""
+_MESSAGE_BY_QUEUE = {"celery.fifo": _celery_message, "taskiq.fifo": _taskiq_message}
+"""The function that makes a message, by the name of the queue; other queues get Sluice's."""
 
 
 def _base64(value: object) -> str:
     return base64.b64encode(json.dumps(value).encode()).decode()
 
 
-def _with(body: str, number: int, event: Event) -> dict[str, object]:
+def _received_message(body: str, number: int, event: Event) -> dict[str, object]:
     return {
         "MessageId": str(uuid.uuid4()),
         "ReceiptHandle": f"handle-{number}",

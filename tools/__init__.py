@@ -1,6 +1,7 @@
 """Write the pages of docs/ that follow from the code: promises, fields of the declaration, counts and conformance.
 
-`cited_tests` writes what the evidence of the promises is checked against, from a clone of LocalStack.
+`cited_tests` reads a clone of LocalStack and writes on which days its tests ran on AWS; a test compares the evidence of
+the promises with it.
 
-What is here reads the code and writes text. Nothing that runs, deploys or judges may import it.
+These modules read the code and write text. Nothing that runs, deploys or judges may import it.
 """

@@ -1,4 +1,4 @@
-"""When the tests of LocalStack that promises and `docs/untested.md` cite ran on AWS, from a clone of LocalStack.
+"""Find the days on which LocalStack's tests ran on AWS, for those that promises and `docs/untested.md` cite.
 
 `python -m tools.cited_tests CLONE` writes `tests/unit/contract_tests/cited_tests.json`; a unit test compares every
 grade and date with it. LocalStack keeps two files beside a test: in `*.snapshot.json` the answers
@@ -37,31 +37,36 @@ def evidence() -> list[tuple[str, Evidence]]:
 
 
 def cited_tests() -> list[str]:
-    """Return every test of LocalStack that some evidence names, as path and function."""
+    """Return every test of LocalStack that the evidence names, as `path::function`."""
     sources = {found.source for _, found in evidence()}
     names = {source.removeprefix(LOCALSTACK_TESTS) for source in sources if source.startswith(LOCALSTACK_TESTS)}
     return sorted(name.partition(" ")[0] for name in names)
 
 
-def _runs(answers: Mapping[str, Any], runs: Mapping[str, Any], source: str, function: str) -> dict[str, Any]:
-    """Return what LocalStack keeps of one test, all its parameters together.
+def _run_days(answers: Mapping[str, Any], runs: Mapping[str, Any], source: str, function: str) -> dict[str, Any]:
+    """Return the days on which one test ran on AWS, with all its parameters together.
 
     Returns:
-        recorded: the days on which answers were recorded; asserted: those of its last passing run; is_validated:
-        whether its source marks it as one that ran on AWS.
+        recorded: the days on which answers were recorded; asserted: the day of the last passing run of each parameter;
+        is_validated: whether its source marks it as one that ran on AWS.
     """
-    recorded = {_day(kept["recorded-date"]) for name, kept in _of(answers, function) if kept["recorded-content"]}
-    asserted = {kept["last_validated_date"][:10] for _, kept in _of(runs, function)}
+    recorded = {
+        _iso_day(kept["recorded-date"])
+        for name, kept in _entries_of_function(answers, function)
+        if kept["recorded-content"]
+    }
+    asserted = {kept["last_validated_date"][:10] for _, kept in _entries_of_function(runs, function)}
     decorators = source.partition(f"def {function}(")[0].rpartition("\n\n")[2]
     is_validated = "aws.validated" in decorators
     return {"recorded": sorted(recorded), "asserted": sorted(asserted), "is_validated": is_validated}
 
 
-def _of(table: Mapping[str, Any], function: str) -> list[tuple[str, Any]]:
+def _entries_of_function(table: Mapping[str, Any], function: str) -> list[tuple[str, Any]]:
     return [(name, kept) for name, kept in table.items() if re.search(rf"::{function}(\[|$)", name)]
 
 
-def _day(recorded_date: str) -> str:
+def _iso_day(recorded_date: str) -> str:
+    """Return LocalStack's `27-11-2026…` as `2026-11-27`."""
     day, month, year = recorded_date[:10].split("-")
     return f"{year}-{month}-{day}"
 
@@ -79,12 +84,12 @@ def _collect(clone: Path) -> dict[str, Any]:
         path, _, function = test.partition("::")
         stem = path.removesuffix(".py")
         answers, runs = (json.loads(show(f"{stem}.{kind}.json")) for kind in ("snapshot", "validation"))
-        tests[test] = _runs(answers, runs, show(path), function)
+        tests[test] = _run_days(answers, runs, show(path), function)
     return {"localstack": git("rev-parse", "HEAD").strip(), "tests": tests}
 
 
 def main() -> None:
-    """Write the file, one test a line."""
+    """Read the clone named on the command line and write the file, one test a line."""
     (clone,) = sys.argv[1:]
     collected = _collect(Path(clone))
     rows = ",\n".join(f"{json.dumps(test)}: {json.dumps(runs)}" for test, runs in collected["tests"].items())

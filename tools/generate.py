@@ -1,9 +1,9 @@
 """Write the pages that follow from the code: `python -m tools.generate` (or `make docs`).
 
-docs/promises.md and docs/conformance.md are generated whole, and so is what git does not have: docs/conformance.html
-and .json. In docs/architecture/stacks.md and outbox.md, docs/guides/deploy.md, docs/benchmarks.md and docs/capacity.md
-only the text between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is; the prose around it is written by hand,
-there. The resource schemas that the guard of deployments needs are written beside it, in sluice/deployment.
+docs/promises.md and docs/conformance.md are generated whole; so are docs/conformance.html and .json, which are not in
+git. In docs/architecture/stacks.md and outbox.md, docs/guides/deploy.md, docs/benchmarks.md and docs/capacity.md
+only the text between `<!-- generated: NAME -->` and `<!-- end of NAME -->` is generated. The resource schemas that the
+guard of deployments needs are written beside it, in sluice/deployment.
 """
 
 import re
@@ -21,7 +21,7 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
 def pages() -> dict[Path, str]:
-    """Return every generated file that is committed, as it is to be now."""
+    """Return the current text of every generated file that is in git, by its path."""
     deploy = DOCS / "guides" / "deploy.md"
     stacks, needs, measured = (DOCS / name for name in ("architecture/stacks.md", "capacity.md", "benchmarks.md"))
     outbox = DOCS / "architecture/outbox.md"
@@ -40,7 +40,7 @@ def pages() -> dict[Path, str]:
 
 
 def built_pages() -> dict[Path, str]:
-    """Return what is made of the committed pages' sources and is itself not committed."""
+    """Return the current text of the generated files that are not in git, by their path."""
     matrix = conformance_page.read_matrix(DOCS)
     return {DOCS / path: make(matrix) for path, make in conformance_page.BUILT.items()}
 
@@ -49,14 +49,14 @@ def fill(page: str, generated: Mapping[str, str]) -> str:
     """Return the page with every generated part put between its markers.
 
     Raises:
-        LookupError: the page has a part nobody generates, or lacks one that is.
+        LookupError: the parts marked in the page are not the keys of `generated`.
     """
     found = re.findall(r"<!-- generated: (.+?) -->", page)
     if sorted(found) != sorted(generated):
         raise LookupError(f"the page has the parts {sorted(found)}, generated are {sorted(generated)}")
 
     def put(match: re.Match[str]) -> str:
-        """Return a marked place of a document with the generated text between its marks."""
+        """Return the two markers of a part, with its new text between them."""
         return f"{match[1]}\n\n{generated[match[2]]}\n\n{match[3]}"
 
     return re.sub(r"(<!-- generated: (.+?) -->).*?(<!-- end of \2 -->)", put, page, flags=re.DOTALL)

@@ -1,16 +1,16 @@
 """Count the names and docstrings that break the rules of language: `python -m tools.language`, a part of `make lint`.
 
 A function is a verb or says what it returns. A *participle name* begins with a participle and does not go on with a
-noun: `_written`, `_moved_from`, `sent_to`. Before a noun a participle is an adjective: `delayed_messages`. Whether a
-noun follows is told by the second word: it is none of `_NO_NOUN`, which are prepositions, adverbs and conjunctions.
-Verbs whose base form looks like a participle are verbs: `run`, `put`, `set`, `read`, `cut`, `split`.
+noun: `_written`, `_moved_from`, `sent_to`. Before a noun a participle is an adjective: `delayed_messages`. A second
+word counts as a noun unless it is one of `_NO_NOUN`: prepositions, adverbs and conjunctions. Verbs whose base form
+looks like a participle are verbs: `run`, `put`, `set`, `read`, `cut`, `split`.
 
 A module and a folder are nouns: their names neither end with a participle nor begin with a preposition. A class has one
-meaning in the whole repository: tests and benchmarks give their own classes other names than the product's. What is
-said of a class holds for a type alias.
+meaning in the whole repository: tests and benchmarks give their own classes other names than the product's. The
+rules for classes hold for type aliases.
 
-A name in back-quotes of a docstring has to be somewhere: in the code, in a text of it, in another file, or in a path.
-It is stale otherwise.
+A name in back-quotes of a docstring has to exist: in the code, in a string of it, in another file, or in a path.
+Otherwise it is stale.
 
 `--list` prints every place. `--draw SEED` prints twenty functions, docstrings and tests for a reader who has never seen
 this repository; the same seed draws the same ones of the same files.
@@ -29,7 +29,7 @@ from pathlib import Path
 
 _PROJECT = Path(__file__).resolve().parents[1]
 _PRODUCT = ("contract_tests", "emulator", "sluice", "spark_load", "stacks", "tools")
-_EXAMPLES = "sluice/templates/"  # whose classes a project calls as everybody does: `Base`, `Order`
+_EXAMPLES = "sluice/templates/"  # for new projects, whose classes have common names: `Base`, `Order`
 _TESTS = ("benchmarks", "tests")
 PUBLIC = (
     *("contract_tests.promises", "sluice.declaration", "sluice.messaging"),
@@ -49,7 +49,7 @@ LIMITS = {
     "names in back-quotes that are nowhere": 0,
     "asserts that compare several facts at once": 0,
 }
-"""What was reached: a limit may sink, and never rise."""
+"""The most places of each kind. A limit is the number that was reached; it may be lowered, never raised."""
 _IRREGULAR = re.compile(
     r"""begun|bent|borne|bought|bound|broken|brought|built|burnt|caught|chosen|dealt|done|drawn|driven|dug|eaten|fallen
     |fed|felt|forbidden|forgotten|fought|found|frozen|given|gone|got|gotten|grown|heard|held|hidden|hung|kept|known|laid
@@ -69,16 +69,16 @@ _QUOTED = re.compile(r"`((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?:\([^`]*\))?`")
 _OF_OTHERS = {"ddmin", "greenlet", "last_insert_rowid"}  # an algorithm, a package, a function of SQLite
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 _QUESTION = re.compile(r"(how|so long|what|whatever|where|whether|who|whoever)\b", re.IGNORECASE)
-_OWN_PATH = "tools/language.py"  # which quotes names as they should not be
+_OWN_PATH = "tools/language.py"  # its docstrings quote names that break the rules
 _BYTES_MAX = 400_000
-_WORDS_MAX = 12  # of a test's name, `test` not among them
+_WORDS_MAX = 12  # in the name of a test, without `test` itself
 _ID = re.compile(r"[A-Z]+-?\d*[.:]?")
 
 type AnyFunction = ast.FunctionDef | ast.AsyncFunctionDef
 type AnyType = ast.ClassDef | ast.TypeAlias
 type Definition = AnyFunction | ast.ClassDef
 type Nodes = Sequence[ast.AST]
-"""The nodes of a module, which is walked once: the module itself first."""
+"""All nodes of a module's syntax tree, the module itself first; walking the tree again would cost time."""
 
 
 def is_participle(word: str) -> bool:
@@ -112,7 +112,12 @@ def is_empty(docstring: str) -> bool:
 
 
 def count(files: Mapping[str, str], others: Iterable[str] = ()) -> dict[str, list[str]]:
-    """Return the places of each kind in the sources of files, by path; `others` are names that are elsewhere."""
+    """Return the places that break a rule, by the rule's name in `LIMITS`.
+
+    Args:
+        files: the source of each file, by its path.
+        others: names from other places than these files, which a docstring may quote.
+    """
     found: dict[str, list[str]] = {kind: [] for kind in LIMITS}
     trees = {path: list(ast.walk(ast.parse(text))) for path, text in files.items()}
     for path, nodes in trees.items():
@@ -159,6 +164,7 @@ def _misnamed_parts(path: str) -> Iterator[str]:
 
 
 def _stale_names(trees: Mapping[str, Nodes], others: Iterable[str]) -> list[str]:
+    """Return the places of names that a docstring has in back-quotes and that exist nowhere."""
     known, quoted = {*_OF_OTHERS, *dir(builtins), *others}, list[tuple[str, str]]()
     for path, nodes in trees.items():
         known.update(re.split(r"[/.]", path))
@@ -177,7 +183,7 @@ def _stale_names(trees: Mapping[str, Nodes], others: Iterable[str]) -> list[str]
 
 
 def _names(node: ast.AST) -> Iterator[str]:
-    """Yield the names of a node itself, and the words of a text."""
+    """Yield the names that a node defines or uses; of a string, its words."""
     for field in ("id", "attr", "arg", "name", "asname"):
         if isinstance(name := getattr(node, field, None), str):
             yield from name.split(".")
@@ -212,7 +218,7 @@ def sources() -> dict[str, str]:
 
 
 def names_elsewhere() -> set[str]:
-    """Return the words of the small files that git has besides, documentation apart, and of all their paths."""
+    """Return the words of all paths in git, and of all small files that are neither Python nor documentation."""
     paths = subprocess.run(["git", "ls-files"], cwd=_PROJECT, capture_output=True, text=True, check=True).stdout  # noqa: S607
     names = set(re.findall(r"\w+", paths))
     for path in map(_PROJECT.joinpath, paths.split()):
@@ -241,7 +247,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _places(path: str, nodes: Nodes) -> Iterator[tuple[str, str]]:
-    """Yield each fault of a file, with its place."""
+    """Yield the rule and the place of each fault in a file."""
     module = nodes[0]
     assert isinstance(module, ast.Module), "a walk begins at its root"
     for kind in _docstring_faults(ast.get_docstring(module) or "A module may have none."):
@@ -258,7 +264,7 @@ def _places(path: str, nodes: Nodes) -> Iterator[tuple[str, str]]:
 
 
 def _compares_tuples(test: ast.expr) -> bool:
-    """Return whether an assert compares two tuples: `(a, b) == (1, 2)` is `a == 1` and `b == 2`, each with a name."""
+    """Return whether an assert compares two tuples, as in `(a, b) == (1, 2)`: these are two facts."""
     return (
         isinstance(test, ast.Compare)
         and isinstance(test.ops[0], ast.Eq)
@@ -293,10 +299,7 @@ def _name(node: Definition | ast.TypeAlias) -> str:
 
 
 def _is_importable(node: Definition | ast.TypeAlias) -> bool:
-    """Return whether a name is there to be imported: a command is reached by its command line, a fixture by pytest.
-
-    An overload is a signature of the definition behind it.
-    """
+    """Return whether users import a name. They do not import commands and fixtures; overloads are not definitions."""
     decorators = "" if isinstance(node, ast.TypeAlias) else " ".join(map(ast.unparse, node.decorator_list))
     others = ("click.command", "fixture", "overload")
     return not _name(node).startswith("_") and not any(other in decorators for other in others)

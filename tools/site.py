@@ -1,8 +1,8 @@
-"""A hook of MkDocs (`mkdocs.yml`): `make site` applies it to the pages of docs/.
+"""Hooks of MkDocs (`mkdocs.yml`), which calls them by name when `make site` builds the pages of docs/.
 
-It adds a page of the API reference for each package that a user imports from, with the names in its `__all__` and no
-others: what is not listed there is private. A link that leads out of docs/ stays as text, since the site has no such
-page; every other link has to lead somewhere, or the build fails.
+They add a page of the API reference for each package that a user imports from, with the names in its `__all__`; other
+names are private. A link to a file outside docs/ becomes text, since the site has no such page; any other link without
+a target fails the build.
 """
 
 import ast
@@ -33,18 +33,18 @@ def on_files(files: Any, *, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, *, page: Any, **_: Any) -> str:
-    """Return a page whose links out of docs/ are text."""
+    """Return the page with its links out of docs/ replaced by their text."""
     folder = posixpath.dirname(page.file.src_uri)
 
-    def keep(link: re.Match[str]) -> str:
+    def keep_inner_link(link: re.Match[str]) -> str:
         is_outside = posixpath.normpath(posixpath.join(folder, link[2])).startswith("..")
         return link[1] if is_outside else link[0]
 
-    return _LINK.sub(keep, markdown)
+    return _LINK.sub(keep_inner_link, markdown)
 
 
 def _reference(package: str) -> Iterator[str]:
-    """Yield the lines of a package's page."""
+    """Yield the parts of a package's page in Markdown; `:::` lets mkdocstrings insert the docstring of a name."""
     source = _PROJECT / package.replace(".", "/") / "__init__.py"
     tree = ast.parse(source.read_text(encoding="utf-8"))
     yield f"# {package}\n\n{ast.get_docstring(tree)}\n"

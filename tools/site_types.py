@@ -1,4 +1,4 @@
-"""An extension of griffe (`mkdocs.yml`): it tells the API reference the arguments of a class of the declaration.
+"""An extension of griffe (`mkdocs.yml`) that adds the arguments of the declaration's classes to the API reference.
 
 griffe reads sources and imports nothing, so it does not know that `declaration_class` makes a dataclass.
 """
@@ -9,10 +9,10 @@ import griffe
 
 
 class DeclarationClasses(griffe.Extension):
-    """Gives each class of the declaration the `__init__` that it has, with the types and defaults of its fields."""
+    """Adds to each class of the declaration its `__init__`, with the types and defaults of the fields."""
 
     def on_class_members(self, *, cls: Any, **_: Any) -> None:
-        """Add the method, where the class has none of its own."""
+        """Add `__init__` to a class with the decorator `declaration_class`, unless it defines its own."""
         is_declared = any("declaration_class" in str(decorator.value) for decorator in cls.decorators)
         if not is_declared or "__init__" in cls.members:
             return

@@ -1,6 +1,6 @@
 """The checker against large histories, its own bounds, and DuckDB: `python -m benchmarks check`.
 
-Each engine is a process of its own and says what each of its rounds took; its memory is watched from here.
+Each engine is a process of its own. It prints the time of each round; this process watches its memory.
 """
 
 import json
@@ -24,27 +24,27 @@ from benchmarks.rounds import Measurement
 from sluice.errors import EndpointError
 
 LARGE = "SLUICE_BENCH_LARGE"
-"""Set, it measures 100 M events in place of the others: 20 GB of disk, some 12 minutes."""
+"""The environment variable that replaces the usual sizes by 100 M events: 20 GB of disk, some 12 minutes."""
 _PROJECT = Path(__file__).resolve().parents[2]
 _SIZES = (1_000_000, 10_000_000)
 _LARGE_SIZE = 100_000_000
 _WARM_UP = 150_000
 _BAD_SHARE = 0.001
-_SLICES = 30  # so that files are of many sizes of history, and their row groups not too small
+_SLICES = 30  # of a history, each written as its own files; more would make row groups too small for Parquet
 _SLICE_MAX = 500_000  # messages: about what a part of a journal holds
 _BUCKET_EVENTS = 1_000_000
-_WATCH_SECONDS = 0.5
+_WATCH_SECONDS = 0.5  # between two looks at the memory of an engine
 _STEPS = {
     "judge": "judging, as the load test wrote it",
     "judge exchanged": "judging, without buckets",
     "duckdb": "DuckDB, six checks",
 }
-_SHORT = {"judge": "Sluice", "duckdb": "DuckDB"}
+_ENGINES = {"judge": "Sluice", "duckdb": "DuckDB"}
 _CORES = os.cpu_count() or 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Took:
+class StepTimes:
     """The time that one engine needed for one step, in every round, with all processes it started."""
 
     seconds: Measurement
@@ -55,7 +55,7 @@ class Took:
         return f"{events / self.seconds.median / 1e6:.2f}"
 
     def per_processor_second(self, events: int) -> str:
-        """Return millions of events a second of all cores, when nobody else wants them."""
+        """Return millions of events a second if all cores of the machine worked on them."""
         return f"{_CORES * events / self.processor_seconds.median / 1e6:.2f}"
 
 
@@ -70,10 +70,10 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
         histories.write_both(folder / "warm-up", events=_WARM_UP, slice_count=20_000, bucket_count=2)
         for size in (_LARGE_SIZE,) if is_large else _SIZES:
             for bad_share in (0, _BAD_SHARE) if size > _SIZES[0] else (0,):
-                events, found, memory = _judge(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
+                events, found, memory = _measure_history(folder, size, bad_share, rounds if size < _LARGE_SIZE else 1)
                 rows += _rows(events, bad_share, found, memory)
                 for step in ("judge", "duckdb"):
-                    line = f"{_SHORT[step]}, {'broken groups' if bad_share else 'sane'}"
+                    line = f"{_ENGINES[step]}, {'broken groups' if bad_share else 'sane'}"
                     points[line].append((events, events / found[step].seconds.median, ""))
     head = ["events", "broken groups", "what", "M events/s", "noise", "of all cores", "to judging", "peak memory, GB"]
     sizes = [charts.Line(line, given) for line, given in points.items() if line != "DuckDB, broken groups"]
@@ -83,8 +83,10 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
     return Section(tables={"check": table(head, rows, text_columns=3)}, plots={"check": plot})
 
 
-def _judge(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int, dict[str, Took], dict[str, int]]:
-    """Return the events of a history, what each step took for it, and the peak memory of each."""
+def _measure_history(
+    folder: Path, size: int, bad_share: float, rounds: int
+) -> tuple[int, dict[str, StepTimes], dict[str, int]]:
+    """Write a history and judge it with each engine; return its events, and the times and peak bytes by step."""
     made = histories.write_both(
         folder / "measured",
         events=size,
@@ -92,19 +94,19 @@ def _judge(folder: Path, size: int, bad_share: float, rounds: int) -> tuple[int,
         slice_count=min(max(100_000, size // _SLICES // 10 * 10), _SLICE_MAX),
         bucket_count=max(2, round(size / _BUCKET_EVENTS)),
     )
-    found, memory = dict[str, Took](), dict[str, int]()
+    found, memory = dict[str, StepTimes](), dict[str, int]()
     for step in ("judge", *([] if bad_share or size == _LARGE_SIZE else ["judge exchanged"])):
-        took, memory[step] = _ours(folder, "measured" if size < _LARGE_SIZE else "warm-up", [step], rounds)
+        took, memory[step] = _run_checker(folder, "measured" if size < _LARGE_SIZE else "warm-up", [step], rounds)
         found |= took
     plain = str(folder / "measured" / histories.PLAIN)
     duckdb_checks = [competitor_environment.PYTHON, "benchmarks/checking/duckdb_checks.py"]
-    took, memory["duckdb"] = _run([*duckdb_checks, plain, str(rounds + 1)])
+    took, memory["duckdb"] = _run_engine([*duckdb_checks, plain, str(rounds + 1)])
     shutil.rmtree(folder / "measured")
     return made.events, found | took, memory
 
 
 def _rows(
-    events: int, bad_share: float, found: Mapping[str, Took], memory: Mapping[str, int]
+    events: int, bad_share: float, found: Mapping[str, StepTimes], memory: Mapping[str, int]
 ) -> list[Sequence[object]]:
     mine = found["judge"].processor_seconds
     return [
@@ -122,14 +124,14 @@ def _rows(
     ]
 
 
-def _ours(folder: Path, warm_up: str, steps: Sequence[str], rounds: int) -> tuple[dict[str, Took], int]:
-    """Judge a history, after it or a small one to warm up, as DuckDB does."""
+def _run_checker(folder: Path, warm_up: str, steps: Sequence[str], rounds: int) -> tuple[dict[str, StepTimes], int]:
+    """Judge a history with Sluice's checker, after a first run on `warm_up`: the JVM is slow until it is warm."""
     folders = [str(folder / name) for name in (warm_up, "measured")]
-    return _run([sys.executable, "-m", "benchmarks.checking.spark_checks", *folders, *steps, str(rounds)])
+    return _run_engine([sys.executable, "-m", "benchmarks.checking.spark_checks", *folders, *steps, str(rounds)])
 
 
-def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:
-    """Run an engine; return what its steps took, without the warm-up, and its peak memory."""
+def _run_engine(command: Sequence[str]) -> tuple[dict[str, StepTimes], int]:
+    """Run an engine; return the times of its steps, without the warm-up, and its peak memory in bytes."""
     environment = os.environ | {"PYTHONPATH": str(_PROJECT)}
     with subprocess.Popen(
         command, cwd=_PROJECT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
@@ -148,16 +150,16 @@ def _run(command: Sequence[str]) -> tuple[dict[str, Took], int]:
         watcher.join()
     if engine.returncode:
         raise EndpointError(f"{' '.join(command)} ended with {engine.returncode}; run it by hand")
-    return _took(results), peak[0]
+    return _group_by_step(results), peak[0]
 
 
-def _took(results: Sequence[Mapping[str, Any]]) -> dict[str, Took]:
+def _group_by_step(results: Sequence[Mapping[str, Any]]) -> dict[str, StepTimes]:
     of_step: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for round_ in results:
         if not round_["is_warm_up"]:
             of_step[round_["step"]].append(round_)
     return {
-        step: Took(
+        step: StepTimes(
             seconds=Measurement(tuple(round_["seconds"] for round_ in rounds)),
             processor_seconds=Measurement(tuple(round_["processor_seconds"] for round_ in rounds)),
         )

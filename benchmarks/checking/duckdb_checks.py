@@ -44,7 +44,7 @@ FROM compared
 
 
 def main() -> None:
-    """Print a line of JSON for each time, the first to warm up: seconds, processor seconds, and what was found."""
+    """Print a line of JSON for each run: seconds, processor seconds and the six counts. The first run warms up."""
     files, times = f"{sys.argv[1]}/*.parquet", int(sys.argv[2])
     connection = duckdb.connect()
     connection.execute("SET threads = 2")

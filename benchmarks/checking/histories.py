@@ -1,7 +1,7 @@
-"""Large histories as recorders would have written them: a publisher, a consumer of each queue, Zipf groups, any size.
+"""Write large histories as recorders would: one publisher, one consumer for each queue, groups of Zipf's sizes.
 
-Everything happens one after the other and nothing goes wrong, but in the groups that are broken on purpose. Made with
-numpy, a slice of messages at a time, so that a hundred million events need neither a service nor memory.
+All calls succeed and none overlap, except in the groups that are broken on purpose. Numpy makes the columns of a slice
+of messages at a time: a hundred million events need neither a service nor much memory.
 """
 
 import os
@@ -39,8 +39,8 @@ _BATCH = 10
 _BEGAN_US = 1_763_700_000_000_000
 _STEP_US = 100
 _GROUPS = 10_000
-_BAD_APART = 100  # of so many groups one is broken, until enough are
-_FEW = [
+_BAD_APART = 100  # every hundredth group is broken, until `bad_share` is reached
+_REPEATED_COLUMNS = [
     "run",
     "phase",
     "host",
@@ -81,9 +81,9 @@ def write(
 
     Args:
         folder: made anew.
-        events: how many, in steps of a slice.
-        bad_share: of the groups.
-        group_count: their sizes are Zipf's.
+        events: number of rows, rounded to whole slices.
+        bad_share: between 0 and 1.
+        group_count: group n gets a share of the messages proportional to 1/(n + 1).
         slice_count: messages made at a time, a multiple of ten.
     """
     folder.mkdir(parents=True)
@@ -93,7 +93,7 @@ def write(
     bad = 3 + max(1, group_count // _BAD_APART) * np.arange(round(group_count * bad_share))
     bad_groups = frozenset(f"g{number}" for number in bad)
 
-    count = sum(_put(folder / f"{worker}-frame.parquet", _frame(worker)) for worker in WORKERS)
+    count = sum(_write_table(folder / f"{worker}-frame.parquet", _open_and_close_rows(worker)) for worker in WORKERS)
     for start in range(0, messages, slice_count):
         group = np.searchsorted(cumulated, random.random(slice_count) * cumulated[-1])
         made = _Slice(np.arange(start, start + slice_count), np.arange(start, start + slice_count), group, bad)
@@ -106,21 +106,21 @@ def write(
 def write_both(
     folder: Path, *, events: int, bucket_count: int, slice_count: int, bad_share: float = 0
 ) -> HistorySummary:
-    """Write the same history twice: to PLAIN as anybody may, to BUCKETED as the load test does; see `write`."""
+    """Write the same history twice: to PLAIN in any order, to BUCKETED sorted into buckets by group; see `write`."""
     made = write(folder / PLAIN, events=events, bad_share=bad_share, slice_count=slice_count)
     (folder / BUCKETED).mkdir()
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as processes:
-        list(processes.map(partial(_put_in_buckets, folder, bucket_count), WORKERS))
+        list(processes.map(partial(_write_in_buckets, folder, bucket_count), WORKERS))
     return made
 
 
-def _put_in_buckets(folder: Path, bucket_count: int, worker: str) -> None:
+def _write_in_buckets(folder: Path, bucket_count: int, worker: str) -> None:
     parts = (pq.read_table(path) for path in sorted((folder / PLAIN).glob(f"{worker}-*")))
     parquet_files.write((part.cast(SCHEMA) for part in parts), folder / BUCKETED, worker, bucket_count)
 
 
-def _put(path: Path, table: pa.Table) -> int:
-    pq.write_table(table, path, use_dictionary=_FEW)
+def _write_table(path: Path, table: pa.Table) -> int:
+    pq.write_table(table, path, use_dictionary=_REPEATED_COLUMNS)
     return int(table.num_rows)
 
 
@@ -128,9 +128,9 @@ class _Slice:
     """The events of consecutive messages.
 
     Args:
-        place: of each message in the whole history, from 0.
-        idx: of each.
-        group: number of each.
+        place: position of each message in the whole history, from 0.
+        idx: the `idx` of each, negative for an end marker.
+        group: number of the group of each.
         bad: groups to be broken, each in its second message here.
     """
 
@@ -141,7 +141,7 @@ class _Slice:
     def write(self, folder: Path) -> int:
         """Write a file for each worker; return how many events they hold."""
         return sum(
-            _put(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
+            _write_table(folder / f"{worker}-{self._place[0]:012d}.parquet", pa.concat_tables(tables))
             for worker, tables in zip(WORKERS, self.tables(), strict=True)
         )
 
@@ -153,7 +153,7 @@ class _Slice:
         invoked_us = _BEGAN_US + self._place * _STEP_US
         return _table(
             {
-                **_of_worker(WORKERS[0]),
+                **_worker_columns(WORKERS[0]),
                 "kind": pa.scalar(Kind.PUBLISHED.value),
                 "queue": pa.scalar("events.fifo"),
                 "call_id": _prefix_numbers("publish-0-0/", self._place),
@@ -163,8 +163,8 @@ class _Slice:
                 "publish_attempt": pa.scalar(1, pa.int32()),
                 "batch_position": pa.scalar(0, pa.int32()),
                 "sns_message_id": _uuids(self._place, 1),
-                "sns_sequence_number": _numbers(self._place + 10),
-                **self._content(),
+                "sns_sequence_number": _sequence_numbers(self._place + 10),
+                **self._message_columns(),
             },
             len(self._idx),
         )
@@ -183,7 +183,7 @@ class _Slice:
         received = np.arange(len(self._idx))
         kept = received
         if queue == 0:
-            received, kept = self._break(times, received)
+            received, kept = self._break_groups(times, received)
         return [
             self._poll_rows(queue),
             self._receive_rows(queue, times, received),
@@ -193,8 +193,8 @@ class _Slice:
     def _invoked_us(self, queue: int) -> np.ndarray:
         return _BEGAN_US + (self._place // _BATCH + 1) * _BATCH * _STEP_US + 10_000 * (queue + 1)
 
-    def _break(self, times: Mapping[str, np.ndarray], received: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Break the bad groups; return which messages are received, and which deleted."""
+    def _break_groups(self, times: Mapping[str, np.ndarray], received: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Break the bad groups; return the positions received, and the positions deleted."""
         kept, again = np.ones(len(received), dtype=bool), []
         for group, kind in self._bad.items():
             first, second, *others = np.flatnonzero(self._group == group)
@@ -216,8 +216,8 @@ class _Slice:
         invoked_us = self._invoked_us(queue)[first]
         return _table(
             {
-                **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, self._place[first] // _BATCH),
+                **_worker_columns(WORKERS[queue + 1]),
+                **_call_columns(queue, self._place[first] // _BATCH),
                 "kind": pa.scalar(Kind.POLL.value),
                 "invoked_at_us": pa.array(invoked_us),
                 "responded_at_us": pa.array(invoked_us + 400),
@@ -228,64 +228,64 @@ class _Slice:
             len(first),
         )
 
-    def _receive_rows(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
-        is_again = np.zeros(len(which), dtype=np.int64)
-        is_again[len(np.unique(which)) :] = 1
+    def _receive_rows(self, queue: int, times: Mapping[str, np.ndarray], positions: np.ndarray) -> pa.Table:
+        is_again = np.zeros(len(positions), dtype=np.int64)
+        is_again[len(np.unique(positions)) :] = 1
         return _table(
             {
-                **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, times["call"][which] + is_again * 10**9),
+                **_worker_columns(WORKERS[queue + 1]),
+                **_call_columns(queue, times["call"][positions] + is_again * 10**9),
                 "kind": pa.scalar(Kind.RECEIVED.value),
-                "invoked_at_us": pa.array(times["asked"][which]),
-                "responded_at_us": pa.array(times["answered"][which] + is_again),
-                "batch_position": pa.array((self._place[which] % _BATCH).astype(np.int32)),
-                "sqs_message_id": _uuids(self._place[which], 2 + queue),
-                "sqs_sequence_number": _numbers(self._place[which] + 10),
+                "invoked_at_us": pa.array(times["asked"][positions]),
+                "responded_at_us": pa.array(times["answered"][positions] + is_again),
+                "batch_position": pa.array((self._place[positions] % _BATCH).astype(np.int32)),
+                "sqs_message_id": _uuids(self._place[positions], 2 + queue),
+                "sqs_sequence_number": _sequence_numbers(self._place[positions] + 10),
                 "receive_count": pa.scalar(1, pa.int32()),
-                "receipt_handle_hash": _hashes(self._place[which], 2 + queue),
-                "sent_at_us": pa.array((_BEGAN_US + self._place[which] * _STEP_US) // 1_000 * 1_000),
+                "receipt_handle_hash": _hashes(self._place[positions], 2 + queue),
+                "sent_at_us": pa.array((_BEGAN_US + self._place[positions] * _STEP_US) // 1_000 * 1_000),
                 "max_number_of_messages": pa.scalar(_BATCH, pa.int32()),
                 "md5_ok": pa.scalar(value=True),
                 "detail": pa.scalar(answer_detail(_BATCH)),
-                **self._content(which),
+                **self._message_columns(positions),
             },
-            len(which),
+            len(positions),
         )
 
-    def _delete_rows(self, queue: int, times: Mapping[str, np.ndarray], which: np.ndarray) -> pa.Table:
+    def _delete_rows(self, queue: int, times: Mapping[str, np.ndarray], positions: np.ndarray) -> pa.Table:
         return _table(
             {
-                **_of_worker(WORKERS[queue + 1]),
-                **_of_call(queue, times["call"][which] + 2 * 10**9),
+                **_worker_columns(WORKERS[queue + 1]),
+                **_call_columns(queue, times["call"][positions] + 2 * 10**9),
                 "kind": pa.scalar(Kind.DELETED.value),
-                "message_group_id": _group_names(self._group[which]),
-                "idx": pa.array(self._idx[which]),
+                "message_group_id": _group_names(self._group[positions]),
+                "idx": pa.array(self._idx[positions]),
                 "message_run": pa.scalar(RUN),
-                "invoked_at_us": pa.array(times["deleted"][which]),
-                "responded_at_us": pa.array(times["settled"][which]),
-                "batch_position": pa.array((self._place[which] % _BATCH).astype(np.int32)),
-                "sqs_message_id": _uuids(self._place[which], 2 + queue),
-                "receipt_handle_hash": _hashes(self._place[which], 2 + queue),
+                "invoked_at_us": pa.array(times["deleted"][positions]),
+                "responded_at_us": pa.array(times["settled"][positions]),
+                "batch_position": pa.array((self._place[positions] % _BATCH).astype(np.int32)),
+                "sqs_message_id": _uuids(self._place[positions], 2 + queue),
+                "receipt_handle_hash": _hashes(self._place[positions], 2 + queue),
             },
-            len(which),
+            len(positions),
         )
 
-    def _content(self, which: np.ndarray | slice = slice(None)) -> _Columns:
+    def _message_columns(self, positions: np.ndarray | slice = slice(None)) -> _Columns:
         return {
-            "message_group_id": _group_names(self._group[which]),
-            "idx": pa.array(self._idx[which]),
+            "message_group_id": _group_names(self._group[positions]),
+            "idx": pa.array(self._idx[positions]),
             "message_run": pa.scalar(RUN),
-            "deduplication_id": _prefix_numbers(f"{RUN}.", self._idx[which]),
-            "body_hash": _hashes(self._place[which], 0),
+            "deduplication_id": _prefix_numbers(f"{RUN}.", self._idx[positions]),
+            "body_hash": _hashes(self._place[positions], 0),
         }
 
 
-def _frame(worker: str) -> pa.Table:
+def _open_and_close_rows(worker: str) -> pa.Table:
     kinds = pa.array([Kind.OPENED.value, Kind.CLOSED.value])
-    return _table({**_of_worker(worker), "kind": kinds, "invoked_at_us": pa.scalar(_BEGAN_US)}, 2)
+    return _table({**_worker_columns(worker), "kind": kinds, "invoked_at_us": pa.scalar(_BEGAN_US)}, 2)
 
 
-def _of_worker(worker: str) -> _Columns:
+def _worker_columns(worker: str) -> _Columns:
     return {
         "schema_version": pa.scalar(1, pa.int32()),
         "run": pa.scalar(RUN),
@@ -297,12 +297,12 @@ def _of_worker(worker: str) -> _Columns:
     }
 
 
-def _of_call(queue: int, call: np.ndarray) -> _Columns:
+def _call_columns(queue: int, call: np.ndarray) -> _Columns:
     return {"queue": pa.scalar(QUEUES[queue]), "call_id": _prefix_numbers(f"{WORKERS[queue + 1]}-0/", call)}
 
 
 def _table(columns: _Columns, count: int) -> pa.Table:
-    """Return a table of SCHEMA; one value stands for all rows, and what is not named is null."""
+    """Return a table of SCHEMA: a scalar is repeated in all rows, and a column that is not given is null."""
 
     def column(name: str, type_: pa.DataType) -> pa.Array:
         made = columns.get(name, pa.scalar(None, type_))
@@ -319,7 +319,7 @@ def _group_names(groups: np.ndarray) -> pa.Array:
     return _prefix_numbers("g", groups)
 
 
-def _numbers(numbers: np.ndarray) -> pa.Array:
+def _sequence_numbers(numbers: np.ndarray) -> pa.Array:
     """Return sequence numbers as AWS counts them, some twenty digits, padded."""
     return pc.utf8_lpad(
         pc.binary_join_element_wise("18", pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 18, "0"), ""), 39, "0"
@@ -329,14 +329,14 @@ def _numbers(numbers: np.ndarray) -> pa.Array:
 _HEX = np.array([f"{byte:02x}".encode() for byte in range(256)], dtype="S2")
 
 
-def _hex(numbers: np.ndarray, salt: int) -> np.ndarray:
+def _pseudo_random_hex(numbers: np.ndarray, salt: int) -> np.ndarray:
     """Return 16 hex digits for each number, as a row of bytes; different salts make different digits."""
     mixed = (numbers.astype(np.uint64) + np.uint64(salt << 40)) * np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(29)
     return _HEX[mixed.view(np.uint8)].view(np.uint8).reshape(len(numbers), 16)
 
 
-def _strings(rows: np.ndarray) -> pa.Array:
+def _string_array(rows: np.ndarray) -> pa.Array:
     count, width = rows.shape
     offsets = np.arange(count + 1, dtype=np.int32) * width
     return pa.StringArray.from_buffers(
@@ -345,11 +345,11 @@ def _strings(rows: np.ndarray) -> pa.Array:
 
 
 def _hashes(numbers: np.ndarray, salt: int) -> pa.Array:
-    return _strings(_hex(numbers, salt))
+    return _string_array(_pseudo_random_hex(numbers, salt))
 
 
 def _uuids(numbers: np.ndarray, salt: int) -> pa.Array:
-    digits = np.hstack([_hex(numbers, salt), _hex(numbers, salt + 16)])
+    digits = np.hstack([_pseudo_random_hex(numbers, salt), _pseudo_random_hex(numbers, salt + 16)])
     dash = np.full((len(numbers), 1), ord("-"), dtype=np.uint8)
     parts = np.split(digits, [8, 12, 16, 20], axis=1)
-    return _strings(np.hstack([part for entry in parts for part in (entry, dash)][:-1]))
+    return _string_array(np.hstack([part for entry in parts for part in (entry, dash)][:-1]))

@@ -1,6 +1,6 @@
 """The checker on a large history: `python -m benchmarks.checking.spark_checks`.
 
-Arguments: a small history to warm up on, the one that is measured, steps, how many times.
+Arguments: the folder of a small history to warm up on, the folder to measure, the steps, the number of rounds.
 """
 
 import json
@@ -24,7 +24,7 @@ _clock = SystemClock()
 
 
 def main() -> None:
-    """Print a line of JSON for each time and step: its name, seconds, processor seconds, and what was found."""
+    """Print a line of JSON for each round and step: its name, seconds, processor seconds and the verdict."""
     warm_up, measured, *names = sys.argv[1:-1]
     times = int(sys.argv[-1])
     folders = {"judge": BUCKETED, "judge exchanged": PLAIN}

@@ -28,8 +28,8 @@ from sluice.messaging.relay.lease import Lease
 _SIZES = (1_000, 10_000, 100_000, 1_000_000)
 _LARGE_SIZE = 10_000_000
 _GROUPS = 1_000
-_TIMES, _FEW_TIMES = 15, 3
-_FORGOTTEN_FROM = 100_000  # fewer would be forgotten whole
+_TIMES, _FEW_TIMES = 15, 3  # calls whose median is one measurement; few where one call is slow
+_FORGET_SIZE_MIN = 100_000  # one call deletes 1,000: in a smaller table the calls would delete all of them
 WAITING, SENT = "waiting", "sent before"
 _CALLS = {
     "look": "look at 100 groups",
@@ -55,7 +55,7 @@ _FILL = text(
 )
 
 
-# An index costs less to make than to keep while millions of rows come.
+# The statements that drop and create each index: creating one is cheaper than updating it for millions of rows.
 _INDEXES = text(
     """
     SELECT format('ALTER TABLE sluice_outbox DROP CONSTRAINT %I', conname),
@@ -68,18 +68,18 @@ _INDEXES = text(
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return milliseconds of what is done to an outbox, by kind and number of the messages in it, on Postgres."""
+    """Return the milliseconds of each call to an outbox on Postgres, by kind and number of the messages in it."""
     found: dict[_Cell, Measurement] = {}
     bytes_of: dict[tuple[str, int], int] = {}
     sizes = (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else []))
     for kind in (WAITING, SENT):
-        with databases.fresh(urls[POSTGRES]) as engine:
+        with databases.with_empty_tables(urls[POSTGRES]) as engine:
             _fill(engine, "live", 0, _GROUPS * _TIMES * (rounds + 1), "pending")
             have = 0
             for size in sizes:
                 _fill(engine, "g" if kind == WAITING else "old", have, size, "pending" if kind == WAITING else "sent")
                 have = size
-                databases.settle(engine)
+                databases.vacuum(engine)
                 bytes_of[kind, size] = _size_bytes(engine)
                 store, lease = Store(engine, TOPIC), Lease(engine, TOPIC, lease_seconds=30)
                 assert lease.acquire()
@@ -89,8 +89,8 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
                     "count": partial(_milliseconds, store.lag, _FEW_TIMES),
                     "commit": partial(_milliseconds, partial(_commit, engine), _TIMES),
                 }
-                if kind == SENT and size >= _FORGOTTEN_FROM:
-                    calls["forget"] = partial(_milliseconds, partial(_forget, store, lease), _FEW_TIMES)
+                if kind == SENT and size >= _FORGET_SIZE_MIN:
+                    calls["forget"] = partial(_milliseconds, partial(_delete_sent, store, lease), _FEW_TIMES)
                 found |= {(kind, size, name): item for name, item in interleave(calls, rounds).items()}
                 lease.release()
     return _section(found, bytes_of)
@@ -98,13 +98,13 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
 
 def _fill(engine: Engine, prefix: str, first: int, last: int, status: str) -> None:
     given = {"topic": TOPIC, "prefix": prefix, "groups": _GROUPS, "status": status}
-    with engine.begin() as connection, indexed_afterwards(connection):
+    with engine.begin() as connection, without_indexes(connection):
         connection.execute(_FILL, given | {"first": first, "last": last - 1})
 
 
 @contextmanager
-def indexed_afterwards(connection: Connection) -> Iterator[None]:
-    """Drop the indexes of the outbox's messages for as long as rows come, and make them again."""
+def without_indexes(connection: Connection) -> Iterator[None]:
+    """Drop the indexes of the outbox's messages, and create them again at the end of the block."""
     indexes = connection.execute(_INDEXES).all()
     for drop, _ in indexes:
         connection.execute(text(drop))
@@ -125,7 +125,7 @@ def _commit(engine: Engine) -> None:
         Outbox(TOPIC).write(connection, [event])
 
 
-def _forget(store: Store, lease: Lease) -> None:
+def _delete_sent(store: Store, lease: Lease) -> None:
     with lease.writing() as connection:
         assert store.forget_sent(connection, 0), "nothing was left to forget"
 

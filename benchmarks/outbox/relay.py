@@ -30,6 +30,7 @@ ARN = f"arn:aws:sns:eu-central-1:000000000000:{TOPIC}"
 PLAIN = "8 threads of boto3"
 _PLAIN_THREADS = 8
 _REGION = "eu-central-1"
+# Groups, and the messages that wait in all of them together when the relay starts.
 _WAITING = {1: 1_000, 10: 4_000, 100: 10_000, 1_000: 20_000, 10_000: 20_000}
 _DELAYS_SECONDS = (0.0, 0.01)
 _SECONDS = 1.5
@@ -57,7 +58,7 @@ class _PublishCounter(RelayHooks):
         self.messages = 0
 
     def after_publish(self, _: Head, __: PublishOutcome) -> None:
-        """Count it."""
+        """Count the message."""
         self.messages += 1
 
 
@@ -69,19 +70,22 @@ class _CountedPublisher(Publisher):
         self._numbers = count()
 
     def publish(self, heads: Any) -> list[PublishOutcome]:
-        """Publish, counted."""
+        """Publish, and count the call."""
         next(self._numbers)
         return super().publish(heads)
 
     def calls(self) -> int:
-        """Return how many there were since the last time."""
+        """Return the number of calls since the last call of this method."""
         made = next(self._numbers)
         self._numbers = count()
         return made
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what one relay does, on both databases, with a topic at hand and one 10 ms away, beside a plain loop."""
+    """Return the rate of one relay on both databases, at a topic that answers at once and one that needs 10 ms.
+
+    A loop of boto3 that publishes without an outbox is measured beside it.
+    """
     spent: dict[_Cell, _CallCosts] = {}
     with ExitStack() as sinks:
         urls_of_topic = {delay: sinks.enter_context(sink.running(delay)) for delay in _DELAYS_SECONDS}
@@ -99,12 +103,12 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
                 for groups in _WAITING if delay else (1_000,):
                     cell = _Cell(database, delay, groups)
                     spent[cell] = _CallCosts()
-                    cells[cell] = partial(_rate, url, clients[delay], groups, spent[cell])
+                    cells[cell] = partial(_relay_rate, url, clients[delay], groups, spent[cell])
         return _section(interleave(cells, rounds), spent)
 
 
 def _plain_rate(sns: Any, spent: _CallCosts) -> float:
-    """Return messages a second of threads that call PublishBatch with ten entries, and keep nothing."""
+    """Return messages a second of threads that call PublishBatch with ten entries and store nothing."""
     body = Envelope(event=Event(type="a.b", group="g", data={"n": 1}), seq=1, epoch=1).body
     ends_at = _clock.monotonic() + _SECONDS
 
@@ -135,13 +139,13 @@ def _plain_rate(sns: Any, spent: _CallCosts) -> float:
     return 10 * calls / seconds
 
 
-def _rate(url: str, sns: Any, groups: int, spent: _CallCosts) -> float:
+def _relay_rate(url: str, sns: Any, groups: int, spent: _CallCosts) -> float:
     """Return messages a second of a relay that starts on a full outbox."""
-    with databases.fresh(url) as engine:
+    with databases.with_empty_tables(url) as engine:
         databases.fill(
             engine, [Event(type="a.b", group=f"g{n % groups}", data={"n": n}) for n in range(_WAITING[groups])]
         )
-        databases.settle(engine)
+        databases.vacuum(engine)
         publish, counted = _CountedPublisher(sns), _PublishCounter()
         relay = Relay(
             Store(engine, TOPIC),
@@ -150,7 +154,7 @@ def _rate(url: str, sns: Any, groups: int, spent: _CallCosts) -> float:
             settings=RelaySettings(),
             hooks=[counted],
         )
-        while not counted.messages:  # the lease, the first connections
+        while not counted.messages:  # the first step only takes the lease and opens connections
             relay.step()
         publish.calls()
         counted.messages = 0

@@ -23,7 +23,7 @@ SELECT 'billing', 'group-' || n, 1, 1, 1, gen_random_uuid()::text, 0 FROM genera
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return bytes for a message in the outbox, for the log of its life, and for a group in the inbox."""
+    """Return the bytes of a message in the outbox, of its write-ahead log, and of a group in the inbox."""
     url = urls[POSTGRES]
     found = interleave(
         {
@@ -38,37 +38,37 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
 
 
 def _outbox_bytes(url: str) -> float:
-    with databases.fresh(url) as engine:
-        _live(engine)
+    with databases.with_empty_tables(url) as engine:
+        _write_and_mark_sent(engine)
         return _size(engine, "sluice_outbox") / _EVENTS
 
 
 def _log_bytes(url: str) -> float:
-    with databases.fresh(url) as engine:
+    with databases.with_empty_tables(url) as engine:
         with engine.connect() as connection:
             began = connection.execute(text("SELECT pg_current_wal_lsn()")).scalar_one()
-        _live(engine)
+        _write_and_mark_sent(engine)
         with engine.connect() as connection:
             written = connection.execute(text("SELECT pg_current_wal_lsn() - CAST(:began AS pg_lsn)"), {"began": began})
             return float(written.scalar_one()) / _EVENTS
 
 
 def _inbox_bytes(url: str) -> float:
-    with databases.fresh(url, inbox.metadata) as engine:
+    with databases.with_empty_tables(url, inbox.metadata) as engine:
         with engine.begin() as connection:
             connection.execute(text(_FILL_INBOX), {"groups": _EVENTS})
         return _size(engine, "sluice_inbox_group") / _EVENTS
 
 
-def _live(engine: Engine) -> None:
-    """Write messages and mark them as sent, as many at a time as databases.fill and a busy relay do."""
+def _write_and_mark_sent(engine: Engine) -> None:
+    """Write messages in large transactions, and mark them as sent, as a busy producer and a busy relay do."""
     events = [
         Event(type="a.b", group=f"group-{n % _GROUPS}", data={"filler": "x" * _DATA_BYTES}) for n in range(_EVENTS)
     ]
     databases.fill(engine, events)
     with engine.begin() as connection:
         connection.execute(update(messages).values(**_SENT))
-    databases.settle(engine)
+    databases.vacuum(engine)
 
 
 def _size(engine: Engine, name: str) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, text
 from benchmarks import databases
 from benchmarks.checking.check import LARGE
 from benchmarks.databases import POSTGRES, TOPIC
-from benchmarks.outbox.growth import indexed_afterwards
+from benchmarks.outbox.growth import without_indexes
 from benchmarks.report import Section, table
 from benchmarks.rounds import Measurement, interleave
 from sluice.messaging.database import engines
@@ -27,10 +27,10 @@ from sluice.messaging.reconciliation.routes import QueuePlace, Route
 
 _SIZES = (100_000, 1_000_000)
 _LARGE_SIZE = 10_000_000
-_NUMBERS = 10  # of a group
+_GROUP_MESSAGES = 10
 _HOUR_US = 3_600_000_000
 _LOST = 100
-"""So many groups miss their last number at the consumer."""
+"""The number of groups whose last message the consumer has not handled."""
 _FILL = (
     """
     INSERT INTO sluice_outbox (
@@ -54,34 +54,46 @@ _FILL = (
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return seconds and the largest memory of a process that compares, by the number of messages, on Postgres."""
+    """Return seconds and peak memory of comparing outbox and inbox on Postgres, by the number of messages."""
     rows = []
     for size in (*_SIZES, *([_LARGE_SIZE] if os.environ.get(LARGE) else [])):
-        with databases.fresh(urls[POSTGRES]) as engine:
+        with databases.with_empty_tables(urls[POSTGRES]) as engine:
             _fill(engine, size)
-            databases.settle(engine)
+            databases.vacuum(engine)
             memory: list[float] = []
-            (found,) = interleave({"compare": partial(_compare_apart, urls[POSTGRES], memory)}, rounds).values()
+            (found,) = interleave({"compare": partial(_compare_in_process, urls[POSTGRES], memory)}, rounds).values()
         largest = Measurement(tuple(memory))
-        rows.append((f"{size:,}", f"{size // _NUMBERS:,}", f"{found.median:.1f}", f"{largest.median:.0f}", found.noise))
+        rows.append(
+            (f"{size:,}", f"{size // _GROUP_MESSAGES:,}", f"{found.median:.1f}", f"{largest.median:.0f}", found.noise)
+        )
     head = ("messages", "groups", "seconds", "memory of the process, MiB", "noise")
     return Section(tables={"verdict": table(head, rows, text_columns=0)}, plots={})
 
 
 def _fill(engine: Engine, messages: int) -> None:
-    given = {"topic": TOPIC, "messages": messages, "groups": messages // _NUMBERS, "numbers": _NUMBERS, "lost": _LOST}
+    parameters = {
+        "topic": TOPIC,
+        "messages": messages,
+        "groups": messages // _GROUP_MESSAGES,
+        "numbers": _GROUP_MESSAGES,
+        "lost": _LOST,
+    }
     with engine.begin() as connection:
         inbox.metadata.drop_all(connection)
         inbox.metadata.create_all(connection)
-        connection.execute(text("ALTER TABLE sluice_outbox DROP CONSTRAINT sluice_outbox_event"))  # nothing reads it
-        connection.execute(text("ALTER TABLE sluice_outbox SET UNLOGGED"))  # it is filled in half the time
-        with indexed_afterwards(connection):
+        connection.execute(
+            text("ALTER TABLE sluice_outbox DROP CONSTRAINT sluice_outbox_event")
+        )  # the comparison does not use this index
+        connection.execute(text("ALTER TABLE sluice_outbox SET UNLOGGED"))  # filling takes half the time without a log
+        with without_indexes(connection):
             for statement in _FILL:
-                connection.execute(text(statement), {name: given[name] for name in given if f":{name}" in statement})
+                connection.execute(
+                    text(statement), {name: parameters[name] for name in parameters if f":{name}" in statement}
+                )
 
 
-def _compare_apart(url: str, memory: list[float]) -> float:
-    """Compare in a process of its own; note its largest memory in MiB, and return how many seconds it took."""
+def _compare_in_process(url: str, memory: list[float]) -> float:
+    """Compare in a process of its own; append its peak memory in MiB to `memory`, and return the seconds."""
     done = subprocess.run([sys.executable, "-m", __name__, url], check=True, capture_output=True, text=True)
     found = json.loads(done.stdout)
     assert found["lost"] == _LOST, f"{found['lost']} are lost, planted are {_LOST}"
@@ -90,7 +102,7 @@ def _compare_apart(url: str, memory: list[float]) -> float:
 
 
 def _compare(url: str) -> None:
-    """Compare, and print the seconds, the largest memory and how many messages are lost."""
+    """Compare, and print seconds, peak memory and the number of lost messages as JSON."""
     engine = engines.engine(url)
     with engines.reading(engine) as connection:
         now_us = engines.now_us(connection, None)

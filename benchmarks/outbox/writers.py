@@ -23,11 +23,11 @@ from sluice.messaging.outbox.outbox import Outbox
 
 _WRITERS = (1, 8)
 _SECONDS = 1.5
-_MANY = 1_000
+_GROUPS = 1_000
 PLAIN, SINGLE, MANY = "plain insert", "one group", "many groups"
 TRIGGER = "trigger by hand, many groups"
-# What is written by hand: a row of the service's own, and a trigger that copies it into a table with a serial number.
-# It numbers no group, so a reader may see number 8 commit before 7.
+# An outbox as a service builds it by hand: a trigger copies each row into a table with a serial number. It does not
+# count by group, so a reader may see number 8 before number 7 is committed.
 _BY_HAND = (
     "DROP TABLE IF EXISTS by_hand, by_hand_outbox",
     "CREATE TABLE by_hand (id bigserial PRIMARY KEY, group_id text NOT NULL, body text NOT NULL)",
@@ -40,7 +40,7 @@ _BY_HAND = (
 )
 _INSERT_BY_HAND = text("INSERT INTO by_hand (group_id, body) VALUES (:group_id, :body)")
 _clock = SystemClock()
-_together: dict[int, Barrier] = {}
+_start_barriers: dict[int, Barrier] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,55 +49,55 @@ class _Cell:
     writers: int
     kind: str
     is_notified: bool = False
-    is_theirs: bool = False
+    is_plain_engine: bool = False
 
     @property
     def name(self) -> str:
-        """Return what the table calls it."""
-        return f"{self.kind}{', notify' * self.is_notified}{', engine of SQLAlchemy' * self.is_theirs}"
+        """Return its name in the table of results."""
+        return f"{self.kind}{', notify' * self.is_notified}{', engine of SQLAlchemy' * self.is_plain_engine}"
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what 1 and 8 writers commit, each a process of its own, one event a transaction."""
+    """Return transactions a second of 1 and 8 writers, each a process of its own, with one event a transaction."""
     listed = [_Cell(SQLITE, 1, kind) for kind in (PLAIN, SINGLE, MANY)]
     for writers in _WRITERS:
         listed += [_Cell(POSTGRES, writers, kind) for kind in (PLAIN, TRIGGER, SINGLE, MANY)]
         listed += [_Cell(POSTGRES, writers, kind, is_notified=True) for kind in (SINGLE, MANY)]
-        listed += [_Cell(POSTGRES, writers, kind, is_theirs=True) for kind in (PLAIN, MANY)]
+        listed += [_Cell(POSTGRES, writers, kind, is_plain_engine=True) for kind in (PLAIN, MANY)]
     spawning = multiprocessing.get_context("spawn")
     barriers = {writers: spawning.Barrier(writers) for writers in _WRITERS}
-    with ProcessPoolExecutor(max(_WRITERS), spawning, initializer=_remember, initargs=(barriers,)) as pool:
+    with ProcessPoolExecutor(max(_WRITERS), spawning, initializer=_keep_barriers, initargs=(barriers,)) as pool:
         cells: dict[_Cell, Callable[[], float]] = {
-            cell: partial(_rate, pool, urls[cell.database], cell) for cell in listed
+            cell: partial(_committed_per_second, pool, urls[cell.database], cell) for cell in listed
         }
         return _section(interleave(cells, rounds))
 
 
-def _remember(barriers: dict[int, Barrier]) -> None:
-    _together.update(barriers)
+def _keep_barriers(barriers: dict[int, Barrier]) -> None:
+    _start_barriers.update(barriers)
 
 
-def _rate(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
-    with databases.fresh(url) as engine:
+def _committed_per_second(pool: ProcessPoolExecutor, url: str, cell: _Cell) -> float:
+    with databases.with_empty_tables(url) as engine:
         if cell.kind == TRIGGER:
             with engine.begin() as connection:
                 for statement in _BY_HAND:
                     connection.exec_driver_sql(statement)
-        databases.settle(engine)
-        writing = [pool.submit(_write, url, cell, number) for number in range(cell.writers)]
+        databases.vacuum(engine)
+        writing = [pool.submit(_run_writer, url, cell, number) for number in range(cell.writers)]
         return sum(future.result() for future in writing)
 
 
-def _write(url: str, cell: _Cell, number: int) -> float:
-    """Return transactions a second of one writer, who begins with the others. Runs in a process of the pool."""
-    engine, rng = _engine(url, is_theirs=cell.is_theirs), random.Random(number)
-    kinds = {PLAIN: _plainly(number), TRIGGER: _by_hand}
-    add = kinds.get(cell.kind, partial(_to_outbox, Outbox(TOPIC, notify=cell.is_notified)))
+def _run_writer(url: str, cell: _Cell, number: int) -> float:
+    """Wait for the other writers, then return this one's transactions a second. Runs in a process of the pool."""
+    engine, rng = _engine(url, is_plain_engine=cell.is_plain_engine), random.Random(number)
+    kinds = {PLAIN: _plain_insert(number), TRIGGER: _insert_by_hand}
+    add = kinds.get(cell.kind, partial(_write_to_outbox, Outbox(TOPIC, notify=cell.is_notified)))
     engine.connect().close()
-    _together[cell.writers].wait()
+    _start_barriers[cell.writers].wait()
     began, count = _clock.monotonic(), 0
     while _clock.monotonic() - began < _SECONDS:
-        group = "g" if cell.kind == SINGLE else f"g{rng.randrange(_MANY)}"
+        group = "g" if cell.kind == SINGLE else f"g{rng.randrange(_GROUPS)}"
         with engine.begin() as connection:
             add(connection, Event(type="a.b", group=group, data={"n": count}))
         count += 1
@@ -105,21 +105,21 @@ def _write(url: str, cell: _Cell, number: int) -> float:
 
 
 @cache
-def _engine(url: str, *, is_theirs: bool) -> Engine:
-    return create_engine(url) if is_theirs else database_engine("", url)
+def _engine(url: str, *, is_plain_engine: bool) -> Engine:
+    return create_engine(url) if is_plain_engine else database_engine("", url)
 
 
-def _to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:
+def _write_to_outbox(outbox: Outbox, connection: Connection, event: Event) -> None:
     outbox.write(connection, [event])
 
 
-def _by_hand(connection: Connection, event: Event) -> None:
+def _insert_by_hand(connection: Connection, event: Event) -> None:
     body = Envelope(event=event, seq=1, epoch=1).body
     connection.execute(_INSERT_BY_HAND, {"group_id": event.group, "body": body})
 
 
-def _plainly(number: int) -> Callable[[Connection, Event], None]:
-    """Return what inserts the row an outbox would, numbered by nobody: each writer has its own numbers."""
+def _plain_insert(number: int) -> Callable[[Connection, Event], None]:
+    """Return a function that inserts the outbox's row without an outbox: a counter replaces the group's number."""
     last = number * 10**9
 
     def add(connection: Connection, event: Event) -> None:
@@ -144,8 +144,8 @@ def _plainly(number: int) -> Callable[[Connection, Event], None]:
 def _section(found: Mapping[_Cell, Measurement]) -> Section:
     rows, drawn = [], []
     for cell, rate in found.items():
-        plain = found[_Cell(cell.database, cell.writers, PLAIN, is_theirs=cell.is_theirs)]
-        silent = found[_Cell(cell.database, cell.writers, cell.kind, is_theirs=cell.is_theirs)]
+        plain = found[_Cell(cell.database, cell.writers, PLAIN, is_plain_engine=cell.is_plain_engine)]
+        silent = found[_Cell(cell.database, cell.writers, cell.kind, is_plain_engine=cell.is_plain_engine)]
         rows.append(
             (
                 *(cell.database, cell.writers, cell.name, f"{rate.median:,.0f}", rate.noise),

@@ -1,6 +1,6 @@
 """Measure the processor time of a call to AWS: the light client beside boto3.
 
-One thread calls a server on the loopback that answers at once; what is counted is this process alone.
+One thread calls a server on the loopback that answers at once. Only the time of this process is counted.
 """
 
 import json
@@ -35,7 +35,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             cells: dict[tuple[str, str, str], Callable[[], float]] = {}
             for wire, url in (("plain", plain), ("TLS", tls)):
                 for who, count in _CALLS.items():
-                    for name, call in _hot_calls(url, is_light=who == "light").items():
+                    for name, call in _calls_by_name(url, is_light=who == "light").items():
                         cells[name, wire, who] = partial(_microseconds, call, count)
             found = interleave(cells, rounds)
     return Section(tables={"client": _table(found)}, plots={})
@@ -43,6 +43,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
 
 @contextmanager
 def _trusting(bundle: Path) -> Iterator[None]:
+    """Let botocore and the light client trust the certificate for the length of the block."""
     before = os.environ.get("AWS_CA_BUNDLE")
     os.environ["AWS_CA_BUNDLE"] = str(bundle)
     try:
@@ -52,14 +53,17 @@ def _trusting(bundle: Path) -> Iterator[None]:
         os.environ |= {} if before is None else {"AWS_CA_BUNDLE": before}
 
 
-def _hot_calls(url: str, *, is_light: bool) -> dict[str, Callable[[], Any]]:
+def _calls_by_name(url: str, *, is_light: bool) -> dict[str, Callable[[], Any]]:
+    """Return calls that publish, send, receive and delete, by name; they can be repeated as often as wanted."""
     sns, sqs = (
         open_client(
             service, endpoint_url=url, region="us-east-1", config=sdk.config(), kind=LIGHT if is_light else BOTO3
         )
         for service in ("sns", "sqs")
     )
-    assert isinstance(sns, LightSns) == isinstance(sqs, LightSqs) == is_light, "an environment that needs boto3"
+    assert isinstance(sns, LightSns) == isinstance(sqs, LightSqs) == is_light, (
+        "the environment variables of this shell force boto3"
+    )
     received = sqs.receive_message(QueueUrl=_QUEUE, MaxNumberOfMessages=10)["Messages"]
     handles = [
         {"Id": str(position), "ReceiptHandle": message["ReceiptHandle"]} for position, message in enumerate(received)

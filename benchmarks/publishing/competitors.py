@@ -1,7 +1,7 @@
 """Publishing clients of others, each in a process of its own: `competitors.py boto3 sqs URL CALLS`.
 
 Runs in .venv-benchmarks, which has no Sluice: this file imports none of it. Each sends calls of ten messages of 1 KiB,
-many at a time, looks at every answer, and records nothing. Prints messages, seconds and processor seconds as JSON.
+16 at a time, checks every answer, and records nothing. Prints messages, seconds and processor seconds as JSON.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ IN_FLIGHT = 16
 WARM_UP_CALLS = 50
 
 
-def _call(service: str, number: int) -> tuple[str, dict[str, Any]]:
+def _request(service: str, number: int) -> tuple[str, dict[str, Any]]:
     name = "Message" if service == "sns" else "MessageBody"
     entries = [
         {
@@ -50,7 +50,7 @@ def _client(service: str, url: str) -> Any:
 
 
 def boto3(service: str, url: str, calls: int) -> None:
-    """Plain boto3, in threads."""
+    """Send with boto3 in threads."""
     client = _client(service, url)
     numbers = iter(range(calls))
     lock = threading.Lock()
@@ -61,7 +61,7 @@ def boto3(service: str, url: str, calls: int) -> None:
                 number = next(numbers, None)
             if number is None:
                 return
-            operation, params = _call(service, number)
+            operation, params = _request(service, number)
             _require_ten(getattr(client, operation)(**params))
 
     threads = [threading.Thread(target=work) for _ in range(IN_FLIGHT)]
@@ -72,7 +72,7 @@ def boto3(service: str, url: str, calls: int) -> None:
 
 
 def aiobotocore(service: str, url: str, calls: int) -> None:
-    """The asyncio port of botocore."""
+    """Send with aiobotocore, the asyncio port of botocore."""
     from aiobotocore.config import AioConfig  # noqa: PLC0415
     from aiobotocore.session import get_session  # noqa: PLC0415
 
@@ -85,7 +85,7 @@ def aiobotocore(service: str, url: str, calls: int) -> None:
 
             async def work() -> None:
                 for number in numbers:
-                    operation, params = _call(service, number)
+                    operation, params = _request(service, number)
                     _require_ten(await getattr(client, operation)(**params))
 
             await asyncio.gather(*(work() for _ in range(IN_FLIGHT)))
@@ -94,7 +94,7 @@ def aiobotocore(service: str, url: str, calls: int) -> None:
 
 
 def locust(service: str, url: str, calls: int) -> None:
-    """Locust users with boto3 over gevent, which report each call to its statistics."""
+    """Send from Locust users with boto3 over gevent; each reports its call to Locust's statistics."""
     from gevent.event import Event  # noqa: PLC0415
     from locust import User, constant, task  # noqa: PLC0415
     from locust.env import Environment  # noqa: PLC0415
@@ -112,7 +112,7 @@ def locust(service: str, url: str, calls: int) -> None:
             number = next(numbers, None)
             if number is None:
                 raise StopUser
-            operation, params = _call(service, number)
+            operation, params = _request(service, number)
             began = time.perf_counter()
             _require_ten(getattr(client, operation)(**params))
             self.environment.events.request.fire(
@@ -138,7 +138,7 @@ def _processor_seconds() -> float:
 
 
 def main() -> None:
-    """Warm up, measure, print."""
+    """Send some calls to warm up, then measure the others and print the result."""
     name, service, url, calls = sys.argv[1:]
     if name == "locust":
         from gevent import monkey  # noqa: PLC0415

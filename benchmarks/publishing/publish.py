@@ -1,10 +1,11 @@
 """Measure the cost of publishing a message: the load test's publishers against clients that only send.
 
-Everybody sends calls of ten messages of 1 KiB to one process on the loopback that answers at once. Ours is the whole
-pipeline: the plan in Spark, the exchange by group, pacing, signing, sending, and two rows of history for each message.
+Each client sends calls of ten messages of 1 KiB to one process on the loopback that answers at once. The load test is
+measured with its whole pipeline: the plan in Spark, the exchange by group, pacing, signing, sending, and two rows of
+history for each message.
 
-Whether more tasks publish more is measured at a rate for each that leaves cores free, at an endpoint with a limit of
-its own: two cores cannot show more of tasks that go as fast as they can.
+Whether more tasks publish more is measured at a fixed rate for each task, which leaves cores free, and at an endpoint
+with a limit: on two cores, tasks without a limit would only compete for the processor.
 """
 
 import json
@@ -49,7 +50,7 @@ class _Cell:
 
     @property
     def name(self) -> str:
-        """Return who sends."""
+        """Return the name of the client in the table."""
         return f"{self.kind}{self.client}"
 
 
@@ -58,7 +59,7 @@ _SERIES = [_SPARK, _ALONE, _THEIRS]
 
 
 def measure(_: Mapping[str, str], rounds: int) -> Section:
-    """Measure messages a processor second, what more tasks bring, and how true recorded latencies are."""
+    """Measure messages a processor second, the gain from more tasks, and the error of recorded latencies."""
     competitor_environment.install()
     with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
         pair = certificate(Path(folder))
@@ -74,7 +75,7 @@ def measure(_: Mapping[str, str], rounds: int) -> Section:
             urls = {False: plain, True: tls}
             warm_up = {"transport": "sockets", "service": "sqs", "url": tls, "messages": 20_000, "rate": None}
             for publish, tasks in ((publish_with, 1), (publish_with, max(_TASKS)), (publish_alone, 1)):
-                publish(**warm_up, tasks=tasks)  # what comes first pays for what is made once
+                publish(**warm_up, tasks=tasks)  # the first job also starts the JVM and the Python workers
             cells = _cells(urls, {_SPARK: publish_with, _ALONE: publish_alone})
             found = interleave(cells, rounds)
             scaled = measure_scaling(publish_with, limited, _TASKS, _TASK_PER_SECOND, rounds)
@@ -87,18 +88,20 @@ def _cells(urls: Mapping[bool, str], requests: Mapping[str, Publish]) -> dict[_C
     for (is_tls, url), service in product(urls.items(), ("sns", "sqs")):
         ours = [*((_SPARK, client, count) for client, count in _MESSAGES.items()), (_ALONE, "sockets", _ALONE_MESSAGES)]
         for kind, client, count in ours:
-            cells[_Cell(kind, client, service, is_tls)] = partial(_ours, requests[kind], client, service, url, count)
+            cells[_Cell(kind, client, service, is_tls)] = partial(
+                _our_rate, requests[kind], client, service, url, count
+            )
         for client in _CALLS:
-            cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_theirs, client, service, url)
+            cells[_Cell(_THEIRS, client, service, is_tls)] = partial(_their_rate, client, service, url)
     return cells
 
 
-def _ours(publish_with: Publish, transport: str, service: str, url: str, messages: int) -> float:
+def _our_rate(publish_with: Publish, transport: str, service: str, url: str, messages: int) -> float:
     took = publish_with(transport=transport, service=service, url=url, messages=messages, tasks=1, rate=None)
     return float(took["messages"] / took["processor_seconds"])
 
 
-def _theirs(client: str, service: str, url: str) -> float:
+def _their_rate(client: str, service: str, url: str) -> float:
     command = [competitor_environment.PYTHON, str(_HERE / "competitors.py"), client, service, url]
     ended = subprocess.run([*command, str(_CALLS[client])], check=True, stdout=subprocess.PIPE, text=True)
     took = json.loads(ended.stdout.splitlines()[-1])

@@ -1,6 +1,6 @@
 """Measure the gain from more publish tasks, each of which is offered the same.
 
-They are measured at a rate that leaves cores free: two cores cannot show more of tasks that go as fast as they can.
+The rate leaves cores free: on two cores, tasks without a limit would only compete for the processor.
 """
 
 import json
@@ -31,21 +31,21 @@ class ScalingPoint(NamedTuple):
 
 @contextmanager
 def publishers(*options: str) -> Iterator[Publish]:
-    """Yield what does one job, in a process of its own; options are those of `spark_publishers`."""
+    """Start `spark_publishers` with these options, and yield a function that lets it do one job."""
     command = [sys.executable, "-m", "benchmarks.publishing.spark_publishers", *options]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        questions, answers = process.stdin, process.stdout
+        jobs, answers = process.stdin, process.stdout
 
         def publish_with(**job: Any) -> dict[str, Any]:
-            print(json.dumps(job), file=questions, flush=True)
+            print(json.dumps(job), file=jobs, flush=True)
             answer: dict[str, Any] = json.loads(answers.readline())
             assert answer["messages"] >= job["messages"], f"{job} sent only {answer['messages']} messages"
             return answer
 
         yield publish_with
-        questions.close()
+        jobs.close()
 
 
 def measure_scaling(
@@ -55,9 +55,9 @@ def measure_scaling(
     per_second: int,
     rounds: int,
 ) -> dict[int, ScalingPoint]:
-    """Return what so many publishers do, without what a job costs that publishes next to nothing.
+    """Return the figures for each number of tasks in `counts`; each task is offered `per_second` messages.
 
-    Each is offered `per_second`.
+    The fixed cost of a job, measured with 100 messages, is subtracted.
     """
     costs: dict[int, list[float]] = {count: [] for count in counts}
     lates: dict[int, list[float]] = {count: [] for count in counts}
@@ -81,7 +81,7 @@ def measure_scaling(
 
 
 def scaling_table(per_second: int, scaled: Mapping[int, ScalingPoint]) -> ResultTable:
-    """Return the table of what was measured of so many tasks."""
+    """Return a table with a row for each number of tasks."""
     rows = [
         (
             count,

@@ -2,11 +2,11 @@
 
 `python -m benchmarks.publishing.spark_publishers` starts them.
 
-With `--alone` one publisher runs in this process, without Spark: what is left is what Spark costs.
+With `--alone` one publisher runs in this process, without Spark: the difference is the cost of Spark.
 
-A line of input is JSON: transport, service, url, messages, tasks, and a rate, or none for as fast as it goes. A line of
-output says what it took: the whole job, plan and exchange included, by the processor time of this process, the JVM and
-the Python workers. Of what had a rate it says, too, what the history recorded.
+A line of input is JSON: transport, service, url, messages, tasks, and a rate, or null for as fast as possible. A line
+of output has the seconds of the whole job, plan and exchange included, and the processor seconds of this process, the
+JVM and the Python workers. With a rate, it also has the latencies that the history recorded.
 """
 
 import json
@@ -36,10 +36,10 @@ from spark_load.runtime.deployment import LoadDeployment
 from spark_load.runtime.task_context import LoadRun
 
 _BODY_BYTES = 1_024
-_AROUND_BYTES = 99  # what stands around the payload
+_ENVELOPE_BYTES = 99  # of the JSON around the payload
 _GROUPS = 1_000
 _SLOTS = 4
-_STARTING_US = 4_000_000  # until every task waits for the load to begin
+_START_DELAY_US = 4_000_000  # by then every task has started and waits
 _clock = SystemClock()
 
 
@@ -49,10 +49,10 @@ def main(*, alone: bool) -> None:
     """Do one job after the other until the input ends."""
     with nullcontext() if alone else spark_session.running(_SLOTS, preload=TASK_MODULES) as spark:
         for line in sys.stdin:
-            print(json.dumps(_took(spark, **json.loads(line))), flush=True)
+            print(json.dumps(_run_job(spark, **json.loads(line))), flush=True)
 
 
-def _took(
+def _run_job(
     spark: SparkSession | None,
     *,
     transport: str,
@@ -67,7 +67,7 @@ def _took(
         messages_per_second=rate or 1_000_000,
         duration_seconds=messages / (rate or 1_000_000),
         group_count=_GROUPS,
-        payload_bytes=_BODY_BYTES - _AROUND_BYTES,
+        payload_bytes=_BODY_BYTES - _ENVELOPE_BYTES,
         destination="topic" if service == "sns" else "queue",
         publish_tasks=tasks,
         publish_linger_seconds=linger_seconds,
@@ -84,7 +84,7 @@ def _took(
             transport=transport,
         )
         began, began_processor = _clock.monotonic(), processor_seconds(os.getpid())
-        run.coordinator(_clock).reach(RunStep.START, _clock.now_us() + (_STARTING_US if rate else 0))
+        run.coordinator(_clock).reach(RunStep.START, _clock.now_us() + (_START_DELAY_US if rate else 0))
         done = _publish(spark, run)
         seconds, processor = _clock.monotonic() - began, processor_seconds(os.getpid()) - began_processor
         return {
@@ -103,7 +103,7 @@ def _publish(spark: SparkSession | None, run: LoadRun) -> int:
 
 
 def _read_journals(journals: Path) -> dict[str, Any]:
-    """Return how long answers took, how late messages were answered, and how long the load took."""
+    """Return each call's latency, each message's delay behind the plan, and the seconds the load took."""
     table = pa.concat_tables(map(read_journal, journals.iterdir()))
     table = table.filter(pc.and_(pc.equal(table.column("kind"), "published"), pc.greater_equal(table.column("idx"), 0)))
     invoked, answered = table.column("invoked_at_us"), table.column("responded_at_us")

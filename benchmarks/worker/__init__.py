@@ -1,1 +1,1 @@
-"""Benchmarks of a worker: its cost, and its behaviour on a queue that keeps no order."""
+"""Benchmarks of a worker beside other programs that handle messages."""

@@ -15,7 +15,7 @@ from typing import Any
 
 
 def main() -> None:
-    """Work from a queue that never ends, then say how far it came and end."""
+    """Handle messages of an endless queue for some seconds, print their number, and end."""
     import celery  # noqa: PLC0415 (only its environment has it)
 
     endpoint, threads, seconds = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])

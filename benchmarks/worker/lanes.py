@@ -1,4 +1,4 @@
-"""Measure a worker's cost over a plain receive and delete, by lanes; and a message's calls, with their price."""
+"""Compare a worker with a loop that only receives and deletes, by lanes; count the calls for a message, with prices."""
 
 import random
 import resource
@@ -19,7 +19,7 @@ from benchmarks import databases, sink
 from benchmarks.charts import ResultBar, bars
 from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
-from benchmarks.worker.workers import WorkCounts, working
+from benchmarks.worker.workers import WorkCounts, running_worker
 from emulator import localstack
 from sluice import limits, sdk
 from sluice.clock import SystemClock, eventually
@@ -38,7 +38,7 @@ LOG = Path("runs") / "benchmarks-localstack.log"
 PLAIN, BATCH = "plain loop", "plain loop, ten a receive"
 _LANES = (1, 8, 32, 64)  # a new Postgres has room for a hundred connections
 _DELAYS_SECONDS = (0.0, 0.01)
-_SECONDS, _WARM_SECONDS = 1.5, 0.5
+_SECONDS, _WARM_UP_SECONDS = 1.5, 0.5
 _LOCALSTACK_LANES = (1, 8)
 _MESSAGES, _GROUPS = 200, 40
 _RATES_PER_SECOND = (0.1, 1.0, 10.0)
@@ -55,7 +55,7 @@ class _Cell:
 
     @property
     def plain(self) -> "_Cell":
-        """Return the loop it is compared with."""
+        """Return the cell of the plain loop with the same lanes and delay."""
         return _Cell(PLAIN, self.lanes, self.delay_seconds)
 
 
@@ -71,25 +71,26 @@ class _MessageCosts:
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
     """Compare workers with plain loops: on a local queue, on a queue 10 ms away, and on LocalStack."""
     spent: dict[_Cell, _MessageCosts] = {}
-    listed = {
+    urls_of_cells = {
         _Cell(what, lanes, delay_seconds): url
         for delay_seconds in _DELAYS_SECONDS
         for lanes in _LANES
         for what, url in _kinds(urls).items()
     }
-    spent |= {cell: _MessageCosts() for cell in listed}
+    spent |= {cell: _MessageCosts() for cell in urls_of_cells}
     cells: dict[_Cell, Callable[[], float]] = {
-        cell: partial(_rate, cell, url, spent[cell]) for cell, url in listed.items()
+        cell: partial(_rate, cell, url, spent[cell]) for cell, url in urls_of_cells.items()
     }
     found = interleave(cells, rounds)
     with localstack.running(log=LOG) as running:
-        really = {_Cell(what, lanes): url for lanes in _LOCALSTACK_LANES for what, url in _kinds(urls).items()}
-        really[_Cell(BATCH, 1)] = ""
-        spent |= {cell: _MessageCosts() for cell in really}
-        drained: dict[_Cell, Callable[[], float]] = {
-            cell: partial(_drain, cell, url, running.endpoint_url, spent[cell]) for cell, url in really.items()
+        on_localstack = {_Cell(what, lanes): url for lanes in _LOCALSTACK_LANES for what, url in _kinds(urls).items()}
+        on_localstack[_Cell(BATCH, 1)] = ""
+        spent |= {cell: _MessageCosts() for cell in on_localstack}
+        localstack_cells: dict[_Cell, Callable[[], float]] = {
+            cell: partial(_localstack_rate, cell, url, running.endpoint_url, spent[cell])
+            for cell, url in on_localstack.items()
         }
-        found |= interleave(drained, rounds)
+        found |= interleave(localstack_cells, rounds)
     return _section(found, spent)
 
 
@@ -101,17 +102,17 @@ def _rate(cell: _Cell, url: str, spent: _MessageCosts) -> float:
     """Return the messages a second of lanes that always find a message, in a queue of their own."""
     assert cell.delay_seconds is not None
     with sink.running(cell.delay_seconds) as endpoint:
-        return _rate_of(cell, url, endpoint, spent)
+        return _rate_at(cell, url, endpoint, spent)
 
 
-def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
+def _rate_at(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
     sqs = _client(cell, endpoint)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
-    with _running(cell, url, sqs, source) as counts:
+    with _running_program(cell, url, sqs, source) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > 0, timeout_seconds=30, describe="the first message to be handled"
         )
-        _clock.sleep(_WARM_SECONDS)  # each lane makes its connections
+        _clock.sleep(_WARM_UP_SECONDS)  # by then each lane has opened its connections
         before, began, cpu = counts.so_far()[metrics.HANDLED], _clock.monotonic(), cpu_seconds()
         _clock.sleep(_SECONDS)
         messages, seconds = counts.so_far()[metrics.HANDLED] - before, _clock.monotonic() - began
@@ -120,7 +121,7 @@ def _rate_of(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> floa
     return messages / seconds
 
 
-def _drain(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
+def _localstack_rate(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
     """Return messages a second until a queue of LocalStack is empty."""
     plain = _boto3_client(cell, endpoint)
     made = str(plain.create_queue(QueueName=f"{uuid.uuid4()}.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"])
@@ -128,7 +129,7 @@ def _drain(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
     calls: Counter[str] = Counter()
     counted = _CallCounter(_client(cell, endpoint), calls)
     began = _clock.monotonic()
-    with _running(cell, url, counted, Queue(counted, made)) as counts:
+    with _running_program(cell, url, counted, Queue(counted, made)) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] >= _MESSAGES,
             timeout_seconds=120,
@@ -143,7 +144,10 @@ def _drain(cell: _Cell, url: str, endpoint: str, spent: _MessageCosts) -> float:
 
 
 class _CallCounter:
-    """A client that counts its calls by name. With an event listener the calls would go through botocore instead."""
+    """A client that counts its calls by name.
+
+    An event listener would count too, but makes the light client hand its calls to botocore.
+    """
 
     def __init__(self, sqs: Any, calls: Counter[str]) -> None:
         self._sqs, self._calls = sqs, calls
@@ -166,7 +170,7 @@ def _boto3_client(cell: _Cell, endpoint: str) -> Any:
 
 
 def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
-    """Send a queue the events of groups in turn, each group's in order."""
+    """Send events to a queue; the groups take turns, and each group's events are in order."""
     for first in range(0, messages, _BATCH):
         entries = []
         for number in range(first, min(first + _BATCH, messages)):
@@ -178,25 +182,25 @@ def fill(sqs: Any, url: str, *, messages: int, groups: int) -> None:
 
 
 @contextmanager
-def _running(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[WorkCounts]:
+def _running_program(cell: _Cell, url: str, sqs: Any, source: Queue) -> Iterator[WorkCounts]:
     if not url:
-        with looping(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
+        with running_plain_loop(sqs, source.url, cell.lanes, _BATCH if cell.what == BATCH else 1) as counts:
             yield counts
         return
-    with engine_with_inbox(url) as engine, working(engine, source, _noop, lanes=cell.lanes) as counts:
+    with engine_with_inbox(url) as engine, running_worker(engine, source, _noop, lanes=cell.lanes) as counts:
         yield counts
 
 
 @contextmanager
 def engine_with_inbox(url: str) -> Iterator[Engine]:
-    """Yield an engine on the database, its inbox made anew."""
-    with databases.fresh(url, inbox_tables.metadata) as engine:
-        databases.settle(engine)
+    """Yield an engine on the database, with an empty inbox."""
+    with databases.with_empty_tables(url, inbox_tables.metadata) as engine:
+        databases.vacuum(engine)
         yield engine
 
 
 @contextmanager
-def looping(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[WorkCounts]:
+def running_plain_loop(sqs: Any, url: str, lanes: int, batch: int) -> Iterator[WorkCounts]:
     """Run threads that only receive and delete; yield the count of their messages."""
     tally, has_ended = WorkerTally(), threading.Event()
 
@@ -239,10 +243,10 @@ def cpu_seconds() -> float:
 
 def _section(found: Mapping[_Cell, Measurement], spent: Mapping[_Cell, _MessageCosts]) -> Section:
     near = {cell: rate for cell, rate in found.items() if cell.delay_seconds is not None}
-    really = {cell: rate for cell, rate in found.items() if cell.delay_seconds is None}
+    on_localstack = {cell: rate for cell, rate in found.items() if cell.delay_seconds is None}
     tables = {
         "lanes": _lanes_table(near, spent),
-        "lanes-localstack": _localstack_table(really),
+        "lanes-localstack": _localstack_table(on_localstack),
         "calls": _calls_table(spent),
         "polls": _polls_table(),
     }
@@ -299,7 +303,7 @@ def _localstack_table(found: Mapping[_Cell, Measurement]) -> ResultTable:
 
 
 def _calls_table(spent: Mapping[_Cell, _MessageCosts]) -> ResultTable:
-    """Return calls as they were counted on LocalStack, and what AWS would ask for them."""
+    """Return the calls counted on LocalStack, and their price at AWS."""
     worker = sum((entry.calls for cell, entry in spent.items() if "worker" in cell.what), Counter[str]())
     messages = sum(entry.messages for cell, entry in spent.items() if "worker" in cell.what and entry.calls)
     batch = spent[_Cell(BATCH, 1)]

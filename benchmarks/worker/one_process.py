@@ -11,7 +11,7 @@ import sys
 import structlog
 
 from benchmarks.worker.lanes import REGION, cpu_seconds
-from benchmarks.worker.workers import working
+from benchmarks.worker.workers import running_worker
 from sluice.cli.services import running
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
@@ -23,15 +23,15 @@ from sluice.messaging.worker.processing.deleter import threads_of
 
 
 def main() -> None:
-    """Run it."""
-    running.collect_rarely()  # as the command does
+    """Run the worker, and count between the two lines on standard input."""
+    running.collect_rarely()  # as `sluice worker` does
     dsn, endpoint, lanes = sys.argv[1], sys.argv[2], int(sys.argv[3])
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     clock = SystemClock()
     sqs = queue.client(endpoint, REGION, connections=lanes + threads_of(lanes) + 2)
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     handlers = Handlers({ANY: lambda _, __, ___: Ack()})
-    with working(engines.engine(dsn), source, handlers, lanes=lanes) as counts:
+    with running_worker(engines.engine(dsn), source, handlers, lanes=lanes) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > lanes, timeout_seconds=60, describe="every lane to be connected"
         )

@@ -1,4 +1,4 @@
-"""Measure workers' rates, by processes, beside others; and a message's cost in an inbox of ten million groups."""
+"""Measure the rate of worker processes beside other programs, and the cost of a message in a large inbox."""
 
 import json
 import random
@@ -18,8 +18,8 @@ from benchmarks.charts import Line, lines
 from benchmarks.databases import POSTGRES
 from benchmarks.report import ResultTable, Section, table
 from benchmarks.rounds import Measurement, interleave
-from benchmarks.worker.lanes import REGION, cpu_seconds, engine_with_inbox, looping
-from benchmarks.worker.workers import CONSUMER, inbox_of
+from benchmarks.worker.lanes import REGION, cpu_seconds, engine_with_inbox, running_plain_loop
+from benchmarks.worker.workers import CONSUMER, make_inbox
 from sluice import sdk
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
@@ -34,7 +34,7 @@ _SECONDS = 4.0
 _PLAIN = f"boto3, {_LANES} threads that receive and delete"
 _CELERY = f"Celery on SQS, {_LANES} threads"
 _ROWS = (1_000, 100_000, 1_000_000, 10_000_000)
-_FILLED = text(
+_FILL = text(
     "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
     " SELECT :consumer, 'order-' || n, 1, 1, 1, 0 FROM generate_series(CAST(:first AS bigint), :last) n"
 )
@@ -49,40 +49,40 @@ class _WorkResult(NamedTuple):
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what workers on Postgres do on a queue 10 ms away, and others beside them; and the growth of the inbox."""
+    """Compare workers on Postgres with boto3 and Celery, at a queue that answers after 10 ms; let the inbox grow."""
     url, cells = urls[POSTGRES], dict[str, Callable[[], _WorkResult]]()
     competitor_environment.install()
     with sink.running(_DELAY_SECONDS) as endpoint:
-        cells[_PLAIN] = partial(_plain, endpoint)
+        cells[_PLAIN] = partial(_run_plain_loop, endpoint)
         for processes in (1, 2):
             name = f"worker, {processes} process{'es' * (processes > 1)} with {_LANES // processes} lanes"
-            cells[name] = partial(_workers, url, processes)
-        cells[_CELERY] = partial(_celery, endpoint)
-        worked: dict[str, list[_WorkResult]] = {name: [] for name in cells}
-        rates = interleave({name: partial(_rate, cell, worked[name]) for name, cell in cells.items()}, rounds)
+            cells[name] = partial(_run_workers, url, processes)
+        cells[_CELERY] = partial(_run_celery, endpoint)
+        results: dict[str, list[_WorkResult]] = {name: [] for name in cells}
+        rates = interleave({name: partial(_rate, cell, results[name]) for name, cell in cells.items()}, rounds)
     rows = [
         (
             name,
             *(f"{rate.median:,.0f}", rate.noise, rate.over(rates[_PLAIN]).ratio),
-            f"{1_000 * sum(run.cpu_seconds for run in worked[name]) / sum(run.messages for run in worked[name]):.2f}",
+            f"{1_000 * sum(run.cpu_seconds for run in results[name]) / sum(run.messages for run in results[name]):.2f}",
         )
         for name, rate in rates.items()
     ]
     head = ("what", "messages/s", "noise", "to boto3", "processor, ms a message")
-    grown = _growth(url, rounds)
-    tables = {"worker": table(head, rows, text_columns=1), "start": _start(url, rounds), "inbox-growth": grown[0]}
+    grown = _growth_results(url, rounds)
+    tables = {"worker": table(head, rows, text_columns=1), "start": _start_table(url, rounds), "inbox-growth": grown[0]}
     return Section(tables=tables, plots={"inbox-growth": grown[1]})
 
 
-def _rate(cell: Callable[[], _WorkResult], worked: list[_WorkResult]) -> float:
-    worked.append(cell())
-    return worked[-1].messages / worked[-1].seconds
+def _rate(cell: Callable[[], _WorkResult], results: list[_WorkResult]) -> float:
+    results.append(cell())
+    return results[-1].messages / results[-1].seconds
 
 
-def _plain(endpoint: str) -> _WorkResult:
+def _run_plain_loop(endpoint: str) -> _WorkResult:
     config = sdk.config(answer_seconds=30, connections=_LANES)
     sqs = boto3.client("sqs", endpoint_url=endpoint, region_name=REGION, config=config)
-    with looping(sqs, f"{endpoint}/000000000000/benchmark.fifo", _LANES, 1) as counts:
+    with running_plain_loop(sqs, f"{endpoint}/000000000000/benchmark.fifo", _LANES, 1) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > _LANES,
             timeout_seconds=60,
@@ -94,8 +94,11 @@ def _plain(endpoint: str) -> _WorkResult:
         return _WorkResult(messages, _clock.monotonic() - began, cpu_seconds() - cpu)
 
 
-def _workers(url: str, processes: int) -> _WorkResult:
-    """Return what processes do from a queue of their own: what others took would be missing, and written down."""
+def _run_workers(url: str, processes: int) -> _WorkResult:
+    """Return the result of worker processes.
+
+    They get a sink of their own: messages that other programs took would be gaps, and a gap costs a worker time.
+    """
     with engine_with_inbox(url), sink.running(_DELAY_SECONDS) as endpoint:
         command = [sys.executable, "-m", "benchmarks.worker.one_process", url, endpoint, str(_LANES // processes)]
         started = [
@@ -115,12 +118,12 @@ def _workers(url: str, processes: int) -> _WorkResult:
         return _WorkResult(sum(done.messages for done in each), each[0].seconds, sum(done.cpu_seconds for done in each))
 
 
-def _start(url: str, rounds: int) -> ResultTable:
-    """Return the table of what passes from the start of a command to its end, or to a worker's first message."""
+def _start_table(url: str, rounds: int) -> ResultTable:
+    """Return the table of the time from a command's start to its end, or to a worker's first message."""
     spent: dict[str, list[float]] = {"sluice --help": [], "sluice worker, to its first handler": []}
     cells = {
         name: partial(start, seconds)
-        for (name, seconds), start in zip(spent.items(), (_help, _first(url)), strict=True)
+        for (name, seconds), start in zip(spent.items(), (_run_help, _first_message_timer(url)), strict=True)
     }
     walls = interleave(cells, rounds)
     rows = [
@@ -135,7 +138,7 @@ def _start(url: str, rounds: int) -> ResultTable:
     return table(("what", "processor seconds", "noise", "seconds"), rows, text_columns=1)
 
 
-def _help(spent: list[float]) -> float:
+def _run_help(spent: list[float]) -> float:
     began, before = _clock.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, "-m", "sluice", "--help"], check=True, stdout=subprocess.DEVNULL)
     seconds, after = _clock.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -143,12 +146,12 @@ def _help(spent: list[float]) -> float:
     return seconds
 
 
-def _first(url: str) -> Callable[[list[float]], float]:
-    """Return what starts the command on an empty inbox and a queue that has a message at once."""
+def _first_message_timer(url: str) -> Callable[[list[float]], float]:
+    """Return a function that times a worker from its start to its first message, with an empty inbox."""
     command = [sys.executable, "-m", "sluice"]
 
     def start(spent: list[float]) -> float:
-        with databases.fresh(url, inbox_tables.metadata):
+        with databases.with_empty_tables(url, inbox_tables.metadata):
             apply = [*command, "schema", "apply", "inbox", "--dsn", url, "--log-level", "error"]
             subprocess.run(apply, check=True, stdout=subprocess.DEVNULL)
         with sink.running(_DELAY_SECONDS) as endpoint:
@@ -168,22 +171,22 @@ def _first(url: str) -> Callable[[list[float]], float]:
     return start
 
 
-def _celery(endpoint: str) -> _WorkResult:
+def _run_celery(endpoint: str) -> _WorkResult:
     command = [competitor_environment.PYTHON, str(_HERE / "celery_workers.py"), endpoint, str(_LANES), str(_SECONDS)]
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
-    return _WorkResult(*json.loads(shown.splitlines()[-1]))  # behind its banner
+    return _WorkResult(*json.loads(shown.splitlines()[-1]))  # the last line: Celery prints a banner before it
 
 
-def _growth(url: str, rounds: int) -> tuple[ResultTable, str]:
-    """Return table and plot of a message's cost, by the groups that the inbox remembers."""
+def _growth_results(url: str, rounds: int) -> tuple[ResultTable, str]:
+    """Return table and plot of a message's cost, by the number of groups in the inbox."""
     rows, points, first_seconds = [], list[tuple[float, float, str]](), 0.0
-    with databases.fresh(url, inbox_tables.metadata) as engine:
+    with databases.with_empty_tables(url, inbox_tables.metadata) as engine:
         filled = 0
         for count in _ROWS:
             with engine.begin() as connection:
-                connection.execute(_FILLED, {"consumer": CONSUMER, "first": filled, "last": count - 1})
+                connection.execute(_FILL, {"consumer": CONSUMER, "first": filled, "last": count - 1})
             filled = count
-            databases.settle(engine)
+            databases.vacuum(engine)
             seqs: dict[str, int] = {}
             rate = interleave({"": partial(_milliseconds, engine, count, seqs)}, rounds)[""]
             first_seconds = first_seconds or rate.median
@@ -198,8 +201,8 @@ def _growth(url: str, rounds: int) -> tuple[ResultTable, str]:
 
 
 def _milliseconds(engine: Engine, groups: int, seqs: dict[str, int]) -> float:
-    """Return how long a message of any of the groups takes from BEGIN to COMMIT, one after the other."""
-    inbox, rng = inbox_of(), random.Random(groups)
+    """Return the mean milliseconds from BEGIN to COMMIT of a message of a random group."""
+    inbox, rng = make_inbox(), random.Random(groups)
     began = _clock.monotonic()
     for _ in range(_GROWTH_MESSAGES):
         group = f"order-{rng.randrange(groups)}"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 async def run(endpoint: str, tasks: int, at_once: int, wait_seconds: float, seconds: float) -> None:
-    """Let a receiver of taskiq execute up to so many tasks side by side."""
+    """Let taskiq execute up to `tasks` tasks side by side, and print the result after `seconds`."""
     from taskiq.receiver import Receiver  # noqa: PLC0415 (only its environment has it)
     from taskiq_aio_sqs import SQSBroker  # noqa: PLC0415
 
@@ -44,7 +44,7 @@ async def run(endpoint: str, tasks: int, at_once: int, wait_seconds: float, seco
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     mebibytes = int(status.partition("VmHWM:")[2].split()[0]) / 1_024
     print(json.dumps([handled - before, *spent, mebibytes]), flush=True)
-    os._exit(0)  # its tasks wait for messages, and would be ended one by one
+    os._exit(0)  # a regular end would wait for each of the tasks
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from benchmarks.databases import POSTGRES
 from benchmarks.report import Section, table
 from benchmarks.rounds import interleave
 from benchmarks.worker.lanes import REGION, cpu_seconds, engine_with_inbox
-from benchmarks.worker.workers import working
+from benchmarks.worker.workers import running_worker
 from sluice.clock import SystemClock, eventually
 from sluice.declaration import metrics
 from sluice.messaging import Ack, Context, Event, Outcome
@@ -50,26 +50,26 @@ class _WaitResult(NamedTuple):
 
 
 def measure(urls: Mapping[str, str], rounds: int) -> Section:
-    """Return what a process handles of messages each of which waits for a second, and executes a statement then."""
+    """Return the rate of handlers that wait for a second and then execute a statement."""
     url = urls[POSTGRES]
     competitor_environment.install()
     by_hand = f"aiobotocore by hand, {_MANY} tasks, no database"
     cells: dict[str, Callable[[], _WaitResult]] = {
-        by_hand: _by_hand,
-        f"taskiq, a message a receive, {_MANY} tasks, no database": partial(_taskiq, 1),
-        f"taskiq, ten messages a receive, {_MANY} tasks, no database": partial(_taskiq, 10),
-        f"worker, AsyncSession, {_MANY} lanes, {_FEW} connections": partial(_worker, url, "asyncio", _MANY, _FEW),
-        f"worker, threads, {_FEW} lanes, {_FEW} connections": partial(_worker, url, "threads", _FEW, _FEW),
-        "worker, threads, 80 lanes, 80 connections": partial(_worker, url, "threads", 80, 80),
+        by_hand: _run_by_hand,
+        f"taskiq, a message a receive, {_MANY} tasks, no database": partial(_run_taskiq, 1),
+        f"taskiq, ten messages a receive, {_MANY} tasks, no database": partial(_run_taskiq, 10),
+        f"worker, AsyncSession, {_MANY} lanes, {_FEW} connections": partial(_run_worker, url, "asyncio", _MANY, _FEW),
+        f"worker, threads, {_FEW} lanes, {_FEW} connections": partial(_run_worker, url, "threads", _FEW, _FEW),
+        "worker, threads, 80 lanes, 80 connections": partial(_run_worker, url, "threads", 80, 80),
     }
-    done: dict[str, list[_WaitResult]] = {name: [] for name in cells}
-    rates = interleave({name: partial(_rate, cell, done[name]) for name, cell in cells.items()}, rounds)
+    results: dict[str, list[_WaitResult]] = {name: [] for name in cells}
+    rates = interleave({name: partial(_rate, cell, results[name]) for name, cell in cells.items()}, rounds)
     rows = [
         (
             name,
             *(f"{rate.median:,.0f}", rate.noise, rate.over(rates[by_hand]).ratio),
-            f"{1_000 * sum(run.cpu_seconds for run in done[name]) / sum(run.messages for run in done[name]):.2f}",
-            f"{max(run.mebibytes for run in done[name]):,.0f}",
+            f"{1_000 * sum(run.cpu_seconds for run in results[name]) / sum(run.messages for run in results[name]):.2f}",
+            f"{max(run.mebibytes for run in results[name]):,.0f}",
         )
         for name, rate in rates.items()
     ]
@@ -77,31 +77,31 @@ def measure(urls: Mapping[str, str], rounds: int) -> Section:
     return Section(tables={"waiting": table(head, rows, text_columns=1)}, plots={})
 
 
-def _rate(cell: Callable[[], _WaitResult], done: list[_WaitResult]) -> float:
-    done.append(cell())
-    return done[-1].messages / done[-1].seconds
+def _rate(cell: Callable[[], _WaitResult], results: list[_WaitResult]) -> float:
+    results.append(cell())
+    return results[-1].messages / results[-1].seconds
 
 
-def _by_hand() -> _WaitResult:
+def _run_by_hand() -> _WaitResult:
     with sink.running(_DELAY_SECONDS) as endpoint:
         arguments = [endpoint, str(_MANY), str(_WAIT_SECONDS), str(_SECONDS)]
-        return _last_line([competitor_environment.PYTHON, str(_LOOP), *arguments])
+        return _run_and_read_result([competitor_environment.PYTHON, str(_LOOP), *arguments])
 
 
-def _taskiq(at_once: int) -> _WaitResult:
-    """Return what taskiq handles; with several messages a receive it keeps no order within a group."""
+def _run_taskiq(at_once: int) -> _WaitResult:
+    """Run taskiq; with several messages a receive it keeps no order within a group."""
     with sink.running(_DELAY_SECONDS) as endpoint:
         arguments = [endpoint, str(_MANY), str(at_once), str(_WAIT_SECONDS), str(_SECONDS)]
-        return _last_line([competitor_environment.PYTHON, str(_TASKIQ), *arguments])
+        return _run_and_read_result([competitor_environment.PYTHON, str(_TASKIQ), *arguments])
 
 
-def _worker(url: str, kind: str, lanes: int, connections: int) -> _WaitResult:
+def _run_worker(url: str, kind: str, lanes: int, connections: int) -> _WaitResult:
     with engine_with_inbox(url), sink.running(_DELAY_SECONDS) as endpoint:
         arguments = [url, endpoint, kind, str(lanes), str(connections)]
-        return _last_line([sys.executable, "-m", "benchmarks.worker.waiting", *arguments])
+        return _run_and_read_result([sys.executable, "-m", "benchmarks.worker.waiting", *arguments])
 
 
-def _last_line(command: list[str]) -> _WaitResult:
+def _run_and_read_result(command: list[str]) -> _WaitResult:
     shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return _WaitResult(*json.loads(shown.splitlines()[-1]))
 
@@ -127,7 +127,7 @@ def main() -> None:
     source = Queue(sqs, f"{endpoint}/000000000000/benchmark.fifo")
     handlers = Handlers({ANY: _wait_on_loop if kind == "asyncio" else _wait_on_thread})
     engine = engines.engine(dsn)
-    with working(engine, source, handlers, lanes=lanes, database_connections=connections) as counts:
+    with running_worker(engine, source, handlers, lanes=lanes, database_connections=connections) as counts:
         eventually(
             lambda: counts.so_far()[metrics.HANDLED] > lanes, timeout_seconds=60, describe="every lane to be connected"
         )
@@ -138,7 +138,7 @@ def main() -> None:
 
 
 def _mebibytes_max() -> float:
-    """Return the most memory that this process has had; resource.getrusage counts that of its parent too."""
+    """Return the peak memory of this process. `resource.getrusage` may return that of its parent."""
     status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines())
     return int(status["VmHWM"].split()[0]) / 1_024
 

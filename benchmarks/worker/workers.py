@@ -1,4 +1,4 @@
-"""A whole worker in this process: lanes, heartbeat, drainer and care, as the command line puts them together."""
+"""A whole worker in this process, assembled as `sluice worker` does."""
 
 import threading
 from collections import Counter
@@ -19,10 +19,10 @@ CONSUMER = "benchmark"
 
 
 class WorkCounts:
-    """Counts of a worker, or of the program it is compared with, since it began.
+    """Counts of a worker, or of the program it is compared with, since its start.
 
     Args:
-        tally: that it counts with.
+        tally: the hooks in which the program counts.
     """
 
     def __init__(self, tally: WorkerTally) -> None:
@@ -30,16 +30,16 @@ class WorkCounts:
         self._counts: Counter[str] = Counter()
 
     def so_far(self) -> Counter[str]:
-        """Return how often each thing happened."""
+        """Return the counts since the start, by metric name."""
         self._counts.update({name: int(count) for name, count in self._tally.take().items()})
         return self._counts.copy()
 
 
 @contextmanager
-def working(
+def running_worker(
     engine: Engine, queue: Queue, handlers: Handlers, *, lanes: int, database_connections: int | None = None
 ) -> Iterator[WorkCounts]:
-    """Yield what a worker counts, which works until the end of the block."""
+    """Run a worker until the end of the block, and yield its counts."""
     settings = WorkerSettings(
         lanes=lanes,
         wait_seconds=1,
@@ -59,7 +59,7 @@ def working(
         queue=queue,
         engine=engine,
         handlers=handlers,
-        inbox=inbox_of(),
+        inbox=make_inbox(),
         settings=settings,
         processor_settings=processor_settings,
         hooks=[tally],
@@ -73,6 +73,6 @@ def working(
         thread.join()
 
 
-def inbox_of() -> Inbox:
-    """Return the worker's inbox."""
+def make_inbox() -> Inbox:
+    """Return an inbox of the benchmarks' consumer."""
     return Inbox(InboxPolicy(consumer=CONSUMER))

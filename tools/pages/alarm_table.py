@@ -24,7 +24,7 @@ _GAPS = {
     MissingData.IGNORE: "keeps its state",
     MissingData.BREACHING: "rings",
 }
-_OF = {
+_OWNERS = {
     naming.topic_name(_ENVIRONMENT): "topic",
     naming.service_name(_ENVIRONMENT, "relay"): "relay",
     naming.service_name(_ENVIRONMENT, _CONSUMER.name): "service",
@@ -36,7 +36,7 @@ _OF = {
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Yield a row for each condition there is an alarm for."""
+    """Yield a row for each condition that rings an alarm, for the first alarm of that condition."""
     first: dict[str, Alarm] = {}
     for alarm in alarms(_ENVIRONMENT):
         first.setdefault(alarm.condition, alarm)
@@ -44,7 +44,7 @@ def rows() -> Iterator[tuple[str, ...]]:
         subject = "CONSUMER" if alarm.subject in (_CONSUMER.name, _ASLEEP.name, _FUNCTION.name) else alarm.subject
         yield (
             f"`{naming.alarm_name(_ENVIRONMENT, subject, alarm.condition).replace('-env-', '-ENV-')}`",
-            _watches(alarm.watches),
+            _metric_text(alarm.watches),
             f"{_COMPARED[alarm.comparison]} {alarm.bound or f'{alarm.threshold:g}'}",
             alarm.duration or f"{alarm.minutes} of {alarm.evaluated_minutes} min",
             _GAPS[alarm.missing],
@@ -53,13 +53,13 @@ def rows() -> Iterator[tuple[str, ...]]:
         )
 
 
-def _watches(watched: WatchedMetric | Expression) -> str:
+def _metric_text(watched: WatchedMetric | Expression) -> str:
     if isinstance(watched, Expression):
         return f"expression: {watched.label}"
     if "Topic" in watched.dimensions:
-        of = "outbox"
+        owner = "outbox"
     elif "DBClusterIdentifier" in watched.dimensions:
-        of = "database's writer"
+        owner = "database's writer"
     else:
-        of = _OF[tuple(watched.dimensions.values())[-1]]
-    return f"{watched.statistic} of `{watched.name}` of the {of}"
+        owner = _OWNERS[tuple(watched.dimensions.values())[-1]]
+    return f"{watched.statistic} of `{watched.name}` of the {owner}"

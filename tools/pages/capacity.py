@@ -1,6 +1,6 @@
-"""Needs of a rate of messages, for docs/capacity.md: figures of benchmarks/results, AWS's quotas and its prices.
+"""Compute what a rate of messages needs, for docs/capacity.md, from benchmarks/results, AWS's quotas and prices.
 
-Each row says whether its figure was measured, computed from measured ones, or is documented by AWS.
+Each row says whether its figure was measured, computed from measurements, or is documented by AWS.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +24,7 @@ _KEEP_SENT_DAYS = 7
 _DAY_SECONDS = 86_400
 _MONTH_SECONDS = MONTH_HOURS * 3_600
 _MEGABYTE, _GIGABYTE, _TERABYTE = 1e6, 1e9, 1e12
-_EVENTS_OF_MESSAGE = 4.1
+_EVENTS_OF_MESSAGE = 4.1  # rows of history for each message
 _PUBLISHER, _JUDGING = "Sluice in Spark, sockets", "judging, as the load test wrote it"
 
 
@@ -39,12 +39,12 @@ class Figures:
     tables: Mapping[str, ResultTable]
 
     def get(self, name: str, column: str, **where: str) -> float:
-        """Return a number of the table of that name, from the first row whose other columns are as asked for.
+        """Return a number of a table, from the first row that has the values of `where`.
 
         Args:
             name: of the table.
             column: its heading.
-            where: other columns' values; `_` stands for a space in a heading.
+            where: values by the heading of their column; `_` stands for a space in a heading.
 
         Raises:
             NotMeasuredError: there is no such table, column or row.
@@ -61,7 +61,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """One row: what is needed, by messages a second, how many digits are shown, and where that comes from."""
+    """One row: what is needed, its amount as a function of messages a second, and the source of the figure."""
 
     what: str
     amount: Callable[[int], float]
@@ -72,27 +72,27 @@ class Need:
 def rows() -> Iterator[tuple[str, ...]]:
     """Yield a row for each need, a column for each rate, and the source of the figures."""
     figures = Figures(report.read_tables())
-    for part, needs in _parts(figures).items():
+    for part, needs in _needs_by_part(figures).items():
         yield (f"**{part}**", *("" for _ in RATES), "")
         for need in needs:
             yield (need.what, *(f"{need.amount(rate):,.{need.decimals}f}" for rate in RATES), need.source)
 
 
-def _parts(figures: Figures) -> dict[str, list[Need]]:
+def _needs_by_part(figures: Figures) -> dict[str, list[Need]]:
     return {
-        "Producers and their database": _producers(figures),
-        "Relay": _relay(figures),
-        "Topic and queues": _services(),
-        "Workers": _workers(figures),
-        "A load test straight to the queues": _load_test(figures),
-        "US dollars a month": _bill(figures),
+        "Producers and their database": _producer_needs(figures),
+        "Relay": _relay_needs(figures),
+        "Topic and queues": _service_needs(),
+        "Workers": _worker_needs(figures),
+        "A load test straight to the queues": _load_test_needs(figures),
+        "US dollars a month": _bill_needs(figures),
     }
 
 
-def _producers(figures: Figures) -> list[Need]:
+def _producer_needs(figures: Figures) -> list[Need]:
     commits = figures.get("writers", "transactions/s", database="Postgres", writers="8", what="many groups")
-    stored = _bytes(figures, "a message in the outbox, 1 KiB, with its indexes")
-    logged = _bytes(figures, "the log of its insert and of its mark, checkpoints not counted")
+    stored = _stored_bytes(figures, "a message in the outbox, 1 KiB, with its indexes")
+    logged = _stored_bytes(figures, "the log of its insert and of its mark, checkpoints not counted")
     keep_seconds = _KEEP_SENT_DAYS * _DAY_SECONDS
     return [
         Need(
@@ -119,7 +119,7 @@ def _producers(figures: Figures) -> list[Need]:
     ]
 
 
-def _relay(figures: Figures) -> list[Need]:
+def _relay_needs(figures: Figures) -> list[Need]:
     where = {"who": "relay, Postgres", "topic_answers_after": "10 ms"}
     most = figures.get("relay", "messages/s", groups="1,000", **where)
     of_group = figures.get("relay", "messages/s", groups="1", **where)
@@ -141,7 +141,7 @@ def _relay(figures: Figures) -> list[Need]:
     ]
 
 
-def _services() -> list[Need]:
+def _service_needs() -> list[Need]:
     published, called = limits.TOPIC_MESSAGES_PER_SECOND[_REGION], limits.QUEUE_CALLS_PER_SECOND[_REGION]
     return [
         Need(
@@ -177,7 +177,7 @@ def _worker_milliseconds(figures: Figures) -> float:
     return figures.get("worker", "processor, ms a message", what="worker, 1 process with 64 lanes")
 
 
-def _workers(figures: Figures) -> list[Need]:
+def _worker_needs(figures: Figures) -> list[Need]:
     cost = _worker_milliseconds(figures)
     return [
         Need(
@@ -194,14 +194,14 @@ def _workers(figures: Figures) -> list[Need]:
         ),
         Need(
             "inbox of 10 million groups, GB",
-            lambda _: 1e7 * _bytes(figures, "a group in a consumer's inbox, with its indexes") / _GIGABYTE,
+            lambda _: 1e7 * _stored_bytes(figures, "a group in a consumer's inbox, with its indexes") / _GIGABYTE,
             "computed from bytes a group, measured",
             decimals=1,
         ),
     ]
 
 
-def _load_test(figures: Figures) -> list[Need]:
+def _load_test_needs(figures: Figures) -> list[Need]:
     rate_of_core = figures.get("publish", "messages a processor second", service="SQS", wire="TLS", who=_PUBLISHER)
     judged = 1e6 * figures.get("check", "M events/s", events="9.8 M", broken_groups="none", what=_JUDGING)
     return [
@@ -225,7 +225,7 @@ def _load_test(figures: Figures) -> list[Need]:
     ]
 
 
-def _bill(figures: Figures) -> list[Need]:
+def _bill_needs(figures: Figures) -> list[Need]:
     def fan_out(rate: int) -> float:
         messages = rate * _MONTH_SECONDS
         return sum(
@@ -247,5 +247,5 @@ def _bill(figures: Figures) -> list[Need]:
     ]
 
 
-def _bytes(figures: Figures, what: str) -> float:
+def _stored_bytes(figures: Figures, what: str) -> float:
     return figures.get("storage", "bytes", what=what)

@@ -13,7 +13,7 @@ COLUMNS = tuple(f"{environment.name}, {load}" for environment in _ON_AWS for loa
 
 
 def rows() -> Iterator[tuple[str, ...]]:
-    """Yield a row for each line of the bills, what could be declared instead, and their sums."""
+    """Yield a row for each line of the bills, one with their sums, and one for each cheaper declaration."""
     bills = [bill(environment, volume) for environment in _ON_AWS for volume in (_IDLE, _LOADED)]
     for line in bills[0].lines:
         yield (line, *(f"{made.lines[line]:,.2f}" for made in bills))
@@ -23,6 +23,6 @@ def rows() -> Iterator[tuple[str, ...]]:
 
 
 def price_rows() -> Iterator[tuple[str, ...]]:
-    """Yield what is paid for, the price, of how much, and where it was read."""
+    """Yield a row for each price: its name, US dollars, the unit, and the source."""
     for name, price in PRICES.items():
         yield name, f"{price.usd:g}", price.unit, price.source

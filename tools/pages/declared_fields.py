@@ -1,7 +1,7 @@
 """Every field of the declaration as a table: unit, default, effect, and what is refused in the program's own words.
 
-The effect comes from the class's docstring, default and rule from the field. What relates fields to each other is asked
-of the class itself: it is built with the values of `_BREAKING`, and the errors it answers with say what is allowed.
+The effect comes from the class's docstring, default and rule from the field. For the rules between fields, the class is
+built with the wrong values of `_BREAKING`: the errors that it raises say what is allowed.
 """
 
 import inspect
@@ -37,7 +37,7 @@ from sluice.declaration import (
 from sluice.declaration.validation import rule_of
 from sluice.errors import ConfigError
 
-# As they are shipped: what a project makes of its own is no matter of these pages.
+# The shipped environments, not those of the project's own environments.py.
 ENVIRONMENTS = load_declaration(Path(__file__).parents[2] / "tests" / "support" / "declarations" / "environments.py")
 DECLARED = (
     Environment,
@@ -123,7 +123,7 @@ _TOPIC = ExistingTopic(arn="arn:aws:sns:us-east-1:111122223333:theirs.fifo")
 _QUEUE = ExistingQueue(arn=f"{_SQS}:orders.fifo", dead_letter_queue_arn=f"{_SQS}:dead.fifo")
 _KEYS = ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)
 _NETWORK = ExistingNetwork(vpc_id="vpc-0a1b2c3d4e5f60718", subnet_ids=("subnet-0a1b2c3d4e5f60718",))
-# What a value is built of when one field of it is wrong.
+# Correct values of each class, to which one wrong value of `_BREAKING` is added.
 _SOUND: dict[type, Mapping[str, object]] = {
     Environment: {"name": "demo", "consumers": (Consumer(name="billing"),)},
     Consumer: {"name": "billing"},
@@ -133,7 +133,7 @@ _SOUND: dict[type, Mapping[str, object]] = {
     Lambda: {},
     ExistingDatabase: {"secret_arn": _DATABASE.secret_arn, "security_group_id": _DATABASE.security_group_id},
 }
-# What breaks a relation between fields, which no field's own rule says; with what else it takes to be wrong.
+# Values that break a rule between fields. Each mapping has all fields that are needed for the error.
 _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
     "Environment.consumers": (
         {"consumers": (Consumer(name="a-b"), Consumer(name="ab"))},
@@ -233,7 +233,7 @@ _BREAKING: dict[str, tuple[Mapping[str, object], ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldRow:
-    """One field as the page tells it."""
+    """One field, as a row of the page."""
 
     name: str
     unit: str
@@ -258,7 +258,7 @@ def rows(declared: type) -> list[FieldRow]:
 
 
 def argument_texts(declared: type) -> dict[str, str]:
-    """Return what the docstring's Args section says of each argument, in one line each."""
+    """Return each argument's text in the Args section of a class's docstring, as one line."""
     _, _, section = (inspect.getdoc(declared) or "").partition("\nArgs:\n")
     texts: dict[str, str] = {}
     name = ""
@@ -272,9 +272,9 @@ def argument_texts(declared: type) -> dict[str, str]:
 
 
 def differences() -> list[tuple[str, list[str]]]:
-    """Return every field that some declared environment sets otherwise than its default, with its value in each.
+    """Return every field whose value differs between the environments, with its value in each.
 
-    Fields of the consumers count once where all consumers of an environment agree.
+    A value that all consumers of an environment share is shown once.
     """
     table: dict[str, list[str]] = {}
     for field in fields(Environment):
@@ -307,7 +307,7 @@ def show(value: object) -> str:
 
 
 def _effect(text: str, hint: object) -> str:
-    """Return the effect of an argument; for an enumeration, with the text of its class, nothing twice."""
+    """Return the effect of an argument; an enumeration's own docstring is added, without repeating its first words."""
     if isinstance(hint, type) and issubclass(hint, Enum):
         meaning = inspect.getdoc(hint) or ""
         first, _, further = text.partition(". ")
@@ -322,7 +322,7 @@ def _default(field: "Field[Any]") -> str:
 
 
 def _unit(name: str, hint: Any) -> str:
-    """Return the unit: by the field's name, by its last word, or by the classes it takes."""
+    """Return the unit of a field, from its name, from the last word of the name, or from its type."""
     unit = _UNITS_OF.get(name, _UNITS.get(re.split(r"[._]", name)[-1]))
     if unit is not None:
         return unit
@@ -339,7 +339,7 @@ def _unit(name: str, hint: Any) -> str:
 
 
 def _allowed_text(declared: type, field: "Field[Any]") -> str:
-    """Return what the field's rule allows, and what the class says is allowed where a relation is broken."""
+    """Return what the field's rule allows, and what the errors for the values of `_BREAKING` allow."""
     rule = rule_of(field)
     lines = [] if rule is None else [rule.allowed]
     for wrong in _BREAKING.get(f"{declared.__name__}.{field.name}", ()):

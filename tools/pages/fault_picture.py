@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/faults.md again: `python -m tools.pages.fault_picture RUN`, of a run with faults."""
+"""Draw the picture of docs/guides/faults.md from a run with faults: `python -m tools.pages.fault_picture RUN`."""
 
 import sys
 from pathlib import Path
@@ -14,9 +14,9 @@ def draw(folder: Path) -> str:
     """Return the faults of a run as its report shows them."""
     verdict = report.read_verdict(folder)
     series = report.read_series(folder, verdict)
-    assert series is not None, "draw its report first"
+    assert series is not None, "the run has no report: draw it first"
     figure = figures.faults(series, verdict.measures["faults"])
-    assert figure is not None, "it had faults"
+    assert figure is not None, "the run had no faults"
     return picture([figure], columns=1)
 
 

@@ -1,7 +1,7 @@
-"""Changes that a deployment refuses: each is synthesized before and after, and judged by the guard.
+"""Let the guard of deployments judge typical changes of a declaration, from the templates before and after.
 
-Only the stacks that a change concerns are made. The resource schemas that the guard brings along are of the types that
-are met here, as cfn-lint has them.
+Only the stacks that a change concerns are synthesized. The guard ships with a file of the properties whose change
+replaces a resource; it is written here, from the schemas of cfn-lint, for all types in these templates.
 """
 
 import json
@@ -53,12 +53,12 @@ _HOLD_NOTHING = (
     *("AWS::Chatbot::SlackChannelConfiguration", "AWS::CloudWatch::Dashboard", "AWS::Events::Rule"),
     *("AWS::Lambda::EventInvokeConfig", "AWS::Lambda::EventSourceMapping", "AWS::Lambda::Permission"),
 )
-"""What our stacks have besides what the changes meet."""
+"""Types of our stacks that hold no data and that no change here concerns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardedChange:
-    """An edit of `BASE`: what a reader calls it, what is declared then, and the stacks that it concerns."""
+    """An edit of `before`: its title, the environment declared after it, and the stacks that it concerns."""
 
     title: str
     after: Callable[[], Environment]
@@ -66,7 +66,7 @@ class GuardedChange:
     before: Environment = BASE
 
 
-def _of_billing(title: str, **fields: Any) -> GuardedChange:
+def _edit_billing(title: str, **fields: Any) -> GuardedChange:
     return GuardedChange(
         title=title,
         after=lambda: replace(BASE, consumers=(replace(_BILLING, **fields), _AUDIT)),
@@ -74,11 +74,11 @@ def _of_billing(title: str, **fields: Any) -> GuardedChange:
     )
 
 
-def _of(title: str, parts: tuple[str, ...], **fields: Any) -> GuardedChange:
+def _edit_base(title: str, parts: tuple[str, ...], **fields: Any) -> GuardedChange:
     return GuardedChange(title=title, after=lambda: replace(BASE, **fields), parts=parts)
 
 
-def _with_one_more_in_front() -> Environment:
+def _environment_with_new_first_topic() -> Environment:
     first = (Topic(name="payments", subscriber_accounts=("444455556666",)), *BASE.topics)
     return replace(BASE, topics=first)
 
@@ -89,49 +89,51 @@ def _environment_with_moved_queue() -> Environment:
 
 
 CHANGES = (
-    _of("one consumer more", _MESSAGING, consumers=(*BASE.consumers, Consumer(name="search", topic="orders"))),
-    _of(
+    _edit_base("one consumer more", _MESSAGING, consumers=(*BASE.consumers, Consumer(name="search", topic="orders"))),
+    _edit_base(
         "one consumer more, with a `stack`",
         _MESSAGING,
         consumers=(*BASE.consumers, Consumer(name="search", topic="orders", stack="more")),
     ),
-    _of_billing("`stack` of a consumer that is deployed", stack="more"),
-    _of("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
-    _of_billing("a consumer renamed", name="invoices"),
-    _of_billing("`fifo` off", fifo=False),
+    _edit_billing("`stack` of a consumer that is deployed", stack="more"),
+    _edit_base("a consumer removed", _MESSAGING, consumers=(_AUDIT,)),
+    _edit_billing("a consumer renamed", name="invoices"),
+    _edit_billing("`fifo` off", fifo=False),
     GuardedChange(title="a consumer moved to another topic", after=_environment_with_moved_queue, parts=_MESSAGING),
-    _of_billing(
+    _edit_billing(
         "`filter_policy`, `max_attempts`, `visibility_timeout_seconds`",
         filter_policy={"region": ["eu"]},
         max_attempts=9,
         visibility_timeout_seconds=120,
     ),
-    _of_billing("`message_retention_seconds` lower", message_retention_seconds=7_200),
-    GuardedChange(title="one topic more, in front of the others", after=_with_one_more_in_front, parts=_MESSAGING),
-    _of(
+    _edit_billing("`message_retention_seconds` lower", message_retention_seconds=7_200),
+    GuardedChange(
+        title="one topic more, in front of the others", after=_environment_with_new_first_topic, parts=_MESSAGING
+    ),
+    _edit_base(
         "a topic renamed",
         _MESSAGING,
         topics=(Topic(name="sales"),),
         consumers=tuple(replace(consumer, topic="sales") for consumer in BASE.consumers),
     ),
-    _of("`archive_days` lower, or None", _MESSAGING, archive_days=None),
-    _of("the environment renamed: other stacks, and these stay", _MESSAGING, name="production"),
-    _of("`encryption` from CMK to SQS_MANAGED", _ALL, encryption=Encryption.SQS_MANAGED),
+    _edit_base("`archive_days` lower, or None", _MESSAGING, archive_days=None),
+    _edit_base("the environment renamed: other stacks, and these stay", _MESSAGING, name="production"),
+    _edit_base("`encryption` from CMK to SQS_MANAGED", _ALL, encryption=Encryption.SQS_MANAGED),
     GuardedChange(
         title="`encryption` from SQS_MANAGED to CMK",
         before=replace(BASE, encryption=Encryption.SQS_MANAGED),
         after=lambda: BASE,
         parts=_ALL,
     ),
-    _of("`keys` of somebody else", _MESSAGING, keys=ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)),
-    _of("`removal` from RETAIN to DESTROY", _ALL, removal=Removal.DESTROY, archive_days=None),
-    _of(
+    _edit_base("`keys` of somebody else", _MESSAGING, keys=ExistingKeys(topic_arn=_KEY, queues_arn=_KEY)),
+    _edit_base("`removal` from RETAIN to DESTROY", _ALL, removal=Removal.DESTROY, archive_days=None),
+    _edit_base(
         "`engine_version` higher, `min_acus`, `max_acus`",
         _DATA,
         database=replace(_DATABASE, engine_version="17.10", min_acus=1, max_acus=8),
     ),
-    _of("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
-    _of("`vault_days`", _DATA, database=replace(_DATABASE, vault_days=35)),
+    _edit_base("`engine_version` lower", _DATA, database=replace(_DATABASE, engine_version="16.9")),
+    _edit_base("`vault_days`", _DATA, database=replace(_DATABASE, vault_days=35)),
     GuardedChange(
         title="`vault_days` back to None",
         before=replace(BASE, database=replace(_DATABASE, vault_days=35)),
@@ -144,25 +146,25 @@ CHANGES = (
         after=lambda: BASE,
         parts=_DATA,
     ),
-    _of("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
-    _of("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
-    _of("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
-    _of("`availability_zones` 3 in place of 2", _DATA, network=NewNetwork(availability_zones=3)),
+    _edit_base("`standby` off", _DATA, database=replace(_DATABASE, standby=False)),
+    _edit_base("`backup_days` lower", _DATA, database=replace(_DATABASE, backup_days=1)),
+    _edit_base("`cidr`", _DATA, network=NewNetwork(cidr="10.1.0.0/16")),
+    _edit_base("`availability_zones` 3 in place of 2", _DATA, network=NewNetwork(availability_zones=3)),
     GuardedChange(
         title="`availability_zones` 2 in place of 3",
         before=replace(BASE, network=NewNetwork(availability_zones=3)),
         after=lambda: BASE,
         parts=_DATA,
     ),
-    _of("`availability_zones_max`", _DATA, network=NewNetwork(availability_zones_max=2)),
-    _of(
+    _edit_base("`availability_zones_max`", _DATA, network=NewNetwork(availability_zones_max=2)),
+    _edit_base(
         "`network` of somebody else",
         _DATA,
         network=ExistingNetwork(vpc_id="vpc-0a1b2c3d", subnet_ids=("subnet-0a1b2c3d", "subnet-0f1e2d3c")),
     ),
-    _of("`image`, `relay` off", _TASKS, image="worker:2", relay=False),
-    _of("`spot` on", _TASKS, spot=True),
-    _of("`cluster` of somebody else", _TASKS, cluster="everybodys"),
+    _edit_base("`image`, `relay` off", _TASKS, image="worker:2", relay=False),
+    _edit_base("`spot` on", _TASKS, spot=True),
+    _edit_base("`cluster` of somebody else", _TASKS, cluster="everybodys"),
 )
 
 
@@ -181,7 +183,7 @@ def findings(change: GuardedChange) -> list[GuardFinding]:
 
 
 def schemas_text() -> str:
-    """Return the file of schemas: for every type met, the properties for which CloudFormation replaces it."""
+    """Return the file of schemas: for every type, the properties whose change makes CloudFormation replace it."""
     kinds = {
         resource["Type"]
         for change in CHANGES
@@ -198,20 +200,20 @@ def schemas_text() -> str:
 @cache
 def _schema(kind: str) -> frozenset[str] | None:
     if kind == "AWS::CloudFormation::Stack":
-        return frozenset({"TemplateURL"})  # what is in a nested stack is not looked into
+        return frozenset({"TemplateURL"})  # the guard does not look into a nested stack
     if not kind.startswith("AWS::") or kind == "AWS::CDK::Metadata":
         return None
     return replacing_properties(PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-1", kind).schema)
 
 
-_made: dict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = {}
+_template_cache: dict[tuple[str, tuple[str, ...]], Mapping[str, Any]] = {}
 
 
 def _templates(environment: Environment, parts: tuple[str, ...]) -> Mapping[str, Any]:
     key = (repr(environment), parts)
-    if key not in _made:
-        _made[key] = _synthesize(environment, parts)
-    return _made[key]
+    if key not in _template_cache:
+        _template_cache[key] = _synthesize(environment, parts)
+    return _template_cache[key]
 
 
 def _synthesize(environment: Environment, parts: tuple[str, ...]) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""docs/promises.md, from `contract_tests/promises/`: each with its evidence, its saboteurs and who deviates."""
+"""Write docs/promises.md: each promise with its evidence, its saboteurs, and the targets that deviate."""
 
 from collections import defaultdict
 
@@ -20,7 +20,7 @@ What was collected about AWS and is no promise: [facts that no promise holds](un
 
 
 def page() -> str:
-    """Return docs/promises.md."""
+    """Return the text of docs/promises.md."""
     core = [f"- **{id_}** {PROMISES[id_].statement}" for id_ in CORE]
     lines = [
         _HEAD,

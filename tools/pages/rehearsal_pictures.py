@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/guides/scaling.md again: `python -m tools.pages.rehearsal_pictures` (a minute)."""
+"""Draw the pictures of docs/guides/scaling.md: `python -m tools.pages.rehearsal_pictures` (takes a minute)."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _GAP = 14
 
 
 def picture(drawn: Sequence[Figure], *, columns: int) -> str:
-    """Return charts as one SVG that reads in light and in dark, so many beside each other."""
+    """Return charts as one SVG with `columns` charts in each row; it follows the reader's light or dark theme."""
     style = (_ROOT / "sluice" / "pages" / "style.css").read_text(encoding="utf-8")
     (light,) = re.findall(r"^:root \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)
     (dark,) = re.findall(r"^@media \(prefers-color-scheme: dark\) \{.*?^\}\n", style, re.DOTALL | re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/traces.md again: `python -m tools.pages.trend_picture`."""
+"""Draw the picture of docs/guides/traces.md from invented runs: `python -m tools.pages.trend_picture`."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ _RATIO = 1.3
 
 
 def draw() -> str:
-    """Return the trend of drawn runs, of which the newest are slower in one queue."""
+    """Return the trend of random runs; the newest three are slower in one queue."""
     random = np.random.default_rng(8)
     runs = []
     for number in range(_RUNS):

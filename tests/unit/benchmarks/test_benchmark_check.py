@@ -11,8 +11,8 @@ from sluice.history.events import HistoryEvent
 from sluice.judge.checker import check_group
 
 
-def test_broken_groups_show_what_they_are_to_show_and_no_others_anything(tmp_path: Path) -> None:
-    """A message that billing does not get, gets twice, gets too late, and gets while another is held."""
+def test_only_the_broken_groups_of_a_history_have_violations(tmp_path: Path) -> None:
+    """The four groups lose, double, reorder and overlap a message, in this order."""
     made = histories.write(tmp_path / "h", events=3_000, bad_share=0.2, group_count=20, slice_count=400)
 
     groups: dict[str, list[HistoryEvent]] = defaultdict(list)

@@ -43,8 +43,8 @@ def _answer_from_sink(request: Any, **_: object) -> AWSResponse:
     return AWSResponse(request.url, 200, {}, _Raw(sink.answer(request.body.encode())))
 
 
-def test_the_benchmarks_topic_takes_every_entry_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The entries that the relay's own publisher sends are answered, in the query protocol, with a message id each."""
+def test_benchmark_topic_accepts_every_entry_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The relay's publisher sends a batch in the query protocol; the answer has a message id for each entry."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     sns = publisher.client("http://127.0.0.1:9", "eu-central-1", kind=BOTO3)
@@ -64,7 +64,7 @@ def _answer_from_source(request: Any, event_name: str, **_: object) -> AWSRespon
     return AWSResponse(request.url, 200, {}, _Raw(source.answer(event_name.rpartition(".")[2], request.body)))
 
 
-def test_the_benchmarks_queue_brings_the_messages_of_many_groups_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_benchmark_queue_delivers_messages_of_its_groups_in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each message is an envelope of its group, received for the first time; the next message is of the next group."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")

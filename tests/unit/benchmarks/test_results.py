@@ -1,4 +1,4 @@
-"""Results of benchmarks: what is kept as JSON is what a page shows."""
+"""Results of benchmarks are kept as JSON, from which pages show them."""
 
 from pathlib import Path
 
