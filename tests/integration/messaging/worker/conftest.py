@@ -22,6 +22,7 @@ def world() -> Iterator[World]:
 
 @pytest.fixture
 def on_file(database_folder: Path) -> Iterator[Engine]:
+    """Yield an engine on an SQLite file with all tables, which several threads may use."""
     made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
     create_tables(made)
     yield made
@@ -30,18 +31,21 @@ def on_file(database_folder: Path) -> Iterator[Engine]:
 
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
+    """Return an engine on a real Postgres with all tables."""
     create_tables(postgres)
     return postgres
 
 
 @pytest.fixture(params=schema.names())
 def engine(request: pytest.FixtureRequest) -> Engine:
+    """Run the test twice: with the tables in an SQLite file, and in Postgres."""
     chosen: Engine = request.getfixturevalue("on_postgres" if request.param == "postgresql" else "on_file")
     return chosen
 
 
 @pytest.fixture
-def world_anywhere(engine: Engine) -> World:
+def world_on_each_database(engine: Engine) -> World:
+    """Return a consumer whose database is first an SQLite file, then Postgres."""
     return World(engine)
 
 

@@ -65,8 +65,8 @@ async def _write(world: World, session: AsyncSession, event: Event, context: Con
     await session.execute(row)
 
 
-def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_anywhere: World) -> None:
-    world = world_anywhere
+def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_on_each_database: World) -> None:
+    world = world_on_each_database
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
         await asyncio.sleep(0)
@@ -260,8 +260,8 @@ def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgre
 
 
 @pytest.mark.parametrize("act", ["stop", "task that exits", "task that goes on"])
-def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_anywhere: World, act: str) -> None:
-    world, cancelled = world_anywhere, list[str]()
+def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_on_each_database: World, act: str) -> None:
+    world, cancelled = world_on_each_database, list[str]()
 
     async def exits() -> None:
         raise SystemExit(3)
@@ -293,8 +293,8 @@ def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_anywhere: World, a
     assert cancelled == ["a", "a"] * (act == "task that goes on")
 
 
-def test_a_handler_that_blocks_the_loop_is_named(world_anywhere: World) -> None:
-    world, may_end = world_anywhere, threading.Event()
+def test_a_handler_that_blocks_the_loop_is_named(world_on_each_database: World) -> None:
+    world, may_end = world_on_each_database, threading.Event()
 
     async def block(session: AsyncSession, event: Event, context: Context) -> None:
         assert may_end.wait(30)

@@ -256,8 +256,8 @@ def test_a_hook_that_misbehaves_in_the_commit_itself_loses_no_message(engine: En
 _marked: contextvars.ContextVar[str] = contextvars.ContextVar("_marked", default="")
 
 
-def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_anywhere: World) -> None:
-    world = world_anywhere
+def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_on_each_database: World) -> None:
+    world = world_on_each_database
     loops = []
 
     async def handle(_: Session, __: Event, ___: Context) -> Outcome:

@@ -98,8 +98,8 @@ def test_w7_a_redelivery_after_the_commit_is_only_deleted(world: World, step: st
 @pytest.mark.parametrize(
     "step", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
 )
-def test_w8_the_inbox_has_a_message_exactly_if_it_has_an_effect(world_anywhere: World, step: str) -> None:
-    dies_anywhere(world_anywhere, MessageProcessor, step)
+def test_w8_the_inbox_has_a_message_exactly_if_it_has_an_effect(world_on_each_database: World, step: str) -> None:
+    dies_anywhere(world_on_each_database, MessageProcessor, step)
 
 
 @pytest.mark.parametrize(

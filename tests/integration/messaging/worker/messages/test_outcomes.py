@@ -31,8 +31,8 @@ from tests.support.messaging.world import (
 )
 
 
-def test_sent_messages_are_handled_once_and_in_order(world_anywhere: World) -> None:
-    world = world_anywhere
+def test_sent_messages_are_handled_once_and_in_order(world_on_each_database: World) -> None:
+    world = world_on_each_database
     world.send("a", "a", "b", "a", "b")
 
     world.work_until_idle(world.worker())
@@ -311,9 +311,11 @@ def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> 
 
 
 @pytest.mark.parametrize("result", [Reject("a\0b\ud800"), RuntimeError("a\0b\ud800")], ids=["Reject", "error"])
-def test_a_reason_no_database_can_store_is_stored_with_escapes(world_anywhere: World, result: HandlerStep) -> None:
+def test_a_reason_no_database_can_store_is_stored_with_escapes(
+    world_on_each_database: World, result: HandlerStep
+) -> None:
     """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
-    world = world_anywhere
+    world = world_on_each_database
     world.send("a")
     world.handler_steps["a", 1] = [result] * MAX_ATTEMPTS
 

@@ -19,6 +19,7 @@ HANDLERS = Handlers({ANY: lambda *_: Ack()})
 
 
 def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engine) -> None:
+    """From these four, `build_worker` returns a worker that handles a message, deletes it and marks it in the inbox."""
     world = World(on_file)
     world.send("a")
     handled: list[tuple[str, int]] = []
@@ -38,7 +39,11 @@ def test_a_worker_needs_a_consumer_a_queue_a_database_and_handlers(on_file: Engi
     assert world.last_numbers() == {"a": 1}
 
 
-def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path) -> None:
+def test_a_worker_built_from_urls_has_two_clients_with_different_timeouts(tmp_path: Path) -> None:
+    """One client polls for each lane.
+
+    The other renews leases and deletes, so its calls must not wait as long as a poll.
+    """
     consumer = Consumer(name="billing", lanes=3)
 
     parts = build_worker(consumer, queue=URL, database=f"sqlite:///{tmp_path / 'inbox.db'}", handlers=HANDLERS).parts
@@ -55,6 +60,7 @@ def test_urls_are_enough_and_renewing_calls_time_out_before_polls(tmp_path: Path
 
 
 def test_a_queue_url_without_a_region_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A URL of AWS contains its region; for another one, it has to be configured."""
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_CONFIG_FILE", "/nowhere")

@@ -21,6 +21,7 @@ NOTHING = dict.fromkeys(metrics.INBOX, 0.0)
 
 @pytest.fixture
 def recorded_metrics() -> RecordedMetrics:
+    """Return a list that takes the metrics, one dictionary for each minute."""
     return RecordedMetrics()
 
 
@@ -39,14 +40,15 @@ def worker_parts(world: World, recorded_metrics: RecordedMetrics) -> WorkerParts
 
 @pytest.fixture
 def worker(world: World, worker_parts: WorkerParts) -> Worker:
+    """Return the worker of `worker_parts` with the care of its inbox, which is given no other thread here."""
     return Worker(worker_parts.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
 
 
-def test_metrics_are_written_once_a_minute_and_say_what_happened_since(
+def test_metrics_are_written_each_minute_with_the_counts_since_the_last(
     world: World, worker: Worker, recorded_metrics: RecordedMetrics
 ) -> None:
     """Metrics are written even if nothing happened: an alarm on a missing metric would tell nothing."""
-    for seconds in (60, 0, 59, 2, 61):
+    for seconds in (60, 0, 59, 2, 61):  # at 0 and 59 s the next minute is not over
         world.simulator.advance(seconds)
         worker.care()
 
@@ -62,12 +64,15 @@ def test_the_last_counts_are_written_at_the_end(
     recorded_metrics: RecordedMetrics,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The worker does not wait for the database for them. No count is written twice or left out."""
+    """At its end a worker writes the counts that no minute has written, each once.
+
+    It does not ask the database for more.
+    """
     world.simulator.advance(61)
     worker.care()
     world.send("b", "b")
     world.work_until_idle(worker_parts)
-    monkeypatch.setattr(world.inbox, "counts", None)
+    monkeypatch.setattr(world.inbox, "counts", None)  # so that a query of the database would fail
 
     worker._end([], [], [])
 
@@ -80,16 +85,20 @@ def test_the_last_counts_are_written_at_the_end(
 
 
 def test_w15_the_inbox_forgets_an_idle_group_without_open_messages(world: World, worker: Worker) -> None:
+    """After a day (`keep_inbox_seconds`) without a message.
+
+    A group with a dead message stays, and so do other consumers'.
+    """
     other = World(world.engine, consumer="shipping", simulator=world.simulator)
     other.send("a")
     other.work_until_idle(other.worker())
     world.send("b")
     world.work_until_idle(world.worker())
 
-    world.simulator.advance(86_000)
+    world.simulator.advance(86_000)  # less than a day
     worker.care()
     before = world.last_numbers()
-    world.simulator.advance(3_700)
+    world.simulator.advance(3_700)  # more than a day, and an hour after the last look for idle groups
     worker.care()
 
     assert before == {"a": 3, "b": 1}
@@ -97,9 +106,11 @@ def test_w15_the_inbox_forgets_an_idle_group_without_open_messages(world: World,
     assert other.last_numbers() == {"a": 1}
 
 
-def test_a_database_that_is_away_is_looked_after_when_it_is_back(
+def test_metrics_are_written_when_the_database_is_back(
     world: World, worker: Worker, recorded_metrics: RecordedMetrics
 ) -> None:
+    """While the database is away none are written; the next minute's have the counts of both."""
+
     def is_away(*_: object) -> None:
         raise OperationalError("SELECT 1", {}, RuntimeError("database is locked"))
 
@@ -115,11 +126,12 @@ def test_a_database_that_is_away_is_looked_after_when_it_is_back(
 
 
 def test_w15_the_inbox_forgets_any_number_of_idle_groups(world: World, worker: Worker) -> None:
+    """Idle groups are deleted in several statements, so 2,500 are more than one deletes."""
     old = {"consumer": "billing", "epoch": 1, "first_seq": 1, "last_seq": 1, "updated_at_us": 0}
     with world.engine.begin() as connection:
         connection.execute(insert(groups), [{**old, "group_id": f"order-{number}"} for number in range(2_500)])
 
-    world.simulator.advance(3_601)
+    world.simulator.advance(3_601)  # idle groups are looked for once an hour
     worker.care()
 
     with world.engine.begin() as connection:

@@ -23,7 +23,7 @@ from tests.support.messaging.passwords import change_password, execute, owner_of
 from tests.support.messaging.worker_threads import MachineClock, join_threads, running
 from tests.support.messaging.world import World, create_tables
 
-_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'consumer'"
+_END_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'consumer'"
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 def _rotate(owner: Engine) -> None:
     """Change the consumer's password, and end its connections."""
     change_password(owner, "second")
-    execute(owner, _CONNECTIONS)
+    execute(owner, _END_CONNECTIONS)
 
 
 def _with_password(owner: Engine, password: str) -> Engine:
@@ -48,15 +48,16 @@ def _with_password(owner: Engine, password: str) -> Engine:
 
 
 def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    """The present message's effect is rolled back. A worker with the new password handles the message again."""
     first, second = _with_password(owner, "first"), _with_password(owner, "second")
     world = World(first, simulator=Simulator(MachineClock()))
     world.send("a", "a")
 
-    def is_there_for_the_change(_: Session, __: Event, ___: Context) -> Outcome:
+    def change_the_password(_: Session, __: Event, ___: Context) -> Outcome:
         _rotate(owner)
         return Ack()
 
-    world.handler_steps["a", 1] = [is_there_for_the_change]
+    world.handler_steps["a", 1] = [change_the_password]
     with (
         running(world.worker(poll_seconds=0)) as worker,
         pytest.raises(OutboxError, match=r"refuses the credentials.*password authentication failed"),
@@ -73,6 +74,7 @@ def test_a_worker_whose_password_was_changed_ends_and_says_so(owner: Engine) -> 
 
 
 def test_a_relay_whose_password_was_changed_ends_and_says_so(owner: Engine) -> None:
+    """A relay that goes on trying a wrong password would publish nothing and look alive."""
     with owner.begin() as connection:
         tables.metadata.create_all(connection)
     engine, settings = _with_password(owner, "first"), RelaySettings()

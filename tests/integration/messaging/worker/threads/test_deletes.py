@@ -20,7 +20,7 @@ from tests.support.messaging.world import SqsCalls, WorkerParts, World, places
 BATCH, SINGLE = "DeleteMessageBatch", "DeleteMessage"
 
 
-def hand_over(world: World, *groups: str, **options: Any) -> WorkerParts:
+def handle_without_deleting(world: World, *groups: str, **options: Any) -> WorkerParts:
     """Return a worker that has handled a message of each group; nothing is deleted yet."""
     worker = world.worker(poll_seconds=0, **options)
     world.send(*groups)
@@ -32,7 +32,7 @@ def hand_over(world: World, *groups: str, **options: Any) -> WorkerParts:
     return worker
 
 
-def handle_of(world: World, group: str) -> str:
+def receipt_handle_of(world: World, group: str) -> str:
     """Return the receipt handle of the only message of a group."""
     (found,) = [
         message for message in world.simulator.account.sqs.queues[world.arn].in_order() if message.group == group
@@ -40,8 +40,9 @@ def handle_of(world: World, group: str) -> str:
     return str(found.handle)
 
 
-def test_w6_what_several_lanes_have_done_is_deleted_in_one_call(world: World) -> None:
-    worker = hand_over(world, "a", "b", "c")
+def test_w6_messages_of_several_lanes_are_deleted_in_one_call(world: World) -> None:
+    """A step of the deleter deletes every message that was handled since the last one."""
+    worker = handle_without_deleting(world, "a", "b", "c")
 
     worker.deleter.step()
 
@@ -51,7 +52,8 @@ def test_w6_what_several_lanes_have_done_is_deleted_in_one_call(world: World) ->
 
 
 def test_w6_a_call_deletes_ten_at_most(world: World) -> None:
-    worker = hand_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
+    """SQS allows ten entries in a call. The eleventh message is deleted by a call of its own."""
+    worker = handle_without_deleting(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
 
     worker.deleter.step()
     worker.deleter.step()
@@ -61,9 +63,9 @@ def test_w6_a_call_deletes_ten_at_most(world: World) -> None:
     assert len(worker.sqs_calls.of(SINGLE)) == 1
 
 
-def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) -> None:
-    """The lane goes on with other groups; SQS keeps this one locked."""
-    worker = hand_over(world, "a", "b")
+def test_w1_a_groups_next_message_waits_until_the_last_is_deleted(world: World) -> None:
+    """Its lane, a thread of the worker, handles other groups meanwhile; SQS keeps this group locked."""
+    worker = handle_without_deleting(world, "a", "b")
     world.send("a", "c")
 
     while worker.lane.step():
@@ -76,9 +78,9 @@ def test_w1_nothing_of_a_group_comes_before_the_delete_is_through(world: World) 
     assert world.called_places[len(before) :] == [("a", 2)]
 
 
-def one_entry_fails(world: World, worker: WorkerParts) -> None:
-    """W6: of three messages in one call, the queue cannot delete the second just now."""
-    fault = Fault(operation=BATCH, failed={handle_of(world, "b"): ("InternalError", False)})
+def assert_a_failed_entry_is_deleted_again_alone(world: World, worker: WorkerParts) -> None:
+    """W6: of three messages in a call SQS cannot delete the second at first; a call of its own deletes it."""
+    fault = Fault(operation=BATCH, failed={receipt_handle_of(world, "b"): ("InternalError", False)})
     worker.sqs_calls.faults = [fault]
 
     worker.deleter.step()
@@ -88,22 +90,26 @@ def one_entry_fails(world: World, worker: WorkerParts) -> None:
     assert worker.tally.take()[metrics.NOT_DELETED] == 0
 
 
-def test_w6_an_entry_that_failed_alone_is_tried_again_alone(world: World) -> None:
-    one_entry_fails(world, hand_over(world, "a", "b", "c"))
+def test_w6_only_the_entry_that_failed_is_deleted_again(world: World) -> None:
+    """An answer with HTTP 200 names the entries that failed."""
+    assert_a_failed_entry_is_deleted_again_alone(world, handle_without_deleting(world, "a", "b", "c"))
 
 
-def test_w6_a_worker_that_takes_a_batch_as_a_whole_is_caught(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """W6, negative control: HTTP 200 can hold failures."""
-    worker = hand_over(world, "a", "b", "c")
+def test_w6_a_worker_that_ignores_failed_entries_of_a_batch_is_caught(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W6, negative control: a worker that takes HTTP 200 for the success of every entry leaves a message undeleted."""
+    worker = handle_without_deleting(world, "a", "b", "c")
     monkeypatch.setattr(worker.deleter, "__class__", TakesABatchAsAWhole)
 
     with pytest.raises(AssertionError):
-        one_entry_fails(world, worker)
+        assert_a_failed_entry_is_deleted_again_alone(world, worker)
 
 
 def test_w6_an_entry_with_a_worthless_handle_is_reported_without_a_retry(world: World) -> None:
-    worker = hand_over(world, "a", "b", "c")
-    fault = Fault(operation=BATCH, failed={handle_of(world, "b"): ("ReceiptHandleIsInvalid", True)})
+    """SQS would refuse the handle each time. The message comes again, and is deleted without a second effect."""
+    worker = handle_without_deleting(world, "a", "b", "c")
+    fault = Fault(operation=BATCH, failed={receipt_handle_of(world, "b"): ("ReceiptHandleIsInvalid", True)})
     worker.sqs_calls.faults = [fault]
 
     worker.deleter.step()
@@ -116,10 +122,9 @@ def test_w6_an_entry_with_a_worthless_handle_is_reported_without_a_retry(world: 
 
 
 def test_w6_messages_of_a_refused_batch_are_deleted_one_by_one(world: World) -> None:
-    """The refusal is for one of the handles, and does not say which."""
-    worker = hand_over(world, "a", "b", "c")
-    lost = Fault(operation=SINGLE, refused="InvalidParameterValue")
-    worker.sqs_calls.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), lost]
+    """SQS refuses a whole call for one bad handle, and does not say which. Its single delete is refused too."""
+    worker = handle_without_deleting(world, "a", "b", "c")
+    worker.sqs_calls.faults = [Fault(operation=name, refused="InvalidParameterValue") for name in (BATCH, SINGLE)]
 
     worker.deleter.step()
 
@@ -128,8 +133,9 @@ def test_w6_messages_of_a_refused_batch_are_deleted_one_by_one(world: World) -> 
     assert worker.tally.take()[metrics.NOT_DELETED] == 1
 
 
-def test_w6_a_queue_that_goes_away_gets_no_further_single_deletes(world: World) -> None:
-    worker = hand_over(world, "a", "b", "c")
+def test_w6_an_unreachable_queue_ends_single_deletes_and_gets_a_batch_again(world: World) -> None:
+    """Three deletes that each wait for a timeout would delay the leases of other messages."""
+    worker = handle_without_deleting(world, "a", "b", "c")
     worker.sqs_calls.faults = [Fault(operation=BATCH, refused="InvalidParameterValue"), Fault(unreachable=True)]
 
     worker.deleter.step()
@@ -139,8 +145,12 @@ def test_w6_a_queue_that_goes_away_gets_no_further_single_deletes(world: World) 
     assert world.bodies_in_queue() == []
 
 
-def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> None:
-    worker = hand_over(world, "a", "b")
+def test_w6_an_unanswered_batch_is_sent_again_with_the_same_messages(world: World) -> None:
+    """The first call does not arrive, the second's answer is lost, the third succeeds.
+
+    A pause is before each repeat.
+    """
+    worker = handle_without_deleting(world, "a", "b")
     worker.sqs_calls.faults = [Fault(operation=BATCH, unreachable=True), Fault(operation=BATCH, lost=True)]
 
     worker.deleter.step()
@@ -150,11 +160,11 @@ def test_w6_a_batch_nobody_answers_is_tried_again_as_it_was(world: World) -> Non
     assert len(worker.wait.waits) == 2
 
 
-def test_an_unanswered_delete_delays_others_no_longer_than_a_renewal(world: World) -> None:
-    """With the polls' client it would be half a minute, in which the leases of other messages would not be extended."""
+def test_deletes_go_through_the_client_with_the_short_timeout(world: World) -> None:
+    """An unanswered call of the polls' client takes half a minute. Meanwhile no message's lease would be extended."""
     prompt, prompt_calls = world.simulator.client("sqs"), SqsCalls()
     prompt_calls.attach(prompt)
-    worker = hand_over(world, "a", "b", renewals=Queue(prompt, world.url))
+    worker = handle_without_deleting(world, "a", "b", renewals=Queue(prompt, world.url))
 
     worker.deleter.step()
 
@@ -163,7 +173,8 @@ def test_an_unanswered_delete_delays_others_no_longer_than_a_renewal(world: Worl
     assert world.bodies_in_queue() == []
 
 
-def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
+def test_s2_a_worker_that_ends_deletes_all_handled_messages(on_file: Engine) -> None:
+    """A handled message that was not deleted would be delivered again after its visibility timeout."""
     world, stop = World(on_file), Stop()
     world.send("a", "b", "c")
     world.handler_steps["c", 1] = [lambda *_: stop.request()]
@@ -175,9 +186,9 @@ def test_s2_a_worker_that_ends_deletes_what_waits(on_file: Engine) -> None:
     assert len(world.committed_effects()) == 3
 
 
-def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
-    """If the queue deletes nothing, the number of handled and undeleted messages is bounded."""
-    worker = hand_over(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
+def test_a_lane_waits_while_too_many_handled_messages_are_undeleted(world: World) -> None:
+    """So their number is bounded, even if the queue deletes nothing for a while."""
+    worker = handle_without_deleting(world, *(f"group-{number}" for number in range(DELETED_MAX + 1)))
     (message,) = [worker.queue.receive(attempt_id=None, wait_seconds=0) for _ in world.send("late")]
     assert message is not None
     has_handed_over = threading.Event()
@@ -197,7 +208,8 @@ def test_a_lane_waits_while_too_many_messages_wait(world: World) -> None:
     assert world.bodies_in_queue() == []
 
 
-def test_x6_an_answer_that_names_no_entry_deletes_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_x6_a_delete_fails_for_each_entry_that_the_answer_omits(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry is deleted only if the answer says so: in `Successful`."""
     monkeypatch.setattr(world.sqs, "delete_message_batch", lambda **_: {})
 
     met = Queue(world.sqs, world.url).delete_batch(["one", "other"])

@@ -36,7 +36,11 @@ def _consumer_with_parked(engine: Engine, *groups: str) -> World:
     return world
 
 
-def test_a_hung_parked_message_stops_no_group_and_ends_its_worker(on_postgres: Engine) -> None:
+def test_a_parked_message_whose_handler_hangs_ends_its_worker_after_other_groups(on_postgres: Engine) -> None:
+    """Groups are drained side by side.
+
+    The message stays parked, and the worker ends, because its thread cannot be freed.
+    """
     world = _consumer_with_parked(on_postgres, "a", "b", "c")
     world.settings = replace(world.settings, hold_seconds_max=3.0)
     connections.end_waits(on_postgres, 30)
@@ -56,7 +60,8 @@ def test_a_hung_parked_message_stops_no_group_and_ends_its_worker(on_postgres: E
     assert ("a", 2) not in world.committed_effects()
 
 
-def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
+def test_a_handler_past_its_deadline_is_counted_as_overdue(on_postgres: Engine) -> None:
+    """The metric tells an operator why the worker ended."""
     world = _consumer_with_parked(on_postgres, "a")
     world.settings = replace(world.settings, hold_seconds_max=1.0)
     recorded = RecordedMetrics()
@@ -67,7 +72,11 @@ def test_overdue_handlers_are_counted(on_postgres: Engine) -> None:
     assert recorded[-1][metrics.OVERDUE] == 1
 
 
-def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
+def test_a_parked_messages_handler_learns_its_remaining_time(engine: Engine) -> None:
+    """`context.hold.check` raises when the time is over.
+
+    The message stays parked, and is handled at a later attempt.
+    """
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     remaining = []
@@ -81,7 +90,7 @@ def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
     assert worker.drainer.step() == 0
     with engine.connect() as connection:
         row = connection.execute(select(parked.c.attempts, parked.c.last_error)).one()
-    world.simulator.advance(301)
+    world.simulator.advance(301)  # longer than the pause before the next attempt
     assert worker.drainer.step() == 1
 
     assert remaining == [300.0]
@@ -89,7 +98,8 @@ def test_a_handler_can_ask_whether_its_time_is_over(engine: Engine) -> None:
     assert world.committed_effects() == [("a", 1), ("a", 2)]
 
 
-def test_a_group_is_with_one_thread_of_a_process_at_a_time(engine: Engine) -> None:
+def test_a_group_is_drained_by_a_single_thread_at_a_time(engine: Engine) -> None:
+    """A thread claims a parked group before it handles its messages, and gives it back afterwards."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
 
@@ -109,7 +119,8 @@ class Sequential(Drainer):
         return []
 
 
-def test_the_test_catches_a_drainer_that_takes_parts_in_sequence(on_postgres: Engine) -> None:
+def test_a_drainer_that_drains_groups_in_sequence_is_caught(on_postgres: Engine) -> None:
+    """Negative control: the handler of the first group hangs, so the second group is never drained."""
     world = _consumer_with_parked(on_postgres, "a", "b")
     world.settings = replace(world.settings, hold_seconds_max=2.0)
     worker_parts = world.worker(poll_seconds=0)
@@ -131,15 +142,15 @@ def test_the_test_catches_a_drainer_that_takes_parts_in_sequence(on_postgres: En
     assert ("b", 2) not in world.committed_effects()
 
 
-def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drain_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attempt was counted, but then the database was busy, or another worker had the group."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     busy: Any = OperationalError("SELECT", {}, Exception("database is locked"))
     with monkeypatch.context() as patched:
-        patched.setattr(world.inbox, "next_parked", lambda *_: None)
+        patched.setattr(world.inbox, "next_parked", lambda *_: None)  # another worker has the group
         assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
-        patched.setattr(world.inbox, "next_parked", _raising(busy))
+        patched.setattr(world.inbox, "next_parked", _function_that_raises(busy))
         assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
     world.calls.clear()
 
@@ -147,14 +158,16 @@ def test_a_step_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkeyp
     assert [call.attempt for call in world.calls] == [1]
 
 
-def test_a_database_that_only_reads_uses_up_no_attempt(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_database_uses_up_no_attempt_of_a_parked_message(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a failover the inbox can be read but not written, so no handler is called, as on a lane."""
     world = World(engine, policy=PARKS)
     worker = world.park("a")
     read_only: Any = OperationalError("UPDATE", {}, Exception("database is locked"))
     with monkeypatch.context() as patched:
         for write in ("mark_parked", "require_writable"):
-            patched.setattr(world.inbox, write, _raising(read_only))
+            patched.setattr(world.inbox, write, _function_that_raises(read_only))
         assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
     world.calls.clear()
 
@@ -162,7 +175,9 @@ def test_a_database_that_only_reads_uses_up_no_attempt(engine: Engine, monkeypat
     assert [call.attempt for call in world.calls] == [1]
 
 
-def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_drainer_overtaken_by_another_worker_handles_no_further_message(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While it was away another worker finished its message; the next of the group waits for its backoff, uncounted."""
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
@@ -181,7 +196,7 @@ def test_an_overtaken_drainer_takes_up_no_other_message(engine: Engine, monkeypa
     assert [(call.place, call.attempt) for call in world.calls[-2:]] == [(("a", 2), 2), (("a", 3), 1)]
 
 
-def _raising(error: Exception) -> Any:
+def _function_that_raises(error: Exception) -> Any:
     """Return a function that raises this error, whatever it is called with."""
 
     def act(*_: object, **__: object) -> None:
@@ -190,21 +205,24 @@ def _raising(error: Exception) -> Any:
     return act
 
 
-def test_groups_with_fewest_attempts_are_due_first(engine: Engine) -> None:
+def test_parked_groups_with_the_fewest_attempts_are_drained_first(engine: Engine) -> None:
     """A group whose handler hangs, and takes its worker along, does not come first again."""
     world = World(engine, policy=PARKS)
     world.park("a", "b")
     with engine.begin() as connection:
         assert world.inbox.begin_attempt(connection, "a", attempts_max=MAX_ATTEMPTS)
 
-    world.simulator.advance(3)
+    world.simulator.advance(3)  # longer than a begun attempt is kept
     assert world.inbox.due(engine) == ["b", "a"]
 
 
-def test_an_attempt_is_taken_back_later_if_the_disk_is_full(
+def test_a_full_disk_uses_up_no_attempt_of_a_parked_message(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a full disk neither the handler can write, nor the drainer, which takes the attempt back."""
+    """On a full disk (SQLSTATE 53100) neither handler nor drainer can write.
+
+    The drainer takes the attempt back later.
+    """
     world = World(on_postgres, policy=PARKS)
     worker = world.park("a")
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731

@@ -23,6 +23,7 @@ IN_TIME_SECONDS = SETTINGS.drain_seconds + 5
 
 @pytest.mark.parametrize("requests", [True, False], ids=["asks", "does not ask"])
 def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, requests: bool) -> None:
+    """At its deadline it releases the message, whether the handler asks if the message is still held, or never does."""
     world = World(on_file)
     world.send("a", "a")
     worker_parts = world.worker(poll_seconds=0)
@@ -41,13 +42,13 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
     with running(worker_parts) as worker:
         assert is_in_handler.wait(30)
         worker.stop.request()
-        worker.stop.request()
+        worker.stop.request()  # as a second SIGTERM does, which must not cut the end short
         worker.wait_for_end(IN_TIME_SECONDS)
-    given_back = worker_parts.sqs_calls.of("ChangeMessageVisibility")
+    releases = worker_parts.sqs_calls.of("ChangeMessageVisibility")
     may_end.set()
     join_threads()
 
-    assert [call["VisibilityTimeout"] for call in given_back] == [0]
+    assert [call["VisibilityTimeout"] for call in releases] == [0]
     assert ended == ([] if requests else ["by itself"])
     assert world.committed_effects() == []
     assert places(world.bodies_in_queue()) == [("a", 1), ("a", 2)]
@@ -55,7 +56,7 @@ def test_s2_a_worker_ends_in_time_whatever_its_handler_does(on_file: Engine, *, 
 
 
 def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) -> None:
-    """The outcome of the commit is open; its message is given back, and the inbox knows it if it came through."""
+    """Nobody knows whether the commit succeeded. The message is released, and the inbox recognises it if it did."""
     world = World(on_file)
     world.send("a")
     worker_parts = world.worker(poll_seconds=0)
@@ -81,7 +82,8 @@ def test_s2_a_worker_ends_in_time_despite_an_unanswered_commit(on_file: Engine) 
     assert world.called_places == [("a", 1)]
 
 
-def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) -> None:
+def test_s2_a_worker_finishes_its_present_message_before_it_ends(on_file: Engine) -> None:
+    """The stop is requested inside the handler of the first message; the second stays in the queue."""
     world, stop = World(on_file), Stop()
     world.send("a", "a")
     world.handler_steps["a", 1] = [lambda *_: stop.request()]
@@ -93,7 +95,8 @@ def test_s2_a_worker_finishes_what_it_has_when_there_is_time(on_file: Engine) ->
     assert places(world.bodies_in_queue()) == [("a", 2)]
 
 
-def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> None:
+def test_a_worker_goes_on_after_an_error_outside_of_handlers(on_file: Engine) -> None:
+    """The error is raised behind the first receive. That message stays in the queue, and the next one is handled."""
     world, stop = World(on_file), Stop()
     world.send("a", "b")
     world.handler_steps["b", 1] = [lambda *_: stop.request()]
@@ -112,7 +115,7 @@ def test_a_worker_goes_on_after_an_error_nobody_thought_of(on_file: Engine) -> N
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_whose_lane_has_died_ends_with_an_error(on_file: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that looks alive and does nothing is worse than one that ends: whoever runs it starts another."""
     worker_parts = World(on_file).worker(poll_seconds=0)
 
@@ -125,7 +128,8 @@ def test_a_lane_that_is_gone_ends_the_worker(on_file: Engine, monkeypatch: pytes
         worker.wait_for_end()
 
 
-def test_a_handler_that_never_ends_ends_its_worker_and_nothing_behind_it(on_postgres: Engine) -> None:
+def test_a_handler_that_never_ends_ends_its_worker_without_a_loss(on_postgres: Engine) -> None:
+    """Other groups are handled meanwhile. The next worker handles the group again, from the message that hung."""
     world = World(on_postgres, simulator=Simulator(MachineClock()), timeout_seconds=2)
     world.settings = replace(world.settings, hold_seconds_max=2.0)
     connections.end_waits(on_postgres, 2)

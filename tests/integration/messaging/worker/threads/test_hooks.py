@@ -27,7 +27,7 @@ SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=1, keep_inbox_s
 NAMES = [name for name in vars(WorkerHooks) if not name.startswith("_")]
 
 
-class Noting(WorkerHooks):
+class NotingHook(WorkerHooks):
     """Notes each call: its name, and of a message its group and number."""
 
     def __init__(self) -> None:
@@ -53,10 +53,12 @@ def _noting(name: str) -> Callable[..., None]:
 
 
 for _name in set(NAMES) - {"handling"}:
-    setattr(Noting, _name, _noting(_name))
+    setattr(NotingHook, _name, _noting(_name))
 
 
-class Failing(WorkerHooks):
+class FailingHook(WorkerHooks):
+    """A hook that raises when its method of this name is called: a method of hooks, or a step of `handling`'s block."""
+
     def __init__(self, name: str) -> None:
         def fail(*_: object) -> Any:
             self.called_count += 1
@@ -77,7 +79,7 @@ class Failing(WorkerHooks):
 class _FailingBlock(AbstractContextManager[TakeOutcome]):
     """A context manager that fails when it is entered, when it takes the outcome, or when it is left."""
 
-    def __init__(self, hook: Failing) -> None:
+    def __init__(self, hook: FailingHook) -> None:
         self._hook = hook
 
     def __enter__(self) -> TakeOutcome:
@@ -96,8 +98,12 @@ class _FailingBlock(AbstractContextManager[TakeOutcome]):
             self._hook.fail()
 
 
-def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
-    """Let one of each happen: handled, retried, dead, parked and drained, repeated, lost, not deleted, passed over."""
+def let_everything_happen(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
+    """Let each event happen that a hook can learn of.
+
+    A message is retried, rejected, parked and drained, delivered twice, lost, not deleted, and passed over because
+    another consumer's handlers are for its type; and the worker takes care, is overdue, and ends.
+    """
     handlers = world.handlers.of_consumer(Consumer(name="shipping", types=("order.placed",)))
     worker = world.worker(hooks=hooks, handlers=handlers)
     sent = world.send("a", "a")
@@ -111,7 +117,7 @@ def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
     world.work_until_idle(worker)
 
     def loses(_: Session, __: Event, context: Context) -> Outcome:
-        worker.heartbeat.leases()[0].lose("by this test")
+        worker.heartbeat.leases()[0].lose("by this test")  # as if SQS had refused to extend it
         context.hold.check()
         raise AssertionError("it was told that the message is still its own")
 
@@ -130,13 +136,15 @@ def everything(world: World, hooks: list[WorkerHooks]) -> WorkerParts:
 
 @pytest.fixture
 def parking(world: World) -> World:
+    """Return a consumer that parks the messages behind a dead one."""
     return World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
 
 
 def test_hooks_are_called_in_order(parking: World) -> None:
-    noting = Noting()
+    """The names of the hooks, each with the group and number of its message, in the order of the events."""
+    noting = NotingHook()
 
-    everything(parking, [noting])
+    let_everything_happen(parking, [noting])
 
     assert noting.noted == [
         *("handling a1", "Retry", "before_retry a1"),
@@ -153,14 +161,18 @@ def test_hooks_are_called_in_order(parking: World) -> None:
 
 @pytest.mark.parametrize("name", [*NAMES, "__enter__", "take", "__exit__"])
 def test_a_hook_that_fails_costs_no_message_anything(parking: World, name: str) -> None:
-    failing, noting = Failing(name), Noting()
+    """The error is logged once for each call.
+
+    Every message is handled, and the hooks behind the failing one are called.
+    """
+    failing, noting = FailingHook(name), NotingHook()
 
     with capture_logs() as logged:
-        everything(parking, [failing, noting])
+        let_everything_happen(parking, [failing, noting])
 
     failed = [entry for entry in logged if entry["event"] == "a hook failed"]
     assert failing.called_count == len(failed) > 0
-    assert failed[0]["hook"] == "Failing"
+    assert failed[0]["hook"] == "FailingHook"
     assert failed[0]["error"] == "RuntimeError: boom"
     assert parking.committed_effects() == [("a", 1), ("a", 2), ("a", 3)]
     assert parking.bodies_in_queue() == []
@@ -178,7 +190,7 @@ def _take_and_raise(take: TakeOutcome) -> None:
 
 def test_a_lost_lease_is_raised_through_every_hook() -> None:
     """A block that returns True when it is left has no say: the worker would take the message for handled."""
-    swallowing = Failing("take")
+    swallowing = FailingHook("take")
     hooks = WorkerHookSet([swallowing])
     event = Event(type="a", group="b", data={})
     context: Any = None

@@ -31,6 +31,8 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 class CheckedWorker:
+    """A worker with the file that its health check reads, and with deadlines for its parts' signs of life."""
+
     def __init__(self, world: World, path: Path, deadlines: Deadlines) -> None:
         self.path, self.signs = path, Signs(Liveness(SystemClock()), deadlines)
         file = AliveFile(path, SystemClock())
@@ -46,9 +48,11 @@ class CheckedWorker:
         )
 
     def await_passed(self) -> None:
+        """Wait until the health check passes."""
         eventually(lambda: self.problem() is None, timeout_seconds=PATIENCE_SECONDS, describe="the check to pass")
 
     def await_failed(self, text: str) -> None:
+        """Wait until the health check fails with this text."""
         eventually(
             lambda: text in (self.problem() or ""),
             timeout_seconds=PATIENCE_SECONDS,
@@ -63,10 +67,12 @@ def short_deadlines(**seconds: float) -> Deadlines:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Return the path of the file with the signs of life."""
     return tmp_path / "alive"
 
 
 def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Engine, path: Path) -> None:
+    """The check passes again when the handler ends."""
     world = World(on_file)
     world.send("a")
     checked = CheckedWorker(world, path, short_deadlines(working=DEADLINE_SECONDS))
@@ -80,7 +86,7 @@ def test_a_lane_whose_handler_outlasts_its_deadline_fails_the_check(on_file: Eng
 def test_a_lane_whose_poll_never_ends_fails_the_check(
     on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A socket that trickles keeps every timeout from passing."""
+    """A connection over which one byte arrives at a time keeps every timeout of the client from passing."""
     checked = CheckedWorker(World(on_file), path, short_deadlines(polling=DEADLINE_SECONDS))
     may_end = threading.Event()
     monkeypatch.setattr(checked.worker_parts.queue, "receive", lambda **_: may_end.wait(PATIENCE_SECONDS) and None)
@@ -92,8 +98,13 @@ def test_a_lane_whose_poll_never_ends_fails_the_check(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the heartbeat every message that takes long is lost, and the lanes do not notice."""
+def test_a_worker_whose_heartbeat_has_died_fails_the_check(
+    on_file: Engine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The heartbeat extends the leases.
+
+    Without it every message that takes long is lost, and its lane does not notice.
+    """
     checked = CheckedWorker(World(on_file), path, short_deadlines(beating=DEADLINE_SECONDS))
 
     def exits() -> None:
@@ -106,6 +117,7 @@ def test_a_heartbeat_that_is_gone_fails_the_check(on_file: Engine, path: Path, m
 
 
 def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Path) -> None:
+    """A drainer is the thread that handles parked messages. The log names the thread."""
     world = World(on_file, policy=PARKS)
     world.park("a")
     checked = CheckedWorker(world, path, short_deadlines(working=4 * DEADLINE_SECONDS))  # drainer looks every second
@@ -119,7 +131,10 @@ def test_a_drainer_whose_handler_hangs_fails_the_check(on_file: Engine, path: Pa
 
 
 def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Path) -> None:
-    """A single step may handle a thousand, each of which may take as long as a handler may."""
+    """One step may handle a thousand parked messages, each for as long as a handler may take.
+
+    Here each takes 50 s of allowed 60.
+    """
     parks = World(world.engine, consumer="shipping", policy=replace(PARKS, consumer="shipping"))
     parks.park("a", behind=4)
     liveness = Liveness(parks.clock)
@@ -138,14 +153,15 @@ def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Pat
     assert drainer.step() == 4
 
     assert overdue == [{}] * 4
-    parks.simulator.advance(61)
+    parks.simulator.advance(61)  # past the deadline of 60 s
     assert list(liveness.overdue()) == ["MainThread"]
 
 
 def test_lanes_that_are_idle_busy_or_cut_off_are_never_overdue(world: World) -> None:
-    """The deadlines are those of production, and are checked after every step.
+    """A healthy worker never fails its health check, even while its services do not answer.
 
-    After 20 steps the queue cannot be reached; after 40 the database does not answer.
+    The deadlines are those of production, and are checked after each of 60 steps. After 20 steps the queue cannot be
+    reached; after 40 the database does not answer.
     """
     deadlines = Deadlines.of_worker(lanes=1, rest_seconds_max=20, timeout_seconds=30, handler_seconds_max=300)
     signs = Signs(Liveness(world.clock), deadlines)
@@ -214,8 +230,8 @@ def test_a_healthy_worker_keeps_and_renews_its_deadlines(on_file: Engine, path: 
     assert [entry for entry in logged if "part" in entry] == []
 
 
-def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) -> None:
-    """The part that hangs is logged; other parts that a busy machine keeps waiting are not the worker's doing."""
+def test_a_part_that_hangs_while_its_worker_stops_is_logged(on_file: Engine, path: Path) -> None:
+    """Other parts may be logged too, because a busy machine keeps them waiting."""
     world = World(on_file)
     world.send("a")
     checked = CheckedWorker(world, path, short_deadlines(working=DEADLINE_SECONDS))
@@ -235,7 +251,8 @@ def test_a_worker_that_stops_is_still_looked_after(on_file: Engine, path: Path) 
         hang.may_end.set()
 
 
-def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: Path) -> None:
+def test_a_worker_that_has_ended_leaves_no_deadline_behind(on_file: Engine, path: Path) -> None:
+    """Otherwise the health check would fail after an orderly end."""
     checked = CheckedWorker(World(on_file), path, short_deadlines())
     with running(checked.worker_parts) as worker:
         eventually(
@@ -252,7 +269,8 @@ def test_a_worker_that_has_ended_is_expected_nothing_of(on_file: Engine, path: P
     assert checked.signs.liveness._due_at == {}
 
 
-def test_the_number_of_stuck_parts_is_measured(world: World) -> None:
+def test_parts_past_their_deadline_are_counted_in_a_metric(world: World) -> None:
+    """After 61 s no part is past its deadline of 90 or 100 s, after 122 s both are."""
     recorded = RecordedMetrics()
     signs = Signs(Liveness(world.clock))
     parts = world.worker(signs=signs, hooks=[WorkerMetrics(recorded, world.clock)]).parts

@@ -42,6 +42,7 @@ def handles(worker: WorkerParts) -> list[list[str]]:
 
 
 def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) -> None:
+    """Half of the renewals fail, and the handler takes three visibility timeouts; its message is never lost."""
     world.send("a")
     worker = world.worker()
 
@@ -60,10 +61,12 @@ def test_l1_a_renewal_that_failed_is_tried_again_before_the_end(world: World) ->
     assert world.called_places == [("a", 1)]
     assert world.committed_effects() == [("a", 1)]
     assert world.bodies_in_queue() == []
-    assert 6 <= len(worker.sqs_calls.of(EXTEND)) <= 12
+    assert 6 <= len(worker.sqs_calls.of(EXTEND)) <= 12  # two to four in each visibility timeout
 
 
-def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool, code: str | None) -> None:
+def assert_a_lost_message_is_left_alone(
+    world: World, kind: type[MessageProcessor], *, requests: bool, code: str | None
+) -> None:
     """L1: a handler loses its message; nothing is committed, deleted or given back, and another worker does it."""
     world.send("a")
     worker = world.worker(kind=kind)
@@ -98,15 +101,18 @@ def lost_is_let_go(world: World, kind: type[MessageProcessor], *, requests: bool
 def test_l1_a_message_with_a_lost_lease_is_neither_committed_nor_deleted(
     world: World, *, requests: bool, code: str | None
 ) -> None:
-    lost_is_let_go(world, MessageProcessor, requests=requests, code=code)
+    """SQS refuses the renewal, or none arrives in time; the handler learns of it if it asks."""
+    assert_a_lost_message_is_left_alone(world, MessageProcessor, requests=requests, code=code)
 
 
 def test_l1_a_worker_that_commits_what_it_has_lost_is_caught(world: World) -> None:
+    """L1, negative control: the effect would be committed twice, by this worker and by the next."""
     with pytest.raises(AssertionError):
-        lost_is_let_go(world, CommitsWithoutGate, requests=False, code="ReceiptHandleIsInvalid")
+        assert_a_lost_message_is_left_alone(world, CommitsWithoutGate, requests=False, code="ReceiptHandleIsInvalid")
 
 
-def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -> None:
+def test_l2_each_lease_of_a_batch_has_its_own_outcome(world: World) -> None:
+    """One call extends three leases: one is extended, one is lost, and one fails for the moment and is tried again."""
     world.send("a", "b", "c")
     worker = world.worker()
     kept, lost, shaky = receive_lease(world, worker), receive_lease(world, worker), receive_lease(world, worker)
@@ -120,7 +126,7 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
     with heartbeat.keeping(kept), heartbeat.keeping(lost), heartbeat.keeping(shaky):
         world.simulator.advance(20)
         heartbeat.beat()
-        remaining = [round(hold.remaining_seconds()) for hold in (kept, lost, shaky)]
+        remaining = [round(lease.remaining_seconds()) for lease in (kept, lost, shaky)]
         heartbeat.beat()
         with pytest.raises(HoldLostError):
             lost.check()
@@ -133,7 +139,7 @@ def test_l2_of_several_that_are_extended_each_meets_its_own_fate(world: World) -
 
 
 def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> None:
-    """The refusal is for one of the handles, and does not say which."""
+    """SQS refuses the whole call for one bad handle, and does not say which."""
     world.send("a", "b")
     worker = world.worker()
     kept, lost = receive_lease(world, worker), receive_lease(world, worker)
@@ -150,21 +156,25 @@ def test_l2_leases_of_a_refused_batch_are_extended_one_by_one(world: World) -> N
 
 
 def test_l3_the_lease_of_a_handled_message_is_not_extended(world: World) -> None:
+    """Twelve leases need two calls, because SQS allows ten entries in a call.
+
+    After ten messages are handled, one is enough.
+    """
     world.send(*"abcdefghijkl")
     worker = world.worker()
     leases = [receive_lease(world, worker) for _ in range(12)]
 
     with ExitStack() as stack:
-        for hold in leases:
-            stack.enter_context(worker.heartbeat.keeping(hold))
+        for lease in leases:
+            stack.enter_context(worker.heartbeat.keeping(lease))
         world.simulator.advance(20)
         worker.heartbeat.beat()
-        for hold in leases[2:]:
-            hold.finish()
+        for lease in leases[2:]:
+            lease.finish()
         world.simulator.advance(20)
         worker.heartbeat.beat()
 
-    in_order = [hold.message.receipt_handle for hold in leases]
+    in_order = [lease.message.receipt_handle for lease in leases]
     assert handles(worker) == [in_order[:10], in_order[10:], in_order[:2]]
     assert worker.heartbeat.leases() == []
 
@@ -175,16 +185,16 @@ def requested_seconds(worker: WorkerParts) -> list[int]:
 
 
 def test_l4_a_message_is_given_up_before_the_queues_longest_visibility(world: World) -> None:
-    """Extending does not begin the twelve hours anew, and asking for more would be an error."""
+    """SQS hides a message for at most twelve hours after its receive, however often that is extended."""
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=600)
     other.send("a")
     worker = other.worker()
-    hold = receive_lease(other, worker, seconds_max=100 * HOUR)
+    lease = receive_lease(other, worker, seconds_max=100 * HOUR)
     elapsed: list[float] = []
 
-    with worker.heartbeat.keeping(hold):
+    with worker.heartbeat.keeping(lease):
         begun_at = world.clock.monotonic()
-        while hold.remaining_seconds() > 0 and len(elapsed) < 1_000:
+        while lease.remaining_seconds() > 0 and len(elapsed) < 1_000:
             elapsed.append(world.clock.monotonic() - begun_at)
             world.simulator.advance(100)
             worker.heartbeat.beat()
@@ -192,32 +202,33 @@ def test_l4_a_message_is_given_up_before_the_queues_longest_visibility(world: Wo
     assert 12 * HOUR - 200 <= elapsed[-1] < 12 * HOUR
     assert 0 < min(requested_seconds(worker)) <= max(requested_seconds(worker)) == 600
     with pytest.raises(HoldLostError):
-        hold.check()
+        lease.check()
 
 
 @pytest.mark.parametrize(
     ("timeout_seconds", "extensions"),
     [(2, [2]), (30, [30]), (7 * HOUR, [7 * HOUR]), (8 * HOUR, [23_759]), (12 * HOUR, [])],
 )
-def test_l4_a_message_is_held_for_its_whole_timeout_whatever_that_is(
+def test_l4_a_lease_is_extended_as_far_as_twelve_hours_allow(
     world: World, timeout_seconds: int, extensions: list[int]
 ) -> None:
+    """A lease of twelve hours cannot be extended. `extensions` are the seconds asked for in 2/3 of the timeout."""
     other = World(world.engine, consumer="shipping", simulator=world.simulator, timeout_seconds=timeout_seconds)
     other.send("a")
     worker = other.worker()
-    hold = receive_lease(other, worker, seconds_max=100 * HOUR)
+    lease = receive_lease(other, worker, seconds_max=100 * HOUR)
 
-    with worker.heartbeat.keeping(hold):
+    with worker.heartbeat.keeping(lease):
         for _ in range(3):
             world.simulator.advance(timeout_seconds * 0.225)
-            hold.check()
+            lease.check()
             worker.heartbeat.beat()
 
     assert requested_seconds(worker) == extensions
 
 
 def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> None:
-    """A handler works for a while and then asks for a delay of twelve hours; the worker asks SQS for less."""
+    """A handler works for 20 s, then asks for a delay of twelve hours; the worker asks SQS for what is left of them."""
     world.send("a")
 
     def tarries(_: Session, __: Event, ___: Context) -> Outcome:
@@ -239,6 +250,7 @@ def test_l4_a_delay_ends_with_the_twelve_hours_of_its_receive(world: World) -> N
 
 
 def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
+    """A lease is extended for ten visibility timeouts at most (`hold_seconds_max`)."""
     world.send("a")
     worker = world.worker()
 
@@ -259,6 +271,7 @@ def test_l4_a_handler_that_never_ends_is_given_up(world: World) -> None:
 
 @pytest.mark.slow
 def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: Engine) -> None:
+    """One handler sleeps, another computes without releasing the GIL, both for three visibility timeouts."""
     clock = MachineClock()
     world = World(on_postgres, simulator=Simulator(clock), timeout_seconds=2)
     world.send("a", "b")
@@ -294,7 +307,8 @@ def test_l5_a_handler_that_lets_nobody_else_run_keeps_its_message(on_postgres: E
     assert len(worker.sqs_calls.of(EXTEND)) >= 4
 
 
-def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) -> None:
+def test_l6_a_lease_is_not_extended_during_its_messages_delete(world: World) -> None:
+    """An extension that arrives after the delete would be refused, and look like a lost message."""
     world.send("a")
     beats: list[int] = []
 
@@ -312,12 +326,15 @@ def test_l6_nothing_is_extended_any_more_when_it_is_being_deleted(world: World) 
 
 
 def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> None:
+    """Otherwise the extension could arrive after the delete."""
     world.send("a")
     worker = world.worker()
-    hold = receive_lease(world, worker)
+    lease = receive_lease(world, worker)
     is_asking, may_answer = threading.Event(), threading.Event()
 
     class Slow(Heartbeat):
+        """A heartbeat whose call waits until the test lets it go on."""
+
         def _renew(self, wanted: list[MessageLease]) -> None:
             is_asking.set()
             assert may_answer.wait(30)
@@ -327,10 +344,10 @@ def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> 
     finished = threading.Event()
 
     def finishes() -> None:
-        hold.finish()
+        lease.finish()
         finished.set()
 
-    with heartbeat.keeping(hold), ThreadPoolExecutor(2) as pool:
+    with heartbeat.keeping(lease), ThreadPoolExecutor(2) as pool:
         world.simulator.advance(20)
         beating = pool.submit(heartbeat.beat)
         assert is_asking.wait(30)
@@ -358,7 +375,8 @@ class WaitsForRow(Inbox):
 
 
 @pytest.mark.parametrize(("waited", "ending"), [(TIMEOUT_SECONDS - 2, Delete()), (TIMEOUT_SECONDS - 0.5, Abandon())])
-def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, waited: float, ending: object) -> None:
+def test_w11_no_handler_begins_just_before_its_lease_ends(world: World, waited: float, ending: object) -> None:
+    """The message waits for its group's row until 2 s, or half a second, of its visibility timeout are left."""
     world.send("a")
     worker = world.worker(inbox=WaitsForRow(world, waited))
 
@@ -368,7 +386,8 @@ def test_w11_no_handler_begins_with_less_than_the_margin_left(world: World, wait
     assert world.committed_effects() == world.called_places == ([("a", 1)] if ending == Delete() else [])
 
 
-def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None:
+def test_w11_a_lane_receives_a_single_message_at_a_time(world: World) -> None:
+    """A second message would spend its visibility timeout waiting for the first."""
     world.send("a", "b")
     worker = world.worker()
 
@@ -379,7 +398,11 @@ def test_w11_no_message_is_received_before_it_is_worked_on(world: World) -> None
 
 
 def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list[int]]:
-    """W12: one lane is in its handler when another receives the same message; return the ends, and who was in it."""
+    """W12: let a second lane receive a message while the first is still in its handler.
+
+    `gives_up` says whether the first handler ends when its lease does. Return how the first and the second lane ended,
+    and the number of handler calls seen inside the first handler.
+    """
     world.send("a")
     worker = world.worker()
     is_in_handler, may_end = threading.Event(), threading.Event()
@@ -392,7 +415,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
             eventually(
                 lambda: context.hold.remaining_seconds() == 0,
                 timeout_seconds=30,
-                describe="the hold to be lost",
+                describe="the lease to be lost",
                 clock=SystemClock(),
             )
             inside.append(len(world.calls))
@@ -417,6 +440,7 @@ def receive_again(world: World, *, gives_up: bool) -> tuple[object, object, list
 
 
 def test_w12_a_group_received_again_waits_for_its_present_lane(on_file: Engine) -> None:
+    """The second lane handles the message after the first has left it, so no two handlers of a group run at once."""
     world = World(on_file)
 
     first, second, inside = receive_again(world, gives_up=True)
@@ -430,6 +454,7 @@ def test_w12_a_group_received_again_waits_for_its_present_lane(on_file: Engine) 
 
 
 def test_w12_a_lane_that_does_not_leave_keeps_its_group(on_file: Engine) -> None:
+    """The second lane waits for its whole lease, and gives the message up without a call of the handler."""
     world = World(on_file, timeout_seconds=2)
 
     first, second, inside = receive_again(world, gives_up=False)

@@ -27,6 +27,7 @@ def attempt_ids(worker: WorkerParts) -> list[str]:
 
 
 def test_w13_a_receive_with_a_lost_answer_repeats_its_attempt_id(world: World) -> None:
+    """SQS answers a repeated attempt id with the same message, instead of hiding it for a visibility timeout."""
     world.send("a", "a")
     worker = world.worker()
     worker.sqs_calls.faults = [Fault(operation=RECEIVE, lost=True), Fault(operation=RECEIVE, unreachable=True)]
@@ -41,8 +42,8 @@ def test_w13_a_receive_with_a_lost_answer_repeats_its_attempt_id(world: World) -
     assert len(worker.wait.waits) == 2
 
 
-def test_w13_an_attempt_id_that_was_kept_for_too_long_is_changed(world: World) -> None:
-    """AWS remembers it for five minutes; after four the next receive has a fresh one."""
+def test_w13_an_attempt_id_is_changed_after_four_minutes(world: World) -> None:
+    """SQS remembers it for five minutes. Of receives after 0, 130 and 260 s only the last has a new one."""
     worker = world.worker()
     worker.sqs_calls.faults = [Fault(operation=RECEIVE, unreachable=True)] * 3
     for _ in range(3):
@@ -54,8 +55,8 @@ def test_w13_an_attempt_id_that_was_kept_for_too_long_is_changed(world: World) -
     assert first == second != third
 
 
-def test_w13_an_attempt_id_the_queue_refuses_is_changed(world: World) -> None:
-    """When the lost answer's message is visible again before the repeat, its id is worth nothing any more."""
+def test_w13_an_attempt_id_that_the_queue_refuses_is_changed(world: World) -> None:
+    """SQS refuses the id of a lost answer when that answer's message is visible again before the repeat."""
     world.send("a")
     worker = world.worker()
     worker.sqs_calls.faults = [Fault(operation=RECEIVE, lost=True)]
@@ -81,8 +82,8 @@ def test_w13_a_receive_from_a_standard_queue_has_no_attempt_id(world: World) -> 
     assert "ReceiveRequestAttemptId" not in worker.sqs_calls.of(RECEIVE)[0]
 
 
-def test_x5_every_thread_has_a_connection_for_a_long_poll() -> None:
-    """Botocore's own read timeout of 60 s and pool of 10 are not relied on."""
+def test_x5_a_client_waits_for_a_long_poll_on_each_connection() -> None:
+    """Botocore's own pool of 10 connections would make threads wait for each other."""
     config = queue.client("http://localhost:1", "us-east-1", connections=34).meta.config
 
     assert config.read_timeout > limits.WAIT_SECONDS_MAX
@@ -90,7 +91,10 @@ def test_x5_every_thread_has_a_connection_for_a_long_poll() -> None:
 
 
 @pytest.mark.parametrize(("timeout_seconds", "answer_seconds"), [(60, 5), (43_200, 5), (30, 3), (5, 1)])
-def test_l1_a_renewal_nobody_answers_leaves_time_for_others(timeout_seconds: int, answer_seconds: float) -> None:
+def test_l1_an_unanswered_renewal_times_out_while_others_can_be_renewed(
+    timeout_seconds: int, answer_seconds: float
+) -> None:
+    """A client of renewals waits for an answer for 5 s, and less if the visibility timeout is short."""
     config = queue.client(
         "http://localhost:1", "us-east-1", connections=2, answer_seconds=Heartbeat.answer_seconds(timeout_seconds)
     ).meta.config
@@ -101,6 +105,7 @@ def test_l1_a_renewal_nobody_answers_leaves_time_for_others(timeout_seconds: int
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_x6_the_client_tries_once(kind: str) -> None:
+    """Retries are the worker's: botocore's own would multiply them."""
     with capturing(lambda _: Reply(503, b"")) as server:
         sqs = queue.client(server.url, "us-east-1", connections=1, kind=kind)
         with pytest.raises(TransientError):
@@ -110,12 +115,8 @@ def test_x6_the_client_tries_once(kind: str) -> None:
     assert len(server.captured) == 1
 
 
-class Empty:
-    def stream(self, **_: Any) -> list[bytes]:
-        return [b""]
-
-
-def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> None:
+def test_x6_releases_and_deletes_are_tried_three_times_and_a_receive_once(world: World) -> None:
+    """No other layer repeats a call. A receive is not repeated within a step, because the next step receives again."""
     world.send("a", "b")
     world.handler_steps["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
@@ -137,6 +138,7 @@ def test_x6_each_step_is_tried_as_often_as_its_one_owner_says(world: World) -> N
 
 
 def test_x6_a_message_that_could_not_be_released_is_delivered_again(world: World) -> None:
+    """It comes after its visibility timeout, instead of after the delay that the release asked for."""
     world.send("a")
     world.handler_steps["a", 1] = [RuntimeError("boom")]
     worker = world.worker()
@@ -160,7 +162,7 @@ def test_x7_messages_that_failed_together_are_released_with_different_delays(wor
         worker.lane.step()
     delays = [call["VisibilityTimeout"] for call in worker.sqs_calls.of("ChangeMessageVisibility")]
 
-    # 1 to 4 s evenly, rounded up.
+    # The first backoff is drawn evenly from 1 to 4 s, and rounded up.
     shares = {seconds: delays.count(seconds) / 60 for seconds in sorted(set(delays))}
     assert shares == {
         2: pytest.approx(1 / 3, abs=0.1),
@@ -170,7 +172,7 @@ def test_x7_messages_that_failed_together_are_released_with_different_delays(wor
 
 
 def test_s1_a_message_received_after_the_stop_request_is_handled(world: World) -> None:
-    """S1, S5: the poll was under way; given back, its message would have used up an attempt."""
+    """S1, S5: the poll was open when the stop came. A release of its message would use up an attempt."""
     world.send("a")
     worker = world.worker()
     worker.wait.has_stop_request = True
@@ -182,8 +184,8 @@ def test_s1_a_message_received_after_the_stop_request_is_handled(world: World) -
     assert world.bodies_in_dlq() == []
 
 
-def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
-    """The end of the handlers does not end a release that has to be tried again."""
+def test_s3_a_worker_that_stops_repeats_a_failed_release(world: World) -> None:
+    """Otherwise the message would be invisible for its whole visibility timeout."""
     world.send("a")
     world.handler_steps["a", 1] = [Retry(0)]
     worker = world.worker()
@@ -197,8 +199,8 @@ def test_s3_a_worker_that_stops_still_gives_back(world: World) -> None:
     assert world.receive(worker).receive_count == 2
 
 
-def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However long the answer was on its way: its visibility timeout began when SQS handed it out."""
+def test_a_lease_counts_from_the_poll_that_brought_the_message(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The visibility timeout begins when SQS hands the message out, however long the answer takes: here 12 s."""
     world.send("a")
     worker = world.worker()
     receive, remaining = worker.queue.receive, []
@@ -217,7 +219,8 @@ def test_a_hold_counts_from_the_poll_that_brought_the_message(world: World, monk
     assert world.committed_effects() == [("a", 1)]
 
 
-def test_w12_a_lane_that_only_ends_its_message_runs_no_handler(world: World) -> None:
+def test_w12_a_group_is_locked_until_its_message_is_ended(world: World) -> None:
+    """A lane that finished its handler and only ends its message keeps the group's lock, and logs no collision."""
     world.send("a", "b")
     worker = world.worker()
     ending, following = (
@@ -236,10 +239,13 @@ def test_w12_a_lane_that_only_ends_its_message_runs_no_handler(world: World) -> 
 
 
 @pytest.mark.parametrize(("is_early", "waits"), [(True, [0.1]), (False, [])], ids=["long before", "at the end"])
-def test_an_early_empty_answer_is_followed_by_a_pause(
+def test_a_pause_follows_an_empty_answer_that_came_early(
     world: World, monkeypatch: pytest.MonkeyPatch, waits: list[float], *, is_early: bool
 ) -> None:
-    """A proxy's page with status 200 reads as an empty queue: it would be polled as fast as it answers."""
+    """A proxy's page with status 200 reads as an empty queue.
+
+    Without a pause it would be polled as fast as it answers.
+    """
     worker = world.worker()
     if is_early:
         monkeypatch.setattr(worker.queue, "receive", lambda **_: None)
@@ -249,7 +255,7 @@ def test_an_early_empty_answer_is_followed_by_a_pause(
     assert worker.wait.waits == waits
 
 
-def test_a_lane_whose_messages_all_fail_unforeseen_rests_longer_each_time(
+def test_a_lane_rests_longer_after_each_unforeseen_error_in_a_row(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A successful receive does not shorten the pause; a handled message does."""
