@@ -1,4 +1,4 @@
-"""The traffic of a load profile, and that of a recording."""
+"""Read the traffic of a load profile or of a recording, for a rehearsal of scaling."""
 
 from pathlib import Path
 
@@ -16,11 +16,10 @@ _MINUTE = 60
 
 
 def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
-    """Return the traffic of a profile, on the topic or each queue's part of it, to whole minutes.
+    """Return the traffic of a profile, for the whole topic or for each queue's part, extended to whole minutes.
 
     Args:
-        profile: its name, or its path; its rates, groups, skew and shares of messages that fail count, or its recorded
-            arrivals.
+        profile: the profile's name or path. Rates, groups, skew and shares of failing messages count, or its trace.
         tasks: how tasks work.
         seed: of all draws.
     """

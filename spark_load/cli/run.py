@@ -27,7 +27,7 @@ from spark_load.cli.planning import require_confirmation
 from spark_load.cli.spark_commands import draw
 from spark_load.cli.trend import remember
 from spark_load.cli.watching import Watcher
-from spark_load.faults.shapes import again_max, require_possible
+from spark_load.faults.shapes import require_possible, task_restarts_max
 from spark_load.profiles.estimate import Estimate
 from spark_load.profiles.profile import NamedProfile, Profile
 from spark_load.publish.transport import BOTO3, OUTBOX, SOCKETS
@@ -130,7 +130,7 @@ def run(
             " a file of this machine; leave out --master and --remote"
         )
     folder = driver.make_folder(runs_dir, environment, named.name, SystemClock())
-    with _watched_session(named.profile, deployed, cluster, again_max(faults)) as (spark, watch):
+    with _watched_session(named.profile, deployed, cluster, task_restarts_max(faults)) as (spark, watch):
         verdict = driver.run_load(
             spark,
             folder=folder,
@@ -183,7 +183,7 @@ def resume(folder: Path, declaration: Path | None, as_json: bool, cluster: spark
             f" is one of {', '.join(environments)}"
         )
     deployed = deployment.find(environment, endpoint_url=stored.described["endpoint_url"], is_used=True)
-    restarts_max = again_max(stored.faults) if cluster.is_here else 0
+    restarts_max = task_restarts_max(stored.faults) if cluster.is_here else 0
     with _watched_session(stored.plan.profile, deployed, cluster, restarts_max) as (spark, watch):
         verdict = driver.resume_load(spark, stored, environment=environment, deployment=deployed, watch=watch)
         draw(spark, stored.folder, verdict)
@@ -201,7 +201,7 @@ def _watched_session(
     with Watcher(load, list(deployed.queue_urls)) as watch:
         watch("starting Spark", [])
         with spark_session.running(
-            driver.slots(load, deployed), cluster, driver.TASK_MODULES, again_max=restarts_max
+            driver.slots(load, deployed), cluster, driver.TASK_MODULES, task_restarts_max=restarts_max
         ) as spark:
             yield spark, watch
 

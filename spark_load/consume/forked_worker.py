@@ -1,7 +1,7 @@
 """A process of `sluice worker` or `sluice relay`, forked from a process that has already imported everything.
 
-The imports take seconds. The load test imports none of the code that it tests, so the modules to import are a list of
-names.
+The imports take seconds. The load test does not import the code that it tests; so the modules to import are a list of
+names here.
 """
 
 import importlib
@@ -17,16 +17,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from sluice import clock
-from spark_load.faults.signals import limited_files, send_signal
+from spark_load.faults.signals import limit_file_writes, send_signal
 
-_RECORDS = "sluice.cli.services.running"
+_RECORDING_MODULE = "sluice.cli.services.running"
 _PRELOADED = (__name__, "sluice.cli.services.worker", "sluice.cli.services.relay", "sluice.lambda_local.local")
 _SIGNS_OF_WORK = tuple(f'"event": "{event}"' for event in ("working", "polling", "leading", "standing by"))
 """What workers, pollers of a function and relays log when they have begun."""
 _forked = multiprocessing.get_context("forkserver")
 
 
-def _be_sluice(
+def _run_sluice_in_fork(
     module: str, arguments: Sequence[str], environment: Mapping[str, str], log: str, ahead_seconds: float
 ) -> None:
     """Run `sluice …` in this process, with its output in a log file.
@@ -46,11 +46,11 @@ def _be_sluice(
 
 
 def _set_clock(ahead_seconds: float) -> None:
-    """Set this process's wall clock ahead, as on another machine, so that its records have a different clock."""
+    """Set this process's wall clock ahead, as on another machine; its journal names another clock, too."""
     offset_us = clock.wall_minus_monotonic_us() + round(ahead_seconds * 1_000_000)
     own_id = f"{clock.clock_id()}, {ahead_seconds:g} s ahead"
     clock.wall_minus_monotonic_us = lambda: offset_us
-    importlib.import_module(_RECORDS).clock_id = lambda: own_id  # type: ignore[attr-defined]
+    importlib.import_module(_RECORDING_MODULE).clock_id = lambda: own_id  # type: ignore[attr-defined]
 
 
 def _follow_run() -> None:
@@ -64,13 +64,13 @@ def _follow_run() -> None:
 def prepare() -> None:
     """Import the modules now, so that the first worker starts as fast as the next one."""
     _forked.set_forkserver_preload(list(_PRELOADED))
-    first = _forked.Process(target=_be_nothing)
+    first = _forked.Process(target=_do_nothing)
     first.start()
     first.join()
 
 
-def _be_nothing() -> None:
-    """Do nothing: the first fork imports the modules."""
+def _do_nothing() -> None:
+    """Do nothing. The process exists only because the first fork imports the modules."""
 
 
 class ForkedWorker:
@@ -100,7 +100,9 @@ class ForkedWorker:
         log.open("ab").close()
         _forked.set_forkserver_preload(list(_PRELOADED))
         self._process = _forked.Process(
-            target=_be_sluice, args=(module, list(arguments), dict(environment), str(log), ahead_seconds), daemon=True
+            target=_run_sluice_in_fork,
+            args=(module, list(arguments), dict(environment), str(log), ahead_seconds),
+            daemon=True,
         )
         self._process.start()
 
@@ -140,7 +142,7 @@ class ForkedWorker:
 
         Return whether the process existed.
         """
-        return self.poll() is None and limited_files(self.pid, is_full=is_full)
+        return self.poll() is None and limit_file_writes(self.pid, is_full=is_full)
 
     def _send(self, number: signal.Signals) -> bool:
         return self.poll() is None and send_signal(self.pid, number)
@@ -156,17 +158,17 @@ class ForkedWorker:
 
 
 class FunctionWorker(ForkedWorker):
-    """The process of `sluice lambda local`, with the process of `awslambdaric` that it starts: what is harmed is that.
+    """The process of `sluice lambda local`, which polls a queue and starts the function: a process of `awslambdaric`.
 
-    A kill ends both, so that the batch is nobody's until its visibility timeout ends. In a freeze the poller goes on,
-    and ends the invocation when its time is over.
+    Faults hit the function. A kill ends the poller too: nobody handles the batch until its visibility timeout ends.
+    After a freeze the poller goes on, and ends the invocation when the function's timeout is over.
     """
 
     def kill(self) -> bool:
         """Send SIGKILL to the functions and the poller; return whether the poller existed."""
         functions = self._functions()
         is_met = super().kill()
-        for pid in functions:  # afterwards, or the poller would start another
+        for pid in functions:  # after the poller, which would otherwise start another function
             send_signal(pid, signal.SIGKILL)
         return is_met
 

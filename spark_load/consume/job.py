@@ -1,8 +1,9 @@
 """Consume every queue until the driver says that it is done: one Spark task is one consumer.
 
-SQS is no source that Spark can replay: a receive leases messages. So consumers are tasks that do the work and keep a
-journal, and their return values do not matter. They work like a plain consumer without Sluice's worker: no inbox, no
-heartbeat. A message is deleted after it was handled, and a message that is received again is handled again.
+Spark cannot read a queue as a data source, because reading it again would return other messages. So each consumer is a
+task that does the work and keeps a journal; its return value does not matter. Consumers work like a plain consumer
+without Sluice's worker: no inbox, no heartbeat. A message is deleted after it was handled, and a message that is
+received again is handled again.
 """
 
 import uuid
@@ -27,11 +28,10 @@ _LEASE_SHARE_MAX = 0.5  # handling an answer may take this share of the visibili
 
 
 class SimulatedOutcome(Enum):
-    """The outcome of a received message.
+    """The outcome of a received message, as the plan wants it.
 
-    HANDLED: the message has its effect, and is deleted. FAILED: its handler failed, and it is released at once.
-    CRASHED:
-    it is neither deleted nor released, as when a consumer dies, so its visibility timeout has to end.
+    HANDLED: it has its effect, and is deleted. FAILED: its handler failed, and it is released at once. CRASHED: it is
+    neither deleted nor released, as when a consumer dies; it comes again when its visibility timeout has ended.
     """
 
     HANDLED = auto()
@@ -73,9 +73,9 @@ def messages_per_receive(profile: Profile, *, visibility_timeout_seconds: int) -
 _WAIT_SECONDS = 1
 _ERROR_PAUSE_SECONDS = 0.5
 _DELETE_TRIES = 3
-_BEFORE_START_SECONDS_MAX = 240
-_LAST_POLLS = 3
-_DRAIN_FACTOR_MAX = 10  # times as long as publishing; bounds a task whose driver is gone
+_BEFORE_START_SECONDS_MAX = 240  # from the start of a consumer to the start of the load
+_LAST_POLLS = 3  # after the end, to find a message that comes after its group's end marker
+_DRAIN_FACTOR_MAX = 10  # a task whose driver has died ends after so many times the seconds of publishing
 
 
 def consume(spark: SparkSession, run: LoadRun) -> DataFrame:
@@ -143,7 +143,7 @@ class ConsumerTask:
             self._await_backlog()
         self._poll_until(self._is_over)
         if not coordinator.is_stopped():
-            for _ in range(_LAST_POLLS):  # a message behind the last end marker would be a violation: look for one
+            for _ in range(_LAST_POLLS):
                 self.poll()
         coordinator.report(self._progress, now=True)
         return self._progress
@@ -185,7 +185,7 @@ class ConsumerTask:
             answer = self._context.sqs.receive_message(**self._receive_params, ReceiveRequestAttemptId=attempt_id)
         except ClientError as error:
             if error.response["ResponseMetadata"]["HTTPStatusCode"] < 500:
-                self._unanswered = None  # refused: there is no answer to ask for again
+                self._unanswered = None  # refused, so a repeat with this attempt id would return nothing
             raise
         self._unanswered = None
         messages = [_message(message) for message in answer.get("Messages", [])]

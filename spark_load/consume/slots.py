@@ -10,8 +10,8 @@ from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.faults.shapes import FaultKind
 
 LOOK_SECONDS = 0.2
-_AGAIN_SECONDS = 0.5  # the least time between two starts at a place, so that a process that ends at once takes no more
-_FAILURES_MAX = 20  # of processes that ended with an error before they worked: no fault lasts that long
+_AGAIN_SECONDS = 0.5  # between two starts at a place, so that a process that ends at once is not started in a busy loop
+_FAILURES_MAX = 20  # in a row that ended with an error before they worked: so many are no effect of a fault
 
 
 @dataclass(slots=True, kw_only=True)

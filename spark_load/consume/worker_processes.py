@@ -1,7 +1,7 @@
-"""The product as the load test's consumer: `sluice worker`, or `sluice lambda local` for each slot, recording.
+"""Run the product as the load test's consumer: processes of `sluice worker`, or of `sluice lambda local`.
 
-The load test imports none of the code that it tests. It starts the command of a service, with its recorder on; the
-worker's journals are beside those of the tasks.
+The load test does not import the code that it tests. It starts commands with `--record`, so that their journals are
+beside those of Spark's tasks.
 """
 
 import os
@@ -29,9 +29,9 @@ HANDLERS = "sluice.testing.load.handlers"
 _EFFECTS, _FAILING = "sluice.testing.load.effects", "sluice.testing.load.failing"
 _ENTRY_POINT = "sluice.testing.load.function.handle"
 POISON, THROTTLE, MISREPORT = "poison", "throttle", "misreport"
-"""Folders of a run with a file for each consumer whose events are poison, or whose functions are harmed so."""
+"""Folders in the run's folder, one for each kind of fault. A file named after a consumer turns the fault on for it."""
 _STOP_SECONDS_MAX = 90
-_START_SECONDS = 60  # Lambda gives a function a processor of its own, this machine does not
+_START_SECONDS = 60  # allowed for a function's start: here all functions share the processors
 _SCALED_IDLE_SECONDS = 86_400.0
 _TABLES_SECONDS_MAX = 120
 
@@ -56,12 +56,12 @@ class WorkersResult:
 
     Args:
         recorders: the name of each worker's recorder to its queue.
-        scaling: how they were scaled, as sentences.
-        unknowns: what was not reached, as sentences.
-        killed: recorders of those that a fault ended, and of all functions, which nobody ends otherwise: what they
-            wrote is whole, and has no end.
-        crashed: those that ended with an error under faults and were replaced, as sentences.
-        missed: faults that were done to nobody, or were to come when the run ended, as sentences.
+        scaling: sentences about how the workers were scaled.
+        unknowns: sentences about states that were not reached.
+        killed: the recorders of processes that were killed, so that their journals have no end: workers that a fault
+            ended, and all functions, because a poller kills its functions.
+        crashed: sentences about workers that ended with an error under faults and were replaced.
+        missed: sentences about faults that hit nothing, or were still to come when the run ended.
     """
 
     recorders: Mapping[str, str | None] = field(default_factory=dict)
@@ -75,9 +75,8 @@ class WorkersResult:
 def idle_seconds(profile: Profile) -> float:
     """Return how long a worker waits for a message before it ends: longer than any pause of the plan.
 
-    Where the leading relay may be killed, there may be a pause of a lease besides.
-
-    One that is scaled ends when it is told to. It has a bound all the same, and so polls for a second only.
+    If a fault kills the leading relay, nothing is published until its lease has ended, so that time is added. A scaled
+    worker is stopped by its policy. Its bound is a day, because only a worker with a bound polls for one second.
     """
     if profile.minute_seconds is not None:
         return _SCALED_IDLE_SECONDS
@@ -87,21 +86,21 @@ def idle_seconds(profile: Profile) -> float:
 
 
 def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> WorkersResult:
-    """Run the workers of every queue until no more messages arrive, or the driver says that all is done, or to stop.
+    """Run the workers of every queue until no more messages arrive, or the driver announces the end or a stop.
 
-    Where the run has faults, another one takes the place of a worker that they end, or that ends with an error.
+    In a run with faults, a worker that ended by a fault or with an error is replaced by a new one.
 
     Args:
-        run: whose workers they are.
-        take: is given the places before anybody is there, to do harm to who is.
+        run: the run of the workers.
+        take: called with the places of the workers before these start; the fault injector needs them.
 
     Returns:
-        Their recorders; none where the driver said stop before they were to begin.
+        The recorders of the workers; none if the driver announced a stop before they began.
 
     Raises:
-        EndpointError: a worker did not start, or ended with an error; the message has its last words.
+        EndpointError: a worker did not start, or ended with an error; the message has the last line of its log.
 
-    Runs on the driver, in a thread of its own. May be run again: what was handled is in the inbox's database.
+    Runs on the driver, in a thread of its own. Safe to repeat: the inbox's database knows the handled messages.
     """
     clock = SystemClock()
     coordinator = run.coordinator(clock)
@@ -149,7 +148,7 @@ def work(run: LoadRun, take: Callable[[Places], None] = lambda _: None) -> Worke
 
 
 def function_recorders(run: LoadRun, of_pollers: Collection[str]) -> dict[str, str]:
-    """Return the recorders of the functions' own processes, which a poller starts and ends, to their queue."""
+    """Return the queue of each recorder in a function's process; `of_pollers` are the recorders of the pollers."""
     queues = {consumer: queue for queue, consumer in run.deployment.consumers.items()}
     return {
         journal.stem: queues[consumer]
@@ -199,20 +198,20 @@ def start(
     *,
     place: Place | None = None,
 ) -> WorkerProcess:
-    """Start a worker of a queue, which records.
+    """Start a worker of a queue, with recording on.
 
     Args:
-        run: that it is of.
-        queue: it works on.
-        consumer: whose it is.
-        name: of its log, which begins with that of its place.
-        dsn: of its inbox.
-        agent_uri: its ECS_AGENT_URI.
-        place: it is to work at, which says whether its handlers fail, and how far its clock is ahead; None is neither.
+        run: the run.
+        queue: the name of the queue.
+        consumer: the consumer of the queue.
+        name: the name of the worker's log; it begins with the name of the place.
+        dsn: the URL of the consumer's inbox.
+        agent_uri: the worker's ECS_AGENT_URI.
+        place: says whether the worker's handlers fail and how far its clock is ahead; None means neither.
     """
     profile, logs = run.plan.profile, run.folder / WORKER_LOGS
     logs.mkdir(exist_ok=True)
-    # A message may stay with a worker that a fault has ended: nobody else gets it meanwhile.
+    # A worker that a fault ended may hold a message. Others get it after the visibility timeout, and wait as long.
     held_seconds = run.deployment.visibility_timeout_seconds[queue] if run.writes_effects else 0
     handlers = _EFFECTS if run.writes_effects else HANDLERS
     is_function = consumer in run.functions
@@ -232,14 +231,14 @@ def start(
         }
     arguments = [part for option in options.items() for part in option]
     agent = {} if agent_uri is None else {"ECS_AGENT_URI": agent_uri}
-    # Before the transaction, which in SQLite would keep every other message waiting: there is one writer.
+    # The handler's time passes at a failpoint before the transaction: in SQLite a transaction blocks all other writers.
     pause = {"SLUICE_FAILPOINT": f"after_receive={profile.handler_seconds:f}"} if profile.handler_seconds else {}
     harm = {
         "SLUICE_LOAD_POISON": str(run.folder / POISON / consumer),
         "SLUICE_LOAD_MISREPORT": str(run.folder / MISREPORT / consumer),
     }
     offset = {"SLUICE_LOAD_CLOCK": str(run.clock_offset_us)}
-    environment = {**offset, **harm, **reaching(run, name.partition(".")[0]), **agent, **pause}
+    environment = {**offset, **harm, **environment_at(run, name.partition(".")[0]), **agent, **pause}
     process = (FunctionWorker if is_function else ForkedWorker)(
         [*(["lambda", "local"] if is_function else ["worker"]), *arguments],
         environment=environment,
@@ -249,10 +248,10 @@ def start(
     return WorkerProcess(queue, consumer, process)
 
 
-def reaching(run: LoadRun, place: str) -> Mapping[str, str]:
-    """Return the caller's environment, pointed to the run's endpoint.
+def environment_at(run: LoadRun, place: str) -> Mapping[str, str]:
+    """Return the environment variables of a process at a place, with the run's endpoint and region.
 
-    A place with a line reaches it through the line.
+    If the place has a line (see `spark_load.faults.lines`), the endpoint is the near end of the line.
     """
     url = run.endpoint_url(place)
     endpoint = {} if url is None else {"AWS_ENDPOINT_URL": url}
@@ -260,7 +259,7 @@ def reaching(run: LoadRun, place: str) -> Mapping[str, str]:
 
 
 def make_tables(file: Path, run: LoadRun, part: str) -> None:
-    """Make the tables of a part in an SQLite file, and that of the effects in an inbox's where handlers write them.
+    """Create the tables of the inbox or outbox in an SQLite file; also the table of effects, if handlers write them.
 
     Raises:
         EndpointError: they were not made, and why.
@@ -299,7 +298,7 @@ def stop(started: Sequence[ForkedWorker], clock: Clock) -> None:
 
 
 def require_ended_well(process: ForkedWorker, who: str) -> None:
-    """Raise EndpointError, with the process's last words, if it ended with an error."""
+    """Raise EndpointError, with the last line of the process's log, if it ended with an error."""
     code = process.poll()
     if code:
         raise EndpointError(f"{who} ended with {code}: {process.last_words()}; see {process.log}")

@@ -1,4 +1,4 @@
-"""Draw when which fault begins and ends: a pure function of a seed, so that the same schedule can be run again."""
+"""Draw a random schedule of faults. The same seed draws the same schedule, so that a run can be repeated."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class ScheduledFault[K: StrEnum]:
         kind: what is done.
         target: what it is done to: a NAME, or `NAME:END`. An END is a server, `endpoint` or `database`, and `NAME:END`
             is how NAME reaches it. The target `all:END` stands for every `NAME:END`.
-        detail: how, where there are several ways.
+        detail: the variant of the kind, such as `throttled` or `0.15 s`; empty for kinds without variants.
     """
 
     at_seconds: float
@@ -51,7 +51,7 @@ class Way[K: StrEnum]:
         kind: the kind of fault.
         targets: its possible targets.
         seconds: the shortest and the longest duration; both 0 for a fault that is over at once.
-        weight: how often it comes compared with one of weight 1.
+        weight: how many times as often as a kind of weight 1 it is drawn.
         details: its possible details; a pair of numbers is a range of seconds.
     """
 
@@ -65,16 +65,16 @@ class Way[K: StrEnum]:
 def draw_faults[K: StrEnum](
     ways: Sequence[Way[K]], *, seed: int, first_seconds: float, until_seconds: float, every_seconds: float
 ) -> tuple[ScheduledFault[K], ...]:
-    """Return faults in the order they begin. Every way comes once before any comes more often.
+    """Return faults in the order they begin. Each kind is drawn once before any is drawn again.
 
-    Two faults are never done to one target at the same time; one of `all:END` and one of `NAME:END` neither.
+    A target never has two faults at the same time; `all:END` counts as every `NAME:END`.
 
     Args:
-        ways: what can be done.
-        seed: of everything that is drawn.
-        first_seconds: when the first begins.
-        until_seconds: every fault ends before.
-        every_seconds: mean time between two beginnings; less where the ways would not all fit.
+        ways: the kinds of fault, with their targets and durations.
+        seed: of the random numbers.
+        first_seconds: when the first fault begins.
+        until_seconds: when the last fault has ended.
+        every_seconds: mean time between the beginnings of two faults; less if not every kind would be drawn otherwise.
     """
     return tuple(_draw(ways, Random(f"schedule/{seed}"), first_seconds, until_seconds, every_seconds))  # noqa: S311
 
@@ -135,6 +135,7 @@ def _occupied_targets(target: str) -> tuple[str, ...]:
 
 
 def _detail(rng: Random, details: Sequence[str] | tuple[float, float]) -> str:
+    """Return one of the details; of a pair of numbers, a random duration between them."""
     match details:
         case (float(low), float(high)):
             return f"{rng.uniform(low, high):.2f} s"

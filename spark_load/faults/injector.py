@@ -16,7 +16,7 @@ from spark_load.faults.servers import Restarts
 from spark_load.faults.shapes import WIRE, FaultKind
 
 _TICK_SECONDS = 0.05
-_FULL = (OSError, HistoryError)  # a disk that is full ends the run elsewhere, with its reason
+_FULL = (OSError, HistoryError)  # a full disk ends the run where its journals are written; the injector goes on
 
 type _UnderWay = tuple[ScheduledFault[FaultKind], int, bool]
 type Record = Callable[[ScheduledFault[FaultKind], int, int, bool], None]
@@ -40,13 +40,13 @@ class Processes(Protocol):
 
 
 class PoisonPlan:
-    """Files that tell whoever works for a consumer to fail, and how."""
+    """Files that tell the handlers of a consumer to fail, and how: handlers read the file before each event."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def file(self, consumer: str) -> Path:
-        """Return the file of a consumer, which is there while it is to fail."""
+        """Return the file of a consumer; it exists while the consumer fails."""
         return self._folder / consumer
 
     def begin(self, consumer: str, detail: str) -> None:
@@ -62,7 +62,7 @@ class PoisonPlan:
 
 
 class DatabaseLocks:
-    """SQLite databases that are locked, so that nobody else can write."""
+    """Write locks on SQLite databases: while one is held, no other process can write to the database."""
 
     def __init__(self, databases: Mapping[str, Path]) -> None:
         self._databases = databases
@@ -71,7 +71,7 @@ class DatabaseLocks:
     def hold(self, consumer: str) -> bool:
         """Lock a consumer's database; return False if another process writes, or there is no database."""
         file = self._databases[consumer]
-        if not file.exists():  # to open it would make an empty one, and the workers take that for theirs
+        if not file.exists():  # connecting would create an empty database, which the workers would then use
             return False
         connection = sqlite3.connect(file, timeout=0, isolation_level=None, check_same_thread=False)
         try:
@@ -92,17 +92,17 @@ class DatabaseLocks:
 
 @dataclass(slots=True, kw_only=True)
 class Injector:
-    """Does harm, in a thread of its own, until its schedule is over or it is stopped. Nothing stays harmed.
+    """Injects the faults of a schedule, in a thread of its own, and ends each one: at its time, or when it is stopped.
 
     Args:
         faults: in the order they begin.
-        begun_us: when the schedule is at 0, microseconds UTC.
-        processes: what there is of them.
-        lines: to the endpoint.
-        databases: of the consumers' inboxes.
-        restarts: of the endpoint and of a database that is a server.
-        record: writes a fault down.
-        announce: writes down that a restart begins: whoever follows the schedule may not live to see its end.
+        begun_us: the instant of the schedule's second 0, microseconds UTC.
+        processes: the processes that can be hit.
+        lines: the lines to the endpoint and the database.
+        databases: locks of the consumers' SQLite inboxes.
+        restarts: the commands that restart the endpoint or a database server.
+        record: called when a fault has ended, to write it to the history.
+        announce: called when a restart begins, because this process may die before the restart has ended.
     """
 
     faults: Sequence[ScheduledFault[FaultKind]]
@@ -131,7 +131,7 @@ class Injector:
                 self._under_way = [self._lock_now(*entry) for entry in self._under_way]
                 self._stopped.wait(_TICK_SECONDS)
         finally:
-            # What takes time last: meanwhile nobody is to stay frozen.
+            # Restarts are ended last, because that may take minutes and no process should stay frozen meanwhile.
             self._under_way.sort(key=lambda entry: entry[0].kind is FaultKind.RESTART, reverse=True)
             while self._under_way:
                 self._end(*self._under_way.pop())
@@ -153,7 +153,7 @@ class Injector:
         name = fault.target.partition(":")[0]
         is_met = False
         restarting = [other.target for other, _, _ in self._under_way if other.kind is FaultKind.RESTART]
-        if fault.kind is FaultKind.RESTART and fault.target in restarting:  # which takes longer than planned
+        if fault.kind is FaultKind.RESTART and fault.target in restarting:  # the last restart takes longer than planned
             self._write_down(fault, began_us, is_met=False)
             return
         if fault.kind in WIRE:
@@ -162,7 +162,7 @@ class Injector:
             with suppress(*_FULL):
                 self.announce(fault, began_us)
             self.restarts.begin(fault.target)
-        elif fault.kind is not FaultKind.LOCK:  # which is taken when it can be, and nothing waits for it meanwhile
+        elif fault.kind is not FaultKind.LOCK:  # `_lock_now` takes the lock, as soon as no process is writing
             with suppress(*_FULL):
                 is_met = self.processes.harm(fault.kind, name, fault.detail)
         self._under_way.append((fault, began_us, is_met))

@@ -61,6 +61,7 @@ class FaultLine:
                 self._abort(writer)
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Connect a client to the far end, and copy bytes in both directions until one of them ends."""
         if self._kind == FaultKind.CUT:
             self._abort(writer)
             return
@@ -87,6 +88,7 @@ class FaultLine:
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, back: asyncio.StreamWriter, *, is_request: bool
     ) -> None:
+        """Copy bytes from a source to a sink, with the line's fault; `back` leads to whoever sends the bytes."""
         with contextlib.suppress(OSError):
             while chunk := await source.read(_CHUNK):
                 await self._delay()
@@ -133,7 +135,7 @@ class FaultLine:
 
 
 async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
-    """Read a request to the end of its body; to close the connection before would reset it."""
+    """Read a request to the end of its body: if the connection were closed earlier, the client would get no answer."""
     while b"\r\n\r\n" not in request and (more := await source.read(_CHUNK)):
         request += more
     head, _, body = request.partition(b"\r\n\r\n")
@@ -143,7 +145,7 @@ async def _whole(source: asyncio.StreamReader, request: bytes) -> bytes:
 
 
 def make_answer(name: str, *, is_json: bool) -> bytes:
-    """Return the HTTP answer with a name of `shapes.ANSWERS`, without its prefix `after-`."""
+    """Return the HTTP answer for a name of `shapes.ANSWERS` without its prefix `after-`."""
     status, body, cut_bytes = {
         "500": ("500 Internal Server Error", b"", 0),
         "503": ("503 Service Unavailable", _PAGE, 0),

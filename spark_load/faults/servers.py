@@ -17,15 +17,15 @@ from spark_load.faults.lines import Lines
 from spark_load.faults.shapes import DatabaseKind
 
 DSN = "SLUICE_DSN"
-"""Names the workers' database; without it each consumer has an SQLite file of the run's own."""
+"""The variable with the URL of the workers' database; without it each consumer has an SQLite file of the run."""
 RESTARTS: Mapping[str, str] = {"endpoint": "SLUICE_RESTART_ENDPOINT", "database": "SLUICE_RESTART_DATABASE"}
-"""What can be restarted, to the variable that names the shell command which does it, and ends when it is back."""
+"""The variable with the shell command that restarts a server, and returns when the server is back; by server."""
 _PORT, _PORT_MAX = 5432, 65_535
 _DIALECT = PGDialect_psycopg()  # type: ignore[no-untyped-call]
 _DRIVERS = ("postgresql", "postgresql+psycopg", "sqlite", "sqlite+pysqlite")
 _LOOPBACK = "127.0.0.1"
 COMMAND_SECONDS_MAX = 120
-"""Then a command that restarts something is ended: it hangs."""
+"""A restart command that takes longer is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class Postgres:
             return None
         try:
             parsed = make_url(url or "")
-            # What libpq is told, however the URL says it.
+            # The host may stand in the URL's address or in its query; the driver's arguments have it in one place.
             _, arguments = _DIALECT.create_connect_args(parsed)  # type: ignore[no-untyped-call]
             host, port = arguments.get("host"), arguments.get("port", _PORT)
             if not host or "," in host:
@@ -60,7 +60,7 @@ class Postgres:
                     f"{DSN} names {host or 'no host'}, allowed with faults is one host; name it in the URL"
                 )
             port = int(port)
-        except (ArgumentError, ValueError):  # their text may be a part of the password
+        except (ArgumentError, ValueError):  # not shown, because their text may contain a part of the password
             port = 0
         if not 1 <= port <= _PORT_MAX:
             raise ConfigError(
@@ -94,7 +94,7 @@ def database() -> DatabaseKind:
     url = os.environ.get(DSN)
     if url is None:
         return "own"
-    if url.partition(":")[0] not in _DRIVERS:  # of which the text may be a password
+    if url.partition(":")[0] not in _DRIVERS:  # the value is not shown: it may be a password
         raise ConfigError(
             f"{DSN} is no URL of a database that workers use, allowed is one that begins with"
             f" {', '.join(f'{driver}:' for driver in _DRIVERS)}; give one such as postgresql://user@host/name"
@@ -130,7 +130,7 @@ class Restarts:
         self._running[target] = command, self._clock.monotonic() + COMMAND_SECONDS_MAX
 
     def is_over(self, target: str) -> bool:
-        """Return whether the command of a server has ended, or takes too long."""
+        """Return whether the restart command of a server has ended, or takes too long."""
         command, until = self._running[target]
         return command.poll() is not None or self._clock.monotonic() > until
 
@@ -143,6 +143,6 @@ class Restarts:
             try:
                 os.killpg(command.pid, signal.SIGKILL)
                 command.wait()
-            except PermissionError:  # it is another user, by sudo
+            except PermissionError:  # the command runs as another user, by sudo
                 self._left.append(command)
             return False

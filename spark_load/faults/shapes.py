@@ -20,22 +20,24 @@ _SLOWER = r"(?!0+(\.0+)? s)[0-9]{1,3}(\.[0-9]{1,6})? s"
 _GIVEN_MAX = 1_000
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 type DatabaseKind = Literal["own", "postgres", "other"]
-_AWAKE_SECONDS = 60  # between two freezes: what was not answered before the first is sent again, or given up
-_FROZEN_SECONDS_MAX = limits.DEDUPLICATION_WINDOW_SECONDS - 60  # of a publisher, which then tries for half a minute
+_AWAKE_SECONDS = 60  # in so long, a publisher has repeated or given up each publish without an answer
+_FROZEN_SECONDS_MAX = (
+    limits.DEDUPLICATION_WINDOW_SECONDS - 60
+)  # of a publisher, which repeats its open publishes for half a minute afterwards
 RELAY = "relay"
 RELAYS = (f"{RELAY}-0", f"{RELAY}-1")
-"""Of a load test through an outbox: one leads, the other stands by."""
+"""The relays of a load test through an outbox: one leads, the other stands by."""
 PUBLISH, CONSUME = "publish", "consume"
 """Names of the lines of all publishing tasks, and of all raw consumers."""
 ENDPOINT, DATABASE = "endpoint", "database"
 ANSWERS = ("500", "503", "throttled", "garbage", "cut-short", "after-500", "after-garbage")
-"""What an endpoint answers instead; with `after-` it has done what it was asked to do."""
+"""Wrong answers of an endpoint. With `after-` the endpoint has carried out the request; without, it has not seen it."""
 POISONS = ("reject", "raise", "hang", "die", "rollback")
-"""How handlers fail on an event that is poison."""
+"""The ways in which handlers fail."""
 MISREPORTS = ("stranger", "nobody", "wrong-key", "everything", "no-answer")
-"""How the answer of a Lambda function is wrong."""
+"""The ways in which the answer of a Lambda function is wrong."""
 SLOWER_SECONDS = (0.02, 0.3)
-"""How much later everything on a slow line comes."""
+"""The shortest and the longest delay of a slow line."""
 
 
 class FaultKind(StrEnum):
@@ -63,17 +65,17 @@ class FaultKind(StrEnum):
 
 
 INSTANT = (FaultKind.KILL, FaultKind.TERMINATE)
-"""What is over at once: it ends when it begins."""
+"""Faults without a duration."""
 PROCESS = (*INSTANT, FaultKind.FREEZE)
 NETWORK = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE, FaultKind.ANSWER)
 STREAM = (FaultKind.CUT, FaultKind.STALL, FaultKind.SLOW, FaultKind.LOSE)
-"""What can be done to a line whatever goes over it."""
+"""Faults of a line that need not understand the bytes on it, so that they also hit lines to a database."""
 LOSSY = (FaultKind.SWALLOW,)
-"""What loses messages that were acknowledged, as its history says: negative controls, which are only given."""
+"""Faults that lose acknowledged messages. They are negative controls: never drawn, only named by a profile."""
 FUNCTION = (FaultKind.THROTTLE, FaultKind.MISREPORT)
-"""What can be done to the Lambda functions of a consumer, and to nobody else."""
+"""Faults of the Lambda functions of a consumer."""
 WIRE = (*NETWORK, *LOSSY)
-"""What is done to a line between a process and its endpoint."""
+"""Faults of a line between a process and its endpoint."""
 SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "calm": (),
     "crashes": PROCESS,
@@ -81,9 +83,9 @@ SHAPES: Mapping[str, tuple[FaultKind, ...]] = {
     "database": (FaultKind.LOCK, *STREAM, FaultKind.RESTART),
     "chaos": (*PROCESS, FaultKind.DEPLOY, *NETWORK, FaultKind.LOCK, FaultKind.RESTART, *FUNCTION),
 }
-"""Which faults a shape has, where they can be done."""
+"""The kinds of fault of each shape; kinds without a target in a run are left out."""
 _ENDS: Mapping[str, tuple[str, ...]] = {"network": (ENDPOINT,), "database": (DATABASE,)}
-"""To what end the lines lead that a shape harms, and what it restarts; of others to any."""
+"""The servers that a shape concerns, by its lines and restarts; other shapes concern all servers."""
 type Shape = Literal["calm", "crashes", "network", "database", "chaos"]
 
 _WEIGHTS: Mapping[str, int] = {
@@ -106,7 +108,7 @@ _GIVEN_DETAILS: Mapping[str, tuple[str, str]] = {
     FaultKind.SKEW: (f"-?{_SLOWER}", "seconds between -1000 and 1000 that are not 0, such as '-30 s'"),
     FaultKind.SLOW: (_SLOWER, "seconds above 0 and below 1000, such as '0.15 s'"),
 }
-"""What a detail is that is given, as an expression and in words; a kind that is not here has none."""
+"""The details that a profile may give for a kind, as a regular expression and in words; other kinds have none."""
 _LASTS_SECONDS: Mapping[str, tuple[float, float]] = {
     FaultKind.FREEZE: (1.0, 8.0),
     FaultKind.DEPLOY: (2.0, 6.0),
@@ -197,7 +199,7 @@ class Targets:
         publishers: names of the publishing tasks whose processes are on this machine.
         relays: names of the relays' processes; none unless they publish through an outbox.
         database: the workers' SQLite files, which are the run's `own`, a `postgres`, or an `other` SQLite file.
-        restarts: what somebody says how to restart.
+        restarts: the servers for which a restart command is given.
     """
 
     workers: Sequence[str]
@@ -222,16 +224,16 @@ class Targets:
         restarts: Sequence[str] = (),
         functions: Sequence[str] = (),
     ) -> "Targets":
-        """Return those of a load test; of raw consumers only the network can be harmed: Spark runs them once.
+        """Return the targets in a load test. Raw consumers are Spark's tasks, so only their network can have faults.
 
         Args:
-            consumer: of the profile.
-            consumers: their names.
-            consumers_per_queue: of the profile.
+            consumer: the profile's field.
+            consumers: the names of the consumers.
+            consumers_per_queue: the profile's field.
             publish_tasks: how many publishing tasks have a process each, on this machine.
             is_through_outbox: whether relays publish.
-            database: of the workers.
-            restarts: what can be restarted.
+            database: the kind of the workers' database.
+            restarts: the servers that can be restarted.
             functions: those of the consumers whose handlers run in Lambda functions.
         """
         publishers = tuple(f"{PUBLISH}-{number}" for number in range(publish_tasks)) if PUBLISH not in consumers else ()
@@ -286,7 +288,7 @@ def relay_names(consumers: Sequence[str]) -> tuple[str, ...]:
     return () if RELAY in consumers else RELAYS
 
 
-def again_max(faults: Sequence[ScheduledFault[FaultKind]]) -> int:
+def task_restarts_max(faults: Sequence[ScheduledFault[FaultKind]]) -> int:
     """Return how often Spark may have to restart a publishing task, because one of these faults ended it."""
     return sum(fault.kind in INSTANT and is_publisher(fault.target) for fault in faults)
 
@@ -297,12 +299,12 @@ def worker_names(consumers: Sequence[str], consumers_per_queue: int) -> tuple[st
 
 
 def way[K: StrEnum](kind: K, targets: Sequence[str], *, seconds: tuple[float, float] | None = None) -> Way[K]:
-    """Return how a kind of fault is drawn; a kind that is not of the load test's lasts no time and has no details.
+    """Return how a kind of fault is drawn. A kind that the load test does not know has no duration and no details.
 
     Args:
-        kind: what is done.
-        targets: to what it can be done.
-        seconds: the shortest and the longest, where it is not as long as in a load test.
+        kind: the kind of fault.
+        targets: its possible targets.
+        seconds: the shortest and the longest duration; None takes those of a load test.
     """
     usual = _LASTS_SECONDS.get(kind, (0.0, 0.0))
     details = _DETAILS.get(kind, ())
@@ -321,13 +323,13 @@ def schedule_faults(
     """Return the faults of a run, in the order they begin: the same for the same arguments.
 
     Args:
-        faults: what the profile asks for.
-        targets: what there is.
-        seed: of the run, where the profile has none.
-        duration_seconds: of the load.
+        faults: the field of the profile.
+        targets: the possible targets of the run.
+        seed: the run's seed, used if the profile has none.
+        duration_seconds: the duration of the load.
 
     Raises:
-        ConfigError: there is nothing to do it to, or no time.
+        ConfigError: no fault has a target, or the load is too short.
     """
     if faults.given:
         in_order = sorted(faults.given, key=lambda fault: fault.at_seconds)

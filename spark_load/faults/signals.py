@@ -14,7 +14,7 @@ def send_signal(pid: int, number: signal.Signals) -> bool:
     return True
 
 
-def limited_files(pid: int, *, is_full: bool) -> bool:
+def limit_file_writes(pid: int, *, is_full: bool) -> bool:
     """Forbid a process to write to files, as on a full disk, or allow it again; return whether the process existed."""
     try:
         hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)[1]

@@ -1,7 +1,7 @@
-"""The published messages of a history as traffic: when, in which group and how large; each message once.
+"""Read the published messages of a history as traffic: the instant, group and size of each message.
 
-SQS and SNS drop a publish with the deduplication id of one that they accepted within five minutes: it is no message,
-and counted apart. After five minutes it is another message. A publish that was refused or never answered is no message.
+SQS and SNS drop a publish with the deduplication id of one that they accepted within five minutes; such repeats are
+counted apart. After five minutes it is another message. A publish that was refused or never answered is no message.
 """
 
 import json
@@ -24,7 +24,7 @@ from spark_load.plan.plan import WARM_UP
 from spark_load.profiles.trace import FRAME_BYTES, Arrivals, rank_arrivals
 
 EVERY = "*"
-"""Every topic and queue that something was published to."""
+"""Stands for all topics and queues of a history, in `read_publishes`."""
 _EVENTS_MAX = 5_000_000
 _US = 1_000_000
 _NAMED_MAX = 5
@@ -39,8 +39,8 @@ class PublishedMessages:
         repeat_count: publishes that were dropped, as repeats of one of them.
         repeat_seconds: median time from a message to its repeats; 0 without one.
         unanswered_count: publishes that were refused or not answered, and are not among the messages.
-        unfinished_count: recorders that began and did not finish: of what they saw last, some may be missing.
-        has_sizes: whether the history says how large bodies were; where not, all have one size.
+        unfinished_count: recorders that began and did not finish, so that their last events may be missing.
+        has_sizes: whether the history has the size of each body; if not, unknown ones get the median or the profile's.
     """
 
     arrivals: Arrivals
@@ -54,17 +54,18 @@ class PublishedMessages:
 def read_publishes(
     folder: Path, *, destination: str | None = None, seconds: tuple[float, float | None] = (0.0, None)
 ) -> PublishedMessages:
-    """Return what was published in a recording, or in a load test: there without warm-up and end markers.
+    """Return the messages that were published in a recording or a load test, without warm-up and end markers.
 
     Args:
         folder: of the recording or the run.
         destination: topic or queue whose messages count, by its name in the history, or EVERY; None requires that there
             is one only.
-        seconds: from when, and until when, after the first message; None is the end.
+        seconds: the beginning and the end of the span to read, counted from the first message; None is the end.
 
     Raises:
-        ConfigError: it is no history, it is too large, nothing was published, or there are several destinations.
-        HistoryError: it is damaged.
+        ConfigError: the folder has no history, it is too large, nothing was published, or there are several
+            destinations.
+        HistoryError: the history is damaged.
     """
     require_history(folder)
     history = read_into_memory(folder, events_max=_EVENTS_MAX)
@@ -75,7 +76,7 @@ def read_publishes(
         )
     recording.require_version(history.table.column("schema_version").unique().to_pylist(), folder)
     events, unanswered_count = _accepted_publishes(history.table)
-    events = _of_destination(events, folder, destination)
+    events = _publishes_to(events, folder, destination)
     if not len(events):
         raise ConfigError(
             f"nothing was published in the recording {folder}, needed is at least one message with a group; record"
@@ -105,7 +106,7 @@ def read_publishes(
 
 
 def _accepted_publishes(events: pa.Table) -> tuple[pa.Table, int]:
-    """Return publishes that were accepted, of messages with a group that are neither warm-up nor end marker."""
+    """Return (accepted publishes, number of others), of messages with a group, without warm-up and end markers."""
     column = events.column
     is_message = pc.and_(pc.equal(column("kind"), Kind.PUBLISHED), pc.is_valid(column("message_group_id")))
     is_message = pc.and_(is_message, pc.fill_null(pc.greater_equal(column("idx"), 0), fill_value=True))
@@ -124,7 +125,7 @@ def _unfinished_count(events: pa.Table) -> int:
     return len(set(began) - set(finished))
 
 
-def _of_destination(events: pa.Table, folder: Path, destination: str | None) -> pa.Table:
+def _publishes_to(events: pa.Table, folder: Path, destination: str | None) -> pa.Table:
     names = sorted(name for name in events.column("queue").unique().to_pylist() if name is not None)
     listed = ", ".join(names[:_NAMED_MAX]) + (", …" if len(names) > _NAMED_MAX else "")
     if destination == EVERY:
@@ -177,7 +178,9 @@ def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
     accepted: dict[int, int] = {}
     counts = np.bincount(message)
     is_fifo = pc.fill_null(pc.ends_with(events.column("queue"), ".fifo"), fill_value=False).to_numpy()
-    for position in np.flatnonzero((counts[message] > 1) & is_fifo):  # most are published once
+    for position in np.flatnonzero(
+        (counts[message] > 1) & is_fifo
+    ):  # most messages are published once, and need no look
         first = accepted.get(int(message[position]), int(position))
         if instants[position] - instants[first] >= limits.DEDUPLICATION_WINDOW_SECONDS * _US:
             first = int(position)
@@ -186,7 +189,7 @@ def _accepted_first(instants: Any, groups: Any, events: pa.Table) -> Any:
 
 
 def _body_bytes(events: pa.Table, folder: Path) -> tuple[Any, bool]:
-    """Return (size of each body, whether the history has the sizes); in a load test, the profile has them."""
+    """Return (size of each body, whether the history has all sizes); an unknown size is estimated."""
     details = events.column("detail").unique().to_pylist()
     given = {text: detail_of(text).get("bytes") for text in details}
     sizes = {
@@ -198,6 +201,7 @@ def _body_bytes(events: pa.Table, folder: Path) -> tuple[Any, bool]:
 
 
 def _usual_bytes(folder: Path) -> int:
+    """Return the size of bodies in a load test's profile; a default for a recording, which has none."""
     try:
         described = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["described"]
         return int(described["profile"]["payload_bytes"]) + FRAME_BYTES

@@ -1,4 +1,4 @@
-"""Turn the journals of a run into a history: settled, as Parquet, with each group whole in one file."""
+"""Turn the journals of a run into a history: Parquet files, each of which has all events of its groups."""
 
 import os
 import shutil
@@ -16,8 +16,10 @@ from sluice.judge.reading import parquet_files
 from sluice.judge.reading.damage import error_in_task, reason
 from sluice.recorder.journal import SUFFIX, read_parts
 
-_BUCKETS_MIN = 2  # so that a history of any size is judged by more than one core
-_BUCKET_BYTES = 500_000_000  # of journals: about a million events, most of which they tell twice
+_BUCKETS_MIN = 2  # a history of any size is judged by at least two cores
+_BUCKET_BYTES = (
+    500_000_000  # of journals: about a million events, most of which are written twice, as intent and as answer
+)
 
 
 def compact(spark: SparkSession, journals: Path, history: Path) -> None:
@@ -31,7 +33,9 @@ def compact(spark: SparkSession, journals: Path, history: Path) -> None:
     size = sum(path.stat().st_size for path in paths)
     bucket_count = min(max(_BUCKETS_MIN, round(size / _BUCKET_BYTES)), parquet_files.BUCKETS_MAX)
     history = history.resolve()
-    partial = history.with_name(f"{history.name}.partial-{uuid.uuid4().hex[:8]}")  # somebody may check it, too
+    partial = history.with_name(
+        f"{history.name}.partial-{uuid.uuid4().hex[:8]}"
+    )  # another process may write the same history
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

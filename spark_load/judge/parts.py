@@ -1,8 +1,8 @@
-"""A history as Spark reads it, part by part: for load tests, and for recordings too large for one process.
+"""Read a history with Spark, part by part: for load tests, and for recordings too large for one process.
 
-The partials are those of `sluice.judge.engine`. Of a history in buckets a task reads all of one bucket, and has whole
-groups. Of any other, a task reads neighbouring row groups, and where whole groups are needed hands each partition its
-events as one block of bytes, which Spark carries as it is: that is the one exchange.
+`sluice.judge.engine` defines the functions that compute partial results. If the history is in buckets, a task reads one
+bucket, which has whole groups. Otherwise a task reads neighbouring row groups; where whole groups are needed, it sends
+the events of each group to one partition, as a block of bytes. That is the only exchange.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -44,7 +44,7 @@ _PARTITIONS_MAX = 10_000
 _PIECE_SCHEMA = "task int, path string, row_group int, row_group_count int, events long, bucket int"
 _BLOCK_SCHEMA = "number int, block binary"
 _BLOCK = pa.schema({"number": pa.int32(), "block": pa.binary()})
-"""Schema of a serialized table, with its number among the partial's tables, or that of its partition."""
+"""Schema of serialized tables; `number` is the position among the results of a partial, or the partition."""
 
 
 class HistoryOnSpark:
@@ -54,45 +54,46 @@ class HistoryOnSpark:
         self._spark, self._folder = spark, folder
 
     def look(self, partial: Partial, rows: RowSelection | None = None) -> list[pa.Table]:
-        """Compute a partial of every part, and return its tables, each with the rows of all parts."""
+        """Compute a partial result of every part; return its tables, each with the rows of all parts."""
 
         def blocks(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             for number, table in enumerate(partial(part)):
-                yield _batch([(number, table)])
+                yield _serialize_tables([(number, table)])
 
-        found = {number: [table] for number, table in enumerate(partial([]))}  # of no part at all
-        for row in self._of_parts(blocks, _BLOCK_SCHEMA, rows).toArrow().to_pylist():
-            found[row["number"]].append(_table(row["block"]))
+        found = {
+            number: [table] for number, table in enumerate(partial([]))
+        }  # without events: tables of the right schemas
+        for row in self._map_parts(blocks, _BLOCK_SCHEMA, rows).toArrow().to_pylist():
+            found[row["number"]].append(_deserialize_table(row["block"]))
         return [pa.concat_tables(tables) for tables in found.values()]
 
     def tally(self, partial: Partial) -> pa.Table:
-        """Compute a partial of every part.
-
-        Return its tables, of the schema TALLY, added up and shortened by `shorten`.
-        """
+        """Compute a partial result of the schema TALLY of every part; return the sums, shortened by `shorten`."""
 
         def rows(part: Iterable[Events]) -> Iterator[pa.RecordBatch]:
             (found,) = partial(part)
             yield from found.to_batches()
 
         types = "what string, name string, place int, value long, count long"
-        found = self._of_parts(rows, types, None).groupBy(*VALUE_KEYS).agg(F.sum("count").alias("count"))
+        found = self._map_parts(rows, types, None).groupBy(*VALUE_KEYS).agg(F.sum("count").alias("count"))
         return found.groupBy(*PLACE_KEYS).applyInArrow(shorten, types).toArrow().cast(TALLY)
 
-    def _of_parts(
+    def _map_parts(
         self, make: Callable[[Iterable[Events]], Iterator[pa.RecordBatch]], schema: str, rows: RowSelection | None
     ) -> DataFrame:
-        """Return the results of each part, as rows of a schema."""
+        """Apply `make` to each part of the history in a task; return its rows, of the given schema."""
         found, bucket_count = pieces(self._folder)
         if bucket_count is not None and rows is not None and rows.name == "message_group_id":
-            theirs = buckets_of(rows.values, bucket_count)
-            found = [piece for piece in found if piece.bucket in theirs]
+            wanted_buckets = buckets_of(rows.values, bucket_count)
+            found = [piece for piece in found if piece.bucket in wanted_buckets]
 
         def of_pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from make(_events_of(list(_read_pieces(batches)), rows, bucket_count))
+            yield from make(_read_events(list(_read_pieces(batches)), rows, bucket_count))
 
         def of_blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            yield from make(together(_table(block) for batch in batches for block in batch.column("block").to_pylist()))
+            yield from make(
+                together(_deserialize_table(block) for batch in batches for block in batch.column("block").to_pylist())
+            )
 
         if bucket_count is not None:
             return spread(self._spark, ((piece.bucket, piece) for piece in found), bucket_count).mapInArrow(
@@ -104,8 +105,8 @@ class HistoryOnSpark:
             return tasks.mapInArrow(of_pieces, schema)
 
         def exchange(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for events in _events_of(list(_read_pieces(batches)), rows, None):
-                yield _batch(_shares(events, count, is_whole=rows is not None))
+            for events in _read_events(list(_read_pieces(batches)), rows, None):
+                yield _serialize_tables(_split_by_partition(events, count, is_whole=rows is not None))
 
         return tasks.mapInArrow(exchange, _BLOCK_SCHEMA).repartitionById(count, "number").mapInArrow(of_blocks, schema)
 
@@ -123,7 +124,7 @@ def _read_pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[Piece]:
             yield Piece(**row)
 
 
-def _events_of(found: Sequence[Piece], rows: RowSelection | None, bucket_count: int | None) -> Iterator[Events]:
+def _read_events(found: Sequence[Piece], rows: RowSelection | None, bucket_count: int | None) -> Iterator[Events]:
     if rows is not None:
         for piece in found:
             yield Events(read_rows(piece, rows))
@@ -148,8 +149,8 @@ def _require_bucket(events: Events, found: Sequence[Piece], bucket_count: int) -
         if _has_groups_of_other_buckets(of, found[0].bucket, bucket_count)
     )
     raise HistoryError(
-        f"{path} says that its message groups are of one bucket, and has one of another; judge the journals it was made"
-        " of, or write it again without what it says of sluice.buckets"
+        f"{path} has a message group of another bucket than its metadata names, allowed are groups of that bucket;"
+        " judge the journals it was made of, or write it again without the metadata sluice.buckets"
     )
 
 
@@ -158,8 +159,8 @@ def _has_groups_of_other_buckets(events: Events, bucket: int, bucket_count: int)
     return bool(((group % np.uint64(bucket_count) != np.uint64(bucket)) & (group != 0)).any())
 
 
-def _shares(events: Events, partition_count: int, *, is_whole: bool) -> Iterator[tuple[int, pa.Table]]:
-    """Yield each partition's events; unless `is_whole`, without empty columns, which would be shuffled too."""
+def _split_by_partition(events: Events, partition_count: int, *, is_whole: bool) -> Iterator[tuple[int, pa.Table]]:
+    """Yield (partition, its events); unless `is_whole`, without empty columns, which would be exchanged too."""
     of_partition, table = bucket_of(events, partition_count), events.table
     if not is_whole:
         table = table.select([name for name in table.column_names if table.column(name).null_count < len(table)])
@@ -171,7 +172,7 @@ def _shares(events: Events, partition_count: int, *, is_whole: bool) -> Iterator
             yield partition, ordered.slice(begin, count)
 
 
-def _batch(numbered: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
+def _serialize_tables(numbered: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
     numbers, blocks = list[int](), list[bytes]()
     for number, table in numbered:
         sink = pa.BufferOutputStream()
@@ -182,7 +183,7 @@ def _batch(numbered: Iterable[tuple[int, pa.Table]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array(numbers, pa.int32()), pa.array(blocks, pa.binary())], schema=_BLOCK)
 
 
-def _table(block: bytes) -> pa.Table:
+def _deserialize_table(block: bytes) -> pa.Table:
     return pa.ipc.open_stream(block).read_all()
 
 

@@ -16,15 +16,15 @@ _COLUMNS = ["message_group_id", "idx", "intended_at_us", "invoked_at_us"]
 
 
 def compare_replay(history: Path, plan: Plan) -> dict[str, Any] | None:
-    """Return how a run's messages were published beside the arrivals of its trace; None without a trace.
+    """Compare the publishes of a run with the arrivals of its trace; return None if the run has no trace.
 
     Args:
         history: the folder of its Parquet.
         plan: of the run.
 
     Returns:
-        `planned` and `published` count messages. `shift_us` are percentiles of how much later than planned a message's
-        first publish was. `moved_share` is the share of messages in another second than planned, `interarrival_ks` the
+        `planned` and `published` count messages. `shift_us` has percentiles of the time from a message's planned to its
+        first publish. `moved_share` is the share of messages in another second than planned, `interarrival_ks` the
         largest distance of the distributions of times between two messages, `skew_error` the total variation of the
         groups' shares: all from 0, alike, to 1. Those three are None where nothing was published.
     """
@@ -39,13 +39,13 @@ def compare_replay(history: Path, plan: Plan) -> dict[str, Any] | None:
     planned = arrivals.offsets_us(replay.speed)
     begun_us = int(intended.min())
     shift = np.sort(invoked - intended)
-    groups = dict(zip(*(column.to_pylist() for column in _counts(published)), strict=True))
+    groups = dict(zip(*(column.to_pylist() for column in _group_counts(published)), strict=True))
     sent_counts = np.array([groups.get(message_group_id(rank), 0) for rank in range(len(arrivals.group_counts))])
     return found | {
         "shift_us": {name: int(shift[rank - 1]) for name, rank in zip(PERCENTILES, ranks(len(shift)), strict=True)}
         | {"max": int(shift[-1])},
-        "moved_share": _variation(*_per_second(planned, invoked - begun_us)),
-        "interarrival_ks": _ks(np.diff(planned), np.diff(np.sort(invoked))),
+        "moved_share": _variation(*_counts_by_second(planned, invoked - begun_us)),
+        "interarrival_ks": _kolmogorov_smirnov(np.diff(planned), np.diff(np.sort(invoked))),
         "skew_error": _variation(arrivals.group_counts, sent_counts),
     }
 
@@ -65,12 +65,12 @@ def _first_publishes(history: Path) -> Any:
     return table.group_by(["message_group_id", "idx"]).aggregate([("invoked_at_us", "min"), ("intended_at_us", "min")])
 
 
-def _counts(published: Any) -> tuple[Any, Any]:
+def _group_counts(published: Any) -> tuple[Any, Any]:
     counted = pc.value_counts(published["message_group_id"])
     return counted.field("values"), counted.field("counts")
 
 
-def _per_second(planned: Any, sent: Any) -> tuple[Any, Any]:
+def _counts_by_second(planned: Any, sent: Any) -> tuple[Any, Any]:
     seconds = [np.maximum(offsets, 0) // _US for offsets in (planned, sent)]
     length = int(max(each.max() for each in seconds)) + 1
     first, second = (np.bincount(each, minlength=length) for each in seconds)
@@ -82,7 +82,7 @@ def _variation(planned: Any, sent: Any) -> float:
     return float(np.abs(planned / max(planned.sum(), 1) - sent / max(sent.sum(), 1)).sum() / 2)
 
 
-def _ks(planned: Any, sent: Any) -> float | None:
+def _kolmogorov_smirnov(planned: Any, sent: Any) -> float | None:
     """Return the Kolmogorov-Smirnov distance of two samples; None where one is empty."""
     if not len(planned) or not len(sent):
         return None

@@ -1,1 +1,1 @@
-"""Which message is sent when, to which group, with which body: a pure function of profile and seed."""
+"""The plan of a load test: the time, group and body of each message, as a pure function of profile and seed."""

@@ -35,8 +35,8 @@ _STEP = 0x9E3779B97F4A7C15
 def mix_bits(number: Any) -> Any:
     """Return 64 well mixed bits of a 64-bit number: an int, or a numpy array of uint64.
 
-    It is splitmix64 (Steele, Lea and Flood 2014): a few multiplications, where a cryptographic hash of every message
-    would be the larger part of planning it.
+    It is splitmix64 (Steele, Lea and Flood 2014), which needs a few multiplications. A cryptographic hash of every
+    message would take longer than all other planning.
     """
     number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 & _MASK
     number = (number ^ (number >> 27)) * 0x94D049BB133111EB & _MASK
@@ -93,7 +93,7 @@ SCHEMA = pa.schema(
         pa.field("task", pa.int32(), nullable=False),
     ]
 )
-"""Of `Plan.batch`, a row for each publish:
+"""The columns of `Plan.batch`, which has a row for each publish:
 
     idx              of the message; negative for an end marker
     publish_attempt  1, or 2 for the intended repeat
@@ -101,10 +101,10 @@ SCHEMA = pa.schema(
     offset_us        when, in microseconds from the start of the load; negative in the warm-up
     task             which publish task does it
 """
-_GROUP, _REPEAT, _OUTCOME_DRAW = 0, 1, 3  # what is drawn for a message; another number is another plan of a seed
+_GROUP, _REPEAT, _OUTCOME_DRAW = 0, 1, 3  # purposes of draws; if a number changes, a seed draws another plan
 _GROUP_IDS_KEPT = 100_000
 _POOL_STARTS = 65_536
-_POOL_STRIDE = 40_503  # odd, so that as many messages in a row begin at different places of the pool
+_POOL_STRIDE = 40_503  # odd, so that 65,536 successive messages begin at different places of the pool
 
 
 @lru_cache(_GROUP_IDS_KEPT)
@@ -122,10 +122,12 @@ class Plan:
     trace_file: Path | None = None
 
     def __post_init__(self) -> None:
-        assert (self.profile.replay is None) == (self.trace_file is None), "a trace has its file"
+        assert (self.profile.replay is None) == (self.trace_file is None), (
+            "a plan has a trace file exactly if its profile replays a trace"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What was computed already is large, and soon computed again.
+        # Pickle only the fields: the cached properties are large, and a task computes its own quickly.
         return Plan, (self.profile, self.seed, self.trace_file)
 
     @property
@@ -220,12 +222,14 @@ class Plan:
         if not warm_up_count or is_measured.all():
             return self._measured_us(idx - warm_up_count)
         early_us = np.rint(idx * 1e6 / self.profile.first_per_second).astype(np.int64)
-        early_us = np.minimum(early_us - round(self.profile.warm_up_seconds * 1e6), -1)  # the sign says the phase
+        early_us = np.minimum(
+            early_us - round(self.profile.warm_up_seconds * 1e6), -1
+        )  # a negative time marks a message of the warm-up
         return np.where(is_measured, self._measured_us(np.maximum(idx - warm_up_count, 0)), early_us)
 
     def _measured_us(self, numbers: Any) -> Any:
         if self.profile.replay is None or (arrivals := self.arrivals) is None:
-            return _inverse_us(self.profile.steps, numbers)
+            return _due_us(self.profile.steps, numbers)
         return arrivals.offsets_us(self.profile.replay.speed)[numbers]
 
     @cached_property
@@ -263,6 +267,7 @@ class Plan:
 
     @cached_property
     def _pool(self) -> str:
+        """Return random text, of which each payload is a piece."""
         size = _POOL_STARTS + self.profile.payload_bytes
         return base64.urlsafe_b64encode(hashlib.shake_128(f"{self.seed}".encode()).digest(size)).decode()
 
@@ -304,7 +309,7 @@ def silence_seconds(profile: Profile) -> float:
     begun = np.floor(np.cumsum([0, *(step.message_count for step in profile.steps)])).astype(np.int64)
     near = np.unique(begun[:, None] + np.arange(-2, 3))
     numbers = near[(near >= 0) & (near < profile.measured_count)]
-    seconds = _inverse_us(profile.steps, numbers) / 1e6
+    seconds = _due_us(profile.steps, numbers) / 1e6
     gaps = np.diff(seconds)[np.diff(numbers) == 1]
     return float(max([seconds[0], *gaps, profile.end_markers_after_seconds - seconds[-1]]))
 
@@ -332,10 +337,10 @@ def _shape(group_count: int, skew: float, task_count: int) -> _Shape:
 
 def _shape_of(weights: Any, task_count: int) -> _Shape:
     shares = weights / weights.sum()
-    return _Shape(np.cumsum(shares), np.array(_spread(shares.tolist(), task_count), np.int32))
+    return _Shape(np.cumsum(shares), np.array(_assign_tasks(shares.tolist(), task_count), np.int32))
 
 
-def _spread(shares: list[float], task_count: int) -> list[int]:
+def _assign_tasks(shares: list[float], task_count: int) -> list[int]:
     """Return the task of each share: the heaviest share first, each to the task with the smallest sum so far."""
     if task_count == 1:
         return [0] * len(shares)
@@ -348,7 +353,7 @@ def _spread(shares: list[float], task_count: int) -> list[int]:
     return tasks
 
 
-def _inverse_us(steps: tuple[Phase, ...], number: Any) -> Any:
+def _due_us(steps: tuple[Phase, ...], number: Any) -> Any:
     """Return when the integral of the rate reaches each number, in microseconds."""
     rates = np.array([step.messages_per_second for step in steps])
     seconds = np.array([step.duration_seconds for step in steps])

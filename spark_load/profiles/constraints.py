@@ -6,7 +6,7 @@ A rule returns one sentence that says why a profile is refused, or None if the p
 from spark_load.profiles.fields import LATE_DUPLICATE_SECONDS_MIN, ProfileFields
 
 _MESSAGES_MAX = 50_000_000
-_BY_RAW_ONLY = (  # what our own loop injects; the worker has a handler and settings of its own
+_BY_RAW_ONLY = (  # fields that only the raw consumer carries out
     "failure_share",
     "crash_share",
     "poison_share",
@@ -21,7 +21,7 @@ def refusal(profile: ProfileFields) -> str | None:
     return next((reason for reason in reasons if reason is not None), None)
 
 
-def _rate(profile: ProfileFields) -> str | None:
+def _rate_refusal(profile: ProfileFields) -> str | None:
     missing = [name for name in ("messages_per_second", "duration_seconds") if not getattr(profile, name)]
     if not missing or profile.phases:
         return None
@@ -29,14 +29,14 @@ def _rate(profile: ProfileFields) -> str | None:
     return f"{' and '.join(missing)} {are} missing: give messages_per_second and duration_seconds, or phases"
 
 
-def _size(profile: ProfileFields) -> str | None:
+def _size_refusal(profile: ProfileFields) -> str | None:
     if 1 <= profile.measured_count <= profile.message_count <= _MESSAGES_MAX:
         return None
     made_by = "the phases make" if profile.phases else "messages_per_second x duration_seconds is"
     return f"{made_by} {profile.message_count} messages, allowed is 1 to {_MESSAGES_MAX}"
 
 
-def _warm_up(profile: ProfileFields) -> str | None:
+def _warm_up_refusal(profile: ProfileFields) -> str | None:
     if not profile.warm_up_seconds or profile.warm_up_count:
         return None
     return (
@@ -45,7 +45,7 @@ def _warm_up(profile: ProfileFields) -> str | None:
     )
 
 
-def _tasks(profile: ProfileFields) -> str | None:
+def _task_refusal(profile: ProfileFields) -> str | None:
     if profile.publish_tasks <= profile.group_count:
         return None
     return (
@@ -54,7 +54,7 @@ def _tasks(profile: ProfileFields) -> str | None:
     )
 
 
-def _repeats(profile: ProfileFields) -> str | None:
+def _repeat_refusal(profile: ProfileFields) -> str | None:
     share, after_seconds = profile.late_duplicate_share, profile.late_duplicate_after_seconds
     if share and after_seconds is None:
         return (
@@ -66,10 +66,10 @@ def _repeats(profile: ProfileFields) -> str | None:
             f"late_duplicate_after_seconds is {after_seconds:g}, and late_duplicate_share is 0:"
             " leave it out, or give a share"
         )
-    return _shares_above_one(profile, "duplicate_share", "late_duplicate_share")
+    return _share_sum_refusal(profile, "duplicate_share", "late_duplicate_share")
 
 
-def _fan_out(profile: ProfileFields) -> str | None:
+def _fan_out_refusal(profile: ProfileFields) -> str | None:
     if profile.has_topic or profile.fan_out_skew_seconds_max is None:
         return None
     return (
@@ -78,13 +78,13 @@ def _fan_out(profile: ProfileFields) -> str | None:
     )
 
 
-def _through_outbox(profile: ProfileFields) -> str | None:
+def _outbox_refusal(profile: ProfileFields) -> str | None:
     if profile.destination != "outbox":
         return None
     if profile.consumer == "raw":
         return (
-            "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': an outbox numbers as these"
-            " read it; choose one of them"
+            "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': the raw consumer cannot"
+            " read the outbox's envelopes; choose one of the two"
         )
     name = next((name for name in ("duplicate_share", "late_duplicate_share") if getattr(profile, name)), None)
     if name is None:
@@ -95,13 +95,13 @@ def _through_outbox(profile: ProfileFields) -> str | None:
     )
 
 
-def _failures(profile: ProfileFields) -> str | None:
+def _failure_refusal(profile: ProfileFields) -> str | None:
     if profile.redrive and not profile.poison_share:
         return "redrive is true, and poison_share is 0: nothing would be dead-lettered; give a poison_share"
-    return _shares_above_one(profile, "failure_share", "crash_share", "poison_share")
+    return _share_sum_refusal(profile, "failure_share", "crash_share", "poison_share")
 
 
-def _injection_problem(profile: ProfileFields) -> str | None:
+def _injection_refusal(profile: ProfileFields) -> str | None:
     name = next((name for name in _BY_RAW_ONLY if getattr(profile, name)), None)
     if profile.consumer == "raw" or name is None:
         return None
@@ -111,14 +111,14 @@ def _injection_problem(profile: ProfileFields) -> str | None:
     )
 
 
-def _scaling_problem(profile: ProfileFields) -> str | None:
+def _scaling_refusal(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None:
         return None
     seconds = f"minute_seconds is {profile.minute_seconds:g}"
     if profile.consumer != "worker":
         return (
-            f"{seconds}, allowed with consumer {profile.consumer!r} is none: only workers are scaled; choose consumer"
-            " 'worker'"
+            f"{seconds}, allowed with consumer {profile.consumer!r} is none: a scaling policy only starts"
+            " workers; choose consumer 'worker'"
         )
     if profile.consumers_per_queue > 1:
         return (
@@ -129,12 +129,12 @@ def _scaling_problem(profile: ProfileFields) -> str | None:
     if name is None:
         return None
     return (
-        f"{name} is {getattr(profile, name):g}, allowed with minute_seconds is none: the workers there are begin with"
-        " the load; leave it out"
+        f"{name} is {getattr(profile, name):g}, allowed with minute_seconds is none: scaled workers begin with the"
+        " load; leave it out"
     )
 
 
-def _lease(profile: ProfileFields) -> str | None:
+def _lease_refusal(profile: ProfileFields) -> str | None:
     lease = profile.visibility_timeout_seconds
     if lease is None:
         return None
@@ -151,7 +151,7 @@ def _lease(profile: ProfileFields) -> str | None:
     return None
 
 
-def _shares_above_one(profile: ProfileFields, *names: str) -> str | None:
+def _share_sum_refusal(profile: ProfileFields, *names: str) -> str | None:
     shares = {name: share for name in names if (share := getattr(profile, name))}
     if sum(shares.values()) <= 1:
         return None
@@ -159,26 +159,26 @@ def _shares_above_one(profile: ProfileFields, *names: str) -> str | None:
     return f"{added} is {sum(shares.values()):g}, allowed is at most 1: no message is two of these"
 
 
-def _faults(profile: ProfileFields) -> str | None:
+def _fault_refusal(profile: ProfileFields) -> str | None:
     if profile.minute_seconds is None or profile.faults.is_calm:
         return None
     return (
-        f"faults.shape is {profile.faults.shape!r}, allowed with minute_seconds is 'calm': who is started and stopped"
-        " by a policy has no place of its own; leave one of them out"
+        f"faults.shape is {profile.faults.shape!r}, allowed with minute_seconds is 'calm': faults need workers of fixed"
+        " names, and a scaling policy starts and stops them; leave one of the two out"
     )
 
 
 _RULES = (
-    _rate,
-    _size,
-    _warm_up,
-    _tasks,
-    _repeats,
-    _fan_out,
-    _through_outbox,
-    _failures,
-    _injection_problem,
-    _scaling_problem,
-    _lease,
-    _faults,
+    _rate_refusal,
+    _size_refusal,
+    _warm_up_refusal,
+    _task_refusal,
+    _repeat_refusal,
+    _fan_out_refusal,
+    _outbox_refusal,
+    _failure_refusal,
+    _injection_refusal,
+    _scaling_refusal,
+    _lease_refusal,
+    _fault_refusal,
 )

@@ -29,14 +29,14 @@ _NUMBERS = (
     *("delivered_count", "calls", "messages_per_publish_call", "messages_per_receive_call", "hottest_share"),
     *("hottest_per_second", "cost", "refusals", "warnings", "cost_usd"),
 )
-"""Properties of an `Estimate` that programs get as they are."""
+"""Properties of an `Estimate` that its JSON has under the same names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """The use of a limit: of AWS's at the peak, of LocalStack's measured speed on average.
+    """The use that a run makes of a limit: of a quota of AWS at the peak, of LocalStack's measured speed on average.
 
-    `instead` is what to do about it.
+    `instead` says what to do if that is too much.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Estimate(LoadEstimate):
     def uses(self) -> tuple[Use, ...]:
         """Return how much of each limit is used."""
         if self.target == "localstack":
-            return (self._localstack(),)
+            return (self._localstack_use(),)
         receive = Use(
             name=f"receive, a queue in {self.region}",
             used=self.profile.peak_per_second * self.queue_share / (1 if self.fails else limits.RECEIVE_MESSAGES_MAX),
@@ -121,7 +121,7 @@ class Estimate(LoadEstimate):
             unit="calls/s",
             instead="lower the rate, or choose a region with more",
         )
-        return *(self._topic() if self.profile.has_topic else self._sends()), receive
+        return *(self._topic_uses() if self.profile.has_topic else self._send_uses()), receive
 
     @property
     def _published_per_second(self) -> float:
@@ -132,7 +132,7 @@ class Estimate(LoadEstimate):
     def _queue_calls(self) -> int:
         return limits.QUEUE_CALLS_PER_SECOND.get(self.region, limits.QUEUE_CALLS_PER_SECOND_ELSEWHERE)
 
-    def _localstack(self) -> Use:
+    def _localstack_use(self) -> Use:
         how = "topic to" if self.profile.has_topic else "sent to"
         return Use(
             name=f"LocalStack, {how} {self.queue_count} queues",
@@ -142,7 +142,7 @@ class Estimate(LoadEstimate):
             instead="lower the rate, or run it on AWS",
         )
 
-    def _topic(self) -> Iterator[Use]:
+    def _topic_uses(self) -> Iterator[Use]:
         end_markers_per_second = min(self.profile.group_count, self.profile.end_markers_per_second)
         yield Use(
             name=f"publish, SNS FIFO in {self.region}",
@@ -159,7 +159,7 @@ class Estimate(LoadEstimate):
             instead="lower group_skew or the rate, or add groups",
         )
 
-    def _sends(self) -> Iterator[Use]:
+    def _send_uses(self) -> Iterator[Use]:
         profile = self.profile
         full = min(
             limits.PUBLISH_BATCH_ENTRIES_MAX,
@@ -208,26 +208,26 @@ class Estimate(LoadEstimate):
 
     def _warnings(self) -> Iterator[str]:
         profile = self.profile
-        if self.target == "localstack" and (use := self._localstack()).share > 1:
+        if self.target == "localstack" and (use := self._localstack_use()).share > 1:
             yield (
                 f"{use.name}: {use.used:,.0f} {use.unit} are offered, it can do about {use.allowed:,.0f}:"
                 f" a backlog builds; {use.instead}"
             )
-        able = 1 / CALL_SECONDS
-        offered = self._published_per_second * self.hottest_share
-        if offered > able:
+        able_per_second = 1 / CALL_SECONDS
+        offered_per_second = self._published_per_second * self.hottest_share
+        if offered_per_second > able_per_second:
             yield (
-                f"the hottest group has {self.hottest_share:.1%} of the messages, {offered:,.0f}/s at the peak,"
-                f" and each after the answer to the one before about {able:,.0f}/s can be published: it will be late;"
+                f"the hottest group has {self.hottest_share:.1%} of the messages, {offered_per_second:,.0f}/s at the"
+                f" peak, and one after the other about {able_per_second:,.0f}/s can be published: they will be late;"
                 " lower group_skew or the rate"
             )
-        come = profile.messages_per_second * self.queue_share
+        arriving_per_second = profile.messages_per_second * self.queue_share
         greatest, left = self.backlogs
-        grows = profile.consume_after_seconds or profile.minute_seconds  # which is what is looked at
-        if self.handled_per_second < come and not grows:
+        grows = profile.consume_after_seconds or profile.minute_seconds  # then the backlog is the purpose of the run
+        if self.handled_per_second < arriving_per_second and not grows:
             yield (
                 f"the consumers of a queue ({profile.consumers_per_queue}) can work off about"
-                f" {self.handled_per_second:,.0f} messages/s, and {come:,.0f}/s come:"
+                f" {self.handled_per_second:,.0f} messages/s, and {arriving_per_second:,.0f}/s come:"
                 f" {left:,.0f} are left to drain; add consumers_per_queue"
             )
         if greatest > limits.FIFO_WINDOW_MESSAGES:

@@ -14,7 +14,9 @@ from spark_load.faults.shapes import Faults
 from spark_load.profiles.trace import OVERHEAD_BYTES, PAYLOAD_BYTES_MAX, SECONDS_MAX, Replay
 
 END_MARKERS_AFTER_SECONDS = 0.5
-LATE_DUPLICATE_SECONDS_MIN = limits.DEDUPLICATION_WINDOW_SECONDS + 60  # the queue's window begins after the publish
+LATE_DUPLICATE_SECONDS_MIN = (
+    limits.DEDUPLICATION_WINDOW_SECONDS + 60
+)  # a minute more, because the queue's window begins after the publish
 
 type _Share = Annotated[float, Field(ge=0, le=1)]
 type _Rate = Annotated[float, Field(ge=0, le=1_000_000)]
@@ -143,7 +145,7 @@ class ProfileFields:
         mean = sum(phase.message_count for phase in self.phases) / seconds
         for name, value in (("messages_per_second", mean), ("duration_seconds", seconds)):
             found = getattr(self, name)
-            if found not in (0, value):  # a stored profile has both, alike
+            if found not in (0, value):  # the profile in run.json has the computed value as well
                 raise ValueError(f"{name} is {found:g}, allowed beside phases is none: they make {value:g}")
             object.__setattr__(self, name, value)
         if seconds > SECONDS_MAX:

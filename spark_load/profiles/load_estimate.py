@@ -15,13 +15,13 @@ from spark_load.profiles.trace import FRAME_BYTES
 
 CALL_SECONDS = 0.02
 _WAIT_SECONDS = 1
-_LEASE_SECONDS = 30  # of a queue, where the profile gives none
-_SLICES = 100  # a phase is looked at in so many pieces, for the backlog
+_LEASE_SECONDS = 30  # the visibility timeout, if the profile has none
+_SLICES = 100  # in which a phase is cut to follow the backlog
 
 # What LocalStack was measured to do on two cores.
 _LOCALSTACK_DELIVERIES_PER_SECOND = 270  # from a topic: 90 messages to each of three queues
 _LOCALSTACK_SENDS_PER_SECOND = 1_300
-_LOCALSTACK_ANSWERS_PER_SECOND = 80  # of one queue, each deleted: 800 messages by tens
+_LOCALSTACK_ANSWERS_PER_SECOND = 80  # receives and deletes of one queue: 800 messages a second, ten in each
 
 type EstimateTarget = Literal["aws", "localstack"]
 
@@ -66,18 +66,19 @@ class LoadEstimate:
             return round(max(self.profile.replay.mean_bytes, FRAME_BYTES))
         return self.profile.payload_bytes + FRAME_BYTES
 
-    def _of_measured(self, share: float) -> int:
+    def _count_of_share(self, share: float) -> int:
+        """Return the number of messages in a share of the load proper."""
         return round(share * self.profile.measured_count)
 
     @property
     def _suppressed_count(self) -> int:
         """Return the number of repeats inside the deduplication window, which are published and not delivered."""
-        return self._of_measured(self.profile.duplicate_share)
+        return self._count_of_share(self.profile.duplicate_share)
 
     @property
     def repeat_count(self) -> int:
         """Return the number of repeated publishes, inside the window and after it."""
-        return self._suppressed_count + self._of_measured(self.profile.late_duplicate_share)
+        return self._suppressed_count + self._count_of_share(self.profile.late_duplicate_share)
 
     @property
     def published_count(self) -> int:
@@ -90,12 +91,12 @@ class LoadEstimate:
 
     @property
     def _poisoned_count(self) -> int:
-        return self._of_measured(self.profile.poison_share)
+        return self._count_of_share(self.profile.poison_share)
 
     @property
     def received_count(self) -> int:
         """Return the number of receives in one queue, those of its dead letters included."""
-        again = self._of_measured(self.profile.failure_share + self.profile.crash_share)
+        again = self._count_of_share(self.profile.failure_share + self.profile.crash_share)
         in_queue, in_dlq, redriven = self.max_receive_count - 1, 1, self.profile.redrive
         return self._deliverable_count + again + self._poisoned_count * (in_queue + in_dlq + redriven)
 
@@ -144,7 +145,7 @@ class LoadEstimate:
         return _LOCALSTACK_SENDS_PER_SECOND
 
     @property
-    def through_per_second(self) -> float:
+    def finished_per_second(self) -> float:
         """Return how many messages a second come from the publisher to the end of the busiest queue's consumers."""
         if self.target == "aws":
             return self.handled_per_second
@@ -156,24 +157,26 @@ class LoadEstimate:
     def backlogs(self) -> tuple[float, float]:
         """Return (greatest backlog of the busiest queue, its backlog when everything is published)."""
         profile = self.profile
-        times = (
+        receives_of_message = (
             self.queue_share * (self.received_count - profile.group_count) / profile.message_count
-        )  # a message is received
+        )  # receives of each message, failed ones included
         backlog = greatest = at_seconds = 0.0
         for phase, share in (
-            *((step, times) for step in profile.steps),
-            *((step, self.queue_share) for step in self._end()),
+            *((step, receives_of_message) for step in profile.steps),
+            *((step, self.queue_share) for step in self._end_phases()),
         ):
             seconds = phase.duration_seconds / _SLICES
             for number in range(_SLICES):
                 rise = (phase.end_per_second - phase.messages_per_second) * (number + 0.5) / _SLICES
-                able = self.through_per_second if at_seconds >= profile.consume_after_seconds else 0
-                backlog = max(0.0, backlog + ((phase.messages_per_second + rise) * share - able) * seconds)
+                handled_per_second_now = self.finished_per_second if at_seconds >= profile.consume_after_seconds else 0
+                backlog = max(
+                    0.0, backlog + ((phase.messages_per_second + rise) * share - handled_per_second_now) * seconds
+                )
                 greatest = max(greatest, backlog)
                 at_seconds += seconds
         return greatest, backlog
 
-    def _end(self) -> tuple[Phase, Phase]:
+    def _end_phases(self) -> tuple[Phase, Phase]:
         """Return the phases after the load: the silence before the end markers, and the end markers."""
         profile = self.profile
         silence = profile.end_markers_after_seconds - profile.duration_seconds
@@ -193,7 +196,7 @@ class LoadEstimate:
         """Return the time from the last end marker until everything is consumed."""
         waiting = max(0.0, self.profile.consume_after_seconds - self.profile.publish_seconds)
         lease = (self.profile.visibility_timeout_seconds or _LEASE_SECONDS) if self.profile.crash_share else 0
-        return waiting + self.backlogs[1] / self.through_per_second + lease
+        return waiting + self.backlogs[1] / self.finished_per_second + lease
 
     @property
     def _answers(self) -> int:
@@ -208,7 +211,7 @@ class LoadEstimate:
         consumers = profile.consumers_per_queue * self.queue_count
         polls = math.ceil(consumers * active_seconds / (_WAIT_SECONDS + profile.poll_pause_seconds))
         deleted = self._deliverable_count - (0 if profile.redrive else self._poisoned_count)
-        given_back = self._of_measured(profile.failure_share) + self._poisoned_count * self.max_receive_count
+        given_back = self._count_of_share(profile.failure_share) + self._poisoned_count * self.max_receive_count
         return {
             "publish": math.ceil(self.published_count / self.messages_per_publish_call),
             "receive": max(self._answers, polls),

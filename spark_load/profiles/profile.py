@@ -1,4 +1,4 @@
-"""The load to offer: read from YAML once, validated as a whole; a message says what to correct, and in which line."""
+"""Read a load profile from YAML and validate it; errors name the field, its line, and what is allowed."""
 
 import difflib
 import hashlib
@@ -92,11 +92,11 @@ def _line(node: yaml.Node, location: Sequence[str | int]) -> str:
 
 _FOLDER = Path(__file__).resolve().parent
 RELAY_LEASE_SECONDS = 25
-"""Of the relays of an outbox, and the least they take: so long after a leader was killed another one leads."""
+"""The lease of a load test's relays: the time after which another relay leads if the leader was killed. The minimum."""
 _REASONS_MAX = 5
 _DIGEST_DIGITS = 16
 _GONE = {"producers_per_group": 1, "batch_same_group": False}
-"""Fields that profiles had before, and what they said of a load that can still be offered."""
+"""Fields of older profiles, with the only value of each whose load can still be offered."""
 _RECORDED = (
     "messages_per_second",
     "duration_seconds",
@@ -112,7 +112,7 @@ class Profile(ProfileFields):
     """A load profile whose fields fit each other."""
 
     def __post_init__(self) -> None:
-        ProfileFields.__post_init__(self)  # a dataclass with slots is another class than the one super() means
+        ProfileFields.__post_init__(self)  # super() fails here: a dataclass with slots is a copy of this class
         if (refusal := constraints.refusal(self)) is not None:
             raise ValueError(refusal)
 

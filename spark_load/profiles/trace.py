@@ -1,4 +1,4 @@
-"""Recorded arrivals beside a profile: when each message came, in which group, how large. The file is Parquet.
+"""Recorded arrivals, which a profile replays: the instant, group and size of each message, in a Parquet file.
 
 A group is stored as its rank: 0 has the most messages. The file has no name of a group, and nothing of a body.
 """
@@ -19,12 +19,12 @@ from sluice import limits
 from sluice.errors import ConfigError
 
 ARRIVALS_MAX = 5_000_000
-SECONDS_MAX = 86_400  # a load lasts
-FRAME_BYTES = 160  # of a body, around its payload: run, group, idx and JSON, about
-OVERHEAD_BYTES = 512  # the same, generously
+SECONDS_MAX = 86_400  # the longest duration of a load
+FRAME_BYTES = 160  # about the size of a body without its payload: run, group, idx and JSON
+OVERHEAD_BYTES = 512  # an upper bound of it, with the message's attributes
 PAYLOAD_BYTES_MAX = limits.MESSAGE_BYTES_MAX - OVERHEAD_BYTES
 _BINS_MAX = 60
-_SECONDS_MIN = 1.0  # how long a trace of one instant lasts
+_SECONDS_MIN = 1.0  # the duration of a trace whose messages all have one instant
 _US = 1_000_000
 _SCHEMA = pa.schema(
     [
@@ -42,8 +42,8 @@ class Replay:
     Args:
         file: name of the Parquet file in the profile's folder; `sluice load profile-from` writes it.
         speed: how many times faster they come than they were recorded.
-        sha256: of the file. This and what follows is read off the file, and not to be given.
-        hottest_share: share of the messages that the group with the most has.
+        sha256: of the file. This field and the next ones are computed from the file; a profile does not give them.
+        hottest_share: share of the messages in the group that has the most.
         mean_bytes: mean size of a body.
         silence_seconds: longest time without a message, as recorded.
     """

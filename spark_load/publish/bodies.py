@@ -1,8 +1,8 @@
 """Bodies of the messages: the plan's own for raw consumers, envelopes for the real worker.
 
-An envelope is what an outbox makes, made without one. Its format is that of `sluice.messaging.envelope`, which the load
-test must not import; a test holds the two together. Numbers count 1, 2, 3 … in each group, as an outbox counts them, so
-the run is the epoch, and the number is the message's idx in the history.
+Envelopes have the format of `sluice.messaging.envelope`, which the load test must not import; a test compares the two.
+Numbers count 1, 2, 3 … in each group, as an outbox counts them, so the run is the epoch, and the number is the
+message's idx in the history.
 """
 
 import hashlib
@@ -64,7 +64,7 @@ class Envelopes(Bodies):
         self._last: dict[int, int] = {}
         self._numbers: dict[int, int] = {}
         epoch = epoch_of(run)
-        # The same for all, so that a repeat repeats its text: an outbox would write down the instant of the commit.
+        # The same instant in all envelopes, so that a repeat has the same body. An outbox has the time of the commit.
         written_at = utc(epoch).isoformat()
         self.template = BodyTemplate(
             f'{{"sluice":{VERSION},"id":"{run}.',

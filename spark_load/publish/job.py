@@ -64,10 +64,12 @@ def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFr
         left: the rows of the plan that are still to be published, as `plan_rows` has them; None for all, in a first
             attempt.
     """
-    assert (left is None) == (run.attempt == 0), "who goes on with a run hands over what is left, or all goes out again"
+    assert (left is None) == (run.attempt == 0), (
+        "a resumed run passes the rows that are left, or every message would be published again"
+    )
     plan = run.plan
 
-    def share(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def publish_in_task(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield summary(publish_share(run, _split_blocks(blocks)))
 
     if left is None:
@@ -77,7 +79,7 @@ def publish(spark: SparkSession, run: LoadRun, left: DataFrame | None) -> DataFr
     return (
         blocks.repartitionById(plan.profile.publish_tasks, "task")
         .sortWithinPartitions("moment")
-        .mapInArrow(share, SUMMARY_SCHEMA)
+        .mapInArrow(publish_in_task, SUMMARY_SCHEMA)
     )
 
 
@@ -111,12 +113,12 @@ def _split_blocks(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 def publish_share(run: LoadRun, rows: Iterator[pa.RecordBatch]) -> TaskProgress:
     """Publish one task's share of the plan, inside the task; rows are as `Publisher.publish` takes them."""
     with task_context(run, PUBLISHER) as context:
-        transport = _transport(run, context)
+        transport = _open_transport(run, context)
         try:
             publisher = LoadPublisher(
                 run.plan,
                 run=run.id,
-                addresses=_addresses(run),
+                addresses=_publish_addresses(run),
                 transport=transport,
                 coordinator=context.coordinator,
                 clock=context.clock,
@@ -168,11 +170,11 @@ def messages_sent_before(run: LoadRun, context: TaskContext) -> pa.Array:
     return numbers.filter(pc.or_(is_acked, is_forgotten)).combine_chunks()
 
 
-def _addresses(run: LoadRun) -> list[str]:
+def _publish_addresses(run: LoadRun) -> list[str]:
     return [run.deployment.topic_arn] if run.plan.profile.has_topic else list(run.deployment.queue_urls.values())
 
 
-def _transport(run: LoadRun, context: TaskContext) -> Transport:
+def _open_transport(run: LoadRun, context: TaskContext) -> Transport:
     service, client = ("sns", context.sns) if run.plan.profile.has_topic else ("sqs", context.sqs)
     ledger = Ledger(context.journal, names=run.deployment.names(), run=run.id, service=service)
     if run.transport == OUTBOX:

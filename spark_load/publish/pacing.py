@@ -1,4 +1,4 @@
-"""When to send and when to retry: pure functions of time and random draws.
+"""Decide when to send and when to retry: pure functions of time and random draws.
 
 AWS: full jitter, https://aws.amazon.com/blogs/architecture/exponential-backoff-and-jitter/ (read 2026-11-21).
 """
@@ -10,20 +10,20 @@ from sluice.error_codes import is_throttled
 
 RETRY_SECONDS_MAX = 30  # far inside the deduplication window, so a retry is never a second message
 RESENT_WITHIN_SECONDS = limits.DEDUPLICATION_WINDOW_SECONDS - RETRY_SECONDS_MAX - 5
-"""What was never answered may be sent again so long, by whoever goes on after a publisher that died."""
+"""For so long after a publish without an answer, a resumed run may repeat it: SNS still knows its deduplication id."""
 _RETRY_PAUSE_SECONDS = 0.5
-_THROTTLED_SECONDS_MAX = 180  # a refusal had no effect, but an answer that says 503 may have had one
+_THROTTLED_SECONDS_MAX = 180  # not longer, because a call that was answered with 503 may have had an effect
 _BACKOFF_SECONDS = 0.05
 _BACKOFF_SECONDS_MAX = 5.0
 _DOUBLINGS_MAX = 10
 
 
 class PublishPace:
-    """The limit of a publisher along the plan: as far as time, and behind it at most `ratio` times as fast.
+    """The instant of the plan up to which a publisher may send: the present one, if the publisher is not behind.
 
-    Without the bound, whoever comes out of a stall sends all it held back at once: a storm nobody planned. While the
-    publisher could send nothing, it stands still. It begins at `start_us`, microseconds along the plan, and catches up
-    with what is before that.
+    After a stall the publisher catches up at `ratio` times the planned rate. Without this bound it would send
+    everything at once, a load that the plan does not have. The instant does not move while the publisher cannot send.
+    It begins at `start_us`, microseconds along the plan.
     """
 
     def __init__(self, *, ratio: float, start_us: int, now_us: int) -> None:
@@ -43,9 +43,9 @@ class PublishPace:
 
 
 class RetryPolicy:
-    """The failures of a group and since when; how long to wait before a retry.
+    """Counts the failures of each group, and decides how long it waits before a retry.
 
-    `uniform` returns the same for the same key.
+    `uniform` returns a random number from [0, 1), the same for the same key.
     """
 
     def __init__(self, uniform: Callable[[str], float]) -> None:

@@ -22,14 +22,14 @@ class Publishers:
         self._frozen: dict[str, int] = {}
 
     def harm(self, kind: FaultKind, name: str) -> bool:
-        """Do a fault to a task; return whether it hit a process that publishes."""
+        """Begin a fault at a task; return whether it hit a process that publishes."""
         process = self._coordinator.process(name)
         if process in (None, os.getpid()) or process in self._ended[name]:
             return False
         if kind is FaultKind.FREEZE:
             self._frozen[name] = process
             return send_signal(process, signal.SIGSTOP)
-        # Before the signal: Spark may run it again before this process goes on.
+        # Allow the restart before the signal, because Spark may restart the task at once.
         self._coordinator.run_again(name, len(self._ended[name]) + 1)
         if is_met := send_signal(process, signal.SIGKILL if kind is FaultKind.KILL else signal.SIGTERM):
             self._ended[name].add(process)

@@ -1,8 +1,8 @@
-"""One publish task: open loop, each message at its intended time, one call of a group at a time.
+"""One publish task: it sends each message at its planned time, whether or not earlier answers are late.
 
-A task never sends two messages of one group in one call, unless the profile asks for it: entries of a batch can fail
-apart, and the later one would already be in. A call that fails is repeated with the same deduplication ids until it is
-too old to be safe; then its groups are abandoned, because whatever came after would be a reorder of our own making.
+A group has at most one message in flight: of two in a call the first could fail and the second succeed, which would
+reorder them. A failed call is repeated with the same deduplication ids while SNS remembers them. After that its groups
+are abandoned, because their later messages would overtake it.
 """
 
 import hashlib
@@ -26,9 +26,9 @@ from spark_load.publish.scheduler import GroupScheduler
 from spark_load.publish.transport import OutgoingMessages, Transport, TransportAnswer, TransportCall
 from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 
-_LOOK_AHEAD = 20_000
-_ADMITTED_MAX = 2_000  # at once: then it is looked after answers again
-_WAIT_SECONDS_MAX = 0.2  # then it is looked whether to stop
+_LOOK_AHEAD = 20_000  # messages that wait in the scheduler; no more are read from the plan
+_ADMITTED_MAX = 2_000  # messages that become due in one round, so that answers are read in between
+_WAIT_SECONDS_MAX = 0.2  # between two looks at whether the driver has stopped the run
 _MEASURE_WAIT_SECONDS = 7_200
 _NEVER_US = 2**62
 _COLUMNS = ("idx", "publish_attempt", "group_number", "offset_us")
@@ -57,8 +57,8 @@ class LoadPublisher:
         self._progress = TaskProgress(worker=name, role="publish")
         self._room = min(limits.PUBLISH_BATCH_ENTRIES_MAX, event_bytes_max // profile.largest_bytes)
         self._linger_us = round(profile.publish_linger_seconds * 1_000_000)
-        self._on_their_way: dict[TransportCall, list[int]] = {}  # to its rows of the scheduler
-        self._calls_at: Counter[str] = Counter()  # of those on their way, by address
+        self._on_their_way: dict[TransportCall, list[int]] = {}  # the rows of the scheduler, by call
+        self._calls_at: Counter[str] = Counter()  # calls in flight, by address
         self._bodies = bodies(plan, run)
 
     def _uniform(self, key: str) -> float:
@@ -101,17 +101,17 @@ class LoadPublisher:
             due_us = pace.until_us(now_us, is_blocked=is_blocked)
             room = min(_ADMITTED_MAX, _LOOK_AHEAD - self._scheduler.waiting_count)
             for rows in upcoming.take(due_us if until_us is None else min(due_us, until_us - 1), room):
-                self._progress.abandoned += self._scheduler.add(self._due(rows, base_us))
+                self._progress.abandoned += self._scheduler.add(self._scheduler_columns(rows, base_us))
             self._scheduler.wake(self._clock.monotonic())
             self._send(base_us + now_us, MEASURE if until_us is None else WARM_UP)
             is_blocked = self._is_blocked()
-            self._take(self._wait(upcoming, pace, base_us, until_us))
+            self._process_answers(self._wait(upcoming, pace, base_us, until_us))
             self._coordinator.report(self._progress)
 
     def _is_over(self, upcoming: "_PlanCursor", until_us: int | None) -> bool:
         return self._scheduler.is_empty and not upcoming.is_before(until_us)
 
-    def _due(self, rows: pa.RecordBatch, base_us: int) -> dict[str, Any]:
+    def _scheduler_columns(self, rows: pa.RecordBatch, base_us: int) -> dict[str, Any]:
         """Return rows of the plan in the columns that the scheduler takes."""
         idx, attempts, groups, offsets = (rows.column(name).to_numpy() for name in _COLUMNS)
         return {
@@ -192,13 +192,16 @@ class LoadPublisher:
                 waits.append(pace.seconds_to(upcoming.offset_us, now_us))
             if self._scheduler.wakes_at is not None:
                 waits.append(self._scheduler.wakes_at - self._clock.monotonic())
-        wait = max(0, math.ceil(min(waits) * 1_000_000)) / 1_000_000  # never less than it takes: that would be a spin
+        wait = (
+            max(0, math.ceil(min(waits) * 1_000_000)) / 1_000_000
+        )  # rounded up: a wait that ends too early would be repeated without end
         if self._on_their_way:
             return self._transport.answers(wait)
         self._clock.sleep(wait)
         return ()
 
-    def _take(self, answers: Sequence[TransportAnswer]) -> None:
+    def _process_answers(self, answers: Sequence[TransportAnswer]) -> None:
+        """Let the groups of acknowledged messages continue, and schedule retries of the others."""
         settled: list[int] = []
         partly: list[tuple[list[int], Mapping[int, str]]] = []
         for call, errors in answers:
@@ -210,15 +213,16 @@ class LoadPublisher:
                 settled += rows
         self._settle(settled)
         for rows, errors in partly:
-            self._take_partly(rows, errors)
+            self._process_partial_failure(rows, errors)
 
     def _settle(self, rows: list[int]) -> None:
+        """Count acknowledged messages, and let their groups continue."""
         if rows:
             self._progress.done += len(rows)
             self._retry_policy.forget_failures(self._scheduler.groups(rows))
             self._scheduler.settle(rows)
 
-    def _take_partly(self, rows: list[int], errors: Mapping[int, str]) -> None:
+    def _process_partial_failure(self, rows: list[int], errors: Mapping[int, str]) -> None:
         """Let the groups continue whose message was accepted; retry the failed ones later."""
         self._settle([row for position, row in enumerate(rows) if position not in errors])
         for position, code in sorted(errors.items()):

@@ -7,7 +7,7 @@ from sluice.clock import SystemClock
 from sluice.judge.folder.layout import WORKER_LOGS
 from spark_load.consume.forked_worker import ForkedWorker
 from spark_load.consume.slots import Place, Places
-from spark_load.consume.worker_processes import make_tables, reaching, require_ended_well, stop
+from spark_load.consume.worker_processes import environment_at, make_tables, require_ended_well, stop
 from spark_load.faults.shapes import RELAY, RELAYS
 from spark_load.profiles.profile import RELAY_LEASE_SECONDS
 from spark_load.runtime.task_context import LoadRun
@@ -26,17 +26,17 @@ def make_outbox(run: LoadRun) -> None:
         make_tables(outbox_file(run), run, "outbox")
 
 
-def relay(run: LoadRun, take: Callable[[Places], None]) -> None:
-    """Run the relays until the driver stops them; others take the places of those that a fault ends.
+def run_relays(run: LoadRun, take: Callable[[Places], None]) -> None:
+    """Run the relays until the driver stops them; a relay that a fault ends is replaced.
 
     Args:
-        run: whose outbox they read, which has its tables.
-        take: is given the places before anybody is there, to do harm to who is.
+        run: the run, whose outbox has its tables.
+        take: called with the places of the relays before these start; the fault injector needs them.
 
     Raises:
-        EndpointError: a relay did not start, or ended with an error; the message has its last words.
+        EndpointError: a relay did not start, or ended with an error; the message has the last line of its log.
 
-    Runs on the driver, in a thread of its own. May be run again: what was published is marked in the outbox.
+    Runs on the driver, in a thread of its own. Safe to repeat: published messages are marked in the outbox.
     """
     clock, coordinator = SystemClock(), run.coordinator(SystemClock())
     logs = run.folder / WORKER_LOGS
@@ -45,7 +45,7 @@ def relay(run: LoadRun, take: Callable[[Places], None]) -> None:
 
     def begin(place: Place, name: str) -> ForkedWorker:
         arguments = ["relay", *options, "--topic-arn", run.deployment.topic_arn, "--lease", f"{RELAY_LEASE_SECONDS}"]
-        environment, log = reaching(run, place.name), logs / f"{name}.log"
+        environment, log = environment_at(run, place.name), logs / f"{name}.log"
         return ForkedWorker(arguments, environment=environment, log=log, module=_MODULE)
 
     places = Places(dict.fromkeys(RELAYS, RELAY), begin, is_harmed=lambda: run.has_faults, clock=clock)

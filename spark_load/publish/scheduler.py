@@ -20,8 +20,8 @@ _COLUMNS = {
     "following": np.int64,
     "is_open": np.bool_,
 }
-"""Of a message, beside what `GroupScheduler.add` names: the row of its group's next message, 0 while there is none, and
-whether it waits, rests or is on its way."""
+"""The columns of a message: those of `GroupScheduler.add`; `following` is the row of the group's next message, or 0;
+`is_open` says that the message waits, rests or is in flight."""
 
 
 class _Rows:
@@ -78,7 +78,9 @@ class GroupScheduler:
         self._rows = _Rows()
         self._last = np.zeros(group_count, np.int64)  # the last row of each group that is open; 0 for none
         self._is_abandoned = np.zeros(group_count, np.bool_)
-        self._ready: list[list[int]] = [[] for _ in range(address_count)]  # of each ready group the first row
+        self._ready: list[list[int]] = [
+            [] for _ in range(address_count)
+        ]  # the first row of each ready group, by address
         self._is_sorted = [True] * address_count
         self._resting: list[tuple[float, int]] = []  # heap: until when, first row
         self._open_count = 0
@@ -106,7 +108,7 @@ class GroupScheduler:
         is_first = np.concatenate(([True], groups[1:] != groups[:-1]))
         before = np.concatenate(([0], rows[:-1]))
         before[is_first] = self._last[groups[is_first]]
-        self._last[groups] = rows  # of one group the last counts
+        self._last[groups] = rows  # for a group with several rows, numpy keeps the last
         is_behind = before > 0
         self._rows.put("following", before[is_behind], rows[is_behind])
         self._make_ready(rows[~is_behind])

@@ -1,1 +1,1 @@
-"""One load test from start to verdict, and how a broken one goes on: the driver's side."""
+"""The driver of a load test, from start to verdict; it also resumes a run that broke off."""

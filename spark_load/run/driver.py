@@ -1,4 +1,4 @@
-"""One load test from start to verdict: set up, offer the load, drain, judge, write the verdict."""
+"""Run one load test: prepare it, offer the load, drain the queues, judge the history and write the verdict."""
 
 import os
 import platform
@@ -46,8 +46,8 @@ from spark_load.runtime.task_context import LoadRun
 __all__ = ["StoredRun", "TaskWatcher", "find_stored", "slots"]
 
 TASK_MODULES = tuple(module_type.__name__ for module_type in (consume_job, publish_job, compaction, parts, engine))
-"""Names of the modules whose functions run in Spark's tasks: for a session to load beforehand."""
-_UNFINISHED = "the driver did not live to see the end of the load"
+"""The modules whose functions run in Spark's tasks; a session imports them before it starts tasks."""
+_UNFINISHED = "the driver ended before the load did"
 _STOPPED = "it was stopped before its end"
 
 
@@ -91,10 +91,9 @@ def run_load(
 ) -> Verdict:
     """Run one load test and write its verdict; return it.
 
-    Spark has at least `slots(profile, deployment)` slots, and the folder is from `make_folder`. The same seed makes the
-    same messages; the target is a key into `sluice.deviations`; without a saboteur the run is honest. `clock_bound_us`
-    is how far the clocks of two machines are declared to be apart at most, 0 where nothing is. The faults are those of
-    the profile's schedule.
+    Spark needs `slots(profile, deployment)` slots; the folder is from `make_folder`. The same seed makes the same
+    messages. The target is a key of `sluice.deviations`, whose deviations are allowed. `clock_bound_us` is the declared
+    bound of the difference between two machines' clocks, or 0. The faults are those of the profile's schedule.
 
     Raises:
         HistoryError: the history cannot be written or read.
@@ -107,7 +106,7 @@ def run_load(
         id=_new_id(folder, profile),
         folder=folder,
         deployment=deployment,
-        plan=Plan(profile, seed, _kept_trace(named, folder)),
+        plan=Plan(profile, seed, _copy_trace(named, folder)),
         clock_id=clock_id(),
         clock_offset_us=wall_minus_monotonic_us(),
         transport=transport,
@@ -155,7 +154,7 @@ def run_load(
         },
     }
     with resume.run_lock(folder):
-        return _carry_out(spark, run, described, expectation, watch, faults)
+        return _run_and_judge(spark, run, described, expectation, watch, faults)
 
 
 def _processor_model() -> str | None:
@@ -168,8 +167,8 @@ def _processor_model() -> str | None:
     return None if found is None else found[1].strip()
 
 
-def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
-    """Copy a profile's trace into the folder of the run, where its tasks read it; return None without a trace."""
+def _copy_trace(named: NamedProfile, folder: Path) -> Path | None:
+    """Copy the profile's trace into the run's folder, for the tasks; return the copy, or None without a trace."""
     if named.trace_file is None:
         return None
     try:
@@ -181,10 +180,10 @@ def _kept_trace(named: NamedProfile, folder: Path) -> Path | None:
 def resume_load(
     spark: SparkSession, stored: StoredRun, *, environment: Environment, deployment: LoadDeployment, watch: TaskWatcher
 ) -> Verdict:
-    """Go on with a run that broke, judge all of it, and write its verdict; return it. Runs as `run_load` does.
+    """Resume a run that broke off, judge all its attempts, and write and return the verdict. Runs as `run_load` does.
 
     Raises:
-        ConfigError: it cannot be gone on with, and why; nothing was changed.
+        ConfigError: the run cannot be resumed; the message has the reason, and nothing was changed.
         HistoryError: the history cannot be written or read.
         Stopped: Ctrl-C ended it.
     """
@@ -212,10 +211,10 @@ def resume_load(
         resume.report_resumed_progress(run.coordinator(clock), done)
         ahead, missed = resume.left_faults(stored.faults, run.resumed_at_us, done)
         described |= {"attempts": run.attempt + 1, "missed": missed}
-        return _carry_out(spark, run, described, stored.expectation, watch, ahead)
+        return _run_and_judge(spark, run, described, stored.expectation, watch, ahead)
 
 
-def _carry_out(
+def _run_and_judge(
     spark: SparkSession,
     run: LoadRun,
     described: dict[str, Any],
@@ -223,7 +222,8 @@ def _carry_out(
     watch: TaskWatcher,
     faults: Sequence[ScheduledFault[FaultKind]] = (),
 ) -> Verdict:
-    store(run.folder, described, expectation, [_UNFINISHED])
+    """Run all phases, store what is known of the run before and after them, and judge its history."""
+    store(run.folder, described, expectation, [_UNFINISHED])  # replaced at the end, if the driver lives so long
     try:
         unknowns, worked = run_phases(spark, run, watch, faults)
     except KeyboardInterrupt:
@@ -239,7 +239,7 @@ def _carry_out(
 
 
 def _new_id(folder: Path, profile: Profile) -> str:
-    """Return the id of a new run; for workers and functions, the epoch of the numbers, later than any."""
+    """Return the id of a new run. For workers and functions it names an epoch later than that of any other run."""
     if profile.has_services:
         return run_of(SystemClock().now_us())
     return f"{folder.name}-{secrets.token_hex(2)}"

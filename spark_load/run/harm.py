@@ -37,7 +37,7 @@ from spark_load.publish.processes import Publishers
 from spark_load.publish.relays import outbox_file
 from spark_load.runtime.task_context import LoadRun
 
-_END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # what is restarted is waited for, and written down
+_END_SECONDS = COMMAND_SECONDS_MAX + 30.0  # the end of a restart is awaited, and recorded
 
 
 class RunHarm:
@@ -67,10 +67,7 @@ class RunHarm:
         self._relays = places
 
     def begin(self, begun_us: int, journal: Journal, clock: Clock, letters: DeadLetters | None = None) -> None:
-        """Start the injector; the schedule's second 0 is the given instant.
-
-        `letters` brings dead letters back for a redrive.
-        """
+        """Start the injector; `begun_us` is the schedule's second 0. `letters` is needed for faults of kind REDRIVE."""
         if not self.faults:
             return
         self._letters = letters
@@ -99,9 +96,9 @@ class RunHarm:
                 "how": fault.detail,
                 "is_lossy": fault.kind in shapes.LOSSY,
             }
-            # Also where the command failed in the end.
+            # Also if the restart command failed: the endpoint may have lost its messages nevertheless.
             is_gone = (fault.kind, fault.target) == (FaultKind.RESTART, ENDPOINT)
-            # What is lost is lost to every queue; an emulator that keeps nothing has lost what was in them before, too.
+            # A swallowed publish is lost to every queue, so every queue gets the record.
             for queue in self._queues("all" if fault.kind in shapes.LOSSY else fault.target):
                 journal.add(
                     kind=Kind.FAULT.value,
@@ -132,14 +129,14 @@ class RunHarm:
         self._thread.start()
 
     def end(self) -> None:
-        """End every fault, also those whose time is not over."""
+        """End all faults now, and wait for the injector's thread."""
         if self._injector is not None and self._thread is not None:
             self._injector.stop()
             self._thread.join(_END_SECONDS)
 
     @property
     def missed_faults(self) -> list[str]:
-        """Return sentences about the faults that hit nobody, or whose time had not come when the run ended."""
+        """Return the faults that hit nothing, or whose time had not come when the run ended, each in a few words."""
         return [fault.brief for fault in self.faults if fault not in self._met]
 
     def _queues(self, target: str) -> list[str]:
@@ -158,7 +155,7 @@ class RunHarm:
         return [of_consumer[name] if name in of_consumer else of_consumer[name.rpartition("-")[0]]]
 
     def _is_publisher(self, name: str) -> bool:
-        """Return whether a target is a publishing task, and not the worker of a consumer that is called so, too."""
+        """Return whether a target is a publishing task. A consumer named `publish` has workers of the same names."""
         return shapes.is_publisher(name) and PUBLISH not in self.run.deployment.consumers.values()
 
     def _is_relay(self, name: str) -> bool:
@@ -193,7 +190,7 @@ class RunHarm:
             places.heal(kind, name)
 
     def is_rolling(self, name: str) -> bool:
-        """See `Places`."""
+        """Return whether a rolling restart still has processes to restart; see `Places`."""
         places = self._places_of(name)
         return places is not None and places.is_rolling(name)
 
@@ -215,8 +212,8 @@ class RunHarm:
     def is_all_done(self, letters: DeadLetters) -> bool:
         """Return whether every consumer has handled all messages of the plan, and every queue reports that it is empty.
 
-        Then the workers need not wait until no message has come for long. On AWS, whose counters lag behind, they do
-        wait.
+        Then the driver ends the workers at once. On AWS, whose counters lag behind, it is always False: the workers end
+        when no message has come for long.
         """
         run, is_harming = self.run, self._thread is not None and self._thread.is_alive()
         if is_harming or run.services or run.deployment.endpoint_url is None:
@@ -233,7 +230,7 @@ class RunHarm:
         return False
 
     def compare(self, journal: Journal, *, is_settled: bool) -> list[str]:
-        """Record the effects that only the databases know; return sentences about contradictions to a good end.
+        """Record effects that only the databases know; return sentences about databases that contradict the history.
 
         Runs when every worker has ended. `is_settled` says that no queue and no DLQ holds a message of the run: then a
         message without an effect is lost.
@@ -272,19 +269,19 @@ class RunHarm:
 
 @contextmanager
 def harm_run(run: LoadRun, faults: Sequence[ScheduledFault[FaultKind]]) -> Iterator[RunHarm]:
-    """Yield the faults of a run; its `run` goes over lines where the schedule has faults of lines."""
+    """Yield the faults of a run; its `run` reaches servers through lines, if the schedule has faults of lines."""
     with Lines() as lines:
         ends = {fault.target.rpartition(":")[2] for fault in faults if fault.kind in WIRE}
         workers = worker_names(list(run.deployment.consumers.values()), run.plan.profile.consumers_per_queue)
         if ENDPOINT in ends:
             far = run.deployment.endpoint_url
-            assert far is not None, "the schedule was checked against it"
+            assert far is not None, "`require_possible` refused faults of the network on AWS"
             relays = relay_names(list(run.deployment.consumers.values()))
             names = (PUBLISH, *relays, *((CONSUME,) if run.plan.profile.consumer == "raw" else workers))
             run = replace(run, near={name: lines.to_endpoint(f"{name}:{ENDPOINT}", far) for name in names})
         if DATABASE in ends:
             server = Postgres.of(os.environ.get(DSN))
-            assert server is not None, "the schedule was drawn for one"
+            assert server is not None, "only a Postgres has faults of lines to a database"
             near = {name: server.behind(lines, f"{name}:{DATABASE}") for name in workers}
             run = replace(run, near_databases=near)
         harm = RunHarm(run, faults, lines)

@@ -27,7 +27,7 @@ from spark_load.faults.drawing import ScheduledFault
 from spark_load.faults.shapes import FaultKind
 from spark_load.profiles.profile import Profile
 from spark_load.publish.job import plan_rows, publish
-from spark_load.publish.relays import make_outbox, relay
+from spark_load.publish.relays import make_outbox, run_relays
 from spark_load.publish.transport import OUTBOX
 from spark_load.run import resume
 from spark_load.run.harm import RunHarm, harm_run
@@ -38,13 +38,13 @@ from spark_load.runtime.task_context import DRIVER, LoadRun, TaskContext, task_c
 _READY_SECONDS = 180
 _LEAD_US = 500_000
 _WATCH_SECONDS = 0.5
-_SLACK, _SLACK_SECONDS = 2, 120  # how much longer than planned a step may take
+_SLACK, _SLACK_SECONDS = 2, 120  # a step may take so many times its planned time, and so many seconds more
 _DRAIN_FACTOR_MAX = 10
-_REDRIVE_PATIENCE_SECONDS = 15  # what was moved is in its queue at once, or nowhere
-_SETTLE_SECONDS = 120  # what a job may take to end once it was told to
+_REDRIVE_PATIENCE_SECONDS = 15  # the move task has ended before, so its messages are in the queue
+_SETTLE_SECONDS = 120  # a job may take to end after it was told to
 
 type TaskWatcher = Callable[[str, list[TaskProgress]], None]
-"""Called about twice a second with the phase and what every task said last."""
+"""Called about twice a second with the phase and the last report of every task."""
 
 
 def slots(profile: Profile, deployment: LoadDeployment) -> int:
@@ -56,9 +56,9 @@ def slots(profile: Profile, deployment: LoadDeployment) -> int:
 def run_phases(
     spark: SparkSession, run: LoadRun, watch: TaskWatcher, faults: Sequence[ScheduledFault[FaultKind]] = ()
 ) -> tuple[list[str], WorkersResult]:
-    """Run all phases; return what went wrong, as sentences, and what came of the workers.
+    """Run all phases; return sentences about what failed, and the result of the workers.
 
-    A phase that fails does not stop the recording of the others. Raises EndpointError where no outbox can be made.
+    After a failed phase the others still run and are recorded. Raises EndpointError if the outbox cannot be created.
 
     Runs on the driver, for the duration of the load and the drain. Ctrl-C ends both jobs first, and then this.
     """
@@ -98,11 +98,11 @@ class LoadPhases:
             self._consuming = pool.submit(consume(spark, run).collect)
         self._relaying: list[Future[Any]] = []
         if run.transport == OUTBOX:
-            self._relaying = [pool.submit(relay, run, harm.take_relays)]
+            self._relaying = [pool.submit(run_relays, run, harm.take_relays)]
         left = resume.rows_left(spark, run, plan_rows(spark, run)) if run.attempt else None
         self._publishing: Future[Any] = pool.submit(publish(spark, run, left).collect)
         self._letters = DeadLetters(context, run)
-        self._forgotten: Sequence[int] = ()
+        self._expired_idxs: Sequence[int] = ()
 
     def carry_out(self) -> list[str]:
         """Go through all phases, and return what failed, as sentences; after a failed phase the others still follow."""
@@ -120,7 +120,9 @@ class LoadPhases:
 
     def start(self) -> None:
         """Announce the start when all tasks are ready; with a warm-up, also wait until its messages are consumed."""
-        expected = slots(self._profile, self._run.deployment) + bool(self._run.services)  # which report as one
+        expected = slots(self._profile, self._run.deployment) + bool(
+            self._run.services
+        )  # all scaled workers report as one task
 
         def ready() -> int:
             return len([task for task in self._coordinator.all_progress() if task.role != EARLIER])
@@ -134,7 +136,7 @@ class LoadPhases:
         )
         begin_us = self._begin_us()
         self._coordinator.reach(RunStep.START, begin_us)
-        self._forgotten = self._run.expired_messages(begin_us)
+        self._expired_idxs = self._run.expired_messages(begin_us)
         if self._profile.warm_up_count and not self._run.attempt:
             self._enter("warming up")
             self._await(
@@ -154,7 +156,7 @@ class LoadPhases:
         if self._workers:
             published = sum(task.done for task in self._coordinator.all_progress() if task.role == "publish")
             return published >= self._profile.warm_up_count and self._letters.are_queues_empty()
-        return self._consumed_count("done") >= self._profile.warm_up_count * self._copies
+        return self._consumed_count("done") >= self._profile.warm_up_count * self._queues_per_message
 
     def publish(self) -> None:
         """Wait until all is published; raise NotReachedError if it takes too long, or the consumers end first."""
@@ -167,7 +169,7 @@ class LoadPhases:
     def drain(self) -> None:
         """Wait until every group has ended in every queue, while consumers make progress: slow is not stuck."""
         self._enter("draining")
-        if self._workers:  # they say nothing, and end by themselves when nothing comes for long
+        if self._workers:  # workers report nothing, and end when no message has come for long
             self._await(
                 self._is_consumed,
                 self._profile.publish_seconds * _DRAIN_FACTOR_MAX + control.seconds_max(self._profile) + _SLACK_SECONDS,
@@ -175,7 +177,7 @@ class LoadPhases:
             )
         else:
             self._await_progress(
-                lambda: self._consumed_count("ended") >= self._profile.group_count * self._copies,
+                lambda: self._consumed_count("ended") >= self._profile.group_count * self._queues_per_message,
                 self._profile.drain_timeout_seconds,
             )
 
@@ -215,12 +217,12 @@ class LoadPhases:
         self._coordinator.reach(RunStep.REDRIVEN)
         before = self._consumed_count("done")
         moved = self._letters.bring_back([queue for queue, count in found.items() if count])
-        with suppress(NotReachedError):  # what was lost on the way is the judge's to tell
+        with suppress(NotReachedError):  # the judge finds messages that were lost
             self._await_progress(lambda: self._consumed_count("done") >= before + moved, _REDRIVE_PATIENCE_SECONDS)
         self._letters.read(keeps=False)
 
     def end(self) -> None:
-        """Let every task end; raise HistoryError if they could not be told, and had to be cancelled."""
+        """Let every task end; if that cannot be announced, cancel the tasks and raise HistoryError."""
         self._harm.end()
         try:
             self._coordinator.reach(RunStep.STOP)
@@ -232,8 +234,8 @@ class LoadPhases:
 
     def failures(self) -> Iterator[str]:
         """Yield sentences about messages that were not published again, and about a failed job, after both ended."""
-        if self._forgotten:
-            yield resume.recorded_progress(self._forgotten)
+        if self._expired_idxs:
+            yield resume.expired_sentence(self._expired_idxs)
         jobs = [("consumers", self._consuming), ("publishers", self._publishing)]
         for name, job in [*jobs, *(("relays", job) for job in self._relaying)]:
             try:
@@ -251,7 +253,7 @@ class LoadPhases:
         return any(job.done() for job in (self._publishing, self._consuming, *self._relaying))
 
     @property
-    def _copies(self) -> int:
+    def _queues_per_message(self) -> int:
         """Return in how many queues each message arrives."""
         return len(self._run.deployment.queue_urls) if self._profile.has_topic else 1
 

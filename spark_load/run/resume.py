@@ -183,7 +183,7 @@ def _earlier(spark: SparkSession, run: LoadRun) -> DataFrame:
 
 
 def _messages_sent_before(spark: SparkSession, run: LoadRun) -> DataFrame:
-    """Return the messages that were published; for one whose publish was not answered, the instant of that publish."""
+    """Return a row for each published message: whether it was acknowledged, and its first publish without an answer."""
     return (
         _earlier(spark, run)
         .where((F.col("kind") == Kind.PUBLISHED.value) & (F.col("message_run") == run.id))
@@ -209,13 +209,13 @@ def begin_by_us(spark: SparkSession, run: LoadRun, rows: DataFrame) -> dict[int,
     return {row["idx"]: row["by_us"] for row in found.collect()}
 
 
-def recorded_progress(idxs: Sequence[int]) -> str:
-    """Return a sentence about the messages that are not published again, and why."""
+def expired_sentence(idxs: Sequence[int]) -> str:
+    """Return a sentence that says which messages are not published again, and why."""
     named = ", ".join(map(str, idxs[:_NAMED_MAX])) + (", …" if len(idxs) > _NAMED_MAX else "")
     return (
-        f"{len(idxs)} message(s) whose publish was never answered were not published again, for after"
-        f" {limits.DEDUPLICATION_WINDOW_SECONDS} s each might have become a second message (idx {named}); to"
-        " know what became of them, run it again"
+        f"{len(idxs)} message(s) whose publish was never answered were not published again: after"
+        f" {limits.DEDUPLICATION_WINDOW_SECONDS} s a repeat can be a second message (idx {named}); run the load test"
+        " again"
     )
 
 

@@ -1,4 +1,4 @@
-"""The run's own description in its folder: written before it starts and after it ends, read to judge or resume it."""
+"""The file that describes a run, in the run's folder. It is written before the start and after the end of the run."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
-"""Communication of a run's driver and tasks: small files in the run's folder, each replaced as a whole by one writer.
+"""Communication between a run's driver and tasks, by small files in the run's folder.
 
-Every task reports its progress; the driver starts and stops them. The folder must be shared by all of them
-(a POSIX path). Nothing here counts for the verdict.
+Each file has one writer, who replaces it as a whole. Every task reports its progress; the driver announces steps. The
+folder must be shared by all of them (a POSIX path). Nothing here counts for the verdict.
 """
 
 import json
@@ -19,15 +19,16 @@ from sluice.errors import HistoryError
 _REPORT_EVERY_SECONDS = 0.5
 _START_WAIT_SECONDS = 180
 EARLIER = "earlier"
-"""The role of who published and consumed before a run was resumed."""
+"""The role in reports of work that was done before a run was resumed."""
 
 
 class RunStep(StrEnum):
     """The steps of a run, as the driver announces them.
 
-    START lets the publishers begin, with the warm-up where there is one, and MEASURE the load proper: the warm-up was
-    drained. At PUBLISHED everything is published. At REDRIVEN the dead letters are about to be brought back: what was
-    poisoned succeeds from now on. At FINISH all is done: consumers look once more and end. STOP ends all tasks at once.
+    At START the publishers begin, with the warm-up if there is one. At MEASURE the warm-up is drained and the load
+    proper begins. At PUBLISHED everything is published. At REDRIVEN the dead letters are about to be brought back, and
+    handlers no longer fail on poisoned messages. At FINISH consumers poll some last times and end. STOP ends all tasks
+    at once.
     """
 
     START = "start"
@@ -46,14 +47,14 @@ class TaskProgress:
         worker: its name, as in the history.
         role: `publish`, `consume`, or EARLIER.
         queue: of a consumer.
-        done: publishes acknowledged, or messages deleted.
-        ended: end markers deleted.
-        abandoned: publishes given up.
-        throttled: publishes refused because they came too fast, each time it happened.
-        failed: publishes not acknowledged for another reason, each time it happened.
-        again: messages a consumer received that had been received before.
-        strangers: messages it received that are of no run, or of another.
-        fallen_back: messages it received first after a later one of their group.
+        done: number of acknowledged publishes, or of deleted messages.
+        ended: number of deleted end markers.
+        abandoned: number of messages that were given up.
+        throttled: number of publishes that were refused because of their rate.
+        failed: number of publishes that were not acknowledged for another reason.
+        again: number of received messages that had been received before.
+        strangers: number of received messages that are not of this run.
+        fallen_back: number of messages that were first received after a later one of their group.
     """
 
     worker: str
@@ -112,7 +113,7 @@ class RunCoordinator:
 
     @contextmanager
     def present(self, name: str) -> Iterator[None]:
-        """Write down which process a task is, while the block lasts; a killed process leaves the file behind."""
+        """Keep a file with a task's process id for the length of the block; a killed process leaves it behind."""
         self._write(f"process-{name}", {"pid": os.getpid(), "machine": clock_id()})
         try:
             yield
@@ -125,11 +126,11 @@ class RunCoordinator:
         return None if found is None or found["machine"] != clock_id() else found["pid"]
 
     def run_again(self, name: str, count: int) -> None:
-        """Write down how often a task may be run again: as often as a fault has ended it."""
+        """Store how often Spark may restart a task: as often as a fault has ended it."""
         self._write(f"again-{name}", {"count": count})
 
     def again_count(self, name: str) -> int:
-        """Return how often a task may be run again."""
+        """Return how often Spark may restart a task."""
         found = self._read(f"again-{name}")
         return 0 if found is None else found["count"]
 

@@ -24,7 +24,7 @@ from sluice.errors import SET_CREDENTIALS, ConfigError, EndpointError
 
 CONNECT_SECONDS_MAX = 5
 ANSWER_SECONDS_MAX = 30
-# One attempt: a retry is our decision, and an event of its own.
+# Clients never retry: the publisher decides about retries, and each is an event of its own in the history.
 _CONFIG = sdk.config(connect_seconds=CONNECT_SECONDS_MAX, answer_seconds=ANSWER_SECONDS_MAX)
 _NOT_THERE = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "NotFound", "NotFoundException")
 _ANOTHER = "name an SQS endpoint with --endpoint-url"
@@ -36,7 +36,7 @@ class LoadDeployment:
 
     Args:
         endpoint_url: None means AWS itself.
-        undelivered_queues: consumer's queue to where SNS puts what it could not deliver there; only what is deployed.
+        undelivered_queues: the DLQ of each queue's subscription, for messages that SNS could not deliver; if deployed.
         further_urls: URLs of the DLQs and undelivered queues.
         consumers: queue to the name of the consumer.
         functions: names of the consumers whose handlers run in Lambda functions, as declared.
@@ -102,7 +102,7 @@ def find(environment: Environment, *, endpoint_url: str | None, is_used: bool = 
 
 
 def _check_loadable(environment: Environment) -> None:
-    """Refuse a deployment that a load would harm, or that cannot be judged: with a standard or a filtered queue."""
+    """Refuse a topic of somebody else, which a load would harm, and standard or filtered queues."""
     topic = environment.topics[0]
     if isinstance(topic, ExistingTopic):
         raise ConfigError(

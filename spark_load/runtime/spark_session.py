@@ -1,6 +1,6 @@
 """The Spark session of a load test: local, on a cluster, under spark-submit, or with Spark Connect.
 
-The load test uses only what Spark Connect has, so that all four are the same to the rest of it.
+The load test uses only the functions of Spark that Spark Connect has, so that one code runs on all four.
 """
 
 import logging
@@ -33,42 +33,45 @@ from spark_load.runtime.spark_start import LOG_LEVEL_VARIABLE
 _PROJECT = Path(__file__).resolve().parents[2]
 _LOGGING = _PROJECT / "spark_load" / "log4j2.properties"
 _PACKAGES = ("sluice", "spark_load")
-_OF_SPARK = (PySparkException, Py4JError, ConnectionRefusedError)  # the last from Py4J, of a Spark that is no more
+_OF_SPARK = (PySparkException, Py4JError, ConnectionRefusedError)  # Py4J raises the last after Spark has ended
 _CONNECT_SECONDS = 5
-_REGISTERED_SECONDS = 30  # executors of a new application come one after the other
+_REGISTERED_SECONDS = 30  # allowed for all executors of a new application to register
 _PROBED_SLOTS_MAX = 100_000
 _NEVER_TWICE = {"spark.task.maxFailures": "1", "spark.speculation": "false"}
 _DEFAULTS = {"spark.task.maxFailures": "4", "spark.speculation": "false"}
-_FILE_SYSTEM, _LOCAL_FILES = "fs.defaultFS", "file:///"  # a run's folder is a path of this machine, or shared as one
+_FILE_SYSTEM, _LOCAL_FILES = (
+    "fs.defaultFS",
+    "file:///",
+)  # so that the path of a run's folder is a local path on every machine
 _QUERIES = {
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.requireAllClusterKeysForDistribution": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1000",
     "spark.sql.session.timeZone": "UTC",
-    # A publisher runs and keeps its journal also when nothing is left to publish: Spark would leave out its whole job.
+    # Without this rule Spark skips a job without rows. A resumed run needs each publisher's journal, even an empty one.
     "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }
 _DRIVER = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.memory": "2g",
-    # Java's own variables may prefer IPv6: then it listens where Python does not look for it.
+    # If a variable of Java prefers IPv6, Java would listen at an address to which Python does not connect.
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOGGING} -Djava.net.preferIPv6Addresses=false",
     f"spark.hadoop.{_FILE_SYSTEM}": _LOCAL_FILES,
 }
 _WORKERS = {
-    # Of Spark's Python workers: memory is used again. Else glibc and Arrow give it back to the system after every
-    # column and take it anew, page by page, which is a quarter of what judging costs.
+    # Spark's Python workers keep freed memory. Otherwise glibc and Arrow return it to the system after every column and
+    # get it back page by page, which takes a quarter of the time of judging.
     "spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system",
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the most that every glibc takes
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",  # what only the hottest group needed is given back
+    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": "33554432",  # the largest value that every glibc accepts
+    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": "500000000",  # more than this is returned, as after the hottest group
 }
 _DAEMON = {"spark.python.daemon.module": "spark_load.runtime.daemon"}
 PRELOAD_VARIABLE = "SLUICE_PRELOAD"
-"""Names the modules Spark's Python daemon loads before it forks, with commas between."""
+"""The variable with the modules that Spark's Python daemon imports before it forks, separated by commas."""
 _LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 _PORTS = {"spark": 7077, "sc": 15002}
-_RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never run a task again, whatever is set
+_RUNS_ONCE = re.compile(r"local(\[[^,]*\])?")  # these masters never restart a task, whatever the settings say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,19 +110,19 @@ HERE = Cluster()
 
 @contextmanager
 def running(
-    slots: int, cluster: Cluster = HERE, preload: Sequence[str] = (), *, again_max: int = 0
+    slots: int, cluster: Cluster = HERE, preload: Sequence[str] = (), *, task_restarts_max: int = 0
 ) -> Iterator[SparkSession]:
-    """Run a session with room for `slots` tasks at once: more than there are cores will do, they mostly wait.
+    """Run a session in which `slots` tasks run at once. There may be more slots than cores, because tasks mostly wait.
 
     Modules to `preload` are loaded once for all tasks of this machine; on a cluster each task loads them.
-    A task is never run twice, neither after a failure nor by speculation: it would publish again. `again_max`, of this
-    machine only, is how often one that a fault ended may be: the task itself refuses any other further run.
+    A task never runs twice, neither after a failure nor by speculation, because it would publish again. Only on this
+    machine Spark may restart a task that a fault ended, `task_restarts_max` times; the task itself refuses more.
 
     Raises:
         ConfigError: the cluster has fewer slots, or would run a task twice.
         EndpointError: it cannot be reached, Java or Spark did not start, or Spark failed in the block.
     """
-    session = _start(cluster, slots, preload, again_max)
+    session = _start(cluster, slots, preload, task_restarts_max)
     try:
         with _interruptible():
             if cluster.is_here:
@@ -131,7 +134,7 @@ def running(
     except _OF_SPARK as error:
         raise EndpointError(f"Spark did not do it: {reason(error)}; its own log: {LOG_LEVEL_VARIABLE}=error") from error
     finally:
-        with suppress(Py4JError, PySparkException, OSError):  # one that died has stopped, and is not why this ends
+        with suppress(Py4JError, PySparkException, OSError):  # if Spark has died, stopping it fails, which is no error
             session.stop()
 
 
@@ -147,7 +150,7 @@ def _interruptible() -> Iterator[None]:
         return
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     loggers = [logging.getLogger(name) for name in (None, "py4j.java_gateway", "py4j.clientserver")]
-    for logger in loggers:  # a filter is not inherited
+    for logger in loggers:  # a filter of a logger does not hold for its children
         logger.addFilter(_is_no_interrupt)
     try:
         yield
@@ -165,15 +168,15 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return not error
 
 
-def _start(cluster: Cluster, slots: int, preload: Sequence[str], again_max: int) -> SparkSession:
+def _start(cluster: Cluster, slots: int, preload: Sequence[str], task_restarts_max: int) -> SparkSession:
     """Return a new session; settings that others made for a cluster stay."""
     settings = {"spark.app.name": "sluice", **_QUERIES}
     if LOG_LEVEL_VARIABLE not in os.environ:
-        PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True  # its records are Java's stack traces
+        PySparkLogger.getLogger("DataFrameQueryContextLogger").disabled = True  # it would log Java's stack traces
     if cluster.is_here:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        os.environ["PYSPARK_PYTHON"] = sys.executable  # else workers start whatever python3 is on PATH
-        settings["spark.master"] = f"local[{slots},{1 + again_max}]"
+        os.environ["PYSPARK_PYTHON"] = sys.executable  # otherwise workers use the python3 on PATH
+        settings["spark.master"] = f"local[{slots},{1 + task_restarts_max}]"
         settings |= _LOOPBACK | _DAEMON | {f"spark.executorEnv.{PRELOAD_VARIABLE}": ",".join(preload)}
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if cluster.master is not None:
@@ -204,7 +207,7 @@ def _join(cluster: Cluster, settings: Mapping[str, str]) -> SparkSession:
 
 
 def _is_submitted() -> bool:
-    return "PYSPARK_GATEWAY_PORT" in os.environ  # the JVM started this process, not the other way round
+    return "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit started a JVM, and that started this process
 
 
 def _host_and_port(address: str, scheme: str) -> tuple[str, int]:
@@ -272,5 +275,5 @@ def _shipped_code(session: SparkSession) -> Iterator[None]:
                 packed.write(file, file.relative_to(_PROJECT))
         own = list(sys.path)
         session.addArtifacts(str(path), pyfile=True)
-        sys.path[:] = own  # else this process, too, would import from there, where no other files are
-        yield  # executors that come later fetch it from this folder
+        sys.path[:] = own  # addArtifacts also adds the archive to this process's path, which lacks other files
+        yield  # the folder stays until the end: executors that start later fetch the archive from it

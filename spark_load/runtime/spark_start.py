@@ -26,14 +26,19 @@ from sluice.errors import ConfigError, EndpointError, MessagingError
 from sluice.judge.reading.damage import reason
 
 LOG_LEVEL_VARIABLE = "SLUICE_SPARK_LOG_LEVEL"
-"""Read by log4j2.properties."""
+"""The variable with the level of Spark's own log; log4j2.properties reads it."""
 _HOME, _ARGUMENTS, _SHELL = "SPARK_HOME", "PYSPARK_SUBMIT_ARGS", "pyspark-shell"
 _CHOOSES = ("spark.master", "spark.remote", "spark.submit.deployMode")
 _CHOOSING = ("--master", "--remote", "--deploy-mode", *(f"--conf={name}" for name in _CHOOSES))
 _ENDS_AT_ONCE = ("--help", "-h", "--version", "--kill", "--status", "--usage-error")
 _IPV6 = "-Djava.net.preferIPv6Addresses=true"
 _STRONGER_THAN_OURS = ("_JAVA_OPTIONS", _ARGUMENTS)
-_RAISED = (PySparkException, Py4JError, OSError, TypeError)  # the last by names that another version has not
+_RAISED = (
+    PySparkException,
+    Py4JError,
+    OSError,
+    TypeError,
+)  # TypeError if the Spark of SPARK_HOME lacks a class of Java
 _LINES_MAX = 200
 _JOIN_SECONDS = 5
 _LAST_LINES = 3
@@ -75,7 +80,7 @@ _CAUSES = {
         " SPARK_LOCAL_IP, which is {local_ip}"
     ),
 }
-"""What finds a cause in what was raised and in what Java printed, and the sentence for it."""
+"""Regular expressions that find a cause in the error and in Java's output, each with the sentence for the user."""
 
 
 def check_surroundings(environment: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from spark_load.runtime.coordinator import RunCoordinator, TaskProgress
 from spark_load.runtime.deployment import LoadDeployment
 
 SUMMARY_SCHEMA = "worker string, done bigint, abandoned bigint"
-"""Of `summary`."""
+"""The schema of `summary`."""
 PUBLISHER, CONSUMER, DRIVER = "publish", "consume", "driver"
 _SABOTAGE_EVERY = 20
 
@@ -30,19 +30,19 @@ class LoadRun:
     """Everything a task needs; pickled into it.
 
     Args:
-        id: of the run; part of every body and deduplication id.
-        folder: of the run, shared by driver and tasks.
-        clock_id: of the driver's machine.
-        clock_offset_us: for the clocks of every task on that machine.
-        saboteur: name of one to install, for the red path.
-        attempt: 0, and one more each time it is resumed.
-        resumed_at_us: how far into the plan this attempt begins.
-        begin_by_us: of what was sent before and never answered, until when this attempt has to begin, or it may not be
-            sent again.
-        services: queue to what scales its workers; none where a fixed number works.
-        near: name of a line to the URL of its near end, for whoever reaches the endpoint over one.
-        near_databases: place of a worker to the URL of its line's near end, where it reaches its database over one.
-        has_faults: whether anything is done to it.
+        id: the run's id, a part of every body and deduplication id.
+        folder: the run's folder, shared by driver and tasks.
+        clock_id: identifies the driver's machine and its start.
+        clock_offset_us: wall clock minus monotonic clock, used by every task on that machine.
+        saboteur: the name of a saboteur to install, for a run that must be found invalid.
+        attempt: 0, and one more each time the run is resumed.
+        resumed_at_us: the offset along the plan at which this attempt begins.
+        begin_by_us: the instant by which this attempt has to begin, for each message whose publish was not answered;
+            after it, the message must not be published again.
+        services: the scaled service of each queue; empty if a fixed number of workers runs.
+        near: the URL of each line's near end to the endpoint, by the name of the line.
+        near_databases: the URL of each line's near end to the database, by the place of the worker.
+        has_faults: whether the run has faults.
     """
 
     id: str
@@ -68,12 +68,12 @@ class LoadRun:
 
     @property
     def gapless_queues(self) -> tuple[str, ...]:
-        """Return the queues of which no message is dead-lettered before its function was called."""
+        """Return the queues whose messages are never dead-lettered before their function was called."""
         return tuple(queue for queue, consumer in self.deployment.consumers.items() if consumer in self.functions)
 
     @property
     def writes_effects(self) -> bool:
-        """Return whether handlers write rows: a process may end before it has recorded what it did."""
+        """Return whether handlers write a row for each effect: a process may die before it records the effect."""
         return self.has_faults or bool(self.functions)
 
     @property

@@ -240,7 +240,7 @@ def _run(run: LoadRun, faults: Sequence[Faulty]) -> tuple[WorkersResult, list[st
     relays.make_outbox(run)
     with harm_run(run, faults) as harm, task_context(run, DRIVER) as context, ThreadPoolExecutor(3) as pool:
         working = pool.submit(worker_processes.work, harm.run, harm.take)
-        relaying = pool.submit(relays.relay, harm.run, harm.take_relays)
+        relaying = pool.submit(relays.run_relays, harm.run, harm.take_relays)
         publishing = pool.submit(publish_share, harm.run, iter([rows]))
         eventually(
             lambda: publishing.done() or (context.coordinator.all_progress() and _are_relays_ready(run)),

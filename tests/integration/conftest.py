@@ -39,7 +39,9 @@ def spark(keys: None) -> Iterator[SparkSession]:
     with ExitStack() as stack:
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-            running = stack.enter_context(spark_session.running(_SLOTS, preload=driver.TASK_MODULES, again_max=4))
+            running = stack.enter_context(
+                spark_session.running(_SLOTS, preload=driver.TASK_MODULES, task_restarts_max=4)
+            )
         yield running
 
 

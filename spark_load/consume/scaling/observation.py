@@ -51,7 +51,7 @@ def new_series() -> dict[str, list[float | None]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedPace:
-    """The pace of the policy's time, in real seconds.
+    """The speed of the policy's time: a minute of the policy takes `minute_seconds` real seconds.
 
     Args:
         begun_us: when its first minute began, microseconds UTC.

@@ -1,11 +1,10 @@
 """Transports carry a publisher's calls: many at once, each with up to ten messages, each answered or given up.
 
     sockets  plain sockets and one selector, signed here; the default, and the cheapest by far
-    boto3    AWS's SDK as everybody uses it, in a few threads: for saboteurs, and behind proxies
+    boto3    AWS's SDK in a few threads: for saboteurs, and behind proxies
 
-Both say the same on the wire, and write the same rows of history: every message's intent is handed to the operating
-system before the first byte of its call leaves, its answer after. Each call is tried once; what to try again is the
-publisher's matter.
+Both send the same requests and write the same rows of history: the intent before the first byte of a call is sent, the
+result after the answer. A transport tries each call once; the publisher decides about retries.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,15 +31,15 @@ class OutgoingMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OutgoingMessages:
-    """The messages of all calls that are sent at once, in columns; of each the body in a frame's values.
+    """The messages of all calls that are sent at once, in columns. A body is a frame with values in its gaps.
 
     Args:
         idx: of the message, in the history; a numpy array of int64.
         publish_attempt: which publish of this message it is, from 1; of int32.
         intended_at_us: when the plan wanted it published, microseconds UTC; of int64.
-        message_group_ids: texts as the values of `BodyValues`, like the next.
-        deduplication_ids: the same for every publish of it.
-        phase: part of the run they belong to, as in the history.
+        message_group_ids: of letters, digits, `-`, `_`, `.` and `~` only, like the values of `BodyValues`.
+        deduplication_ids: of the same characters; a repeat of a message has the same one.
+        phase: the part of the run, as in the history.
         template: the frame of the bodies.
         values: of the bodies.
     """
@@ -85,10 +84,7 @@ class TransportCall(NamedTuple):
 
 
 class TransportAnswer(NamedTuple):
-    """The answer to a call: the error code of each message that was not acknowledged, by its position.
-
-    The others were.
-    """
+    """The answer to a call; `errors` has the error code of each message that was not acknowledged, by its position."""
 
     call: TransportCall
     errors: Mapping[int, str]

@@ -18,7 +18,7 @@ _IDS = tuple(str(position) for position in range(limits.PUBLISH_BATCH_ENTRIES_MA
 
 
 class BatchCall(NamedTuple):
-    """The names that a service gives to its batch call, the address, the entries and a body."""
+    """A service's names of its batch call, and of the parameters for address, entries and body."""
 
     operation: str
     method: str
@@ -39,7 +39,7 @@ CALLS: Mapping[str, BatchCall] = {
     "sns": BatchCall("PublishBatch", "publish_batch", "TopicArn", "PublishBatchRequestEntries", "Message"),
     "sqs": BatchCall("SendMessageBatch", "send_message_batch", "QueueUrl", "Entries", "MessageBody"),
 }
-"""Service to its call."""
+"""The batch call of each service."""
 
 
 class EntryResults(NamedTuple):
@@ -73,7 +73,7 @@ class EntryResults(NamedTuple):
 
 
 type Entry = tuple[str, str | None, str | None, str | None]
-"""Of one message, as in `EntryResults`."""
+"""(outcome, error, message id, sequence number) of one message; see `EntryResults`."""
 _MISSING: Entry = (_INFO, NOT_IN_ANSWER, None, None)
 
 
@@ -86,7 +86,7 @@ def _accepted_entry(entry: Mapping[str, Any]) -> Entry:
 
 
 def _refused_entry(entry: Mapping[str, Any]) -> Entry:
-    """Return the result of a failed entry: an error of the sender had no effect, one of the service may have."""
+    """Return the result of a failed entry. The sender's errors had no effect; the service's errors may have had one."""
     return _FAIL if entry.get("SenderFault") else _INFO, entry.get("Code"), None, None
 
 

@@ -138,7 +138,7 @@ def _hashes(texts: Iterable[str], count: int) -> pa.Array:
 
 
 def _array(values: Any, type_: pa.DataType) -> pa.Array:
-    """Return an Arrow column of a list, of an Arrow or numpy array, or of one repeated value, which is the cheapest."""
+    """Return an Arrow column of a list or an array; a list of equal values becomes one repeated value."""
     if isinstance(values, pa.Array):
         return values
     if isinstance(values, np.ndarray):

@@ -1,7 +1,7 @@
-"""The transport through an outbox: a producer's process commits, relays publish, the outbox's table has the outcome.
+"""The transport through an outbox: a producer's process commits the messages, and relays publish them.
 
-The load test imports none of the code that it tests. The producer is `sluice.testing.load.producer`; the outcome of a
-message is read from the outbox's table, where the relay writes SNS's answer.
+The load test does not import the code that it tests. The producer is the program `sluice.testing.load.producer`; the
+outcome of a message is read from the outbox's table, where the relay writes SNS's answer.
 """
 
 import json
@@ -25,7 +25,7 @@ _CALLS_MAX = 64
 _LOOK_SECONDS = 0.01
 _BUSY_SECONDS = 30.0
 ANSWER_SECONDS_MAX = 150
-"""Then a message that no relay has published is given up."""
+"""A message that no relay has published after this time is given up."""
 _END_SECONDS = 10
 _SETTLED = """
     SELECT event_id, status, sns_message_id, sns_sequence_number FROM sluice_outbox
@@ -47,9 +47,9 @@ class OutboxTransport:
     """A `Transport` through an outbox in an SQLite file.
 
     Args:
-        file: of the outbox, with its tables.
-        ledger: what was handed to the outbox, and when it was published.
-        topic: its name.
+        file: the SQLite file, with the outbox's tables.
+        ledger: records each message when it is handed to the outbox, and when it was published.
+        topic: the name of the topic.
         event_bytes_max: size of the largest message.
         log: file of the producer's errors.
     """
@@ -71,7 +71,7 @@ class OutboxTransport:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
                 text=True,
             )
-        assert self._producer.stdin is not None, "it was asked for"
+        assert self._producer.stdin is not None, "stdin is a pipe"
         self._pipe = self._producer.stdin
 
     @property
@@ -86,7 +86,7 @@ class OutboxTransport:
         for recorded in recorded_calls:
             messages = recorded.call.messages
             self._waiting.append(_Waiting(recorded, [message.deduplication_id for message in messages], until))
-            with suppress(BrokenPipeError):  # of a producer that has ended; `answers` finds that
+            with suppress(BrokenPipeError):  # the producer has ended; `answers` reports it
                 self._pipe.write(json.dumps([message.body for message in messages]) + "\n")
         with suppress(BrokenPipeError):
             self._pipe.flush()
@@ -98,7 +98,7 @@ class OutboxTransport:
         """
         until = self._clock.monotonic() + wait_seconds
         while self._waiting:
-            self._look()
+            self._read_outcomes()
             if (answers := self._take_answers()) or self._clock.monotonic() >= until:
                 if not self._waiting:
                     self._ledger.flush()
@@ -106,11 +106,11 @@ class OutboxTransport:
             self._clock.sleep(_LOOK_SECONDS)
         return ()
 
-    def _look(self) -> None:
+    def _read_outcomes(self) -> None:
         """Read the outcomes of the messages without a known outcome."""
         owners = {id_: waiting for waiting in self._waiting for id_ in waiting.ids if id_ not in waiting.found}
         for id_, status, message_id, number in self._table.execute(_SETTLED, (self._topic, json.dumps(list(owners)))):
-            is_sent = status == "sent"  # else quarantined: the relay has given it up
+            is_sent = status == "sent"  # otherwise quarantined: SNS refused it for good
             entry = (CallOutcome.OK.value, None, message_id, number)
             owners[id_].found[id_] = entry if is_sent else (CallOutcome.FAIL.value, status, None, None)
 

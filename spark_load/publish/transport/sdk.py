@@ -16,7 +16,7 @@ from spark_load.publish.transport.formats import CALLS, NOT_IN_ANSWER
 
 _THREADS = 8
 _UNREADABLE = (ResponseParserError, AttributeError, KeyError, TypeError, ValueError, RecursionError)
-"""What botocore raises of an answer that has another form than its model says."""
+"""The errors of botocore for a response that does not fit its model of the service."""
 
 
 class SdkTransport:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from sluice.aws.http import Address, NoConnectionError, Response, ResponseReader, to_botocore
 from sluice.clock import Clock
 
-_CHUNK_BYTES = 8_192  # an answer has some two thousand
+_CHUNK_BYTES = 8_192  # more than an answer, which has about two thousand
 _GATHER_SECONDS = 0.001
 _GATHER_SHARE = 4
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -28,7 +28,7 @@ class SocketRequest(NamedTuple):
 
 
 class SocketArrival(NamedTuple):
-    """The outcome of a request: its response, or the error that botocore raises in this case."""
+    """The outcome of a request: its response, or the error that botocore would raise."""
 
     key: int
     at_us: int
@@ -46,7 +46,7 @@ class _Connection:
         self.sent_at = 0.0
         self.unsent = memoryview(b"")
         self.reader = ResponseReader()
-        self.is_full = False  # it is waited for until more can be written
+        self.is_full = False  # the socket's buffer is full; the rest is sent when the selector says so
 
 
 class SocketExchange:
@@ -57,7 +57,7 @@ class SocketExchange:
         self._answer_seconds = inf if address.answer_seconds is None else address.answer_seconds
         self._selector = selectors.DefaultSelector()
         self._idle: list[_Connection] = []
-        self._busy: OrderedDict[_Connection, None] = OrderedDict()  # the longest on its way first
+        self._busy: OrderedDict[_Connection, None] = OrderedDict()  # the oldest request first
         self._came: list[SocketArrival] = []
 
     @property
@@ -66,8 +66,8 @@ class SocketExchange:
         return self._max - len(self._busy)
 
     def post(self, requests: Sequence[SocketRequest]) -> None:
-        """Send requests. After a connection that cannot be made, the rest is not tried: each would wait for as long."""
-        self._look(0)  # a connection closed meanwhile is of no use
+        """Send requests. If a connection cannot be made, the remaining requests fail at once, without waiting again."""
+        self._look(0)  # remove idle connections that the server has closed
         error: OSError | NoConnectionError | None = None
         for request in requests:
             if error is None:
@@ -135,7 +135,7 @@ class SocketExchange:
                 self._receive(connection)
 
     def _receive(self, connection: _Connection) -> None:
-        if connection.request is None:  # nobody asked: it was closed, or is of no use
+        if connection.request is None:  # bytes without a request: the server has closed it, or speaks out of turn
             self._idle.remove(connection)
             self._drop(connection)
             return
@@ -159,7 +159,7 @@ class SocketExchange:
                 self._idle.append(connection)
 
     def _end(self, connection: _Connection, came: Response | OSError) -> None:
-        assert connection.request is not None, "only what is on its way ends"
+        assert connection.request is not None, "a request is in flight on the connection"
         self._arrive(connection.request, came)
         del self._busy[connection]
         connection.request = None

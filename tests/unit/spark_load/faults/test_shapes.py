@@ -19,10 +19,10 @@ from spark_load.faults.shapes import (
     Faults,
     Shape,
     Targets,
-    again_max,
     as_given,
     require_possible,
     schedule_faults,
+    task_restarts_max,
 )
 from spark_load.profiles.profile import parse
 
@@ -101,8 +101,8 @@ def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> No
     crashes = schedule_faults(Faults(shape="crashes"), here, seed=1, duration_seconds=60)
 
     assert {fault.target for fault in crashes} == {"publish-0", "publish-1"}
-    assert again_max(crashes) == sum(fault.kind in INSTANT for fault in crashes) > 1
-    assert again_max(schedule_faults(CHAOS, RAW, seed=1, duration_seconds=60)) == 0
+    assert task_restarts_max(crashes) == sum(fault.kind in INSTANT for fault in crashes) > 1
+    assert task_restarts_max(schedule_faults(CHAOS, RAW, seed=1, duration_seconds=60)) == 0
     assert here.of_kind(FaultKind.SKEW) == ()
     named_alike = Targets.of(consumer="worker", consumers=("publish",), consumers_per_queue=1, publish_tasks=1)
     assert named_alike.of_kind(FaultKind.KILL) == ("publish-0",)

@@ -63,7 +63,7 @@ class InBuckets(InParts):
 
     def _parts(self, rows: RowSelection | None) -> Iterator[Iterator[Events]]:
         for bucket in range(_PARTS):
-            yield parts._events_of([piece for piece in self._pieces if piece.bucket == bucket], rows, self._count)
+            yield parts._read_events([piece for piece in self._pieces if piece.bucket == bucket], rows, self._count)
 
 
 class ExchangedHistory(InParts):
@@ -75,11 +75,13 @@ class ExchangedHistory(InParts):
     def _parts(self, rows: RowSelection | None) -> Iterator[Iterator[Events]]:
         shares: list[list[pa.Table]] = [[] for _ in range(_PARTS)]
         for table in self._tables:
-            batch = parts._batch(
-                parts._shares(Events(table if rows is None else rows.take(table)), _PARTS, is_whole=rows is not None)
+            batch = parts._serialize_tables(
+                parts._split_by_partition(
+                    Events(table if rows is None else rows.take(table)), _PARTS, is_whole=rows is not None
+                )
             )
             for row in batch.to_pylist():
-                shares[row["number"]].append(parts._table(row["block"]))
+                shares[row["number"]].append(parts._deserialize_table(row["block"]))
         return (together(share) for share in shares)
 
 

@@ -235,8 +235,8 @@ HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
     [
         (
             replace(HUNDRED, group_skew=3),
-            "the hottest group has 83.2% of the messages, 83/s at the peak, and each after the answer to the one before"
-            " about 50/s can be published: it will be late; lower group_skew or the rate",
+            "the hottest group has 83.2% of the messages, 83/s at the peak, and one after the other about 50/s can be"
+            " published: they will be late; lower group_skew or the rate",
         ),
         (
             replace(HUNDRED, handler_seconds=0.1),  # ten in 1.04 s, for 100.65 s, of 10,030

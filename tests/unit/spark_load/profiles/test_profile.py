@@ -178,22 +178,23 @@ REFUSED_BEHIND_GOOD = {
         " out, or choose consumer 'raw'"
     ),
     "minute_seconds: 2": (
-        "minute_seconds is 2, allowed with consumer 'raw' is none: only workers are scaled; choose consumer 'worker'"
+        "minute_seconds is 2, allowed with consumer 'raw' is none: a scaling policy only starts workers;"
+        " choose consumer 'worker'"
     ),
     "consumer: lambda\nminute_seconds: 2": (
-        "minute_seconds is 2, allowed with consumer 'lambda' is none: only workers are scaled; choose consumer 'worker'"
+        "minute_seconds is 2, allowed with consumer 'lambda' is none: a scaling policy only starts workers;"
+        " choose consumer 'worker'"
     ),
     "consumer: worker\nminute_seconds: 2\nconsumers_per_queue: 2": (
         "consumers_per_queue is 2, allowed with minute_seconds is none: the policy says how many there are; leave it"
         " out"
     ),
     "consumer: worker\nminute_seconds: 2\nconsume_after_seconds: 5": (
-        "consume_after_seconds is 5, allowed with minute_seconds is none: the workers there are begin with the load;"
-        " leave it out"
+        "consume_after_seconds is 5, allowed with minute_seconds is none: scaled workers begin with the load; leave"
+        " it out"
     ),
     "consumer: worker\nminute_seconds: 2\nwarm_up_seconds: 1": (
-        "warm_up_seconds is 1, allowed with minute_seconds is none: the workers there are begin with the load;"
-        " leave it out"
+        "warm_up_seconds is 1, allowed with minute_seconds is none: scaled workers begin with the load; leave it out"
     ),
     "visibility_timeout_seconds: 5\nhandler_seconds: 5": (
         "handler_seconds is 5, allowed is less than visibility_timeout_seconds (5): every message would come again"
@@ -204,8 +205,8 @@ REFUSED_BEHIND_GOOD = {
         " leases of crashed consumers have to run out"
     ),
     "destination: outbox": (
-        "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': an outbox numbers as these read"
-        " it; choose one of them"
+        "consumer is 'raw', allowed with destination 'outbox' is 'worker' or 'lambda': the raw consumer cannot read the"
+        " outbox's envelopes; choose one of the two"
     ),
     "destination: outbox\nconsumer: worker\nduplicate_share: 0.1": (
         "duplicate_share is 0.1, allowed with destination 'outbox' is none: an outbox takes an event once; leave it out"

@@ -111,9 +111,9 @@ def test_a_resumed_run_publishes_everything_but_expired_messages(tmp_path: Path)
     assert sent == [[3], [5], []]
     assert run.expired_messages(1_000 - run.resumed_at_us) == [-1, 4]
     assert run.expired_messages(999 - run.resumed_at_us) == [-1]
-    assert resume.recorded_progress(range(12)) == (
-        "12 message(s) whose publish was never answered were not published again, for after 300 s each might have"
-        " become a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); to know what became of them, run it again"
+    assert resume.expired_sentence(range(12)) == (
+        "12 message(s) whose publish was never answered were not published again: after 300 s a repeat can be"
+        " a second message (idx 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …); run the load test again"
     )
 
 
