@@ -9,8 +9,7 @@ import yaml
 from spark_load.faults.drawing import count_by_kind
 from spark_load.faults.shapes import SHAPES, Shape
 from tests.chaos.virtual.running import result, witness
-from tests.chaos.virtual.schedules import story
-from tests.chaos.virtual.variants import VARIANTS
+from tests.chaos.virtual.variants import VARIANTS, story_of
 
 
 @click.command()
@@ -26,7 +25,7 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
     invalid, unfinished = list[int](), list[int]()
     with click.progressbar(range(first, first + seeds), label=variant, file=sys.stderr) as progress:
         for seed in progress:
-            whole = story(seed, shape=shape, messages=messages)
+            whole = story_of(variant)(seed, shape=shape, messages=messages)
             found = result(whole, variant)
             hits, events = hits + found.hits, events + found.events
             scheduled.update({str(kind): count for kind, count in count_by_kind(whole.faults).items()})
@@ -41,7 +40,7 @@ def main(*, first: int, seeds: int, messages: int, shape: Shape, variant: str, s
     for kind in sorted(scheduled):
         click.echo(f"{kind:<12}{scheduled[kind]:>10,}{hits[kind]:>10,}")
     if invalid and shrink:
-        whole = story(invalid[0], shape=shape, messages=messages)
+        whole = story_of(variant)(invalid[0], shape=shape, messages=messages)
         least = witness(whole, variant)
         click.echo(
             f"seed {invalid[0]}: from {len(whole.faults)} faults and {len(whole.publishes)} messages to"

@@ -10,13 +10,19 @@ from sluice.judge import databases
 from sluice.judge.checker import Expectation, check_group
 from tests.chaos.virtual.schedules import CONSUMER
 from tests.chaos.virtual.virtual_run import RunEvidence
+from tests.support.messaging.function_answers import wrong_answers
 
 _NAMES = frozenset(column.name for column in fields(HistoryEvent))
 
 
 def violations(evidence: RunEvidence, *, queue: str) -> list[str]:
     """Return what is wrong, as sentences: first what the database shows, then what the history does."""
-    return [*of_database(evidence), *of_deletes(evidence), *of_history(evidence, queue=queue)]
+    return [
+        *of_database(evidence),
+        *of_deletes(evidence),
+        *of_functions(evidence),
+        *of_history(evidence, queue=queue),
+    ]
 
 
 def of_database(evidence: RunEvidence) -> Iterator[str]:
@@ -43,7 +49,11 @@ def of_database(evidence: RunEvidence) -> Iterator[str]:
         for place, (number, group) in enumerate(evidence.effects)
     ]
     rows = databases.DatabaseEvidence(
-        committed=committed, published=published, done=done, is_settled=evidence.unfinished is None
+        committed=committed,
+        published=published,
+        done=done,
+        dead=frozenset((CONSUMER, str(number)) for number, _ in evidence.dead),
+        is_settled=evidence.unfinished is None,
     )
     yield from map(str, databases.judge(rows, {CONSUMER: True}).violations)
 
@@ -60,6 +70,14 @@ def of_deletes(evidence: RunEvidence) -> Iterator[str]:
             yield f"message {sqs_message_id} was taken for deleted and came again"
 
 
+def of_functions(evidence: RunEvidence) -> Iterator[str]:
+    """Yield what is wrong with answers of functions, and each dead letter: no event has failed as often as it may."""
+    for number, group in evidence.dead:
+        yield f"event {number} of group {group} is in the DLQ, and its attempts are not used up"
+    for invocation in evidence.answers:
+        yield from wrong_answers(invocation)
+
+
 def of_history(evidence: RunEvidence, *, queue: str) -> Iterator[str]:
     """Yield what the checker finds in what was published, received, handled and deleted.
 
@@ -74,7 +92,10 @@ def of_history(evidence: RunEvidence, *, queue: str) -> Iterator[str]:
     for listed in groups.values():
         run = next(event.message_run for event in listed if event.message_run is not None)
         expectation = Expectation(
-            run=run, queues=(queue,), visibility_timeout_seconds={queue: 5}, lost_receives={queue: lost}
+            run=run,
+            queues=(queue,),
+            visibility_timeout_seconds={queue: evidence.visibility_seconds},
+            lost_receives={queue: lost},
         )
         for violation in check_group(settle(listed), expectation).violations:
             yield f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"

@@ -1,16 +1,30 @@
 """Schedules of a virtual run: the shapes of the load test, on a producer, a relay, and the workers of one consumer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
 from spark_load.faults.drawing import ScheduledFault, Way, draw_faults
-from spark_load.faults.shapes import ANSWERS, NETWORK, PROCESS, SHAPES, SLOWER_SECONDS, WIRE, FaultKind, Shape
+from spark_load.faults.shapes import (
+    ANSWERS,
+    FUNCTION,
+    MISREPORTS,
+    NETWORK,
+    PROCESS,
+    SHAPES,
+    SLOWER_SECONDS,
+    WIRE,
+    FaultKind,
+    Shape,
+)
 
 PRODUCER, RELAY, CONSUMER = "producer", "relay", "consumer"
 WORKERS = ("worker-0", "worker-1")
 GROUPS = ("a", "b", "c", "d", "e")
+_FUNCTION_GROUPS = GROUPS[:4]
 _KINDS = (*PROCESS, *NETWORK, FaultKind.LOCK, FaultKind.DEPLOY)
 """What a virtual run can do: no server is there to be restarted."""
+_FUNCTION_BATCH = 8  # events that are committed at once: an invocation has several of a group, and of several groups
 _LASTS_SECONDS = (0.5, 12.0)  # the visibility timeout is 5 s
 
 
@@ -45,7 +59,29 @@ def story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: flo
         Publish(number=number, group=rng.choice(GROUPS), at_seconds=round(seconds * number / messages, 2))
         for number in range(messages)
     )
-    ways = [_way(kind) for kind in SHAPES[shape] if kind in _KINDS]
+    return _with_faults(seed, publishes, [kind for kind in SHAPES[shape] if kind in _KINDS], seconds)
+
+
+def function_story(seed: int, *, shape: Shape = "chaos", messages: int = 24, seconds: float = 30.0) -> Story:
+    """Return the run of a seed with a Lambda function: events come in batches of a few groups.
+
+    To each shape belong throttles and wrong answers.
+    """
+    rng = Random(f"publishes/{seed}")  # noqa: S311 (a load is not a secret)
+    publishes = tuple(
+        Publish(
+            number=number,
+            group=rng.choice(_FUNCTION_GROUPS),
+            at_seconds=round(seconds * (number - number % _FUNCTION_BATCH) / messages, 2),
+        )
+        for number in range(messages)
+    )
+    kinds = (kind for kind in SHAPES[shape] if kind in _KINDS)
+    return _with_faults(seed, publishes, (*kinds, *FUNCTION), seconds)
+
+
+def _with_faults(seed: int, publishes: tuple[Publish, ...], kinds: Sequence[FaultKind], seconds: float) -> Story:
+    ways = [_way(kind) for kind in kinds]
     faults = draw_faults(ways, seed=seed, first_seconds=1.0, until_seconds=seconds, every_seconds=2.0)
     return Story(seed=seed, publishes=publishes, faults=faults)
 
@@ -58,6 +94,8 @@ def _way(kind: FaultKind) -> Way[FaultKind]:
         return Way(kind=kind, targets=targets, seconds=_LASTS_SECONDS, details=details)
     if kind is FaultKind.LOCK:
         return Way(kind=kind, targets=("database",), seconds=_LASTS_SECONDS)
-    if kind is FaultKind.DEPLOY:
+    if kind in (FaultKind.DEPLOY, FaultKind.THROTTLE):
         return Way(kind=kind, targets=(CONSUMER,), seconds=_LASTS_SECONDS)
+    if kind is FaultKind.MISREPORT:
+        return Way(kind=kind, targets=(CONSUMER,), seconds=_LASTS_SECONDS, details=MISREPORTS)
     return Way(kind=kind, targets=processes, seconds=_LASTS_SECONDS, weight=3)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -17,9 +18,11 @@ from sluice.messaging.errors import HoldLostError, TransientError
 from sluice.messaging.handlers import Handler
 from sluice.messaging.sqs.queue import Queue
 from tests.chaos.virtual.django_run import Django, DjangoMarksBefore, DjangoOutsideAtomic
-from tests.chaos.virtual.schedules import Publish, Story
+from tests.chaos.virtual.function_run import FunctionRun
+from tests.chaos.virtual.schedules import Publish, Story, function_story, story
 from tests.chaos.virtual.virtual_run import Process, VirtualRun, event_of
 from tests.support.messaging import world
+from tests.support.messaging.broken_functions import MISTAKES
 from tests.support.messaging.broken_workers import MarksBefore
 
 
@@ -129,6 +132,7 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "sound": VirtualRun,
     "asyncio": Asyncio,
     "django": Django,
+    "lambda": FunctionRun,
     "no-inbox": NoInbox,
     "outside-outbox": OutsideOutbox,
     "delete-first": DeletesFirst,
@@ -136,5 +140,11 @@ VARIANTS: dict[str, Callable[[Story, Path], VirtualRun]] = {
     "asyncio-marks-before": AsyncioMarksBefore,
     "django-marks-before": DjangoMarksBefore,
     "django-outside-atomic": DjangoOutsideAtomic,
+    **{f"lambda-{mistake}": partial(FunctionRun, mistake=mistake) for mistake in MISTAKES},
 }
-"""By name; only the first three are to be valid."""
+"""By name; only the first four are to be valid."""
+
+
+def story_of(variant: str) -> Callable[..., Story]:
+    """Return what makes the stories of a variant."""
+    return function_story if variant.startswith("lambda") else story

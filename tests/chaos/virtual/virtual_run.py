@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging import Ack, Context, Event, Outcome
 from sluice.messaging.database import engines
+from sluice.messaging.envelope import decode
 from sluice.messaging.handlers import Handler, Handlers
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.outbox.store import Store
@@ -142,6 +143,9 @@ class RunEvidence:
         effects: number and group of each effect in the order of their commits.
         history: what recorders saw, as fields of events.
         deleted: SQS message ids that a worker took for deleted, and how much of the history was there then.
+        answers: the invocations of functions that were answered, as `function_answers` describes them.
+        dead: number and group of each event in the DLQ.
+        visibility_seconds: the queue's visibility timeout.
         hits: how often each kind of fault struck.
         unfinished: why it came to no end; None when everything was drained.
     """
@@ -150,6 +154,9 @@ class RunEvidence:
     effects: list[tuple[int, str]]
     history: list[dict[str, Any]]
     deleted: list[tuple[str, int]]
+    answers: list[dict[str, Any]]
+    dead: list[tuple[int, str]]
+    visibility_seconds: int
     hits: Counter[str]
     unfinished: str | None
 
@@ -174,6 +181,7 @@ class VirtualRun(World):
 
     subscribers = (CONSUMER,)
     processor: type[MessageProcessor] = MessageProcessor
+    declared = _DECLARED
 
     def __init__(self, story: Story, folder: Path) -> None:
         self.story, self.aws, self.rng = story, Aws(story.seed), Random(f"run/{story.seed}")  # noqa: S311
@@ -181,16 +189,16 @@ class VirtualRun(World):
         self.calm = engines.engine(f"sqlite:///{file}")
         self._history, self.hits = _History(), Counter[str]()
         self.deleted = list[tuple[str, int]]()
+        self.answers = list[dict[str, Any]]()
         self.recorder = Recorder(self._history, names={}, clock=self.aws.clock)
         super().__init__(
             self.new_engine(file),
             consumer=CONSUMER,
-            policy=InboxPolicy.of_consumer(_DECLARED),
+            policy=InboxPolicy.of_consumer(self.declared),
             simulator=self.aws,
-            timeout_seconds=_DECLARED.visibility_timeout_seconds,
-            max_attempts=_DECLARED.max_attempts,
+            timeout_seconds=self.declared.visibility_timeout_seconds,
+            max_attempts=self.declared.max_receive_count,
         )
-        self.settings = ProcessorSettings.of_consumer(_DECLARED)
         event.listen(self.engine, "before_cursor_execute", self._refuse)
         event.listen(self.engine, "connect", _never_wait)
         create_tables(self.calm)
@@ -223,11 +231,12 @@ class VirtualRun(World):
 
     def new_worker(self) -> Process:
         """Return a worker of several lanes, whose messages are deleted together."""
+        self.settings = ProcessorSettings.of_consumer(self.declared)
         deleting = Deleting(self)
         worker_parts = self.worker(
             handlers=Handlers.of_function(self.handler()),
             kind=self.processor,
-            worker_settings=replace(WorkerSettings.of_consumer(_DECLARED, lanes=_LANES), wait_seconds=0),
+            worker_settings=replace(WorkerSettings.of_consumer(self.declared, lanes=_LANES), wait_seconds=0),
             rng=self.rng,
             failpoint=deleting.reach,
             hooks=[WorkerRecording(self.recorder, queue_url=self.url), deleting],
@@ -455,6 +464,9 @@ class VirtualRun(World):
                 effects=_rows(connection, "effect"),
                 history=self._history.rows,
                 deleted=self.deleted,
+                answers=self.answers,
+                dead=[(event.data["number"], event.group) for event in (decode(body).event for body in self.dead())],
+                visibility_seconds=self.declared.visibility_timeout_seconds,
                 hits=self.hits,
                 unfinished=unfinished,
             )

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.chaos.virtual.running import result, witness
-from tests.chaos.virtual.schedules import story
+from tests.chaos.virtual.running import Result, result, witness
+from tests.chaos.virtual.schedules import function_story, story
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,48 @@ def test_a_broken_django_project_is_found_invalid(variant: str, seed: int) -> No
 
     assert result(whole, "django").violations == ()
     assert any("it has no effect, is in no queue" in violation for violation in result(whole, variant).violations)
+
+
+_FUNCTION_SEED = 1
+"""With it a process is killed and another one takes too long, both in the middle of a batch, and six batches are
+throttled."""
+
+
+def _function_result(variant: str, seed: int = _FUNCTION_SEED) -> Result:
+    return result(function_story(seed, shape="crashes", messages=8, seconds=6), variant)
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        _FUNCTION_SEED,
+        *(pytest.param(seed, marks=pytest.mark.slow if seed < 6 else pytest.mark.deep) for seed in range(2, 101)),
+    ],
+)
+def test_a_function_does_everything_once_and_in_order_under_chaos(seed: int) -> None:
+    """No message dies whose attempts are not used up, and no answer reports too much or too little."""
+    found = _function_result("lambda", seed)
+
+    assert found.violations == ()
+    assert found.unfinished is None
+    assert found.events == 8
+    assert found.hits.total() > 0
+
+
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("report-only-the-failed", "out of order"),
+        ("stop-the-whole-batch", "was reported untouched, and nothing of its group had failed"),
+        ("delete-before-commit", "it has no effect, is in no queue"),
+        ("count-receives-as-attempts", "is in the DLQ, and its attempts are not used up"),
+    ],
+)
+def test_a_function_with_a_classic_mistake_is_found_invalid(mistake: str, sentence: str) -> None:
+    """The same seed is valid with the product's function."""
+    found = _function_result(f"lambda-{mistake}")
+
+    assert any(sentence in violation for violation in found.violations)
 
 
 @pytest.mark.parametrize(
