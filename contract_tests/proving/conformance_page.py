@@ -141,6 +141,9 @@ def markdown(matrix: Matrix) -> str:
         "documented or open, the strongest first. What deviates from one that is only documented or open may do as",
         "AWS does; no such verdict rests on the code or the text of an error.",
         "",
+        "The promises of event source mappings are not here: their tests play the function, and only the simulator and",
+        "a LocalStack that the test run itself starts let them. `pytest contract_tests --target simulator` tests them.",
+        "",
         f"| target | {' | '.join(STATUSES)} | note |",
         "|---|---:|---:|---:|---:|---|",
         *(
