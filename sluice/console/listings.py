@@ -70,7 +70,7 @@ def show_group(console: Console, request: Request) -> Answer:
     """Show a parked group: what it waits for, and what is set aside behind that."""
     consumer, group = console.consumer(request.path_params["consumer"]).name, parameter(request, "group")
     engine = console.inbox(consumer)
-    after = whole_number(parameter(request, "after"))
+    after = parameter(request, "after")
     position = read(engine, lambda connection: rows.group_position(connection, consumer, group))
     page = read(engine, lambda connection: rows.find_parked(connection, consumer, group, after=after))
     found, unfound = finding.search(console.sources, (console.consumer(consumer),), group, most=_FOUND_MAX)

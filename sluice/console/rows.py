@@ -1,11 +1,12 @@
 """Rows of inbox and outbox for pages, by key: the next page begins after the last row of this one."""
 
 import json
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, select
+from sqlalchemy import Connection, Row, func, select, tuple_
 
 from sluice.messaging.database.choice import RowChoice
 from sluice.messaging.inbox import tables as inbox
@@ -18,6 +19,7 @@ PAGE = 50
 REASONS_READ_MAX = 50_000
 _TYPED_AT_ONCE = 500  # rows whose types are looked up together
 _TYPED_MAX = 20_000
+_TURN = re.compile("[0-9]{1,18}:[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,10 +215,17 @@ def group_position(connection: Connection, consumer: str, group_id: str) -> Any:
     return connection.execute(select(groups).where(*here)).mappings().one_or_none()
 
 
-def find_parked(connection: Connection, consumer: str, group_id: str, *, after: int) -> RowPage[Row[Any]]:
-    """Return a page of a group's messages that are set aside, without their bodies, by their numbers."""
+def find_parked(connection: Connection, consumer: str, group_id: str, *, after: str) -> RowPage[Row[Any]]:
+    """Return a page of a group's messages that are set aside, without their bodies, in the order of their turns.
+
+    `after` is the key of the last row of the page before, `EPOCH:NUMBER`; anything else begins with the first page.
+    """
     columns = [column for column in parked.c if column.name not in ("body", "attributes")]
-    here = (parked.c.consumer == consumer, parked.c.group_id == group_id, parked.c.seq > after)
-    ordered = select(*columns).where(*here).order_by(parked.c.seq, parked.c.epoch).limit(PAGE + 1)
-    rows = connection.execute(ordered).all()
-    return RowPage(rows=list(rows[:PAGE]), next_after=str(rows[PAGE - 1].seq) if len(rows) > PAGE else None)
+    here = [parked.c.consumer == consumer, parked.c.group_id == group_id]
+    if _TURN.fullmatch(after):
+        epoch, _, seq = after.partition(":")
+        here.append(tuple_(parked.c.epoch, parked.c.seq) > (int(epoch), int(seq)))
+    ordered = select(*columns).where(*here).order_by(parked.c.epoch, parked.c.seq).limit(PAGE + 1)
+    rows = list(connection.execute(ordered))
+    last = rows[:PAGE][-1] if len(rows) > PAGE else None
+    return RowPage(rows=rows[:PAGE], next_after=None if last is None else f"{last.epoch}:{last.seq}")
