@@ -56,6 +56,7 @@ COMMANDS = {
     "schema": Lazy("sluice.cli.schema.commands:schema", "Create or upgrade the tables of outbox and inbox."),
     "simulator": Lazy("sluice.cli.simulator:simulator", "Run SQS and SNS in memory, as a server for development."),
     "status": Lazy("sluice.cli.overview.commands:status", "Show an environment on one screen, and what waits for you."),
+    "subject": Lazy("sluice.cli.subject.commands:subject", "Find and erase what messages say of one subject."),
     "topology": Lazy("sluice.cli.topology:topology", "Make an environment's topics and queues on an emulator."),
     "ui": Lazy("sluice.console.command:ui", "Show an environment in the browser, and act there.", "ui"),
     "worker": Lazy("sluice.cli.services.commands:worker", "Hand a consumer's messages to its handlers."),

@@ -204,10 +204,15 @@ class Envelope:
         """Return the deduplication id of the message, the same for every publish of it."""
         return self.event.id
 
-    def as_tombstone(self) -> "Envelope":
-        """Return the tombstone that is published if the event is skipped: the same number, without data."""
+    def as_tombstone(self, *, is_same_event: bool = False) -> "Envelope":
+        """Return the tombstone of the same number, without data.
+
+        It is published if the event is skipped, as another event. If the event was published and is erased, the
+        tombstone is the same event: who has handled it drops the tombstone as a repeat.
+        """
         of = self.event
-        event = OwnEvent(type=TOMBSTONE, group=of.group, data=None, id=str(uuid.uuid4()), at=of.at, trace=of.trace)
+        id_ = of.id if is_same_event else str(uuid.uuid4())
+        event = OwnEvent(type=TOMBSTONE, group=of.group, data=None, id=id_, at=of.at, trace=of.trace)
         return replace(self, event=event)
 
 

@@ -112,6 +112,10 @@ class StoppableClock(SystemClock):
         super().__init__()
         self._stop = stop
 
+    def is_stopped(self) -> bool:
+        """Return whether the process was asked to stop."""
+        return self._stop.is_stopped()
+
     def sleep(self, seconds: float) -> None:
         """Wait for so many seconds, or until the process is asked to stop."""
         if seconds > 0:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from sluice.declaration import Consumer, Environment, naming
 from sluice.messaging import Ack, Context, Event, Outbox, Outcome, Reject
-from sluice.messaging.handlers import Handlers
+from sluice.messaging.handlers import Handler, Handlers
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import InboxPolicy
@@ -39,11 +39,15 @@ def refund(session: Session, event: Event, _: Context) -> Outcome:
 
 
 class OperatedShop:
-    """The shop. `operations` are the called operations of AWS, `denied` the operations that are refused."""
+    """The shop. `operations` are the called operations of AWS, `denied` the operations that are refused.
+
+    `handler` handles the events of every consumer; a test may put another one there.
+    """
 
     def __init__(self, endpoint: Endpoint, engine: Engine, run: Run, declared: Environment = LOCAL) -> None:
         self.endpoint, self.engine, self._run, self.environment = endpoint, engine, run, declared
         self.operations, self.denied = set[str](), set[str]()
+        self.handler: Handler = refund
         endpoint.fault = self._see
         endpoint.deploy(declared)
         with engine.begin() as connection:
@@ -83,22 +87,23 @@ class OperatedShop:
             session.commit()
         return [event.id for event in made]
 
-    def relay(self) -> None:
-        code, _, failed = self._run("relay", "--until-empty", "--dsn", self.dsn, "--endpoint-url", self.endpoint.url)
+    def relay(self, *more: str) -> None:
+        where = ("--dsn", self.dsn, "--endpoint-url", self.endpoint.url)
+        code, _, failed = self._run("relay", "--until-empty", *where, *more)
         assert code == 0, failed
 
     def work(self, *consumers: Consumer) -> None:
-        """Let a worker of each consumer handle the messages of its queue, on this thread."""
+        """Let a worker of each consumer handle its queue's messages, and parked ones that are due, on this thread."""
         for consumer in consumers or self.environment.consumers:
             worker = assemble_worker(
                 queue=Queue(self.sqs, self.url(naming.queue_name(self.environment, consumer))),
                 engine=self.engine,
-                handlers=Handlers.of_function(refund),
+                handlers=Handlers.of_function(self.handler),
                 inbox=Inbox(InboxPolicy.of_consumer(consumer), worker="host/1"),
                 settings=replace(WorkerSettings.of_consumer(consumer, lanes=1), wait_seconds=0),
                 processor_settings=ProcessorSettings.of_consumer(consumer),
             )
-            while worker.parts.lanes[0].step():
+            while worker.parts.lanes[0].step() or worker.parts.drainer.step():
                 pass
 
     def url(self, name: str) -> str:

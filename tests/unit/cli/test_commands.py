@@ -34,6 +34,7 @@ GIVEN = {
     "process": set(ProcessOptions.__slots__),
     "cluster": {"master", "remote"},
     "named": {"profile_name", "consumer", "shape"},
+    "subject": {"fields", "groups", "event_ids"},
 }
 """What a command is handed in place of options, and of which."""
 OF_OTHERS = {"check", "compare", "conformance", "contracts", "load", "rehearse", "report"}
