@@ -161,7 +161,8 @@ class LambdaHandler:
             return self._maintain(ends_at) if is_scheduled else self._work(read_batch(event), ends_at)
         finally:
             gauges = self.worker if is_scheduled else None
-            self.worker.parts.hooks.call(WorkerHooks.after_invocation, gauges)
+            seconds_max = max(0.0, ends_at - self._clock.monotonic() - self._margin_seconds / 2)
+            self.worker.parts.hooks.call(WorkerHooks.after_invocation, gauges, seconds_max)
 
     def _work(self, batch: Batch, ends_at: float) -> dict[str, Any]:
         found = self.queues_of(batch.queue_name)

@@ -159,7 +159,7 @@ class WorkerMetrics(WorkerTally):
         }
         self._sink.put({**self.take(), **measured})
 
-    def after_invocation(self, gauges: Gauges | None) -> None:
+    def after_invocation(self, gauges: Gauges | None, _: float) -> None:
         """Measure what its schedule invoked; of a batch, write what was counted."""
         if gauges is not None:
             self._measure(gauges)

@@ -70,6 +70,6 @@ class WorkerRecording(WorkerHooks):
                 state=decision.state.value,
             )
 
-    def after_invocation(self, _gauges: Gauges | None) -> None:
+    def after_invocation(self, _gauges: Gauges | None, _seconds_max: float) -> None:
         """Write what is recorded before the function answers: its process may be frozen then, or ended."""
         self._recorder.flush()

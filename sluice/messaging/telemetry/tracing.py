@@ -12,6 +12,7 @@ process, linked to the message's creation context), https://opentelemetry.io/doc
 """
 # ruff: noqa: PLC0415 (OpenTelemetry is imported inside functions, so that a process without tracing need not have it)
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING
 from sluice.errors import ConfigError
 from sluice.messaging.envelope import Event, current_trace
 from sluice.messaging.handlers import Ack, Context, Outcome
+from sluice.messaging.hooks import harmless
 from sluice.messaging.worker.hooks import Gauges, TakeOutcome, WorkerHooks
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ class Tracing(WorkerHooks):
 
     def __init__(self, tracer: "Tracer", queue_name: str) -> None:
         self._tracer, self._queue_name = tracer, queue_name
+        self._flusher: threading.Thread | None = None
 
     @contextmanager
     def handling(self, event: Event, context: Context) -> Iterator[TakeOutcome]:
@@ -80,13 +83,27 @@ class Tracing(WorkerHooks):
 
             yield take
 
-    def after_invocation(self, _: Gauges | None) -> None:
-        """Have the spans exported that are kept: a process that is frozen exports none."""
-        from opentelemetry import trace
+    def after_invocation(self, _: Gauges | None, seconds_max: float) -> None:
+        """Have kept spans and metrics exported, because a frozen process exports none; go on after `seconds_max`.
 
-        flush = getattr(trace.get_tracer_provider(), "force_flush", None)  # of the SDK, not of the API
-        if flush is not None:
-            flush()
+        The SDK gives its `force_flush` a timeout, which the processor of spans does not look at (opentelemetry-sdk
+        1.45, `_shared_internal`). What a slow exporter has not taken is exported by a later invocation.
+        """
+        if self._flusher is None or not self._flusher.is_alive():
+            self._flusher = threading.Thread(target=_flush, name="flush", daemon=True)
+            self._flusher.start()
+        self._flusher.join(seconds_max)
+
+
+def _flush() -> None:
+    """Export what the providers of spans and of metrics keep; those of the API alone keep nothing."""
+    from opentelemetry import metrics, trace
+
+    for provider in (trace.get_tracer_provider(), metrics.get_meter_provider()):
+        flush = getattr(provider, "force_flush", None)
+        with harmless(provider):
+            if flush is not None:
+                flush()
 
 
 def _links(event: Event) -> "list[Link]":

@@ -85,10 +85,13 @@ class WorkerHooks:
     def tick(self, gauges: Gauges) -> None:
         """Called every second, by a thread that does nothing urgent."""
 
-    def after_invocation(self, gauges: Gauges | None) -> None:
+    def after_invocation(self, gauges: Gauges | None, seconds_max: float) -> None:
         """Called when an invocation of a Lambda function ends: its process may be frozen then, or ended.
 
-        `gauges` are for an invocation of its schedule, which may query the database for them.
+        Args:
+            gauges: for an invocation of its schedule, which may query the database for them; else None.
+            seconds_max: how long all hooks may take; afterwards Lambda ends the process, and the whole batch comes
+                again.
         """
 
     def after_end(self) -> None:

@@ -27,7 +27,9 @@ ENVIRONMENTS = (Environment(name="local", consumers=(billing,)),)
 """
 _HANDLERS = """
 import os
-from opentelemetry import trace
+from opentelemetry import metrics, trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, PeriodicExportingMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter
 from sqlalchemy import text
@@ -36,6 +38,8 @@ from sluice.messaging import handler
 provider = TracerProvider()
 provider.add_span_processor(BatchSpanProcessor(ConsoleSpanExporter(), schedule_delay_millis=600_000))
 trace.set_tracer_provider(provider)
+reader = PeriodicExportingMetricReader(ConsoleMetricExporter(), export_interval_millis=600_000)
+metrics.set_meter_provider(MeterProvider([reader]))
 
 @handler("order.placed")
 def bill(session, event, context):
@@ -165,6 +169,7 @@ def test_spans_and_metrics_of_an_invocation_are_out_before_the_freeze(
     assert '"span_id": "0xb7ad6b7169203331"' in printed
     measured = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
     assert [entry["InboxHandled"] for entry in measured] == [1.0]
+    assert '"name": "sluice.inbox.handled"' in printed
     traces = [trace for (trace,) in rows_of(postgres, "SELECT trace FROM bill ORDER BY name")]
     assert len(set(traces)) == 2
     assert [trace.split("=")[0] for trace in traces] == ["Root", "Root"]

@@ -1,9 +1,11 @@
 """A consumer's span is linked to the span of whoever made the event, through outbox, relay, SNS and SQS."""
 
 import sys
+import threading
 from collections.abc import Iterator
 
 import pytest
+from opentelemetry import metrics, trace
 from opentelemetry.instrumentation.botocore import BotocoreInstrumentor
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
@@ -12,6 +14,7 @@ from opentelemetry.trace import SpanContext, SpanKind, StatusCode, Tracer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from sluice.clock import SystemClock
 from sluice.errors import ConfigError
 from sluice.messaging import Event
 from sluice.messaging.envelope import Envelope, decode
@@ -264,3 +267,37 @@ def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
         with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as record_outcome:
             record_outcome(Reject("never"))
             assert current_trace() == {}
+
+
+class StuckProvider:
+    """A provider whose exporter takes nothing until a test lets it."""
+
+    def __init__(self) -> None:
+        self.is_let_go, self.flush_count = threading.Event(), 0
+
+    def force_flush(self) -> bool:
+        """Wait, as the SDK does for an exporter whose endpoint does not answer."""
+        self.flush_count += 1
+        return self.is_let_go.wait(30)
+
+
+def test_a_stuck_exporter_takes_no_more_than_an_invocations_rest(
+    traced_process: TracedProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next invocation waits for the same flush; the first one after it flushes again, spans and metrics."""
+    spans, measurements, clock = StuckProvider(), StuckProvider(), SystemClock()
+    measurements.is_let_go.set()
+    monkeypatch.setattr(trace, "get_tracer_provider", lambda: spans)
+    monkeypatch.setattr(metrics, "get_meter_provider", lambda: measurements)
+    began = clock.monotonic()
+
+    for _ in range(2):
+        traced_process.tracing.after_invocation(None, 0.05)
+    stuck_seconds, stuck_count = clock.monotonic() - began, spans.flush_count
+    spans.is_let_go.set()
+    for _ in range(2):
+        traced_process.tracing.after_invocation(None, 20)
+
+    assert stuck_seconds < 10
+    assert stuck_count == 1
+    assert measurements.flush_count >= 1

@@ -129,7 +129,7 @@ def let_everything_happen(world: World, hooks: list[WorkerHooks]) -> WorkerParts
     caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     caring.care()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)
-    worker.parts.hooks.call(WorkerHooks.after_invocation, None)  # as a Lambda function does
+    worker.parts.hooks.call(WorkerHooks.after_invocation, None, 1.0)  # as a Lambda function does
     caring._end([], [], [])
     return worker
 
