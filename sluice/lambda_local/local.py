@@ -1,6 +1,7 @@
 """A function polled for and invoked here: each thread has a poller and an execution environment of its own."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,7 @@ class LocalFunction:
         self._clock, self._stop = SystemClock(), threading.Event()
         self._active_at = self._clock.monotonic()
         self._failure: BaseException | None = None
+        self._invocations: Counter[str] = Counter()
 
     def stop(self) -> None:
         """End it, from any thread."""
@@ -85,6 +87,7 @@ class LocalFunction:
         self._stop.set()
         for thread in threads:
             thread.join()
+        _log.info("stopped", **{name: self._invocations[name] for name in ("answered", "failed", "throttled")})
         if self._failure is not None:
             raise self._failure
 
@@ -117,10 +120,12 @@ class LocalFunction:
             return False
         self._active_at = self._clock.monotonic()
         if self._is_throttled():
+            self._invocations["throttled"] += 1
             _log.warning("throttled", messages=len(invocation.messages))
             mapping.finish(invocation, NoAnswer.THROTTLED, self._clock.monotonic())
             return False
         answer = process.invoke(invocation.event, is_stopped=self._stop.is_set)
+        self._invocations["failed" if isinstance(answer, NoAnswer) else "answered"] += 1
         mapping.finish(invocation, answer, self._clock.monotonic())
         self._active_at = self._clock.monotonic()
         return True

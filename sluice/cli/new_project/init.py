@@ -2,7 +2,7 @@
 
 The templates are valid Python for a project called `project-name` whose package is `project_module`; both names are
 replaced in texts and paths. A path that begins with `dot_` begins with a dot in the project. Sluice's own wheel is
-written too. For a project on Lambda, a file of `sluice/templates/function` replaces the file of the same name.
+written too. A project on Lambda also has the files of `sluice/templates/function`, which replace those of the same name.
 """
 
 import importlib.util
@@ -57,7 +57,8 @@ def init(name: str, runtime: str) -> None:
         next_step = "nothing is left of it; look at the disk's space and the permissions of the working directory"
         raise unwritable(f"folder {name!r}", error, next_step) from error
     output.line(f"{name}/ is written, and yours: no version of Sluice changes a file in it. Next:")
-    for command in (f"cd {name}", "make try", "make setup test", "make synth ENV=dev"):
+    own = ("make function",) if runtime == "lambda" else ()
+    for command in (f"cd {name}", "make try", "make setup test", *own, "make synth ENV=dev"):
         output.line(f"  {command}")
 
 

@@ -104,20 +104,41 @@ def test_compiled_files_beside_the_templates_are_not_copied(
     assert [file for file in _files(tmp_path / "shop") if not file.startswith("wheels/")] == ["app.py"]
 
 
-def test_a_project_on_lambda_differs_by_its_declaration_alone(run: Run, tmp_path: Path) -> None:
+def test_a_project_on_lambda_differs_by_its_declaration_and_a_test(run: Run, tmp_path: Path) -> None:
     """Its function is in `dev`.
 
     LocalStack runs no function without Docker, so `local` has a worker on the same queue.
     """
     run("shop")
-    assert run("outlet", "lambda")[0] == 0
+    code, printed = run("outlet", "lambda")
 
     files = {name: _files(tmp_path / name) for name in ("shop", "outlet")}
-    assert files["outlet"] == sorted(file.replace("shop/", "outlet/") for file in files["shop"])
+    of_tasks = [file.replace("shop/", "outlet/") for file in files["shop"]]
+    assert code == 0
+    assert "  make setup test\n  make function\n  make synth ENV=dev\n" in printed
+    assert files["outlet"] == sorted([*of_tasks, "tests/test_function.py"])
     declared = load_declaration(tmp_path / "outlet" / "environments.py")
     runtimes = {name: [consumer.runtime for consumer in declared[name].consumers] for name in declared}
     assert runtimes == {"local": [None], "dev": [Lambda(timeout_seconds=10, maximum_concurrency=10)]}
     assert "outlet.tables" in str(declared["dev"].migrate)
+
+
+def test_a_python_that_is_too_old_is_refused_before_pip_runs(run: Run, tmp_path: Path) -> None:
+    """Pip looks for minutes for packages that such a Python can have, and finds none."""
+    run("shop")
+    old = tmp_path / "python3.11"
+    old.write_text('#!/bin/sh\n[ "$1" = --version ] && echo Python 3.11.7\nexit 1\n', encoding="utf-8")
+    old.chmod(0o755)
+    variables = {"PATH": f"{tmp_path}{os.pathsep}/usr/bin{os.pathsep}/bin"}
+    (tmp_path / "python").symlink_to(old)  # the active environment has no Sluice
+
+    command = ["make", "install", f"PYTHON={old}"]
+    ended = subprocess.run(command, cwd=tmp_path / "shop", env=variables, capture_output=True, text=True, check=False)
+
+    assert ended.returncode == 2
+    assert ended.stderr.splitlines()[0] == (
+        f"setup: {old} is Python 3.11.7, allowed is Python 3.12 or newer; name one: make setup PYTHON=python3.13"
+    )
 
 
 def test_a_new_project_has_sluice_as_a_wheel_and_its_hash(run: Run, tmp_path: Path) -> None:
