@@ -2,7 +2,7 @@
 
 The templates are valid Python for a project called `project-name` whose package is `project_module`; both names are
 replaced in texts and paths. A path that begins with `dot_` begins with a dot in the project. Sluice's own wheel is
-written too. A project on Lambda also has the files of `sluice/templates/function`, which replace those of the same name.
+written too. A project on Lambda also has the files of `sluice/templates/function`, in place of those of the same name.
 """
 
 import importlib.util

@@ -86,8 +86,8 @@ class Tracing(WorkerHooks):
     def after_invocation(self, _: Gauges | None, seconds_max: float) -> None:
         """Have kept spans and metrics exported, because a frozen process exports none; go on after `seconds_max`.
 
-        The SDK gives its `force_flush` a timeout, which the processor of spans does not look at (opentelemetry-sdk
-        1.45, `_shared_internal`). What a slow exporter has not taken is exported by a later invocation.
+        The SDK gives its `force_flush` a timeout, which the processor of spans does not look at (as of
+        opentelemetry-sdk 1.45.2). What a slow exporter has not taken is exported by a later invocation.
         """
         if self._flusher is None or not self._flusher.is_alive():
             self._flusher = threading.Thread(target=_flush, name="flush", daemon=True)
