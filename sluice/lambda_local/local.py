@@ -61,7 +61,7 @@ class LocalFunction:
         self._make_mapping, self._make_process = make_mapping, make_process
         self._concurrency, self._schedule, self._is_throttled = concurrency, schedule, is_throttled
         self._clock, self._stop = SystemClock(), threading.Event()
-        self._active_at = self._clock.monotonic()
+        self._active_at, self._running = self._clock.monotonic(), set[int]()
         self._failure: BaseException | None = None
         self._invocations: Counter[str] = Counter()
 
@@ -124,14 +124,19 @@ class LocalFunction:
             _log.warning("throttled", messages=len(invocation.messages))
             mapping.finish(invocation, NoAnswer.THROTTLED, self._clock.monotonic())
             return False
+        self._running.add(id(process))
         answer = process.invoke(invocation.event, is_stopped=self._stop.is_set)
         self._invocations["failed" if isinstance(answer, NoAnswer) else "answered"] += 1
         mapping.finish(invocation, answer, self._clock.monotonic())
         self._active_at = self._clock.monotonic()
+        self._running.discard(id(process))
         return True
 
     def _is_idle(self, idle_seconds: float | None) -> bool:
-        return idle_seconds is not None and self._clock.monotonic() - self._active_at >= idle_seconds
+        """Return whether nothing came for so long, and no invocation is under way, however long it takes."""
+        if idle_seconds is None or self._running:
+            return False
+        return self._clock.monotonic() - self._active_at >= idle_seconds
 
 
 def _may_pass(error: Exception) -> bool:

@@ -4,15 +4,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sluice.clock import SystemClock, eventually
+from sluice.lambda_local.local import FunctionSchedule, LocalFunction
 from sluice.lambda_local.process import FunctionProcess
-from sluice.simulator.model.mapping import NoAnswer
+from sluice.simulator.model.mapping import EventSourceMapping, NoAnswer
 
 _FUNCTION = """
 import http.client, os, signal, threading, time
@@ -147,3 +148,34 @@ def test_a_frozen_process_ends_with_the_program_that_started_it(tmp_path: Path) 
         return not state.exists() or state.read_text(encoding="ascii").rpartition(")")[2].split()[0] == "Z"
 
     assert eventually(is_gone, timeout_seconds=20, describe="the frozen process to end")
+
+
+class SlowProcess(FunctionProcess):
+    """An execution environment whose only invocation takes a second."""
+
+    was_stopped = False
+
+    def __init__(self) -> None:
+        super().__init__("none.handle", {}, timeout_seconds=10.0, memory_mb=256)
+
+    def invoke(self, _: object, *, is_stopped: Callable[[], bool] = lambda: False) -> object:
+        """Answer after a second, and keep whether it was stopped meanwhile."""
+        SystemClock().sleep(1)
+        self.was_stopped = is_stopped()
+        return {"batchItemFailures": []}
+
+
+def test_a_function_that_is_working_is_not_idle() -> None:
+    """`--until-idle 0.3` does not end an invocation that takes longer, such as a cold start."""
+    received = [[{"MessageId": "m1", "ReceiptHandle": "r1", "Body": "", "Attributes": {}, "MD5OfBody": ""}]]
+
+    def call(operation: str, _: object) -> Mapping[str, Any]:
+        return {"Messages": received.pop() if received and operation == "ReceiveMessage" else []}
+
+    mapping = EventSourceMapping(call=call, queue_url="u", queue_arn="a:b:c:d:e:q", batch_size=1, visibility_seconds=60)
+    process, schedule = SlowProcess(), FunctionSchedule(event={}, seconds=3_600)
+    function = LocalFunction(lambda: mapping, lambda: process, concurrency=1, schedule=schedule)
+
+    function.run(is_stopped=lambda: False, idle_seconds=0.3)
+
+    assert not process.was_stopped
