@@ -87,7 +87,7 @@ def local(
     from sluice.cli.services.function import RECORD
     from sluice.cli.services.running import log_to, recording
     from sluice.declaration import naming, task_settings
-    from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
+    from sluice.declaration.fields.functions import SCHEDULED_EVENT
     from sluice.lambda_local.local import FunctionSchedule, LocalFunction, sqs_call
     from sluice.lambda_local.process import FunctionProcess, require_runtime
     from sluice.messaging.aws_lambda.handler import function_of
@@ -139,7 +139,7 @@ def local(
     )
     make_process = partial(
         FunctionProcess,
-        entry_point or ENTRY_POINT,
+        entry_point or function.handler,
         process_variables,
         timeout_seconds=function.timeout_seconds,
         memory_mb=function.memory_mb,

@@ -22,7 +22,7 @@ from sluice.errors import ConfigError
 VARIABLE = "SLUICE_TASK_SETTINGS"
 _ALLOWED = "what the environment's stacks wrote there; deploy them again, or unset it"
 _SHOWN_CHARACTERS_MAX = 200
-_LATER = ("runtime", "verification")
+_LATER = ("runtime", "verification", "entry_point")
 """Fields that older images do not know; None means the behaviour that those images have."""
 
 

@@ -95,6 +95,7 @@ _UNITS_OF = {
     "Lambda.pollers_max": "pollers",
     "Lambda.receives_max": "receives",
     "Lambda.package": "folder of the project",
+    "Lambda.entry_point": "Python module and function",
     "Environment.cluster": "name of an ECS cluster",
     "Environment.event_bytes_max": "bytes",
     "Environment.migrate": "Python module, or command and arguments",

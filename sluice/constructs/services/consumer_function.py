@@ -29,7 +29,7 @@ from sluice.constructs.services.images import TaskImage
 from sluice.constructs.services.task_service import TaskPlace, add_automatic_redrive, queue_key_arn
 from sluice.declaration import Consumer, DatabaseRole, Lambda, naming, policies, task_settings
 from sluice.declaration.arguments import check_argument_types
-from sluice.declaration.fields.functions import ENTRY_POINT, SCHEDULED_EVENT
+from sluice.declaration.fields.functions import SCHEDULED_EVENT
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.validation import require
 
@@ -81,7 +81,8 @@ class ConsumerFunction(Construct):
         set_flags(self)
         environment = place.environment
         image = place.images.of(consumer) if declared.package is None else None
-        code = _image_code(image) if image is not None else _package_code(consumer, project / str(declared.package))
+        folder = project / str(declared.package)
+        code = _package_code(consumer, declared, folder) if image is None else _image_code(declared, image)
         self.function = self._function(place, consumer, declared, code)
         self.function.node.add_dependency(place.network, tables)
         queue_arn = cdk.Stack.of(self).format_arn(service="sqs", resource=naming.queue_name(environment, consumer))
@@ -221,23 +222,23 @@ def _scaling(declared: Lambda) -> dict[str, Any]:
     return {}
 
 
-def _package_code(consumer: Consumer, folder: Path) -> dict[str, Any]:
+def _package_code(consumer: Consumer, declared: Lambda, folder: Path) -> dict[str, Any]:
     """Return the function's arguments that make it run a zip package; refuse a wrong package."""
-    require_package(consumer, folder, architecture=Architecture.ARM64)
+    require_package(consumer, declared, folder, architecture=Architecture.ARM64)
     return {
         "code": lambda_.Code.from_asset(str(folder), exclude=["**/__pycache__"]),
         "runtime": lambda_.Runtime.PYTHON_3_13,
-        "handler": ENTRY_POINT,
+        "handler": declared.handler,
         "architecture": lambda_.Architecture.ARM_64,
     }
 
 
-def _image_code(image: TaskImage) -> dict[str, Any]:
+def _image_code(declared: Lambda, image: TaskImage) -> dict[str, Any]:
     """Return the function's arguments that make it run the tasks' image."""
     assert image.repository is not None, "the declaration refuses functions of an image that is not in ECR"
     return {
         "code": lambda_.Code.from_ecr_image(
-            image.repository, tag_or_digest=image.version, entrypoint=_IMAGE_ENTRY, cmd=[ENTRY_POINT]
+            image.repository, tag_or_digest=image.version, entrypoint=_IMAGE_ENTRY, cmd=[declared.handler]
         ),
         "runtime": lambda_.Runtime.FROM_IMAGE,
         "handler": lambda_.Handler.FROM_IMAGE,

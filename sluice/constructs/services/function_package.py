@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sluice import limits
 from sluice.constructs.services.images import module_file
-from sluice.declaration import Consumer
+from sluice.declaration import Consumer, Lambda
 from sluice.declaration.fields.image import Architecture
 from sluice.declaration.validation import require
 
@@ -19,16 +19,16 @@ PYTHON = (3, 13)
 _MACHINES = {Architecture.ARM64: "aarch64", Architecture.X86_64: "x86_64"}
 
 
-def require_package(consumer: Consumer, folder: Path, *, architecture: Architecture) -> None:
-    """Refuse a folder that is too large for Lambda, or whose function could not import Sluice or the handlers.
+def require_package(consumer: Consumer, declared: Lambda, folder: Path, *, architecture: Architecture) -> None:
+    """Refuse a folder that is too large for Lambda, or whose function could not import Sluice, handlers or entry point.
 
     AWS: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html (250 MB unzipped) and
     https://docs.aws.amazon.com/lambda/latest/dg/python-package.html (read 2026-11-27). Tags of wheels:
     https://packaging.python.org/en/latest/specifications/binary-distribution-format/ (read 2026-11-27).
 
     Raises:
-        ConfigError: the folder is not there, lacks Sluice or the handlers, is too large, or holds a wheel for other
-            processors or for another Python.
+        ConfigError: the folder is not there, lacks Sluice, the handlers or the entry point, is too large, or holds a
+            wheel for other processors or for another Python.
     """
     machine, build = _MACHINES[architecture], "build it with `make package`"
 
@@ -37,11 +37,10 @@ def require_package(consumer: Consumer, folder: Path, *, architecture: Architect
 
     require_that(folder.is_dir(), f"a folder that is there; {build}")
     require_that((folder / "sluice" / "messaging").is_dir(), f"a folder that holds the package sluice; {build}")
-    handlers = consumer.handlers
-    require_that(
-        handlers is None or module_file(handlers, [folder]) is not None,
-        f"a folder that holds the module {handlers}; copy it there, or {build}",
-    )
+    own = None if declared.entry_point is None else declared.entry_point.rpartition(".")[0]
+    for module in filter(None, (consumer.handlers, own)):
+        is_there = module_file(module, [folder]) is not None
+        require_that(is_there, f"a folder that holds the module {module}; copy it there, or {build}")
     size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     require_that(
         size <= limits.FUNCTION_PACKAGE_BYTES_MAX,

@@ -9,7 +9,7 @@ https://docs.aws.amazon.com/lambda/latest/api/API_ScalingConfig.html and API_Pro
 """
 
 from sluice import limits
-from sluice.declaration.validation import between, declaration_class, require, satisfying
+from sluice.declaration.validation import between, declaration_class, matching, require, satisfying
 
 ENTRY_POINT = "sluice.cli.services.function.handle"
 """The handler of a deployed Lambda function. It reads the same variables as a worker in an ECS task. It
@@ -42,6 +42,8 @@ class Lambda:
             invocation is a receive and no attempt.
         package: a folder of the project with the locked packages and the handlers, which the stacks zip for ARM
             processors; None: the function runs the image that tasks have.
+        entry_point: a function of your own in place of Sluice's, made by `sluice.messaging.lambda_handler`: for
+            handlers of Django's ORM, another engine, or hooks. None is Sluice's.
     """
 
     memory_mb: int = between(limits.FUNCTION_MEMORY_MB_MIN, limits.FUNCTION_MEMORY_MB_MAX, "MB", default=512)
@@ -68,6 +70,16 @@ class Lambda:
         "a folder within the project, such as 'build/function', or None",
         default=None,
     )
+    entry_point: str | None = matching(
+        r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+",
+        "a module and its function, such as 'shop.function.handle', or None",
+        default=None,
+    )
+
+    @property
+    def handler(self) -> str:
+        """Return the module and function that Lambda calls, in the form `module.function`."""
+        return self.entry_point or ENTRY_POINT
 
     @property
     def concurrency_max(self) -> int:

@@ -17,7 +17,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from emulator import localstack
-from sluice.declaration import Gaps, Poison, naming, task_settings
+from sluice.declaration import Gaps, Lambda, Poison, naming, task_settings
 from sluice.messaging import Event, Outbox
 from sluice.messaging.database import engines
 from sluice.messaging.outbox import tables
@@ -35,6 +35,11 @@ DECLARED: Mapping[str | None, Mapping[str, Any]] = {
     None: {},
     "billing parks": {"poison": Poison.PARK, "gaps": Gaps.HALT},
     "billing charges": {"handlers": "charges", "types": ("order.placed",)},
+    "billing is a function of Django": {
+        "handlers": "shop.handlers",
+        "types": ("order.placed",),
+        "runtime": Lambda(entry_point="shop.function.handle", timeout_seconds=10, batch_size=10),
+    },
     "billing reads classes": {"handlers": "bills", "types": ("order.placed",)},
 }
 _BLOCK = re.compile(r"((?:^<!-- [^\n]+ -->\n)*)^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -412,6 +412,8 @@ REFUSALS: list[FieldRefusal] = [
     *row(Lambda, "receives_max", "1 to 1000 receives", 0, 1_001),
     *row(Lambda, "package", "a folder within the project, such as 'build/function', or None",
         "", "/build", "../build"),
+    *row(Lambda, "entry_point", "a module and its function, such as 'shop.function.handle', or None",
+        "", "handle", "shop/function.handle", "shop.function:handle", "shop..handle"),
     *row(SlackChannel, "workspace_id", "a Slack workspace's id such as 'T01234ABCDE'", "", "t0", "T 0"),
     *row(SlackChannel, "channel_id", "a Slack channel's id such as 'C01234ABCDE'", "", "#alarms"),
     *row(Environment, "tags", TAG, *({"": "x"}, {"team": "a*b"}, {"Aws:team": "x"}, {"application": "x"}),
@@ -953,6 +955,7 @@ def test_an_undeclared_field_has_its_default() -> None:
         "reserved_concurrency": None,
         "receives_max": 1_000,
         "package": None,
+        "entry_point": None,
     }
     assert asdict(Environment(name="dev", consumers=(BILLING,))) == ENVIRONMENT
     assert asdict(NewDatabase()) == {

@@ -14,17 +14,16 @@ from tests.support.templates.resources import of_kind, read, resources
 from tests.support.templates.synthesis import CONTEXT
 
 PACKAGE = "build/function"
-CONSUMER = Consumer(
-    name="billing", handlers="shop.billing", runtime=Lambda(package=PACKAGE, timeout_seconds=5, maximum_concurrency=5)
-)
+RUNTIME = Lambda(package=PACKAGE, timeout_seconds=5, maximum_concurrency=5, entry_point="shop.function.handle")
+CONSUMER = Consumer(name="billing", handlers="shop.billing", runtime=RUNTIME)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Return a folder with Sluice, handlers and wheels of Python 3.13 for ARM."""
     made = tmp_path / PACKAGE
-    for file in ("sluice/messaging/__init__.py", "shop/billing.py"):
-        (made / file).parent.mkdir(parents=True)
+    for file in ("sluice/messaging/__init__.py", "shop/billing.py", "shop/function.py"):
+        (made / file).parent.mkdir(parents=True, exist_ok=True)
         (made / file).touch()
     _install(made, "plain-1.0", "py3-none-any")
     _install(made, "compiled-2.0", "cp313-cp313-manylinux_2_17_aarch64", "cp313-cp313-manylinux2014_aarch64")
@@ -40,13 +39,13 @@ def _install(folder: Path, wheel: str, *tags: str) -> None:
 
 def _refusal(folder: Path) -> str:
     with pytest.raises(ConfigError) as refused:
-        require_package(CONSUMER, folder, architecture=Architecture.ARM64)
+        require_package(CONSUMER, RUNTIME, folder, architecture=Architecture.ARM64)
     return str(refused.value)
 
 
 def test_a_package_of_the_right_wheels_is_taken(folder: Path) -> None:
     """Pure ones, ones of any later Python, and ones of this Python and these processors."""
-    require_package(CONSUMER, folder, architecture=Architecture.ARM64)
+    require_package(CONSUMER, RUNTIME, folder, architecture=Architecture.ARM64)
 
 
 def test_a_missing_package_is_refused_with_the_command_that_builds_it(tmp_path: Path) -> None:
@@ -63,11 +62,13 @@ def test_a_missing_package_is_refused_with_the_command_that_builds_it(tmp_path: 
     [
         ("sluice/messaging/__init__.py", "a folder that holds the package sluice"),
         ("shop/billing.py", "a folder that holds the module shop.billing"),
+        ("shop/function.py", "a folder that holds the module shop.function"),
     ],
 )
 def test_a_package_that_lacks_a_module_is_refused(folder: Path, removed: str, allowed: str) -> None:
     (folder / removed).unlink()
-    (folder / removed).parent.rmdir()
+    if removed.startswith("sluice"):
+        (folder / removed).parent.rmdir()
 
     assert allowed in _refusal(folder)
 
@@ -95,7 +96,7 @@ def test_a_package_that_is_too_large_is_refused(folder: Path) -> None:
 
 
 def test_a_package_is_zipped_for_arm_and_needs_no_docker(folder: Path, tmp_path: Path) -> None:
-    """The entry point is the same as in an image. The relay, which makes the tables, still runs an image."""
+    """The entry point is as declared. The relay, which makes the tables, still runs an image."""
     app = cdk.App(context=CONTEXT, outdir=str(tmp_path / "cdk.out"), builtin_cloud_formation_validation=False)
     environment = Environment(
         name="dev", removal=Removal.DESTROY, image="worker:1", database=NewDatabase(), consumers=(CONSUMER,)
@@ -106,7 +107,7 @@ def test_a_package_is_zipped_for_arm_and_needs_no_docker(folder: Path, tmp_path:
     made = functions["ConsumersConsumerbillingFunction"]
     assert {name: made.get(name) for name in ("Runtime", "Handler", "Architectures", "PackageType")} == {
         "Runtime": "python3.13",
-        "Handler": "sluice.cli.services.function.handle",
+        "Handler": "shop.function.handle",
         "Architectures": ["arm64"],
         "PackageType": None,
     }
