@@ -465,7 +465,7 @@ class VirtualRun(World):
                 history=self._history.rows,
                 deleted=self.deleted,
                 answers=self.answers,
-                dead=[(event.data["number"], event.group) for event in (decode(body).event for body in self.dead())],
+                dead=[(of.data["number"], of.group) for of in (decode(body).event for body in self.bodies_in_dlq())],
                 visibility_seconds=self.declared.visibility_timeout_seconds,
                 hits=self.hits,
                 unfinished=unfinished,
