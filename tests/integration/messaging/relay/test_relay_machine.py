@@ -211,7 +211,7 @@ def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
-    run_machine(Relays, in_memory_world, max_examples=40, stateful_step_count=40)
+    run_machine(Relays, in_memory_world, max_examples=20, stateful_step_count=40)
 
 
 class RelaysOfSeveralCalls(Relays):
