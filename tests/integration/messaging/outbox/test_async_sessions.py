@@ -33,6 +33,7 @@ type Case = Callable[[World, AsyncSession], Awaitable[object]]
 
 @pytest.fixture
 def world(engine: Engine) -> World:
+    """Return a database with outbox and orders, once on SQLite and once on Postgres."""
     return World(engine, engine)
 
 
@@ -82,7 +83,7 @@ def _clear(world: World) -> None:
             connection.execute(table.delete())
 
 
-async def _place(session: Any, number: int) -> None:
+async def _add_order_and_event(session: Any, number: int) -> None:
     """Add an order with this number and the event that says so to the session."""
     session.add(Order(id=number))
     await session.flush()
@@ -99,7 +100,7 @@ def _on_asyncio(ending: str) -> Case:
 
 
 @pytest.mark.parametrize("ending", one_case_in(4, ENDINGS))
-def test_rows_and_events_of_asyncio_live_or_die_together(world: World, ending: str) -> None:
+def test_an_async_session_commits_rows_and_events_together_or_warns(world: World, ending: str) -> None:
     """An AsyncSession is ended in each way in which the tests of plain sessions end one."""
     found: dict[str, object] = {}
     for driver in _drivers(world):
@@ -115,7 +116,7 @@ def test_rows_and_events_of_asyncio_live_or_die_together(world: World, ending: s
 
 
 @pytest.fixture
-def two_phases(private_postgres: Any) -> Iterator[World]:
+def two_phase_world(private_postgres: Any) -> Iterator[World]:
     """Yield a world on a Postgres that lets transactions be prepared, which it does not without a setting."""
     url = make_url(private_postgres.get_uri()).update_query_dict({"application_name": "public"})
     engine = engines.engine(url.render_as_string(hide_password=False))
@@ -127,33 +128,36 @@ def two_phases(private_postgres: Any) -> Iterator[World]:
     engine.dispose()
 
 
-async def _roll_back_what_is_prepared(_: World, session: AsyncSession) -> None:
+async def _roll_back_a_prepared_order(_: World, session: AsyncSession) -> None:
     """Prepare order 1 for commit and roll it back; then commit order 2."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
     await session.run_sync(Session.prepare)
     await session.rollback()
-    await _place(session, 2)
+    await _add_order_and_event(session, 2)
     await session.commit()
 
 
-async def _leave_what_is_prepared(_: World, session: AsyncSession) -> None:
+async def _leave_a_prepared_order(_: World, session: AsyncSession) -> None:
     """Prepare order 1 for commit and leave it, neither committed nor rolled back."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
     await session.run_sync(Session.prepare)
 
 
-async def _add_to_what_is_prepared(_: World, session: AsyncSession) -> None:
+async def _add_to_a_prepared_order(_: World, session: AsyncSession) -> None:
     """Prepare order 1 for commit; an event that is added then is refused, and the commit succeeds."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
     await session.run_sync(Session.prepare)
     with pytest.raises(OutboxError, match="was added while its session commits, after the numbers were given"):
         OUTBOX.add(session, Event(type="placed", group="g", data=2))
     await session.commit()
 
 
-async def _tell_the_relay(_: World, session: AsyncSession) -> None:
-    """Postgres prepares no transaction that notifies."""
-    await _place(session, 1)
+async def _notify_the_relay(_: World, session: AsyncSession) -> None:
+    """Add an event that notifies the relay.
+
+    Postgres prepares no transaction that notifies, so the commit is refused.
+    """
+    await _add_order_and_event(session, 1)
     Outbox("others.fifo", notify=True).add(session, Event(type="placed", group="g", data=2))
     with pytest.raises(DBAPIError, match="cannot PREPARE a transaction that has executed LISTEN, UNLISTEN, or NOTIFY"):
         await session.commit()
@@ -162,30 +166,33 @@ async def _tell_the_relay(_: World, session: AsyncSession) -> None:
 @pytest.mark.parametrize(
     "endings", [pytest.param((), id="of two phases"), pytest.param(ENDINGS, id="all", marks=pytest.mark.slow)]
 )
-def test_rows_and_events_of_two_phases_live_or_die_together(two_phases: World, endings: Iterable[str]) -> None:
-    """The endings of plain sessions, and those that only two phases have, on one server."""
+def test_a_two_phase_commit_has_rows_and_events_or_neither(two_phase_world: World, endings: Iterable[str]) -> None:
+    """Prepared transactions that are committed, rolled back or left, on one server for all.
+
+    At night the endings of plain sessions too.
+    """
     found: dict[tuple[str, str], object] = {}
     cases: dict[str, tuple[Case, set[int] | None]] = {name: (_on_asyncio(name), None) for name in endings}
     cases |= {
         "prepare": (_on_asyncio("prepare"), {1}),
         "savepoints": (_on_asyncio("savepoints"), {1, 2, 4}),
         "commit of the connection alone": (_on_asyncio("commit of the connection alone"), set()),
-        "rolled back": (_roll_back_what_is_prepared, {2}),
-        "left": (_leave_what_is_prepared, set()),
-        "added late": (_add_to_what_is_prepared, {1}),
-        "notify": (_tell_the_relay, set()),
+        "rolled back": (_roll_back_a_prepared_order, {2}),
+        "left": (_leave_a_prepared_order, set()),
+        "added late": (_add_to_a_prepared_order, {1}),
+        "notify": (_notify_the_relay, set()),
     }
-    for driver in _drivers(two_phases):
+    for driver in _drivers(two_phase_world):
         for name, (case, kept) in cases.items():
-            _run(two_phases, driver, case, has_two_phases=True)
-            rows, events = two_phases.stored_numbers()
-            with two_phases.engine.connect() as connection:
+            _run(two_phase_world, driver, case, has_two_phases=True)
+            rows, events = two_phase_world.stored_numbers()
+            with two_phase_world.engine.connect() as connection:
                 left = connection.scalars(text("SELECT gid FROM pg_prepared_xacts")).all()
-            is_silent = not two_phases.notices
+            is_silent = not two_phase_world.notices
             is_kept = kept is None or rows == events == kept
             if left or not is_kept or events - rows or (rows - events and is_silent):
-                found[driver, name] = (left, rows, events, two_phases.notices)
-            _clear(two_phases)
+                found[driver, name] = (left, rows, events, two_phase_world.notices)
+            _clear(two_phase_world)
 
     assert found == {}
 
@@ -197,29 +204,29 @@ async def _within_begin(_: World, session: AsyncSession) -> None:
         session.add(Order(id=1))
     with suppress(ZeroDivisionError):
         async with session.begin():
-            await _place(session, 2)
+            await _add_order_and_event(session, 2)
             1 / 0  # noqa: B018 (the error)
 
 
 async def _savepoints(_: World, session: AsyncSession) -> None:
     """Commit order 1; roll back order 2 and order 3, each in a savepoint."""
     async with session.begin():
-        await _place(session, 1)
+        await _add_order_and_event(session, 1)
         inner = await session.begin_nested()
-        await _place(session, 2)
+        await _add_order_and_event(session, 2)
         await inner.rollback()
         with suppress(ZeroDivisionError):
             async with session.begin_nested():
-                await _place(session, 3)
+                await _add_order_and_event(session, 3)
                 1 / 0  # noqa: B018 (the error)
 
 
 async def _cancel(_: World, session: AsyncSession) -> None:
     """Cancel one task within its transaction, and another during its commit; a third continues."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
     await session.commit()
     for number, wait in ((2, asyncio.Event().wait), (3, session.commit)):
-        await _place(session, number)
+        await _add_order_and_event(session, number)
         task = asyncio.ensure_future(wait())
         await asyncio.sleep(0)
         task.cancel()
@@ -231,13 +238,13 @@ async def _cancel(_: World, session: AsyncSession) -> None:
 
 async def _connection_commits(_: World, session: AsyncSession) -> None:
     """Commit the session's connection instead of the session."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
     await (await session.connection()).commit()
 
 
 async def _leave(_: World, session: AsyncSession) -> None:
     """Add an order and leave the session without commit or rollback."""
-    await _place(session, 1)
+    await _add_order_and_event(session, 1)
 
 
 @pytest.mark.parametrize(
@@ -250,9 +257,13 @@ async def _leave(_: World, session: AsyncSession) -> None:
         pytest.param(_leave, set(), "neither committed nor rolled back", id="left"),
     ],
 )
-def test_transactions_of_asyncio_have_their_rows_and_events_or_neither(
+def test_an_async_transaction_has_its_rows_and_events_or_neither(
     world: World, case: Case, kept: set[int] | None, notice: str | None
 ) -> None:
+    """`kept` are the orders that must be committed, None for any.
+
+    `notice` is the warning or error that the program must get.
+    """
     found: dict[str, object] = {}
     for driver in _drivers(world):
         _run(world, driver, case)
@@ -266,13 +277,15 @@ def test_transactions_of_asyncio_have_their_rows_and_events_or_neither(
     assert found == {}
 
 
-def test_a_scoped_session_of_asyncio_adds_to_its_task_s_session(world: World) -> None:
+def test_a_scoped_async_session_adds_to_the_session_of_its_task(world: World) -> None:
+    """Of four tasks the odd ones commit, and only their orders and events are there."""
+
     async def run(driver: str) -> None:
         async with _engine(world, driver) as engine:
             scoped = async_scoped_session(async_sessionmaker(engine), scopefunc=asyncio.current_task)
 
             async def place(number: int) -> None:
-                await _place(scoped, number)
+                await _add_order_and_event(scoped, number)
                 await (scoped.commit() if number % 2 else scoped.rollback())
                 await scoped.remove()
 
@@ -285,8 +298,8 @@ def test_a_scoped_session_of_asyncio_adds_to_its_task_s_session(world: World) ->
         _clear(world)
 
 
-def test_groups_of_tasks_side_by_side_are_numbered_without_a_hole(postgres: Engine) -> None:
-    """Thirty tasks, each with a session of its own, add two events to each of three groups."""
+def test_concurrent_tasks_number_their_groups_without_a_hole(postgres: Engine) -> None:
+    """Each of thirty tasks adds two events to each of three groups. Ten tasks roll back, so forty numbers are left."""
     world = World(postgres, postgres)
 
     async def place(engine: AsyncEngine, number: int) -> None:
@@ -309,12 +322,12 @@ def test_groups_of_tasks_side_by_side_are_numbered_without_a_hole(postgres: Engi
         _clear(world)
 
 
-def test_autocommit_is_refused(postgres: Engine) -> None:
+def test_an_event_of_an_async_session_in_autocommit_is_refused(postgres: Engine) -> None:
     """Our own engine on SQLite is not refused: its statements begin a transaction in any case."""
     world = World(postgres, postgres)
 
     async def commit(_: World, session: AsyncSession) -> None:
-        await _place(session, 1)
+        await _add_order_and_event(session, 1)
         await session.commit()
 
     for driver in _drivers(world):

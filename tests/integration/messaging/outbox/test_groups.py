@@ -28,14 +28,14 @@ type Counter = tuple[int, int, int]
 
 
 @pytest.fixture
-def patient(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
+def postgres_with_an_idle_group(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     """Return a Postgres with a group that was not used for long, where the deletion waits for any lock."""
     monkeypatch.setattr(engines, "_LOCK_MILLISECONDS", 20_000)
-    _age(postgres, "a")
+    _make_idle_groups(postgres, "a")
     return postgres
 
 
-def _age(engine: Engine, *groups: str) -> None:
+def _make_idle_groups(engine: Engine, *groups: str) -> None:
     """Make groups that have counted to 1, that have no message left, and that were not used for long."""
     with engine.begin() as connection:
         OUTBOX.write(connection, [Event(type="t", group=group, data=None) for group in groups])
@@ -51,13 +51,13 @@ def _counters(engine: Engine) -> dict[str, Counter]:
     return {group: (epoch, first, last) for group, epoch, first, last in rows}
 
 
-def _forget(engine: Engine) -> int:
+def _forget_idle_groups(engine: Engine) -> int:
     """Forget the groups that were not used for sixty days, and return how many were."""
     with engine.begin() as connection:
         return Store(engine, TOPIC).forget_groups(connection, 60 * DAY)
 
 
-def _add(connection: Connection) -> tuple[int, int]:
+def _write_event(connection: Connection) -> tuple[int, int]:
     """Add an event of group a, and return the epoch and number that it got."""
     event = Event(type="t", group="a", data=None)
     OUTBOX.write(connection, [event])
@@ -67,6 +67,10 @@ def _add(connection: Connection) -> tuple[int, int]:
 
 
 def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World) -> None:
+    """Sent messages are deleted after seven days, and their group sixty days later.
+
+    Its next event is number 1 of a later epoch, so that no consumer takes it for an old message.
+    """
     relay = world.relay(settings=SETTINGS)
     began = world.clock.now_us() // 1_000_000
     world.commit("a", "a")
@@ -93,7 +97,8 @@ def test_a_group_that_was_forgotten_counts_anew_under_a_later_epoch(world: World
 
 
 @pytest.mark.parametrize("status", ["pending", "sent", "quarantined"])
-def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
+def test_a_group_with_a_message_in_the_outbox_is_not_forgotten(world: World, status: str) -> None:
+    """The status of that message does not matter. Group b has none left, and is forgotten."""
     world.commit("a", "b")
     with world.engine.begin() as connection:
         left = tables.messages.c.group_id == "a"
@@ -108,8 +113,11 @@ def test_a_group_with_a_message_left_stays(world: World, status: str) -> None:
     assert list(_counters(world.engine)) == ["a"]
 
 
-def test_a_group_stays_while_a_copy_of_its_last_message_is_underway(world: World) -> None:
-    """SNS refused it for two months. The sixty days begin when its row is deleted after the send, not at its commit."""
+def test_a_group_is_kept_sixty_days_after_its_last_sent_row(world: World) -> None:
+    """SNS refused the message for two months.
+
+    The sixty days begin when the row is deleted after its send, not at the commit.
+    """
     world.commit("a")
     world.sns_calls.faults = [Fault(refused="InvalidParameter")]
     relay = world.relay(settings=SETTINGS)
@@ -156,7 +164,11 @@ def test_a_group_reused_within_a_minute_is_not_forgotten_sooner(world: World) ->
     assert counts == [0, 1]
 
 
-def test_more_groups_are_forgotten_than_one_transaction_takes(world: World) -> None:
+def test_idle_groups_are_forgotten_a_thousand_at_a_time(world: World) -> None:
+    """Of 1,500 idle groups the first call takes 1,000, and the relay's later steps the rest.
+
+    Another topic's group stays.
+    """
     others = Outbox("others.fifo", clock=world.clock)
     events = [Event(type="t", group=f"g{number}", data=None) for number in range(1_500)]
     with world.engine.begin() as connection:
@@ -174,7 +186,7 @@ def test_more_groups_are_forgotten_than_one_transaction_takes(world: World) -> N
         assert connection.execute(select(tables.groups.c.topic)).scalars().all() == ["others.fifo"]
 
 
-def test_a_group_of_the_future_stays_until_the_clock_is_there(world: World) -> None:
+def test_a_group_with_an_epoch_ahead_of_the_clock_is_kept(world: World) -> None:
     """Its epoch is ahead of the clock, which was put back. If it were made anew now, its epoch would not be later."""
     now = world.clock.now_us() // 1_000_000
     world.commit("a")
@@ -211,69 +223,77 @@ def test_a_group_forgotten_after_a_begun_epoch_gets_a_later_one(world: World) ->
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
-def test_a_writer_that_is_first_keeps_its_group(patient: Engine, isolation: str) -> None:
+def test_a_producers_open_transaction_keeps_its_idle_group(postgres_with_an_idle_group: Engine, isolation: str) -> None:
     """The deletion waits for the writer's commit, and then finds that the group has got another number."""
-    with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
+    with ThreadPoolExecutor(1) as pool, postgres_with_an_idle_group.connect() as writer:
         writer.execution_options(isolation_level=isolation)
         with writer.begin():
-            numbered = _add(writer)
-            forgetting = pool.submit(_forget, patient)
-            await_lock_wait(patient)
+            numbered = _write_event(writer)
+            forgetting = pool.submit(_forget_idle_groups, postgres_with_an_idle_group)
+            await_lock_wait(postgres_with_an_idle_group)
         count = forgetting.result(timeout=20)
 
     assert numbered == (1_000, 2)
     assert count == 0
-    assert _counters(patient) == {"a": (1_000, 1, 2)}
+    assert _counters(postgres_with_an_idle_group) == {"a": (1_000, 1, 2)}
 
 
-def test_a_writer_that_takes_its_number_back_loses_its_group(patient: Engine) -> None:
-    with ThreadPoolExecutor(1) as pool, patient.connect() as writer:
+def test_a_producer_that_rolls_back_does_not_keep_its_idle_group(postgres_with_an_idle_group: Engine) -> None:
+    """The deletion waits for the producer, and then finds the group as idle as before."""
+    with ThreadPoolExecutor(1) as pool, postgres_with_an_idle_group.connect() as writer:
         with writer.begin() as begun:
-            _add(writer)
-            forgetting = pool.submit(_forget, patient)
-            await_lock_wait(patient)
+            _write_event(writer)
+            forgetting = pool.submit(_forget_idle_groups, postgres_with_an_idle_group)
+            await_lock_wait(postgres_with_an_idle_group)
             begun.rollback()
         count = forgetting.result(timeout=20)
 
     assert count == 1
-    assert _counters(patient) == {}
+    assert _counters(postgres_with_an_idle_group) == {}
 
 
 @pytest.mark.parametrize("isolation", ["READ COMMITTED", "REPEATABLE READ"])
-def test_a_writer_that_waits_for_the_deletion_makes_the_group_anew(patient: Engine, isolation: str) -> None:
-    with ThreadPoolExecutor(1) as pool, patient.connect() as writer, patient.connect() as forgetting:
+def test_a_producer_that_waits_for_the_deletion_begins_a_new_epoch(
+    postgres_with_an_idle_group: Engine, isolation: str
+) -> None:
+    """The group is gone when the deletion commits, so its next event is number 1 of the present second's epoch."""
+    with (
+        ThreadPoolExecutor(1) as pool,
+        postgres_with_an_idle_group.connect() as writer,
+        postgres_with_an_idle_group.connect() as forgetting,
+    ):
         writer.execution_options(isolation_level=isolation)
         with forgetting.begin():
             now = engines.now_us(forgetting, None) // 1_000_000
-            assert Store(patient, TOPIC).forget_groups(forgetting, 60 * DAY) == 1
+            assert Store(postgres_with_an_idle_group, TOPIC).forget_groups(forgetting, 60 * DAY) == 1
             adding = pool.submit(_add_and_commit, writer)
-            await_lock_wait(patient)
+            await_lock_wait(postgres_with_an_idle_group)
         epoch, seq = adding.result(timeout=20)
 
     assert now <= epoch <= now + 60
     assert seq == 1
-    assert _counters(patient) == {"a": (epoch, 1, 1)}
+    assert _counters(postgres_with_an_idle_group) == {"a": (epoch, 1, 1)}
 
 
-def test_a_repeatable_reader_that_still_sees_the_group_makes_it_anew(patient: Engine) -> None:
+def test_a_producer_with_an_old_snapshot_begins_a_new_epoch(postgres_with_an_idle_group: Engine) -> None:
     """The transaction's snapshot is older than the deletion of the group; its event still begins a new epoch."""
-    with patient.connect() as writer:
+    with postgres_with_an_idle_group.connect() as writer:
         writer.execution_options(isolation_level="REPEATABLE READ")
         with writer.begin():
             seen = writer.execute(select(tables.groups.c.last_seq)).scalars().all()
-            assert _forget(patient) == 1
-            epoch, seq = _add(writer)
+            assert _forget_idle_groups(postgres_with_an_idle_group) == 1
+            epoch, seq = _write_event(writer)
 
     assert seen == [1]
     assert epoch > 1_000
     assert seq == 1
-    assert _counters(patient) == {"a": (epoch, 1, 1)}
+    assert _counters(postgres_with_an_idle_group) == {"a": (epoch, 1, 1)}
 
 
 def _add_and_commit(writer: Connection) -> tuple[int, int]:
     """Add an event of group a in a transaction of its own, and return its epoch and number."""
     with writer.begin():
-        return _add(writer)
+        return _write_event(writer)
 
 
 def _forget_groups(store: Store, connection: Connection) -> int:
@@ -290,7 +310,7 @@ def _forget_sent(store: Store, connection: Connection) -> int:
 def test_p6_an_open_transaction_of_a_producer_delays_no_relay(
     postgres: Engine, forget: Callable[[Store, Connection], int]
 ) -> None:
-    """The relay cannot forget rows that the producer has locked, and still publishes other groups."""
+    """The producer has locked a row that the relay wants to forget; the relay still publishes other groups."""
     world = World(postgres)
     world.commit("a")
     work(world.relay())

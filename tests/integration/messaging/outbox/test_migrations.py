@@ -33,7 +33,7 @@ _OPERATORS = PROJECT / "docs" / "guides" / "operators.md"
 
 
 @pytest.fixture(params=schema.names())
-def empty(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
+def empty_database(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on a database without tables, once for each kind of database."""
     if request.param == "sqlite":
         yield from _disposing(engines.engine(f"sqlite:///{database_folder / 'empty.db'}"))
@@ -81,123 +81,133 @@ def _recorded_version(engine: Engine) -> tuple[Any, ...]:
         return tuple(connection.execute(text("SELECT part, version, readable_from FROM sluice_schema")).one())
 
 
-def _commit(engine: Engine) -> None:
+def _commit_event(engine: Engine) -> None:
     """Add an event, as a producer of the first version does."""
     with Session(engine) as session:
         Outbox("orders.fifo").add(session, Event(type="t", group="a", data={"n": 1}))
         session.commit()
 
 
-def test_an_empty_database_gets_the_tables_of_this_version_at_once(empty: Engine) -> None:
-    assert _upgrade(empty, 3) == [3]
-    assert _upgrade(empty, 3) == []
+def test_an_empty_database_gets_the_newest_tables_in_one_step(empty_database: Engine) -> None:
+    """`version(3)` are tables of this test's own: version 3 of the outbox, which code from version 2 on can use."""
+    assert _upgrade(empty_database, 3) == [3]
+    assert _upgrade(empty_database, 3) == []
 
-    assert _recorded_version(empty) == ("outbox", 3, 2)
-    _require(empty, 3)
+    assert _recorded_version(empty_database) == ("outbox", 3, 2)
+    _require(empty_database, 3)
 
 
-def test_each_step_keeps_the_rows_and_the_earlier_version_works_on(empty: Engine) -> None:
-    _upgrade(empty, 1)
+def test_each_step_keeps_the_rows_and_serves_code_of_the_version_before(empty_database: Engine) -> None:
+    """Old code adds an event before each step; the column `tenant` of a later version is NULL in both."""
+    _upgrade(empty_database, 1)
     for number in (2, 3):
-        _commit(empty)
+        _commit_event(empty_database)
 
-        assert _upgrade(empty, number) == [number]
+        assert _upgrade(empty_database, number) == [number]
 
-        _require(empty, number)
-        _require(empty, number - 1)
-        assert _upgrade(empty, number - 1) == []
-    with empty.connect() as connection:
+        _require(empty_database, number)
+        _require(empty_database, number - 1)
+        assert _upgrade(empty_database, number - 1) == []
+    with empty_database.connect() as connection:
         rows = connection.execute(text("SELECT group_seq, tenant FROM sluice_outbox ORDER BY group_seq")).all()
     assert [tuple(row) for row in rows] == [(1, None), (2, None)]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["empty", "version 1", "version 2"])
-def test_any_number_of_processes_upgrade_at_once(empty: Engine, number: int) -> None:
+def test_any_number_of_processes_upgrade_at_once(empty_database: Engine, number: int) -> None:
+    """All six succeed, and the tables are of the last version that the code before may upgrade to."""
     if number:
-        _upgrade(empty, number)
+        _upgrade(empty_database, number)
     last = 2 if number == 1 else 3
 
-    processes = [UpgradeProcess(_dsn(empty), last) for _ in range(_PROCESSES)]
+    processes = [UpgradeProcess(_dsn(empty_database), last) for _ in range(_PROCESSES)]
 
     assert [process.wait_for_end() for process in processes] == [0] * _PROCESSES
-    assert _recorded_version(empty)[1] == last
-    _require(empty, last)
+    assert _recorded_version(empty_database)[1] == last
+    _require(empty_database, last)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_the_next_process_takes_up_what_a_killed_one_left(empty: Engine, before: int, name: str) -> None:
+def test_the_next_upgrade_succeeds_wherever_one_was_killed(empty_database: Engine, before: int, name: str) -> None:
+    """A process is killed with -9 at each failpoint. Until the step is committed the tables serve the old code."""
     if before:
-        _upgrade(empty, before)
-        _commit(empty)
+        _upgrade(empty_database, before)
+        _commit_event(empty_database)
     last = before + 1
 
-    assert UpgradeProcess(_dsn(empty), last, failpoint=name).wait_for_end() == KILLED
+    assert UpgradeProcess(_dsn(empty_database), last, failpoint=name).wait_for_end() == KILLED
     if name != "after_step" and before:
-        _require(empty, before)
+        _require(empty_database, before)
         with pytest.raises(
             OutboxError, match=f"tables are of version {before}, this code needs {last}; run `sluice sc"
         ):
-            _require(empty, last)
-    assert UpgradeProcess(_dsn(empty), last).wait_for_end() == 0
+            _require(empty_database, last)
+    assert UpgradeProcess(_dsn(empty_database), last).wait_for_end() == 0
 
-    _require(empty, last)
-    assert _recorded_version(empty)[1] == last
+    _require(empty_database, last)
+    assert _recorded_version(empty_database)[1] == last
 
 
-def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty: Engine) -> None:
-    _upgrade(empty, 3)
+def test_code_too_old_for_the_tables_is_refused_and_changes_nothing(empty_database: Engine) -> None:
+    """Version 3 can be used by code from version 2 on, and this code is of version 1."""
+    _upgrade(empty_database, 3)
     message = (
         "the outbox's tables are of version 3, which needs code of version 2 or later, and this code is of version 1;"
         " deploy a later Sluice"
     )
 
     with pytest.raises(ConfigError) as upgraded:
-        _upgrade(empty, 1)
+        _upgrade(empty_database, 1)
     with pytest.raises(ConfigError) as required:
-        _require(empty, 1)
+        _require(empty_database, 1)
 
     assert str(upgraded.value) == str(required.value) == message
-    assert _recorded_version(empty) == ("outbox", 3, 2)
+    assert _recorded_version(empty_database) == ("outbox", 3, 2)
 
 
-def test_an_upgrade_that_running_code_would_not_survive_is_refused(empty: Engine) -> None:
+def test_an_upgrade_that_would_break_running_code_is_refused(empty_database: Engine) -> None:
     """The upgrade is from version 1 to 3, and code of version 1 cannot use version 3."""
-    _upgrade(empty, 1)
+    _upgrade(empty_database, 1)
 
     with pytest.raises(ConfigError, match=r"which cannot use version 3; deploy a Sluice of version 2 first$"):
-        _upgrade(empty, 3)
+        _upgrade(empty_database, 3)
 
-    assert _recorded_version(empty)[1] == 1
-    _require(empty, 1)
+    assert _recorded_version(empty_database)[1] == 1
+    _require(empty_database, 1)
 
 
 @pytest.mark.parametrize(
     ("made", "code", "upgraded"), [(1, 2, [1, 2]), (2, 2, [2]), (2, 3, [2, 3]), (3, 3, [3])], ids=str
 )
-def test_tables_of_the_hosts_own_migrations_are_taken_for_what_they_are(
-    empty: Engine, made: int, code: int, upgraded: list[int]
+def test_tables_that_the_host_created_are_recorded_with_their_version(
+    empty_database: Engine, made: int, code: int, upgraded: list[int]
 ) -> None:
-    with empty.begin() as connection:
+    """A host may create our tables by migrations of its own, so no version is recorded.
+
+    The upgrade finds it out and goes on.
+    """
+    with empty_database.begin() as connection:
         version(made).metadata.create_all(connection)
-    _commit(empty)
-    _require(empty, made)
+    _commit_event(empty_database)
+    _require(empty_database, made)
 
-    assert _upgrade(empty, code) == upgraded
+    assert _upgrade(empty_database, code) == upgraded
 
-    _require(empty, code)
-    assert _recorded_version(empty)[1] == code
+    _require(empty_database, code)
+    assert _recorded_version(empty_database)[1] == code
 
 
-def test_tables_that_the_hosts_migrations_upgraded_are_recorded_and_not_changed(empty: Engine) -> None:
-    _upgrade(empty, 1)
-    with empty.begin() as connection:
+def test_tables_that_the_host_upgraded_are_recorded_and_not_changed(empty_database: Engine) -> None:
+    """The host ran the statements of step 2, which would fail if they were run again."""
+    _upgrade(empty_database, 1)
+    with empty_database.begin() as connection:
         for statement in version(2).steps[0].statements:
             connection.execute(text(statement))
 
-    assert _upgrade(empty, 2) == [2]
+    assert _upgrade(empty_database, 2) == [2]
 
-    _require(empty, 2)
+    _require(empty_database, 2)
 
 
 @pytest.mark.parametrize(
@@ -207,40 +217,43 @@ def test_tables_that_the_hosts_migrations_upgraded_are_recorded_and_not_changed(
         ("DROP INDEX sluice_outbox_tenant", "sluice_outbox has no index on (topic, tenant)"),
     ],
 )
-def test_tables_of_no_version_are_refused_in_one_line_and_left_alone(empty: Engine, change: str, first: str) -> None:
+def test_tables_that_match_no_version_are_refused_and_left_alone(
+    empty_database: Engine, change: str, first: str
+) -> None:
     """Beside the table that a step adds, a column or the index that the step makes is missing."""
-    with empty.begin() as connection:
+    with empty_database.begin() as connection:
         version(3).metadata.create_all(connection)
         connection.execute(text("DROP TABLE sluice_outbox_extra"))
         connection.execute(text(change))
 
     with pytest.raises(OutboxError) as refused:
-        _upgrade(empty, 3)
+        _upgrade(empty_database, 3)
 
     assert str(refused.value) == (
         f"the outbox's tables were made by somebody else and are of no version up to 3 ({first}); bring them to that of"
         " `sluice schema sql`"
     )
-    assert set(inspect(empty).get_table_names()) == {table.name for table in tables.metadata.sorted_tables}
+    assert set(inspect(empty_database).get_table_names()) == {table.name for table in tables.metadata.sorted_tables}
 
 
-def test_tables_with_a_further_column_that_has_a_default_are_accepted(empty: Engine) -> None:
-    with empty.begin() as connection:
+def test_tables_with_a_further_column_that_has_a_default_are_accepted(empty_database: Engine) -> None:
+    """A host's column does not disturb us, because our INSERT statements need not name it."""
+    with empty_database.begin() as connection:
         version(3).metadata.create_all(connection)
         connection.execute(text("DROP TABLE sluice_outbox_extra"))
         connection.execute(text("ALTER TABLE sluice_outbox ADD COLUMN more TEXT DEFAULT 'x' NOT NULL"))
 
-    assert _upgrade(empty, 3) == [3]
+    assert _upgrade(empty_database, 3) == [3]
 
 
 @pytest.mark.parametrize("versioned", [tables.versioned, inbox_tables.versioned], ids=["outbox", "inbox"])
-def test_the_first_tables_ever_become_those_of_this_code(empty: Engine, versioned: VersionedTables) -> None:
-    """A table that is changed without a step, or in another way than its step does, fails here."""
-    _make_first_tables(empty)
+def test_the_very_first_tables_can_be_upgraded_to_this_code(empty_database: Engine, versioned: VersionedTables) -> None:
+    """This fails if a table was changed without a step, or in another way than its step does."""
+    _make_first_tables(empty_database)
 
-    assert list(migrations.upgrade(empty, versioned)) == list(range(1, versioned.version + 1))
+    assert list(migrations.upgrade(empty_database, versioned)) == list(range(1, versioned.version + 1))
 
-    with empty.connect() as connection:
+    with empty_database.connect() as connection:
         migrations.require(connection, versioned)
 
 
@@ -260,23 +273,24 @@ def _make_first_tables(engine: Engine) -> None:
         for version_before in range(1, versioned.version)
     ],
 )
-def test_the_sql_of_an_upgrade_leads_from_each_version_to_this_codes(
-    empty: Engine, versioned: VersionedTables, version_before: int
+def test_the_printed_sql_upgrades_the_tables_of_each_version(
+    empty_database: Engine, versioned: VersionedTables, version_before: int
 ) -> None:
-    """A host's own migrations run it, and nothing is left for `schema apply`."""
-    _make_first_tables(empty)
+    """A host's own migrations run this SQL. Afterwards nothing is left for `schema apply`."""
+    _make_first_tables(empty_database)
     if version_before > 1:
-        _run_upgrade_sql(empty, replace(versioned, steps=versioned.steps[: version_before - 1]), 1)
+        _run_upgrade_sql(empty_database, replace(versioned, steps=versioned.steps[: version_before - 1]), 1)
 
-    _run_upgrade_sql(empty, versioned, version_before)
+    _run_upgrade_sql(empty_database, versioned, version_before)
 
-    assert _recorded_version(empty) == (versioned.part, versioned.version, versioned.readable_from)
-    with empty.connect() as connection:
+    assert _recorded_version(empty_database) == (versioned.part, versioned.version, versioned.readable_from)
+    with empty_database.connect() as connection:
         migrations.require(connection, versioned)
-    assert list(migrations.upgrade(empty, versioned)) == []
+    assert list(migrations.upgrade(empty_database, versioned)) == []
 
 
 def _run_upgrade_sql(engine: Engine, versioned: VersionedTables, version_before: int) -> None:
+    """Run the printed SQL of the upgrade from a version."""
     with engine.begin() as connection:
         for statement in migrations.upgrade_sql(engine.dialect.name, versioned, version_before):
             connection.exec_driver_sql(statement)
@@ -284,22 +298,23 @@ def _run_upgrade_sql(engine: Engine, versioned: VersionedTables, version_before:
 
 @pytest.mark.parametrize("versioned", _PARTS, ids=["outbox", "inbox"])
 def test_the_sql_of_an_upgrade_from_another_version_is_refused(versioned: VersionedTables) -> None:
+    """There is no SQL from no version, nor from the newest one."""
     for version_ in (0, versioned.version):
         with pytest.raises(ConfigError, match=f"are of version {version_}, allowed is 1 to {versioned.version - 1}; "):
             list(migrations.upgrade_sql("sqlite", versioned, version_))
 
 
-def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty: Engine) -> None:
+def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty_database: Engine) -> None:
     """The guide shows two ways to exclude our tables; without them Alembic would drop them."""
     for versioned in _PARTS:
-        list(migrations.upgrade(empty, versioned))
+        list(migrations.upgrade(empty_database, versioned))
     own = MetaData()
     Table("orders", own, Column("id", Integer, primary_key=True))
-    own.create_all(empty)
+    own.create_all(empty_database)
 
     def differences(target: Any, **options: Any) -> list[Any]:
         exact = {"compare_type": True, "compare_server_default": True}
-        with empty.connect() as connection:
+        with empty_database.connect() as connection:
             found: list[Any] = compare_metadata(MigrationContext.configure(connection, opts=exact | options), target)
         return found
 
@@ -310,7 +325,7 @@ def test_alembic_finds_no_difference_and_drops_no_table_of_ours(empty: Engine) -
 
 
 @pytest.fixture
-def old_engine(postgres_url: str) -> Iterator[Engine]:
+def postgres_before_byte_collation(postgres_url: str) -> Iterator[Engine]:
     """Yield an engine on Postgres with the tables of the version before keys were compared byte by byte."""
     for made in _empty_postgres(postgres_url):
         with made.begin() as connection:
@@ -323,7 +338,7 @@ def old_engine(postgres_url: str) -> Iterator[Engine]:
         yield made
 
 
-def _insert_unseen_by(engine: Engine, index: str, statement: str) -> None:
+def _insert_behind_the_index(engine: Engine, index: str, statement: str) -> None:
     """Insert a row as after a change of collation: the unique index does not find the one that is there."""
     unready = f"UPDATE pg_index SET indisready = :is_ready WHERE indexrelid = CAST('{index}' AS regclass)"  # noqa: S608
     for sql, parameters in ((unready, {"is_ready": False}), (statement, {}), (unready, {"is_ready": True})):
@@ -338,23 +353,26 @@ def _documented_sql(name: str) -> str:
     return block[1]
 
 
-def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: Engine) -> None:
-    """The guide's statements mend the tables: the later counter stays, and everybody knows its epoch."""
-    _commit(old_engine)
-    _insert_unseen_by(
-        old_engine,
+def test_duplicate_keys_are_named_before_a_step_builds_their_index(postgres_before_byte_collation: Engine) -> None:
+    """A change of collation can break an index, and then a group gets a second counter.
+
+    The upgrade refuses and names the guide. The guide's statements mend the tables: the later counter stays.
+    """
+    _commit_event(postgres_before_byte_collation)
+    _insert_behind_the_index(
+        postgres_before_byte_collation,
         "sluice_outbox_group_pkey",
         "INSERT INTO sluice_outbox_group SELECT topic, group_id, epoch + 1, 1, 2, 0 FROM sluice_outbox_group",
     )
-    _insert_unseen_by(
-        old_engine,
+    _insert_behind_the_index(
+        postgres_before_byte_collation,
         "sluice_inbox_group_pkey",
         "INSERT INTO sluice_inbox_group (consumer, group_id, epoch, first_seq, last_seq, updated_at_us)"
         " SELECT 'billing', 'g' || n % 11, n, 1, n, 0 FROM generate_series(1, 22) AS n",
     )
     for _ in range(2):
-        _insert_unseen_by(
-            old_engine,
+        _insert_behind_the_index(
+            postgres_before_byte_collation,
             "sluice_inbox_parked_pkey",
             "INSERT INTO sluice_inbox_parked (consumer, group_id, epoch, seq, event_id, body, attributes,"
             " sqs_message_id, attempts, not_before_us, parked_at_us)"
@@ -364,11 +382,11 @@ def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: E
     refused = []
     for versioned in _PARTS:
         with pytest.raises(OutboxError) as error:
-            list(migrations.upgrade(old_engine, versioned))
+            list(migrations.upgrade(postgres_before_byte_collation, versioned))
         refused.append(str(error.value))
-    with old_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with postgres_before_byte_collation.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql(_documented_sql("second counters"))
-    upgraded = [list(migrations.upgrade(old_engine, versioned)) for versioned in _PARTS]
+    upgraded = [list(migrations.upgrade(postgres_before_byte_collation, versioned)) for versioned in _PARTS]
 
     advice = "allowed is one of each: a change of collation broke its index; see `A second counter` in"
     assert refused[0] == (
@@ -378,17 +396,21 @@ def test_second_counters_are_named_before_a_step_makes_their_index(old_engine: E
     assert refused[1].startswith("sluice_inbox_group has rows of one key (consumer 'billing', group_id 'g0': 2 rows; ")
     assert "group_id 'g8': 2 rows and more)" in refused[1]
     assert upgraded == [[2, 3, 4], [2, 3, 4, 5]]
-    with old_engine.connect() as connection:
+    with postgres_before_byte_collation.connect() as connection:
         assert connection.execute(text("SELECT last_seq, epoch FROM sluice_outbox_group")).one()[0] == 2
         kept = connection.execute(text("SELECT last_seq FROM sluice_inbox_group ORDER BY last_seq")).scalars()
         assert list(kept) == list(range(12, 23))
 
 
-def test_the_step_gives_keys_the_c_collation_and_another_one_is_drift(old_engine: Engine) -> None:
-    with old_engine.connect() as connection:
+def test_the_step_gives_keys_the_c_collation(postgres_before_byte_collation: Engine) -> None:
+    """The collation "C" compares byte by byte, and no upgrade of the operating system changes it.
+
+    Any other is reported.
+    """
+    with postgres_before_byte_collation.connect() as connection:
         before = schema.drift(connection, tables.metadata)
-    list(migrations.upgrade(old_engine, tables.versioned))
-    with old_engine.begin() as connection:
+    list(migrations.upgrade(postgres_before_byte_collation, tables.versioned))
+    with postgres_before_byte_collation.begin() as connection:
         after = schema.drift(connection, tables.metadata)
         connection.execute(text('ALTER TABLE sluice_outbox_lease ALTER COLUMN topic TYPE text COLLATE "POSIX"'))
         changed = schema.drift(connection, tables.metadata)
@@ -405,31 +427,40 @@ def test_the_step_gives_keys_the_c_collation_and_another_one_is_drift(old_engine
         ("CREATE POLICY mine ON sluice_outbox USING (topic = 'orders.fifo')", "policy mine"),
     ],
 )
-def test_a_dependent_of_a_key_is_named_and_nothing_is_changed(old_engine: Engine, made: str, dependent: str) -> None:
-    with old_engine.begin() as connection:
+def test_a_view_or_policy_on_a_key_column_refuses_the_step(
+    postgres_before_byte_collation: Engine, made: str, dependent: str
+) -> None:
+    """Postgres cannot change a column's collation while one depends on it.
+
+    The refusal names it, and nothing is changed.
+    """
+    with postgres_before_byte_collation.begin() as connection:
         connection.execute(text(made))
 
     with pytest.raises(OutboxError, match=rf"{dependent}.*; drop it, run this again, and create it again") as error:
-        list(migrations.upgrade(old_engine, tables.versioned))
+        list(migrations.upgrade(postgres_before_byte_collation, tables.versioned))
 
     assert "\n" not in str(error.value)
-    with old_engine.connect() as connection:
+    with postgres_before_byte_collation.connect() as connection:
         assert schema.drift(connection, tables.metadata)[0].startswith("column sluice_outbox.topic has the collation")
 
 
-def test_the_documented_way_for_large_tables_leaves_nothing_to_make(old_engine: Engine) -> None:
-    """The guide builds the indexes while everybody works; then the step makes none of theirs."""
-    _commit(old_engine)
-    with old_engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+def test_the_guides_way_for_large_tables_builds_every_index_before(postgres_before_byte_collation: Engine) -> None:
+    """The guide builds the indexes while everybody works.
+
+    The step, which locks the tables, then builds none of theirs.
+    """
+    _commit_event(postgres_before_byte_collation)
+    with postgres_before_byte_collation.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for statement in filter(str.strip, _documented_sql("large tables").split(";\n")):
             connection.exec_driver_sql(statement)
-    built = _index_files(old_engine)
+    built = _index_files(postgres_before_byte_collation)
 
     for versioned in _PARTS:
-        list(migrations.upgrade(old_engine, versioned))
-        with old_engine.connect() as connection:
+        list(migrations.upgrade(postgres_before_byte_collation, versioned))
+        with postgres_before_byte_collation.connect() as connection:
             migrations.require(connection, versioned)
-    assert _index_files(old_engine) == built
+    assert _index_files(postgres_before_byte_collation) == built
 
 
 def _index_files(engine: Engine) -> set[int]:
@@ -442,7 +473,8 @@ def _index_files(engine: Engine) -> set[int]:
         return set(connection.execute(text(files)).scalars())
 
 
-def test_a_table_whose_keys_sqlite_takes_for_equal_is_refused(database_folder: Path) -> None:
+def test_an_sqlite_key_that_ignores_case_is_reported(database_folder: Path) -> None:
+    """SQLite would take the groups `a` and `A` for one."""
     sql = schema.sql("sqlite", tables.metadata).replace(
         "group_id TEXT NOT NULL", "group_id TEXT COLLATE NOCASE NOT NULL"
     )
@@ -458,20 +490,21 @@ def test_a_table_whose_keys_sqlite_takes_for_equal_is_refused(database_folder: P
     ]
 
 
-def test_tables_that_somebody_changed_are_refused_with_what_differs(empty: Engine) -> None:
-    _upgrade(empty, 1)
-    with empty.begin() as connection:
+def test_an_upgrade_of_changed_tables_names_the_difference(empty_database: Engine) -> None:
+    """Somebody dropped a column of recorded tables."""
+    _upgrade(empty_database, 1)
+    with empty_database.begin() as connection:
         connection.execute(text("ALTER TABLE sluice_outbox DROP COLUMN last_error"))
 
     with pytest.raises(OutboxError, match=r"\(column sluice_outbox\.last_error is missing\); see `sluice outbox check"):
-        _upgrade(empty, 1)
+        _upgrade(empty_database, 1)
 
 
 @pytest.mark.parametrize("is_recorded", [True, False])
-def test_a_step_waits_for_a_writer_until_its_lock_timeout(
+def test_a_step_gives_up_when_its_lock_timeout_is_over(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, *, is_recorded: bool
 ) -> None:
-    """A waiting step makes others wait behind it. Its beginnings are taken back, and a later try succeeds."""
+    """A step that waits for a writer makes others wait behind it. It is rolled back, and a later try succeeds."""
     monkeypatch.setattr(migrations, "_LOCK_SECONDS", 1)
     if is_recorded:
         _upgrade(postgres, 1)
@@ -485,10 +518,10 @@ def test_a_step_waits_for_a_writer_until_its_lock_timeout(
 
 
 @pytest.mark.parametrize("level", ["read committed", "repeatable read", "serializable"])
-def test_a_waiting_writer_sees_the_first_ones_changes_at_any_isolation(postgres: Engine, level: str) -> None:
-    """Both transactions begin before the first commits.
+def test_a_second_upgrade_sees_the_first_at_any_isolation_level(postgres: Engine, level: str) -> None:
+    """Both transactions begin before the first commits, and the second finds nothing to do.
 
-    The isolation level is one that a role or a database may have as its default.
+    A role or a database may have any of the levels as its default.
     """
     strict = engines.engine(
         _with_options(postgres, f"-cdefault_transaction_isolation={level.replace(' ', chr(92) + ' ')}")
@@ -496,12 +529,12 @@ def test_a_waiting_writer_sees_the_first_ones_changes_at_any_isolation(postgres:
     with ThreadPoolExecutor(1) as pool:
         waiting: list[Future[list[int]]] = []
 
-        def another_comes(name: str) -> None:
+        def begin_another_upgrade(name: str) -> None:
             if name == "in_step" and not waiting:
                 waiting.append(pool.submit(_upgrade, strict, 1))
                 eventually(lambda: _has_waiter(postgres), timeout_seconds=30, describe="another process to wait")
 
-        assert list(migrations.upgrade(strict, version(1), failpoint=another_comes)) == [1]
+        assert list(migrations.upgrade(strict, version(1), failpoint=begin_another_upgrade)) == [1]
         assert waiting[0].result() == []
     strict.dispose()
 
@@ -520,5 +553,6 @@ def _has_waiter(engine: Engine) -> bool:
 
 @pytest.mark.parametrize("steps", [(Step((), 2),), (Step((), 1), Step((), 3)), (Step((), 1), Step((), 2), Step((), 1))])
 def test_a_version_that_older_code_could_not_use_cannot_be_defined(steps: tuple[Step, ...]) -> None:
+    """A step's second value is the oldest code that can use it. It is at most the version before, and never sinks."""
     with pytest.raises(AssertionError):
         VersionedTables("outbox", tables.metadata, steps)

@@ -44,7 +44,7 @@ def blocked_world(world: World) -> World:
     return world
 
 
-def _row(world: World, group: str, seq: int) -> dict[str, Any]:
+def _stored_message(world: World, group: str, seq: int) -> dict[str, Any]:
     """Return the outbox's row of a message."""
     place = (tables.messages.c.group_id == group, tables.messages.c.group_seq == seq)
     with world.engine.connect() as connection:
@@ -57,21 +57,26 @@ def _audit_rows(world: World) -> list[dict[str, Any]]:
         return acts(connection, tables.audit.c.topic, TOPIC, most=10)
 
 
-def test_unquarantine_tries_the_message_again_as_it_was(blocked_world: World) -> None:
-    before = _row(blocked_world, "a", 1)
+def test_unquarantine_publishes_the_unchanged_message_again(blocked_world: World) -> None:
+    """Only status, attempts and error are reset; the message behind it is published after it."""
+    before = _stored_message(blocked_world, "a", 1)
     assert before["last_error"] == "InvalidParameter: as told"
 
     with blocked_world.engine.begin() as connection:
         OPERATOR.unquarantine(connection, "a", 1)
 
-    after = _row(blocked_world, "a", 1)
+    after = _stored_message(blocked_world, "a", 1)
     assert after == {**before, "status": "pending", "attempts": 0, "last_error": None}
     work(blocked_world.relay())
     assert blocked_world.receive_places() == [("a", 1), ("a", 2)]
 
 
 def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> None:
-    before = _row(blocked_world, "a", 1)
+    """A tombstone is an event without data, so that consumers do not miss the number.
+
+    The audit keeps the skipped event.
+    """
+    before = _stored_message(blocked_world, "a", 1)
 
     with blocked_world.engine.begin() as connection:
         OPERATOR.skip(connection, "a", 1)
@@ -86,7 +91,7 @@ def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> Non
     assert tombstone.event.id != before["event_id"]
     assert first["Attributes"]["MessageDeduplicationId"] == tombstone.event.id
     assert decode(second["Body"]).seq == 2
-    assert _row(blocked_world, "a", 1)["event_id"] == before["event_id"]
+    assert _stored_message(blocked_world, "a", 1)["event_id"] == before["event_id"]
     assert json.loads(_audit_rows(blocked_world)[0]["detail"]) == {
         "event_id": before["event_id"],
         "type": "order.placed",
@@ -95,8 +100,8 @@ def test_skip_publishes_a_tombstone_with_the_number(blocked_world: World) -> Non
     }
 
 
-def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: World) -> None:
-    """Under its own id the topic may drop it as a repeat. It is older than what waits, so it goes first."""
+def test_resend_publishes_first_and_under_a_fresh_deduplication_id(world: World) -> None:
+    """Under its own id the topic may drop it as a repeat. It is older than number 3, which waits, so it goes first."""
     world.commit("a", "a")
     work(world.relay())
     originals = world.receive_all()
@@ -104,7 +109,7 @@ def test_resend_publishes_again_under_a_fresh_id_and_before_what_waits(world: Wo
 
     with world.engine.begin() as connection:
         OPERATOR.resend(connection, "a", 1)
-    world.clock.sleep(3_600)
+    world.clock.sleep(3_600)  # the first relay's lease is over
     work(world.relay())
 
     again, third = world.receive_all()
@@ -120,7 +125,12 @@ def _numbers(messages: list[dict[str, Any]]) -> list[tuple[str, int, int, int]]:
     return [(envelope.event.group, envelope.epoch, envelope.first, envelope.seq) for envelope in envelopes]
 
 
-def test_another_epoch_continues_the_numbers_and_is_in_the_audit(world: World) -> None:
+def test_begin_epoch_continues_the_numbers_of_every_group(world: World) -> None:
+    """An operator begins an epoch after a restore from a backup.
+
+    Each message then has its group, its epoch, the first number of the group in that epoch, and its own number. Other
+    topics keep their epochs.
+    """
     operator = replace(OPERATOR, clock=world.clock)
     began = world.clock.now_us() // 1_000_000
     world.commit("a", "a", "b")
@@ -153,10 +163,11 @@ def test_another_epoch_continues_the_numbers_and_is_in_the_audit(world: World) -
 
 
 def test_each_epoch_is_later_than_all_before(world: World) -> None:
+    """An epoch is the second in which it began, or one more than the highest if the clock is behind."""
     operator = replace(OPERATOR, clock=world.clock)
     now = world.clock.now_us() // 1_000_000
     with world.engine.begin() as connection:
-        of_nothing = operator.begin_epoch(connection)
+        begun_without_groups = operator.begin_epoch(connection)
     world.commit("a")
 
     with world.engine.begin() as connection:
@@ -164,11 +175,12 @@ def test_each_epoch_is_later_than_all_before(world: World) -> None:
         connection.execute(update(tables.groups).values(epoch=now + 1_000))
         begun.append(operator.begin_epoch(connection))
 
-    assert of_nothing == now
+    assert begun_without_groups == now
     assert begun == [now + 1, now + 2, now + 1_001]
 
 
 def test_every_act_is_audited_with_its_reason(blocked_world: World) -> None:
+    """The refused skip of a message that is not quarantined is not in the audit."""
     with blocked_world.engine.begin() as connection:
         OPERATOR.unquarantine(connection, "a", 1)
         OPERATOR.resend(connection, "b", 1)
@@ -207,6 +219,7 @@ def test_every_act_is_audited_with_its_reason(blocked_world: World) -> None:
 def test_an_action_on_a_message_in_another_state_is_refused(
     blocked_world: World, act: Any, place: tuple[str, int], refusal: str
 ) -> None:
+    """Neither the message nor the audit is changed."""
     before = blocked_world.statuses()
 
     with pytest.raises(OutboxError) as refused, blocked_world.engine.begin() as connection:
@@ -217,7 +230,9 @@ def test_an_action_on_a_message_in_another_state_is_refused(
     assert _audit_rows(blocked_world) == []
 
 
-class Secrets:
+class OneSecret:
+    """A client of Secrets Manager that has one secret."""
+
     def __init__(self, text: str) -> None:
         self._text = text
 
@@ -231,7 +246,8 @@ RDS = {"username": "sluice", "password": "p@ss/w:rd", "host": "db.internal", "db
 
 @pytest.mark.parametrize(("more", "port"), [({}, 5432), ({"port": 6432}, 6432), ({"port": "6432"}, 6432)])
 def test_a_database_secret_becomes_a_url(more: dict[str, Any], port: int) -> None:
-    url = database_url(Secrets(json.dumps(RDS | more)), "arn:secret", {})
+    """The password's special characters are escaped, and the server's certificate is verified."""
+    url = database_url(OneSecret(json.dumps(RDS | more)), "arn:secret", {})
 
     assert url == (
         f"postgresql://sluice:p%40ss%2Fw%3Ard@db.internal:{port}/shop?sslmode=verify-full&sslrootcert=system"
@@ -246,7 +262,7 @@ def test_fields_missing_in_the_secret_come_from_variables() -> None:
     variables["SLUICE_DATABASE_NAME"] = "orders"
 
     def place(secret: dict[str, Any]) -> str:
-        return database_url(Secrets(json.dumps(secret)), "arn:secret", variables).partition("@")[2].partition("?")[0]
+        return database_url(OneSecret(json.dumps(secret)), "arn:secret", variables).partition("@")[2].partition("?")[0]
 
     assert place(managed) == "cluster.internal:6432/orders"
     assert place(RDS | {"port": 5433}) == "db.internal:5433/shop"
@@ -262,8 +278,9 @@ def test_fields_missing_in_the_secret_come_from_variables() -> None:
     ],
 )
 def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absent: str) -> None:
+    """The password hunter2 must not be in the message."""
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(text), "arn:secret", {})
+        database_url(OneSecret(text), "arn:secret", {})
 
     assert str(refused.value) == (
         f"secret arn:secret lacks {absent}, allowed is JSON with username, password, host, dbname and perhaps port"
@@ -275,7 +292,7 @@ def test_a_secret_that_lacks_something_is_refused_and_not_shown(text: str, absen
 @pytest.mark.parametrize("port", ["postgres", None, 0, 70_000, True, 1.5])
 def test_a_secret_with_an_invalid_port_is_refused(port: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(json.dumps(RDS | {"port": port})), "arn:secret", {})
+        database_url(OneSecret(json.dumps(RDS | {"port": port})), "arn:secret", {})
 
     assert str(refused.value) == (
         "secret arn:secret, or SLUICE_DATABASE_PORT beside it, has a port that is none, allowed is 1 to 65535; correct"
@@ -284,6 +301,7 @@ def test_a_secret_with_an_invalid_port_is_refused(port: Any) -> None:
 
 
 def test_a_secret_may_name_its_sslmode_and_the_default_verifies_fully(tmp_path: Path) -> None:
+    """The certificates of SLUICE_DATABASE_CA are used in the modes that verify."""
     ca = tmp_path / "ca.pem"
     ca.touch()
 
@@ -291,7 +309,7 @@ def test_a_secret_may_name_its_sslmode_and_the_default_verifies_fully(tmp_path: 
         return dict(
             make_url(
                 database_url(
-                    Secrets(json.dumps(RDS | more)), "arn:secret", {} if ca is None else {"SLUICE_DATABASE_CA": ca}
+                    OneSecret(json.dumps(RDS | more)), "arn:secret", {} if ca is None else {"SLUICE_DATABASE_CA": ca}
                 )
             ).query
         )
@@ -306,7 +324,7 @@ def test_a_secret_may_name_its_sslmode_and_the_default_verifies_fully(tmp_path: 
 @pytest.mark.parametrize("mode", ["", "verify_full", "VERIFY-FULL", True, None, 1])
 def test_a_secret_with_an_invalid_sslmode_is_refused(mode: Any) -> None:
     with pytest.raises(ConfigError) as refused:
-        database_url(Secrets(json.dumps(RDS | {"sslmode": mode})), "arn:secret", {})
+        database_url(OneSecret(json.dumps(RDS | {"sslmode": mode})), "arn:secret", {})
 
     assert str(refused.value) == (
         "secret arn:secret has an sslmode that is none, allowed is one of disable, allow, prefer, require, verify-ca,"
@@ -314,11 +332,12 @@ def test_a_secret_with_an_invalid_sslmode_is_refused(mode: Any) -> None:
     )
 
 
-def test_certificates_that_are_not_there_are_refused(tmp_path: Path) -> None:
+def test_missing_certificates_of_the_database_are_refused(tmp_path: Path) -> None:
+    """Either the variable names a file that is not there, or the mode verify-ca has no variable."""
     with pytest.raises(ConfigError) as absent:
-        database_url(Secrets(json.dumps(RDS)), "arn:secret", {"SLUICE_DATABASE_CA": f"{tmp_path}/none\n.pem"})
+        database_url(OneSecret(json.dumps(RDS)), "arn:secret", {"SLUICE_DATABASE_CA": f"{tmp_path}/none\n.pem"})
     with pytest.raises(ConfigError) as unset:
-        database_url(Secrets(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret", {})
+        database_url(OneSecret(json.dumps(RDS | {"sslmode": "verify-ca"})), "arn:secret", {})
 
     assert str(absent.value) == (
         f"SLUICE_DATABASE_CA is '{tmp_path}/none\\n.pem', allowed is a file with the certificates the database's server"
@@ -345,17 +364,19 @@ def dsn(engine: Engine) -> str:
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield a function that runs `sluice` in this process, and returns exit code, output and error output."""
     with command_line(monkeypatch, capsys) as made:
         yield made
 
 
-def _run(dsn: str, *arguments: str) -> Result:
+def _run_outbox(dsn: str, *arguments: str) -> Result:
     """Run a subcommand of `sluice outbox` on this database, in this process."""
     return CliRunner().invoke(cli, ["outbox", *arguments, "--dsn", dsn], catch_exceptions=False)
 
 
 def test_ls_shows_the_messages_that_are_not_sent(dsn: str) -> None:
-    printed = json.loads(_run(dsn, "ls", "--json").stdout)
+    """Sent messages and other groups are shown only if asked for; a limit says how many there are."""
+    printed = json.loads(_run_outbox(dsn, "ls", "--json").stdout)
     assert printed["topic"] == LOCAL_TOPIC
     assert printed["count"] == 2
     assert [(message["group_seq"], message["status"], message["last_error"]) for message in printed["messages"]] == [
@@ -363,9 +384,9 @@ def test_ls_shows_the_messages_that_are_not_sent(dsn: str) -> None:
         (2, "pending", None),
     ]
 
-    assert json.loads(_run(dsn, "ls", "--json", "--status", "sent").stdout)["messages"] == []
-    assert json.loads(_run(dsn, "ls", "--json", "--group", "b").stdout)["count"] == 0
-    few = _run(dsn, "ls", "--limit", "1")
+    assert json.loads(_run_outbox(dsn, "ls", "--json", "--status", "sent").stdout)["messages"] == []
+    assert json.loads(_run_outbox(dsn, "ls", "--json", "--group", "b").stdout)["count"] == 0
+    few = _run_outbox(dsn, "ls", "--limit", "1")
     assert few.stderr == "1 of 2\n"
     assert "quarantined" in few.stdout
 
@@ -376,7 +397,7 @@ def test_lag_counts_the_messages_that_wait_for_another_topic(engine: Engine, dsn
         Outbox("others.fifo").add(session, Event(type="order.placed", group="a", data={}))
         session.commit()
 
-    printed, listed = _run(dsn, "lag"), json.loads(_run(dsn, "lag", "--json").stdout)
+    printed, listed = _run_outbox(dsn, "lag"), json.loads(_run_outbox(dsn, "lag", "--json").stdout)
 
     assert printed.stderr == f"1 pending for another topic, others.fifo, and not for {LOCAL_TOPIC}\n"
     assert listed["pending"] == 1
@@ -386,22 +407,22 @@ def test_lag_counts_the_messages_that_wait_for_another_topic(engine: Engine, dsn
 
 def test_without_yes_a_command_only_prints_its_plan(dsn: str) -> None:
     act = ("skip", "a", "1", "--reason", "a poison pill")
-    before = _run(dsn, "ls", "--json").stdout
+    before = _run_outbox(dsn, "ls", "--json").stdout
 
-    assert _run(dsn, *act).stdout == "would skip message 1 of group a; add --yes to do it\n"
-    assert _run(dsn, "ls", "--json").stdout == before
-    assert _run(dsn, "audit").stdout == ""
+    assert _run_outbox(dsn, *act).stdout == "would skip message 1 of group a; add --yes to do it\n"
+    assert _run_outbox(dsn, "ls", "--json").stdout == before
+    assert _run_outbox(dsn, "audit").stdout == ""
 
 
 def test_with_yes_a_skip_is_done_and_audited(dsn: str) -> None:
     act = ("skip", "a", "1", "--reason", "a poison pill")
 
-    assert _run(dsn, *act, "--yes").stdout == "done: skip message 1 of group a\n"
-    (shown,) = json.loads(_run(dsn, "ls", "--json", "--limit", "1").stdout)["messages"]
+    assert _run_outbox(dsn, *act, "--yes").stdout == "done: skip message 1 of group a\n"
+    (shown,) = json.loads(_run_outbox(dsn, "ls", "--json", "--limit", "1").stdout)["messages"]
     assert shown["status"] == "pending"
     assert shown["type"] == TOMBSTONE
     assert shown["group_seq"] == 1
-    (line,) = map(json.loads, _run(dsn, "audit").stdout.splitlines())
+    (line,) = map(json.loads, _run_outbox(dsn, "audit").stdout.splitlines())
     assert line["action"] == "skip"
     assert line["reason"] == "a poison pill"
     assert line["group_id"] == "a"
@@ -409,8 +430,9 @@ def test_with_yes_a_skip_is_done_and_audited(dsn: str) -> None:
 
 
 def test_a_dry_run_is_refused_as_the_act_would_be(dsn: str) -> None:
+    """Without --yes a command checks its message, too."""
     with pytest.raises(OutboxError, match=r"message 2 of group 'a' of .* is pending, allowed is sent"):
-        _run(dsn, "resend", "a", "2", "--reason", "lost")
+        _run_outbox(dsn, "resend", "a", "2", "--reason", "lost")
 
 
 def test_every_error_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> None:
@@ -475,7 +497,8 @@ def test_every_error_is_one_line_and_an_exit_code(run: Run, tmp_path: Path) -> N
     assert {command: run(*command)[::2] for command in expected} == expected
 
 
-def test_a_postgres_nobody_answers_for_is_one_line(run: Run) -> None:
+def test_an_unreachable_postgres_is_reported_in_one_line(run: Run) -> None:
+    """The message names the option to look at, and no traceback follows."""
     code, _, text = run("outbox", "ls", "--dsn", "postgresql://user@127.0.0.1:1/name")
 
     assert code == 2
@@ -499,24 +522,26 @@ def test_an_invalid_failpoint_is_refused(run: Run, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_the_relay_ends_with_1_where_messages_are_refused(run: Run, dsn: str) -> None:
+def test_the_relay_ends_with_1_if_messages_are_quarantined(run: Run, dsn: str) -> None:
+    """`--until-empty` cannot empty an outbox in which a message waits for an operator."""
     code, _, text = run("relay", "--until-empty", "--endpoint-url", "http://127.0.0.1:1", "--dsn", dsn)
 
     assert code == 1
     assert text.splitlines()[-1] == "1 quarantined, 1 waiting behind; see `outbox ls`"
-    assert _run(dsn, "lag").stdout.endswith(" s, 1 pending, 1 quarantined\n")
+    assert _run_outbox(dsn, "lag").stdout.endswith(" s, 1 pending, 1 quarantined\n")
 
 
-def test_check_tells_what_a_database_lacks(dsn: str, engine: Engine) -> None:
-    assert _run(dsn, "check").exit_code == 0
-    assert _run(dsn, "check").stdout == ""
+def test_outbox_check_names_a_missing_table(dsn: str, engine: Engine) -> None:
+    """It ends with 1 and one line for each difference, or with 0."""
+    assert _run_outbox(dsn, "check").exit_code == 0
+    assert _run_outbox(dsn, "check").stdout == ""
     with engine.begin() as connection:
         tables.audit.drop(connection)
 
-    lacking = _run(dsn, "check")
+    lacking = _run_outbox(dsn, "check")
     assert lacking.exit_code == 1
     assert lacking.stdout == "table sluice_outbox_audit is missing\n"
 
     with engine.begin() as connection:
         tables.audit.create(connection)
-    assert _run(dsn, "check").exit_code == 0
+    assert _run_outbox(dsn, "check").exit_code == 0

@@ -25,7 +25,7 @@ from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.outbox import tables
 from sluice.messaging.outbox.store import Head
 from tests.support.messaging.outbox.postgres_interleaving import (
-    Naive,
+    NaiveOutbox,
     Schedule,
     WrittenEvent,
     by_group,
@@ -45,7 +45,7 @@ COUNTEREXAMPLE_SEARCH = settings(
 
 
 @pytest.fixture
-def busy(postgres: Engine) -> Engine:
+def postgres_with_another_table(postgres: Engine) -> Engine:
     """Return a Postgres with a table in which other transactions can write."""
     with postgres.begin() as connection:
         connection.execute(text("CREATE TABLE elsewhere (id bigserial)"))
@@ -78,9 +78,9 @@ class _NumberedOutbox:
         return [(envelope.event.group.partition("-")[2], envelope.seq, envelope.event.data) for envelope in envelopes]
 
 
-def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> None:
+def test_p1_p2_p3_commits_of_a_group_are_published_in_order(postgres_with_another_table: Engine) -> None:
     """In random schedules of transactions the numbers of each group are 1, 2, 3 ... in the order of commits."""
-    world = World(busy)
+    world = World(postgres_with_another_table)
     relay, outbox = world.relay(), _NumberedOutbox(world)
 
     @RANDOM_CASES
@@ -88,7 +88,7 @@ def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> Non
     def check_schedule(schedule: Schedule) -> None:
         outbox.begin()
 
-        committed = play_transactions(busy, schedule, outbox, relay.step)
+        committed = play_transactions(postgres_with_another_table, schedule, outbox, relay.step)
         work(relay)
 
         received = outbox.received_events()
@@ -100,13 +100,13 @@ def test_p1_p2_p3_commits_of_a_group_are_published_in_order(busy: Engine) -> Non
     check_schedule()
 
 
-def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
+def test_p1_a_cursor_would_lose_a_late_commit(postgres_with_another_table: Engine) -> None:
     """P1, negative control: the same interleavings find events that a poller of `id > last` never reads."""
-    naive = Naive(busy, order="id", locks=False)
+    naive = NaiveOutbox(postgres_with_another_table, order="id", locks=False)
 
     def loses(schedule: Schedule) -> bool:
         naive.forget()
-        committed = play_transactions(busy, schedule, naive, naive.poll)
+        committed = play_transactions(postgres_with_another_table, schedule, naive, naive.poll)
         naive.poll()
         return Counter(naive.polled) != Counter(committed)
 
@@ -117,24 +117,29 @@ def test_p1_a_cursor_would_lose_a_late_commit(busy: Engine) -> None:
     ("order", "locks"),
     [pytest.param("id", False, id="P2-by-id"), pytest.param("xid, id", True, id="P3-by-transaction-id")],
 )
-def test_p2_p3_another_order_would_flip_commits(busy: Engine, order: str, locks: bool) -> None:  # noqa: FBT001
+def test_p2_p3_another_order_would_flip_commits(postgres_with_another_table: Engine, order: str, locks: bool) -> None:  # noqa: FBT001
     """P2, P3, negative control: by id without a lock, and by transaction id even with one."""
-    naive = Naive(busy, order=order, locks=locks)
+    naive = NaiveOutbox(postgres_with_another_table, order=order, locks=locks)
 
     def flips(schedule: Schedule) -> bool:
         naive.forget()
-        committed = play_transactions(busy, schedule, naive, lambda: None)
+        committed = play_transactions(postgres_with_another_table, schedule, naive, lambda: None)
         return by_group(naive.all()) != by_group(committed)
 
     assert find(schedules(), flips, settings=COUNTEREXAMPLE_SEARCH)
 
 
-def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
+def test_p4_an_open_transaction_elsewhere_delays_nothing(postgres_with_another_table: Engine) -> None:
     """Neither a transaction with a write elsewhere and an old view, nor one with another group's counter."""
-    world = World(busy)
+    world = World(postgres_with_another_table)
     relay = world.relay()
 
-    with busy.connect() as unrelated, busy.connect() as other, unrelated.begin(), other.begin():
+    with (
+        postgres_with_another_table.connect() as unrelated,
+        postgres_with_another_table.connect() as other,
+        unrelated.begin(),
+        other.begin(),
+    ):
         unrelated.execute(text("INSERT INTO elsewhere DEFAULT VALUES"))
         world.outbox.write(other, [Event(type="t", group="held", data=None)])
         world.commit("a", "b")
@@ -144,14 +149,15 @@ def test_p4_an_open_transaction_elsewhere_delays_nothing(busy: Engine) -> None:
 
 
 def test_p6_a_commit_ends_while_a_relay_publishes(engine: Engine) -> None:
+    """An event of the same group is committed during the publishing call: the relay holds no lock that it needs."""
     world = World(engine)
     world.commit("a")
 
-    def meanwhile(heads: Sequence[Head]) -> None:
+    def commit_during_the_call(heads: Sequence[Head]) -> None:
         if heads[0].group_seq == 1:
             _commit_concurrently(world)
 
-    publish = Meanwhile(world.publisher(), meanwhile)
+    publish = Meanwhile(world.publisher(), commit_during_the_call)
 
     work(world.relay(publish))
 
@@ -179,6 +185,7 @@ def _commit_concurrently(world: World) -> None:
 
 
 def test_p12_two_events_with_equal_data_are_two_messages(engine: Engine) -> None:
+    """SNS could deduplicate by content, and would drop the second payment of the same sum."""
     world = World(engine)
     with Session(engine) as session:
         for _ in range(2):
@@ -193,6 +200,7 @@ def test_p12_two_events_with_equal_data_are_two_messages(engine: Engine) -> None
 
 
 def test_p16_transactions_with_the_same_groups_and_topics_never_deadlock(postgres: Engine) -> None:
+    """Six threads commit events of two topics in random order of groups; each group's numbers have no hole."""
     outboxes = [Outbox("one.fifo"), Outbox("two.fifo")]
 
     def produce(number: int) -> list[tuple[str, str]]:
@@ -245,7 +253,7 @@ def _error(write: Callable[[], object]) -> str:
     return ""
 
 
-def test_x4_nothing_needs_a_lock_that_sqlite_does_not_know(postgres: Engine) -> None:
+def test_x4_no_statement_uses_a_lock_that_sqlite_lacks(postgres: Engine) -> None:
     """SQLAlchemy leaves FOR UPDATE out on SQLite and reports nothing, so no statement uses it."""
     world, statements = World(postgres), list[str]()
 
@@ -275,7 +283,7 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
     def check_program(operations: list[str]) -> None:
         program = next(programs)
         with Session(engine) as session:
-            committed = list(_run(session, outbox, operations, prefix=f"{program}-"))
+            committed = list(_run_operations(session, outbox, operations, prefix=f"{program}-"))
             session.rollback()
 
         expected = by_group([(f"{program}-{group}", data) for group, data in committed])
@@ -286,7 +294,9 @@ def test_p17_numbers_have_no_holes_whatever_is_rolled_back(engine: Engine) -> No
     check_program()
 
 
-def _run(session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str) -> Iterator[WrittenEvent]:
+def _run_operations(
+    session: Session, outbox: Outbox, operations: Sequence[str], *, prefix: str
+) -> Iterator[WrittenEvent]:
     """Run the operations in a session; yield (group, data) of the events that SQL promises to commit.
 
     `levels` is the model: the events of the open transaction, and of each savepoint in it. The data of an event is the
@@ -349,10 +359,12 @@ _DATA = {"text": 'a "quote", \\, %s, :name, {now_us}, é, \u2028 and\na line', "
 
 @pytest.mark.parametrize("happened_at", [None, datetime(2026, 1, 1, 3, 4, 5, tzinfo=timezone(timedelta(hours=2)))])
 @pytest.mark.parametrize("first", [1, 3])
-def test_the_stored_body_equals_the_encoded_envelope(engine: Engine, happened_at: datetime | None, first: int) -> None:
-    """Postgres itself inserts the numbers into the body.
+def test_the_stored_body_equals_the_body_of_an_envelope(
+    engine: Engine, happened_at: datetime | None, first: int
+) -> None:
+    """Postgres itself inserts epoch, number, first number and time into the body.
 
-    In both kinds of database the result equals `Envelope.body`.
+    In both kinds of database the result equals `Envelope.body`, also for texts that look like parameters.
     """
     outbox = Outbox(TOPIC)
     trace = {"traceparent": "00-1"}
@@ -385,7 +397,8 @@ def test_the_stored_body_equals_the_encoded_envelope(engine: Engine, happened_at
         assert json.loads(row.attributes) == event.message_attributes
 
 
-def test_a_single_event_is_stored_alike_by_every_connection(postgres: Engine) -> None:
+def test_a_single_event_is_stored_as_among_several(postgres: Engine) -> None:
+    """One event has a statement of its own on our engine, and another one on an engine that the program made."""
     world = World(postgres)
     theirs = create_engine(postgres.url)
     data = {"text": "a'b\\'; -- $1 %s :id ü \n"}
@@ -430,9 +443,11 @@ class _PooledLine(DatabaseLine):
 
 
 @pytest.mark.parametrize("is_pooled", [False, True])
-def test_a_producers_statement_keeps_its_plan_unless_connections_are_pooled(
-    postgres: Engine, *, is_pooled: bool
-) -> None:
+def test_a_producers_statement_is_prepared_unless_connections_are_pooled(postgres: Engine, *, is_pooled: bool) -> None:
+    """A prepared statement keeps its plan, but behind a pooler the next query may reach a server without it.
+
+    Psycopg prepares after some executions, so the first of eight has none.
+    """
     world = World(postgres)
     with _PooledLine(postgres) as line:
         url = (line.engine() if is_pooled else postgres).url.render_as_string(hide_password=False)

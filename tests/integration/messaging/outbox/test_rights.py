@@ -56,7 +56,7 @@ def _prepare(engine: Engine) -> None:
 
 
 @contextmanager
-def _of(owner: Engine, role: DatabaseRole) -> Iterator[Engine]:
+def _engine_as(owner: Engine, role: DatabaseRole) -> Iterator[Engine]:
     """Yield an engine that connects as a role."""
     engine = engines.engine(make_url(owner.url).set(username=role.value).render_as_string(hide_password=False))
     try:
@@ -217,9 +217,9 @@ def _empty(owner: Engine) -> None:
 
 
 @pytest.mark.parametrize("role", DatabaseRole)
-def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRole) -> None:
+def test_each_role_can_do_its_work_with_its_rights(owner: Engine, role: DatabaseRole) -> None:
     """The work raises an error if a right is missing."""
-    with _of(owner, role) as engine:
+    with _engine_as(owner, role) as engine:
         _WORK[role](engine, owner)
 
 
@@ -232,9 +232,9 @@ def test_each_role_does_its_work_with_its_rights(owner: Engine, role: DatabaseRo
         DatabaseRole.REDRIVE,
     ],
 )
-def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseRole) -> None:
+def test_no_role_has_a_right_that_it_does_not_need(owner: Engine, role: DatabaseRole) -> None:
     """If any one of its rights on tables is revoked, the role's work fails."""
-    idle = []
+    unneeded = []
     with owner.connect() as connection:
         granted = text(
             "SELECT privilege_type, table_name FROM information_schema.role_table_grants WHERE grantee = :it"
@@ -248,15 +248,15 @@ def test_no_role_has_a_right_that_it_does_without(owner: Engine, role: DatabaseR
         with owner.begin() as connection:
             connection.execute(text(f"REVOKE {right} ON {table} FROM {role.value}"))
         try:
-            with _of(owner, role) as engine:
+            with _engine_as(owner, role) as engine:
                 _WORK[role](engine, owner)
-            idle.append((right, table))
+            unneeded.append((right, table))
         except (ProgrammingError, AssertionError):
             pass
         with owner.begin() as connection:
             connection.execute(text(f"GRANT {right} ON {table} TO {role.value}"))
 
-    assert idle == []
+    assert unneeded == []
 
 
 def test_a_role_that_owns_no_tables_cannot_upgrade_them(

@@ -35,7 +35,8 @@ def differences_after(engine: Engine, before: str, after: str, *, then: str = ""
 
 
 @pytest.mark.parametrize("metadata", [tables.metadata, inbox_tables.metadata], ids=["outbox", "inbox"])
-def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
+def test_fresh_tables_have_no_drift(engine: Engine, metadata: MetaData) -> None:
+    """Drift is a difference between a database's tables and this code's; the printed SQL makes none either."""
     with engine.begin() as connection:
         metadata.create_all(connection)
 
@@ -44,6 +45,7 @@ def test_fresh_tables_do_not_differ(engine: Engine, metadata: MetaData) -> None:
 
 
 def test_every_missing_table_is_reported(engine: Engine) -> None:
+    """The database is empty."""
     assert make_tables(engine, "") == [
         "table sluice_outbox is missing",
         "table sluice_outbox_audit is missing",
@@ -90,10 +92,12 @@ def test_every_missing_table_is_reported(engine: Engine) -> None:
     ],
 )
 def test_each_kind_of_drift_is_reported(engine: Engine, before: str, after: str, message: str) -> None:
+    """`before` is replaced by `after` in the SQL that creates the tables."""
     assert differences_after(engine, before, after) == [message]
 
 
 def test_a_unique_index_of_some_rows_only_is_no_unique_constraint(engine: Engine) -> None:
+    """Two events with one id could then be in the outbox."""
     constraint = "CONSTRAINT sluice_outbox_event UNIQUE (topic, event_id)"
     partial = "CREATE UNIQUE INDEX theirs ON sluice_outbox (topic, event_id) WHERE status = 'sent';"
     found = differences_after(engine, constraint, "CHECK (true)", then=partial)
@@ -140,6 +144,7 @@ def test_each_kind_of_drift_that_only_postgres_has_is_reported(
     ],
 )
 def test_differences_a_host_may_have_are_not_reported(engine: Engine, before: str, after: str) -> None:
+    """Further columns that need no value, wider types, and indexes with other names."""
     assert differences_after(engine, before, after) == []
 
 
@@ -155,11 +160,9 @@ def test_the_statement_that_reads_heads_is_never_prepared(postgres: Engine) -> N
 
 
 @pytest.mark.parametrize(("waiting", "is_counted"), [(20, True), (4_000, False)])
-def test_the_metrics_read_only_what_they_count_beside_a_long_history(
-    engine: Engine, waiting: int, *, is_counted: bool
-) -> None:
-    """Each of the three queries uses a partial index in its order, even if Postgres has no statistics of the table."""
-    rows = [_row(number, "pending" if number < waiting else "sent") for number in range(5_000)]
+def test_the_queries_of_metrics_scan_no_whole_table(engine: Engine, waiting: int, *, is_counted: bool) -> None:
+    """Each of the three uses a partial index in its order, even without statistics of a table with a long history."""
+    rows = [_message_columns(number, "pending" if number < waiting else "sent") for number in range(5_000)]
     with engine.begin() as connection:
         connection.execute(tables.messages.insert(), rows)
         connection.execute(text("ANALYZE" if is_counted else "SELECT 1"))
@@ -178,7 +181,7 @@ def test_the_metrics_read_only_what_they_count_beside_a_long_history(
     assert re.findall(r"Seq Scan|SCAN sluice_outbox|Sort|TEMP B-TREE", plan) == []
 
 
-def _row(number: int, status: str) -> dict[str, object]:
+def _message_columns(number: int, status: str) -> dict[str, object]:
     """Return the columns of an outbox message with that number and status."""
     own = {name: f"{name}-{number}" for name in ("group_id", "event_id", "deduplication_id")}
     rest = {"topic": "t.fifo", "group_seq": 1, "type": "a.b", "body": "x" * 250, "attributes": "{}"}
@@ -196,6 +199,7 @@ def _plan(engine: Engine, statements: list[tuple[str, Any]]) -> str:
 
 
 def test_sql_for_another_kind_of_database_is_refused() -> None:
+    """The refusal names the kinds that are allowed."""
     with pytest.raises(OutboxError, match=r"^database is 'oracle', allowed is one of sqlite, postgresql$"):
         schema.sql("oracle", tables.metadata)
 

@@ -43,12 +43,14 @@ _NEWER = (
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield a function that runs `sluice` in this process, and returns exit code, output and error output."""
     with command_line(monkeypatch, capsys) as made:
         yield made
 
 
 @pytest.fixture
 def dsn(tmp_path: Path) -> str:
+    """Return the URL of an SQLite file that does not exist yet."""
     return f"sqlite:///{tmp_path / 'shop.db'}"
 
 
@@ -66,8 +68,8 @@ def _require_made(dsn: str) -> None:
     engine.dispose()
 
 
-def test_tasks_that_start_at_once_finish_what_a_killed_one_left(dsn: str, tmp_path: Path) -> None:
-    """Killed between the two parts: the outbox's tables are committed, the inbox's are not."""
+def test_concurrent_schema_applies_finish_the_work_of_a_killed_one(dsn: str, tmp_path: Path) -> None:
+    """One is killed between the two parts, so the outbox's tables are committed. Of four, one upgrades the inbox's."""
     with _apply(dsn, tmp_path / "killed.log", SLUICE_FAILPOINT="in_step:2") as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL
     with ExitStack() as stack:
@@ -101,6 +103,7 @@ def test_a_database_with_a_url_needs_no_declaration(
 
 
 def test_schema_apply_waits_for_a_database_that_is_away(dsn: str, tmp_path: Path) -> None:
+    """Another writer holds SQLite's lock until the command has logged that it waits."""
     engine = engines.engine(dsn)
     with engine.begin() as held:  # SQLite's one writer
         held.execute(text("CREATE TABLE busy (id INTEGER)"))
@@ -127,6 +130,7 @@ def test_schema_apply_gives_up_a_database_that_stays_away(run: Run) -> None:
 
 
 def test_schema_apply_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
+    """At SIGTERM it ends with 2, long before --wait is over."""
     with _apply(_AWAY, tmp_path / "stopped.log", "--wait", "600") as waiting:
         waiting.await_logged("the database does not answer yet")
         waiting.send(signal.SIGTERM)
@@ -137,6 +141,7 @@ def test_schema_apply_ends_when_its_task_is_stopped(tmp_path: Path) -> None:
 
 
 def test_a_second_schema_apply_changes_nothing(run: Run, dsn: str) -> None:
+    """Deployments run it each time."""
     assert run("schema", "apply", "--dsn", dsn, "--log-level", "error") == (0, "", _DONE)
     assert run("schema", "apply", "--dsn", dsn) == (0, "", _DONE)
 
@@ -166,6 +171,7 @@ def test_a_process_that_is_too_old_for_the_tables_refuses_to_start(run: Run, eng
 
 
 def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> None:
+    """The relay names the command that upgrades them."""
     dsn = engine.url.render_as_string(hide_password=False)
     assert run("schema", "apply", "--dsn", dsn)[0] == 0
     with engine.begin() as connection:
@@ -179,7 +185,11 @@ def test_tables_of_an_older_version_are_not_used(run: Run, engine: Engine) -> No
     )
 
 
-def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, tmp_path: Path) -> None:
+def test_a_projects_migration_runs_in_one_process_at_a_time(engine: Engine, tmp_path: Path) -> None:
+    """Of three processes with --migrate two wait.
+
+    Each migration finds our tables, because it runs after our upgrade.
+    """
     dsn, script = engine.url.render_as_string(hide_password=False), tmp_path / "migrate.py"
     script.write_text(_MIGRATE)
     migrate = ("--migrate", shlex.join([sys.executable, str(script), str(tmp_path)]))
@@ -227,6 +237,7 @@ def test_a_project_migrates_after_us_one_process_after_another(engine: Engine, t
     ],
 )
 def test_a_failing_migration_is_reported_in_one_line(run: Run, dsn: str, migrate: str, code: int, message: str) -> None:
+    """Exit code 3 if the command itself is wrong, 2 if it fails."""
     found, _, printed = run("schema", "apply", "--dsn", dsn, "--migrate", migrate)
 
     assert found == code
@@ -250,6 +261,7 @@ def test_a_stopped_task_stops_its_migration(dsn: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_the_sql_of_both_parts_is_the_sql_of_each(run: Run, kind: str) -> None:
+    """`sluice schema sql` prints outbox and inbox, or the part that is named."""
     both, outbox, inbox = (run("schema", "sql", kind, *part)[1] for part in ((), ("outbox",), ("inbox",)))
 
     assert both == f"{outbox}\n{inbox}"

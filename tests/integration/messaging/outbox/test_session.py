@@ -42,12 +42,13 @@ def test_an_outbox_of_no_fifo_topic_is_refused(topic: Any) -> None:
 
 @pytest.fixture
 def session(engine: Engine) -> Iterator[Session]:
+    """Yield a session on a database with outbox and orders, once on SQLite and once on Postgres."""
     _Base.metadata.create_all(engine)
     with Session(engine) as made:
         yield made
 
 
-def event_with(data: Any, *, group: str = "g", **more: Any) -> Event:
+def make_event(data: Any, *, group: str = "g", **more: Any) -> Event:
     """Return an event with this data."""
     return Event(type="t", group=group, data=data, **more)
 
@@ -60,7 +61,7 @@ def stored_rows(engine: Engine) -> list[tuple[str, str, int, Any]]:
     return [(topic, group, seq, json.loads(body)["data"]) for topic, group, seq, body in rows]
 
 
-def count_of_orders(engine: Engine) -> int:
+def order_count(engine: Engine) -> int:
     """Return how many orders were committed."""
     with engine.connect() as connection:
         return connection.execute(select(func.count()).select_from(Order)).scalar_one()
@@ -71,7 +72,7 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     order = Order()
     session.add(order)
 
-    OUTBOX.add(session, event_with(1))
+    OUTBOX.add(session, make_event(1))
     is_pending = order in session.new
     with engine.begin() as other:
         other.execute(insert(Order).values(id=77))
@@ -81,11 +82,12 @@ def test_adding_neither_flushes_nor_commits_nor_locks(engine: Engine, session: S
     assert is_pending
     assert before == []
     assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
-    assert count_of_orders(engine) == 2
+    assert order_count(engine) == 2
 
 
 @pytest.mark.parametrize("end", [Session.commit, Session.rollback, Session.close])
 def test_a_session_without_an_event_keeps_nothing_of_ours(session: Session, end: Callable[[Session], None]) -> None:
+    """`Session.info` is the program's own dictionary."""
     session.execute(select(1))
 
     end(session)
@@ -93,48 +95,53 @@ def test_a_session_without_an_event_keeps_nothing_of_ours(session: Session, end:
     assert session.info == {}
 
 
-def test_a_rolled_back_event_is_not_published(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, event_with("rolled back"))
+def test_an_event_that_was_not_committed_is_not_stored(engine: Engine, session: Session) -> None:
+    """After a rollback, an error in a block, or a close, which also warns.
+
+    The next commit stores only its own event.
+    """
+    OUTBOX.add(session, make_event("rolled back"))
     session.rollback()
     with suppress(ZeroDivisionError), session.begin():
-        OUTBOX.add(session, event_with("an error"))
+        OUTBOX.add(session, make_event("an error"))
         1 / 0  # noqa: B018 (the error)
-    OUTBOX.add(session, event_with("closed"))
+    OUTBOX.add(session, make_event("closed"))
     with pytest.warns(
         RuntimeWarning, match="^a session ended with 1 events, the first of them .* neither committed nor"
     ):
         session.close()
 
-    OUTBOX.add(session, event_with("committed"))
+    OUTBOX.add(session, make_event("committed"))
     session.commit()
 
     assert stored_rows(engine) == [(TOPIC, "g", 1, "committed")]
 
 
 def test_a_rolled_back_savepoint_removes_its_event(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, event_with("before"))
+    """And the events of the savepoints inside it."""
+    OUTBOX.add(session, make_event("before"))
     with session.begin_nested():
-        OUTBOX.add(session, event_with("kept"))
+        OUTBOX.add(session, make_event("kept"))
     outer = session.begin_nested()
-    OUTBOX.add(session, event_with("outer"))
+    OUTBOX.add(session, make_event("outer"))
     with session.begin_nested():
-        OUTBOX.add(session, event_with("inner"))
+        OUTBOX.add(session, make_event("inner"))
     outer.rollback()
-    OUTBOX.add(session, event_with("after"))
+    OUTBOX.add(session, make_event("after"))
 
     session.commit()
 
     assert [data for _, _, _, data in stored_rows(engine)] == ["before", "kept", "after"]
 
 
-def test_a_flush_that_fails_in_a_savepoint_takes_its_events_along(engine: Engine, session: Session) -> None:
+def test_a_savepoint_whose_flush_fails_removes_its_event(engine: Engine, session: Session) -> None:
     """Programs use a savepoint in this way to insert a row that may exist already."""
     session.add(Order(id=1))
-    OUTBOX.add(session, event_with("first"))
+    OUTBOX.add(session, make_event("first"))
     session.flush()
 
     savepoint = session.begin_nested()
-    OUTBOX.add(session, event_with("second"))
+    OUTBOX.add(session, make_event("second"))
     session.add(Order(id=1))
     with pytest.raises(IntegrityError):
         savepoint.commit()
@@ -148,9 +155,9 @@ def test_events_may_be_added_to_a_scoped_session(engine: Engine) -> None:
     """Frameworks give programs the registry itself, and not a session."""
     registry = scoped_session(sessionmaker(engine))
 
-    OUTBOX.add(registry, event_with("kept"))
+    OUTBOX.add(registry, make_event("kept"))
     registry.commit()
-    OUTBOX.add(registry, event_with("lost"))
+    OUTBOX.add(registry, make_event("lost"))
     with pytest.warns(RuntimeWarning, match="neither committed nor rolled back: they are not published"):
         registry.remove()
 
@@ -158,8 +165,9 @@ def test_events_may_be_added_to_a_scoped_session(engine: Engine) -> None:
 
 
 def test_a_session_without_autobegin_commits_its_event(engine: Engine) -> None:
+    """SQLAlchemy begins no transaction by itself then, and the event begins one."""
     with Session(engine, autobegin=False) as session:
-        OUTBOX.add(session, event_with(1))
+        OUTBOX.add(session, make_event(1))
         session.commit()
 
     assert stored_rows(engine) == [(TOPIC, "g", 1, 1)]
@@ -171,7 +179,7 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
     @hooks.listens_for(session, "before_flush")
     def before_flush(session: Session, *_: object) -> None:
         for _order in session.new:
-            OUTBOX.add(session, event_with("placed"))
+            OUTBOX.add(session, make_event("placed"))
 
     session.add(Order())
     session.commit()
@@ -182,19 +190,19 @@ def test_a_flush_hook_may_add_the_first_event_of_a_session(engine: Engine, sessi
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: Session, *, is_first: bool) -> None:
-    """The effect would be committed without its event, or the event would overtake another.
+def test_an_event_added_in_a_before_commit_hook_is_refused(engine: Engine, session: Session, *, is_first: bool) -> None:
+    """Numbers are given at that time: the event would be lost, or would overtake another.
 
     After the refusal nothing is committed.
     """
 
     @hooks.listens_for(session, "before_commit")
     def before_commit(session: Session) -> None:
-        OUTBOX.add(session, event_with("late", id="e2"))
+        OUTBOX.add(session, make_event("late", id="e2"))
 
     session.add(Order())
     if not is_first:
-        OUTBOX.add(session, event_with("in time"))
+        OUTBOX.add(session, make_event("in time"))
     with pytest.raises(OutboxError) as refused:
         session.commit()
     session.rollback()
@@ -204,7 +212,7 @@ def test_adding_when_the_numbers_are_given_is_refused(engine: Engine, session: S
         " for example"
     )
     assert stored_rows(engine) == []
-    assert count_of_orders(engine) == 0
+    assert order_count(engine) == 0
 
 
 def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: Session) -> None:
@@ -212,7 +220,7 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
     transaction = session.begin()
     session.add(Order())
     session.begin_nested()
-    OUTBOX.add(session, event_with(1, id="e1"))
+    OUTBOX.add(session, make_event(1, id="e1"))
 
     with pytest.raises(OutboxError) as refused, transaction:
         pass
@@ -221,13 +229,13 @@ def test_a_commit_around_an_open_savepoint_is_refused(engine: Engine, session: S
         "a transaction with event e1 commits around an open savepoint; end the savepoint first"
     )
     assert stored_rows(engine) == []
-    assert count_of_orders(engine) == 0
+    assert order_count(engine) == 0
 
 
 def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine: Engine, session: Session) -> None:
     """`Session.commit` ends the savepoint itself."""
     session.begin_nested()
-    OUTBOX.add(session, event_with(1))
+    OUTBOX.add(session, make_event(1))
 
     session.commit()
 
@@ -235,23 +243,25 @@ def test_a_session_that_commits_with_a_savepoint_open_commits_its_events(engine:
 
 
 def test_one_session_may_add_to_two_topics(engine: Engine, session: Session) -> None:
+    """Each topic has its own numbers, and a rollback removes the events of both."""
     for data in range(2):
-        OUTBOX.add(session, event_with(data))
-        Outbox(OTHER).add(session, event_with(data))
+        OUTBOX.add(session, make_event(data))
+        Outbox(OTHER).add(session, make_event(data))
     session.commit()
-    Outbox(OTHER).add(session, event_with("lost"))
-    OUTBOX.add(session, event_with("lost"))
+    Outbox(OTHER).add(session, make_event("lost"))
+    OUTBOX.add(session, make_event("lost"))
     session.rollback()
 
     assert stored_rows(engine) == [(OTHER, "g", 1, 0), (OTHER, "g", 2, 1), (TOPIC, "g", 1, 0), (TOPIC, "g", 2, 1)]
 
 
 def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, event_with("first", id="e1"))
+    """The second commit with the same event id fails, and its order is not stored either."""
+    OUTBOX.add(session, make_event("first", id="e1"))
     session.commit()
 
     session.add(Order())
-    OUTBOX.add(session, event_with("second", id="e1"))
+    OUTBOX.add(session, make_event("second", id="e1"))
     with pytest.raises(IntegrityError):
         session.commit()
     with pytest.raises(DBAPIError):
@@ -259,13 +269,13 @@ def test_an_event_cannot_be_committed_twice(engine: Engine, session: Session) ->
     session.rollback()
 
     assert stored_rows(engine) == [(TOPIC, "g", 1, "first")]
-    assert count_of_orders(engine) == 0
+    assert order_count(engine) == 0
 
 
-def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, session: Session) -> None:
+def test_a_commit_without_the_outboxs_tables_names_the_command_to_create_them(engine: Engine, session: Session) -> None:
     tables.metadata.drop_all(engine)
     session.add(Order())
-    OUTBOX.add(session, event_with(1))
+    OUTBOX.add(session, make_event(1))
 
     with pytest.raises(OutboxError) as refused:
         session.commit()
@@ -274,7 +284,7 @@ def test_missing_tables_are_reported_with_how_to_make_them(engine: Engine, sessi
     assert str(refused.value) == (
         "the outbox's tables are not in this database; create them with `sluice schema apply outbox`"
     )
-    assert count_of_orders(engine) == 0
+    assert order_count(engine) == 0
 
 
 def event_times(session: Session) -> list[tuple[str, int]]:
@@ -284,13 +294,13 @@ def event_times(session: Session) -> list[tuple[str, int]]:
     return [(json.loads(body)["at"], created_at_us) for body, created_at_us in rows]
 
 
-def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engine, session: Session) -> None:
+def test_an_events_time_is_its_commit_unless_given(engine: Engine, session: Session) -> None:
     """The outbox's clock moves between add and commit."""
     added_at_us, committed_at_us = 1_767_225_600_000_000, 1_767_225_600_250_000
     clock = VirtualClock(added_at_us)
     outbox_with_clock = Outbox(TOPIC, clock=clock)
-    outbox_with_clock.add(session, event_with(1))
-    outbox_with_clock.add(session, event_with(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
+    outbox_with_clock.add(session, make_event(1))
+    outbox_with_clock.add(session, make_event(2, at=datetime(2025, 12, 24, tzinfo=UTC)))
     clock.sleep((committed_at_us - added_at_us) / 1_000_000)
     session.commit()
 
@@ -300,8 +310,9 @@ def test_an_event_happened_when_it_is_committed_unless_it_says_when(engine: Engi
     ]
 
 
-def test_without_a_clock_an_event_happens_by_the_databases_clock(engine: Engine, session: Session) -> None:
-    OUTBOX.add(session, event_with(1))
+def test_an_events_time_comes_from_the_databases_clock_by_default(engine: Engine, session: Session) -> None:
+    """Clocks of several producers would disagree."""
+    OUTBOX.add(session, make_event(1))
     session.commit()
 
     [(happened_at, created_at_us)] = event_times(session)
@@ -311,29 +322,31 @@ def test_without_a_clock_an_event_happens_by_the_databases_clock(engine: Engine,
 
 
 def test_an_event_of_exactly_the_limit_is_committed(engine: Engine, session: Session) -> None:
-    room = 262_144 - event_with("").size_bytes
+    """256 KiB, of which the event without its data takes a part."""
+    room = 262_144 - make_event("").size_bytes
 
-    OUTBOX.add(session, event_with("x" * room))
+    OUTBOX.add(session, make_event("x" * room))
     session.commit()
 
     assert [len(data) for _, _, _, data in stored_rows(engine)] == [room]
 
 
 def test_without_a_session_events_are_written_with_the_connection(engine: Engine) -> None:
+    """They are committed and rolled back with it, and each group's numbers have the order of the list."""
     with engine.begin() as connection:
-        OUTBOX.write(connection, [event_with(1, group="b"), event_with(2, group="a"), event_with(3, group="b")])
+        OUTBOX.write(connection, [make_event(1, group="b"), make_event(2, group="a"), make_event(3, group="b")])
         OUTBOX.write(connection, [])
     with engine.connect() as connection:
-        OUTBOX.write(connection, [event_with("lost")])
+        OUTBOX.write(connection, [make_event("lost")])
 
     assert stored_rows(engine) == [(TOPIC, "a", 1, 2), (TOPIC, "b", 1, 1), (TOPIC, "b", 2, 3)]
 
 
 @pytest.mark.slow  # many megabytes
-def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(postgres: Engine) -> None:
-    """Postgres closes a connection that sends a message of a gibibyte."""
+def test_a_large_list_of_events_is_written_in_several_statements(postgres: Engine) -> None:
+    """Postgres closes a connection that sends a message of a gibibyte; each statement stays below 64 MiB."""
     sizes: list[int] = []
-    events = [event_with("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
+    events = [make_event("x" * 260_000, group=group) for group in "abc" for _ in range(100)]
 
     with postgres.begin() as connection:
 
@@ -355,16 +368,17 @@ def test_events_of_any_size_together_are_written_in_parts_that_postgres_takes(po
         assert connection.scalar(select(func.count()).select_from(tables.messages)) == len(events)
 
 
-def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> None:
+def test_a_groups_epoch_is_the_second_of_its_first_event(engine: Engine) -> None:
+    """By the outbox's clock, or the database's if it has none. Later events keep the epoch."""
     clock = VirtualClock(1_767_225_600_900_000)
     outbox = Outbox(TOPIC, clock=clock)
     for group in ("a", "b", "a"):
         with engine.begin() as connection:
-            outbox.write(connection, [event_with(1, group=group)])
+            outbox.write(connection, [make_event(1, group=group)])
         clock.sleep(10)
     with engine.begin() as connection:
         before_us = engines.now_us(connection, None)
-        OUTBOX.write(connection, [event_with(1, group="now")])
+        OUTBOX.write(connection, [make_event(1, group="now")])
         after_us = engines.now_us(connection, None)
         bodies = map(json.loads, connection.scalars(select(tables.messages.c.body).order_by(tables.messages.c.id)))
 
@@ -374,6 +388,7 @@ def test_a_groups_epoch_is_the_second_it_began_to_count_in(engine: Engine) -> No
 
 
 def test_a_commit_notifies_listeners_if_the_outbox_is_set_to(postgres: Engine) -> None:
+    """A relay that listens publishes at once; neither a rollback nor an outbox without `notify` notifies."""
     loud = Outbox(TOPIC, notify=True)
     listening = postgres.raw_connection()
     driver = listening.driver_connection
@@ -382,11 +397,11 @@ def test_a_commit_notifies_listeners_if_the_outbox_is_set_to(postgres: Engine) -
     driver.execute(f'LISTEN "{channel(TOPIC)}"')
 
     with Session(postgres) as session:
-        OUTBOX.add(session, event_with("quiet"))
+        OUTBOX.add(session, make_event("quiet"))
         session.commit()
-        loud.add(session, event_with("lost"))
+        loud.add(session, make_event("lost"))
         session.rollback()
-        loud.add(session, event_with("loud"))
+        loud.add(session, make_event("loud"))
         session.commit()
 
     assert [notice.channel for notice in driver.notifies(timeout=20, stop_after=1)] == ["sluice_outbox:events.fifo"]

@@ -91,12 +91,13 @@ class World:
 
 @pytest.fixture
 def world(engine: Engine, database_folder: Path) -> Iterator[World]:
+    """Yield a database with outbox and orders, and another SQLite database."""
     other = engines.engine(f"sqlite:///{database_folder / 'other.db'}")
     yield World(engine, other)
     other.dispose()
 
 
-def _of_connection(mode: str, *, is_nested: bool = False) -> Callable[[World], Session]:
+def _session_in_a_transaction(mode: str, *, is_nested: bool = False) -> Callable[[World], Session]:
     """Return a function that makes a session inside a connection's transaction, joined in this mode."""
 
     def make(world: World) -> Session:
@@ -149,7 +150,7 @@ def _session_with_listener(world: World) -> Session:
     return Session(theirs)
 
 
-def _of_theirs(world: World) -> Session:
+def _session_on_their_engine(world: World) -> Session:
     """Return a session on an engine that the application made itself, without ours."""
     theirs = create_engine(world.engine.url)
     world.made.append(theirs)
@@ -158,7 +159,7 @@ def _of_theirs(world: World) -> Session:
 
 KINDS: dict[str, Callable[[World], Any]] = {
     "plain": lambda world: Session(world.engine),
-    "engine of SQLAlchemy": _of_theirs,
+    "engine of SQLAlchemy": _session_on_their_engine,
     "failing listener": _session_with_listener,
     "scoped": lambda world: scoped_session(sessionmaker(world.engine)),
     "no autoflush": lambda world: Session(world.engine, autoflush=False, expire_on_commit=False),
@@ -167,11 +168,11 @@ KINDS: dict[str, Callable[[World], Any]] = {
     "routing": _routed_session(_Routing),
     "routing to the other": _routed_session(_Routing, is_swapped=True),
     "strict routing": _routed_session(_Strict),
-    "joined": _of_connection("conditional_savepoint"),
-    "joined in a savepoint": _of_connection("conditional_savepoint", is_nested=True),
-    "joined, rollback only": _of_connection("rollback_only"),
-    "joined, control": _of_connection("control_fully"),
-    "joined, savepoint": _of_connection("create_savepoint"),
+    "joined": _session_in_a_transaction("conditional_savepoint"),
+    "joined in a savepoint": _session_in_a_transaction("conditional_savepoint", is_nested=True),
+    "joined, rollback only": _session_in_a_transaction("rollback_only"),
+    "joined, control": _session_in_a_transaction("control_fully"),
+    "joined, savepoint": _session_in_a_transaction("create_savepoint"),
 }
 
 
@@ -433,7 +434,8 @@ def test_rows_and_events_commit_together_or_the_program_gets_an_error(world: Wor
     assert found == {}
 
 
-def test_a_commit_after_a_changed_row_was_expunged_is_refused(world: World) -> None:
+def test_a_commit_is_refused_if_a_changed_row_was_expunged(world: World) -> None:
+    """The event may be about that change, which would not be stored. Rows that are already written may be expunged."""
     with Session(world.engine) as session:
         order = Order(id=1)
         session.add(order)
@@ -465,7 +467,8 @@ def test_a_session_that_writes_to_two_databases_is_refused(world: World) -> None
     assert world.stored_numbers() == (set(), set())
 
 
-def test_an_outer_transaction_in_two_phases_is_not_prepared_without_the_event(postgres: Engine) -> None:
+def test_an_outer_two_phase_transaction_needs_a_session_commit_first(postgres: Engine) -> None:
+    """The session's event has no number yet, so the order would be prepared without it."""
     Base.metadata.create_all(postgres)
     with postgres.connect() as connection, Session(connection) as session:
         transaction = connection.begin_twophase()
@@ -480,7 +483,8 @@ def test_an_outer_transaction_in_two_phases_is_not_prepared_without_the_event(po
         assert list(connection.scalars(select(Order.id))) == []
 
 
-def test_an_event_goes_where_its_rows_are_whatever_else_its_session_reads(world: World) -> None:
+def test_an_event_is_stored_in_the_database_of_its_rows(world: World) -> None:
+    """Even if the session reads from another database."""
     with world.other.begin() as connection:
         connection.execute(insert(Note).values(id=7))
     for number, bind in enumerate((world.engine, world.other), 1):
@@ -495,7 +499,8 @@ def test_an_event_goes_where_its_rows_are_whatever_else_its_session_reads(world:
             assert len(connection.scalars(select(tables.messages.c.body)).all()) == 1
 
 
-def test_a_session_without_a_bind_for_events_names_one_by_its_connection(world: World) -> None:
+def test_a_session_without_a_bind_for_events_needs_a_connection_first(world: World) -> None:
+    """Nothing else says in which of its databases the event belongs."""
     with Session(binds={Order: world.engine}) as session:
         OUTBOX.add(session, Event(type="placed", group="g", data=1))
         with pytest.raises(OutboxError, match=r"has no bind for it and has written no row; name the database"):
@@ -518,8 +523,11 @@ _AUTOCOMMITS: dict[str, Callable[[Engine], Any]] = {
 
 
 @pytest.mark.parametrize("kind", [*_AUTOCOMMITS, "isolation level of SQLite's driver"])
-def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world: World, kind: str) -> None:
-    """Our own engine on SQLite is not refused: it begins each transaction with a statement of its own."""
+def test_an_event_over_an_engine_in_autocommit_is_refused(world: World, kind: str) -> None:
+    """The event would stay if its transaction failed.
+
+    Our own engine on SQLite is not refused: it begins each transaction with a statement of its own.
+    """
     is_sqlite = world.engine.dialect.name == "sqlite"
     if kind in _AUTOCOMMITS:
         made = _AUTOCOMMITS[kind](world.engine)
@@ -543,6 +551,7 @@ def test_an_engine_that_commits_each_statement_is_refused_before_the_first(world
 
 
 def test_an_object_that_is_no_session_is_refused(world: World) -> None:
+    """The message names what was given and what is allowed."""
     with pytest.raises(ConfigError) as refused:
         OUTBOX.add(world.engine, Event(type="placed", group="g", data=1))  # type: ignore[arg-type]
 
@@ -551,7 +560,8 @@ def test_an_object_that_is_no_session_is_refused(world: World) -> None:
     )
 
 
-def test_a_session_that_is_forgotten_gives_its_connection_back(world: World) -> None:
+def test_a_garbage_collected_session_returns_its_connection(world: World) -> None:
+    """Nothing of ours refers to the session: the pool has one connection, and three sessions use it."""
     theirs = create_engine(world.engine.url, pool_size=1, max_overflow=0, pool_timeout=5)
     for number in range(3):
         session = Session(theirs)
@@ -564,6 +574,7 @@ def test_a_session_that_is_forgotten_gives_its_connection_back(world: World) -> 
 
 
 def test_a_string_that_contains_commit_does_not_end_the_transaction(world: World) -> None:
+    """Statements are searched for COMMIT, END and ROLLBACK outside of strings."""
     with Session(world.engine) as session:
         world.place(session, 1)
         for state in (
@@ -577,7 +588,7 @@ def test_a_string_that_contains_commit_does_not_end_the_transaction(world: World
     assert world.stored_numbers() == ({1}, {1})
 
 
-def test_the_first_event_over_an_engine_breaks_nobody_who_uses_it(world: World) -> None:
+def test_an_engines_first_event_may_be_added_inside_a_listener(world: World) -> None:
     """The first event adds listeners to the engine, while SQLAlchemy is going through the listeners of a statement."""
     theirs = create_engine(world.engine.url)
     world.made.append(theirs)

@@ -17,6 +17,8 @@ def world(engine: Engine) -> World:
 
 
 class Endpoint:
+    """A server in SNS's place that gives prepared answers: a status with a body."""
+
     def __init__(self, server: Server) -> None:
         self.url, self._captured = server.url, server.captured
         self.answers: list[tuple[int, str]] = []
@@ -35,6 +37,7 @@ class Endpoint:
 
 @pytest.fixture
 def endpoint(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
+    """Yield a server in SNS's place, with credentials for its client."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "checks")
     with capturing(lambda _: Reply()) as server:

@@ -20,7 +20,7 @@ from tests.support.messaging.world import TOPIC, CallsInTurn
 
 _PATIENCE_SECONDS = 30
 _STEPS_MAX = 500
-_GROUPS = 3 * limits.PUBLISH_BATCH_ENTRIES_MAX
+_GROUPS_OF_THREE_CALLS = 3 * limits.PUBLISH_BATCH_ENTRIES_MAX
 
 
 class _Gate:
@@ -50,6 +50,7 @@ class _Gate:
 
 @pytest.fixture
 def gate() -> Iterator[_Gate]:
+    """Yield a topic that answers when the test lets it, and at the latest at the end of the test."""
     made = _Gate()
     yield made
     made.opened.set()
@@ -84,8 +85,11 @@ def _until_sent(relay: Relay, engine: Engine, count: int) -> None:
 
 
 def test_calls_of_different_groups_are_on_their_way_together(engine: Engine, gate: _Gate) -> None:
-    """Thirty groups are three calls, none of which waits for another; a group's second message waits for its first."""
-    groups = [f"g{number:02}" for number in range(_GROUPS)]
+    """Thirty groups need three calls, because SNS takes ten entries in each.
+
+    No call waits for another one; a group's second message waits for the answer about its first.
+    """
+    groups = [f"g{number:02}" for number in range(_GROUPS_OF_THREE_CALLS)]
     _commit(engine, [*groups, *groups])
     relay = _relay(engine, gate)
 
@@ -94,21 +98,22 @@ def test_calls_of_different_groups_are_on_their_way_together(engine: Engine, gat
     gate.await_calls(3)
     together = sorted(group for call in gate.calls for group in call)
     gate.opened.set()
-    _until_sent(relay, engine, 2 * _GROUPS)
+    _until_sent(relay, engine, 2 * _GROUPS_OF_THREE_CALLS)
     relay.close()
 
     assert together == groups
     assert sorted(group for call in gate.calls for group in call) == sorted([*groups, *groups])
 
 
-def test_only_messages_of_a_lost_call_wait(engine: Engine, gate: _Gate) -> None:
-    groups = [f"g{number:02}" for number in range(_GROUPS)]
+def test_a_call_without_an_answer_delays_only_its_own_messages(engine: Engine, gate: _Gate) -> None:
+    """Of three calls the one with group g15 has no answer, so its ten messages stay pending until their next try."""
+    groups = [f"g{number:02}" for number in range(_GROUPS_OF_THREE_CALLS)]
     _commit(engine, groups)
     gate.lost_groups = frozenset({"g15"})
     gate.opened.set()
     relay = _relay(engine, gate)
 
-    _until_sent(relay, engine, _GROUPS - limits.PUBLISH_BATCH_ENTRIES_MAX)
+    _until_sent(relay, engine, _GROUPS_OF_THREE_CALLS - limits.PUBLISH_BATCH_ENTRIES_MAX)
     relay.close()
 
     [lost] = [call for call in gate.calls if "g15" in call][:1]
@@ -116,7 +121,8 @@ def test_only_messages_of_a_lost_call_wait(engine: Engine, gate: _Gate) -> None:
     assert pending == set(lost)
 
 
-def test_a_message_that_comes_meanwhile_does_not_wait_for_a_slow_call(engine: Engine, gate: _Gate) -> None:
+def test_a_slow_call_does_not_delay_another_group(engine: Engine, gate: _Gate) -> None:
+    """A message that is committed during the call is published by a second call."""
     _commit(engine, ["slow"])
     relay = _relay(engine, gate)
     for _ in range(3):
@@ -131,7 +137,7 @@ def test_a_message_that_comes_meanwhile_does_not_wait_for_a_slow_call(engine: En
     assert gate.calls == [["slow"], ["next"]]
 
 
-def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, gate: _Gate) -> None:
+def test_a_closing_relay_marks_its_open_calls_before_it_releases_the_lease(engine: Engine, gate: _Gate) -> None:
     """No other relay may lead while a call is under way."""
     _commit(engine, ["a"])
     relay, other = _relay(engine, gate), Lease(engine, TOPIC, lease_seconds=30)
@@ -151,6 +157,8 @@ def test_a_relay_that_closes_waits_for_its_calls_and_marks_them(engine: Engine, 
 
 
 def test_an_exception_in_a_call_ends_the_relay(engine: Engine) -> None:
+    """An error that is no answer of SNS is a defect, and trying again would hide it."""
+
     class BrokenPublish:
         def publish(self, _: Sequence[Head]) -> list[PublishOutcome]:
             raise ZeroDivisionError
@@ -167,8 +175,8 @@ def test_an_exception_in_a_call_ends_the_relay(engine: Engine) -> None:
         steps()
 
 
-def test_a_relay_that_closes_before_a_call_has_ended_keeps_its_lease(engine: Engine, gate: _Gate) -> None:
-    """A call still on its way might arrive behind the next leader's publishes; the lease runs out by itself."""
+def test_a_closing_relay_keeps_its_lease_if_a_call_does_not_end(engine: Engine, gate: _Gate) -> None:
+    """Such a call might arrive behind the next leader's publishes. The lease runs out by itself."""
     clock = VirtualClock()
     on_its_way: list[Head] = []
 
@@ -195,7 +203,9 @@ def test_a_relay_that_closes_before_a_call_has_ended_keeps_its_lease(engine: Eng
     assert not other.acquire()
 
 
-class _Ends(RelayHooks):
+class _CountingHooks(RelayHooks):
+    """Counts how often the relay reports its end."""
+
     def __init__(self) -> None:
         self.count = 0
 
@@ -203,12 +213,12 @@ class _Ends(RelayHooks):
         self.count += 1
 
 
-def test_failing_calls_lose_neither_other_answers_nor_the_lease(engine: Engine, gate: _Gate) -> None:
-    """Two calls of three raise: the third is marked, and the next relay leads at once."""
-    groups = [f"g{number:02}" for number in range(_GROUPS)]
+def test_a_relay_that_two_calls_break_still_marks_the_third(engine: Engine, gate: _Gate) -> None:
+    """It releases its lease as well, so that the next relay leads at once."""
+    groups = [f"g{number:02}" for number in range(_GROUPS_OF_THREE_CALLS)]
     _commit(engine, groups)
     gate.fatal_groups = frozenset({"g05", "g25"})
-    ends = _Ends()
+    ends = _CountingHooks()
     relay, other = _relay(engine, gate, hooks=[ends]), Lease(engine, TOPIC, lease_seconds=30)
     for _ in range(5):
         relay.step()
@@ -216,7 +226,7 @@ def test_failing_calls_lose_neither_other_answers_nor_the_lease(engine: Engine, 
 
     gate.opened.set()
     with pytest.raises(ZeroDivisionError):
-        _until_sent(relay, engine, _GROUPS)
+        _until_sent(relay, engine, _GROUPS_OF_THREE_CALLS)
     with pytest.raises(ZeroDivisionError):
         relay.close()
 
@@ -226,7 +236,8 @@ def test_failing_calls_lose_neither_other_answers_nor_the_lease(engine: Engine, 
     assert ends.count == 1
 
 
-def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
+def test_an_answer_is_collected_before_a_later_calls_error() -> None:
+    """Otherwise the first call's messages would stay pending and be sent twice."""
     answers: Iterator[PublishOutcome] = iter([PublishSuccess("id", "1")])
 
     class FailingPublisher:
@@ -238,7 +249,7 @@ def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
     calls = CallsAtOnce(FailingPublisher())
     for count in (1, 2):
         calls.begin([])
-        eventually(partial(_has_come, calls, count), timeout_seconds=_PATIENCE_SECONDS, describe="it has an answer")
+        eventually(partial(_have_ended, calls, count), timeout_seconds=_PATIENCE_SECONDS, describe="it has an answer")
 
     assert calls.collect(0) == [Answer([], [PublishSuccess("id", "1")])]
     with pytest.raises(ZeroDivisionError):
@@ -247,6 +258,6 @@ def test_an_answer_that_came_before_an_error_is_collected_before_it() -> None:
     assert len(calls) == 0
 
 
-def _has_come(calls: CallsAtOnce, count: int) -> bool:
+def _have_ended(calls: CallsAtOnce, count: int) -> bool:
     """Return whether the answers of `count` calls have come."""
     return calls._answers.qsize() == count

@@ -32,22 +32,24 @@ from tests.support.processes.messaging_process import PATIENCE_SECONDS
 from tests.support.processes.shop_harness import TOPIC, ShopHarness
 
 SQLITE, POSTGRES = "sqlite", "postgresql"
-BOTH = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
+BOTH_DATABASES = [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)]
 
 
 @pytest.fixture
 def line(localstack_shared: localstack.Emulator) -> Iterator[TcpProxy]:
+    """Yield a TCP proxy to the shared LocalStack, which a test may hold or cut."""
     with TcpProxy(localstack_shared.endpoint_url) as made:
         yield made
 
 
 @pytest.fixture
 def shop(engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[ShopHarness]:
+    """Yield the example shop with a topic of its own: producer, relay processes and a consumer."""
     with shop_harness.open_shop(engine, localstack_shared, tmp_path) as made:
         yield made
 
 
-def _assert_nothing_happened_but_the_trade(shop: ShopHarness) -> None:
+def _assert_every_commit_was_delivered_once(shop: ShopHarness) -> None:
     """Assert that every commit was sent and received once, in the order of its group, and no rolled back event was."""
     assert shop.consume() == shop.committed_bodies()
     assert shop.findings() == {}
@@ -72,8 +74,8 @@ _DEATHS = [(SQLITE, name) for name in failpoints.RELAY] + [
 
 
 @pytest.mark.parametrize(("engine", "failpoint"), _DEATHS, indirect=["engine"])
-def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(shop: ShopHarness, failpoint: str) -> None:
-    """Killed with -9 at the second batch, business goes on, another relay takes over: P10, P15, P17."""
+def test_a_relay_killed_at_any_failpoint_loses_and_repeats_nothing(shop: ShopHarness, failpoint: str) -> None:
+    """P10, P15, P17: it is killed with -9 at its second batch. The shop trades on, and another relay takes over."""
     shop.trade(20, seed=1)
     with shop.relay(failpoint=f"{failpoint}:2") as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL
@@ -81,12 +83,15 @@ def test_a_relay_killed_anywhere_loses_doubles_and_reorders_nothing(shop: ShopHa
     shop.trade(5, seed=2)
     shop.let_another_finish()
 
-    _assert_nothing_happened_but_the_trade(shop)
+    _assert_every_commit_was_delivered_once(shop)
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
-def test_a_resend_under_a_new_id_would_be_seen(shop: ShopHarness) -> None:
-    """P10, negative control: a relay that dies between publish and mark and then uses new ids doubles the messages."""
+def test_a_resend_under_a_new_deduplication_id_is_caught(shop: ShopHarness) -> None:
+    """P10, negative control: a relay dies between publish and mark, and its successor uses new ids.
+
+    The judge finds repeats.
+    """
     shop.trade(20, seed=1)
     with shop.relay(failpoint="after_publish:2") as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL
@@ -127,12 +132,12 @@ def test_a_relay_stopped_past_its_lease_notices_and_changes_nothing(shop: ShopHa
 
     assert max(len(ids) for ids in _ids_by_message(shop).values()) == 2
     assert max(len(set(ids)) for ids in _ids_by_message(shop).values()) == 1
-    _assert_nothing_happened_but_the_trade(shop)
+    _assert_every_commit_was_delivered_once(shop)
 
 
-@pytest.mark.parametrize("engine", BOTH, indirect=True)
+@pytest.mark.parametrize("engine", BOTH_DATABASES, indirect=True)
 def test_a_second_relay_leads_after_a_sigterm_to_the_first(shop: ShopHarness) -> None:
-    """The lease is given back and the exit code is 0; nobody waits for a lease to run out: P5."""
+    """P5: the first one releases its lease and ends with 0, so nobody waits for the lease to run out."""
     with shop.relay() as first:
         led = first.await_logged("leading")
         with shop.relay() as second:
@@ -157,13 +162,13 @@ def test_a_second_relay_leads_after_a_sigterm_to_the_first(shop: ShopHarness) ->
     assert len(first.log_entries("leading")) == len(second.log_entries("leading")) == 1
     with shop.engine.connect() as connection:
         assert connection.scalars(select(tables.leases.c.expires_at_us)).all() == [0]
-    _assert_nothing_happened_but_the_trade(shop)
+    _assert_every_commit_was_delivered_once(shop)
 
 
-def test_a_leader_stopped_in_a_write_blocks_others_for_its_lease_only(postgres: Engine) -> None:
-    """P13: Postgres ends the stopped leader's transaction, which has locked the lease's row.
+def test_a_leader_stopped_in_a_write_blocks_others_only_for_its_lease(postgres: Engine) -> None:
+    """P13: the stopped leader's transaction has locked the lease's row.
 
-    Its changes are taken back.
+    Postgres ends the transaction when the lease is over, and rolls its changes back.
     """
     stopped, second = (Lease(postgres, TOPIC, lease_seconds=1, owner=owner) for owner in ("stopped", "second"))
     assert stopped.acquire()
@@ -186,6 +191,7 @@ def test_a_leader_stopped_in_a_write_blocks_others_for_its_lease_only(postgres: 
 def test_a_relay_outlives_a_restart_of_its_database(
     private_postgres: Any, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """The same process publishes what is committed after the restart."""
     engine = engines.engine(private_postgres.get_uri())
     with engine.begin() as connection:
         tables.metadata.create_all(connection)
@@ -203,7 +209,7 @@ def test_a_relay_outlives_a_restart_of_its_database(
             shop.await_sent()
             relay.stop()
 
-        _assert_nothing_happened_but_the_trade(shop)
+        _assert_every_commit_was_delivered_once(shop)
     engine.dispose()
 
 
@@ -224,7 +230,7 @@ def _lose_answers(line: TcpProxy) -> Callable[[], None]:
     return stop_losing
 
 
-@pytest.mark.parametrize("engine", BOTH, indirect=True)
+@pytest.mark.parametrize("engine", BOTH_DATABASES, indirect=True)
 @pytest.mark.parametrize("harm", [_cut, _lose_answers], ids=["unreachable", "answers lost"])
 def test_an_unanswered_message_is_sent_again_under_its_id(
     shop: ShopHarness, line: TcpProxy, harm: Callable[[TcpProxy], Callable[[], None]]
@@ -248,11 +254,11 @@ def test_an_unanswered_message_is_sent_again_under_its_id(
     assert max(len(tries) for tries in ids.values()) >= 3
     assert max(len(set(tries)) for tries in ids.values()) == 1
     assert relay.log_entries("not published, will be tried again")
-    _assert_nothing_happened_but_the_trade(shop)
+    _assert_every_commit_was_delivered_once(shop)
 
 
 @pytest.mark.parametrize("engine", [POSTGRES], indirect=True)
-def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: ShopHarness) -> None:
+def test_a_commit_wakes_a_relay_that_listens(shop: ShopHarness) -> None:
     """With --listen the relay's next poll would be 45 to 75 seconds away."""
     listening = text("SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%' AND application_name = :name")
     name = shop.engine.url.query["application_name"]
@@ -273,9 +279,10 @@ def test_a_commit_that_notifies_is_published_long_before_the_next_look(shop: Sho
 
 
 @pytest.mark.parametrize("engine", [SQLITE], indirect=True)
-def test_the_delays_command_counts_every_message_at_each_stage(
+def test_sluice_delays_measures_every_message_at_each_stage(
     engine: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """It reads the recorded history: how long a message waited in the outbox, in a call, and for its receive."""
     with shop_harness.open_shop(engine, localstack_shared, tmp_path, TOPIC) as shop:
         done = shop.trade(20, seed=1)
         shop.end_groups()

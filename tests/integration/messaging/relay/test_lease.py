@@ -23,6 +23,7 @@ EXPIRED_SECONDS = 31
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the database's clock, which a test moves."""
     return VirtualClock(1_767_225_600_000_000)
 
 
@@ -33,7 +34,7 @@ def _lease(
     return Lease(engine, topic, lease_seconds=30, owner=owner, clock=clock, own_clock=own_clock)
 
 
-def _row(engine: Engine) -> tuple[str, int, int]:
+def _stored_lease(engine: Engine) -> tuple[str, int, int]:
     """Return owner, token and end of the lease in the database."""
     with engine.connect() as connection:
         columns = (tables.leases.c.owner, tables.leases.c.token, tables.leases.c.expires_at_us)
@@ -41,7 +42,8 @@ def _row(engine: Engine) -> tuple[str, int, int]:
     return owner, token, expires_at_us
 
 
-def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock) -> None:
+def test_another_relay_leads_exactly_when_the_lease_runs_out(engine: Engine, clock: VirtualClock) -> None:
+    """A lease is 30 s long. The other relay's lease has the next token."""
     lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
 
     led = [lease.acquire(), other.acquire()]
@@ -51,10 +53,11 @@ def test_one_leads_until_its_lease_runs_out(engine: Engine, clock: VirtualClock)
     led.append(other.acquire())
 
     assert led == [True, False, False, True]
-    assert _row(engine)[:2] == ("other", 2)
+    assert _stored_lease(engine)[:2] == ("other", 2)
 
 
-def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
+def test_a_relay_that_renews_its_lease_keeps_leading(engine: Engine, clock: VirtualClock) -> None:
+    """Every 20 of 30 s; a write renews it, too."""
     lease, other = _lease(engine, "one", clock), _lease(engine, "other", clock)
     lease.acquire()
     clock.sleep(20)
@@ -65,11 +68,11 @@ def test_renewing_keeps_the_lead(engine: Engine, clock: VirtualClock) -> None:
     clock.sleep(20)
 
     assert not other.acquire()
-    assert _row(engine)[:2] == ("one", 1)
+    assert _stored_lease(engine)[:2] == ("one", 1)
 
 
 def test_a_leader_renews_an_expired_lease_that_nobody_took(engine: Engine, clock: VirtualClock) -> None:
-    """The token decides: it is unchanged, so no other relay has written."""
+    """Its token is still the lease's, so no other relay has written meanwhile."""
     lease = _lease(engine, "one", clock)
     lease.acquire()
     clock.sleep(EXPIRED_SECONDS)
@@ -81,12 +84,13 @@ def test_a_leader_renews_an_expired_lease_that_nobody_took(engine: Engine, clock
 
 
 def test_each_topic_has_a_lease_of_its_own(engine: Engine, clock: VirtualClock) -> None:
+    """Relays of two topics lead side by side in one database."""
     led = [_lease(engine, topic, clock, topic).acquire() for topic in ("a.fifo", "b.fifo")]
 
     assert led == [True, True]
 
 
-def test_a_released_lease_is_free_at_once(engine: Engine, clock: VirtualClock) -> None:
+def test_a_released_lease_can_be_acquired_at_once(engine: Engine, clock: VirtualClock) -> None:
     """A relay that has already lost the lease cannot release it."""
     lease, other, third = (_lease(engine, owner, clock) for owner in ("one", "other", "third"))
     lease.acquire()
@@ -105,6 +109,7 @@ def test_a_released_lease_is_free_at_once(engine: Engine, clock: VirtualClock) -
 
 
 def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine) -> None:
+    """The zombie has read a message before another relay led; its mark is refused, because its token is old."""
     world = World(engine)
     world.commit("a")
     zombie, leader = world.lease(), world.lease()
@@ -122,7 +127,8 @@ def test_p13_a_stale_token_changes_nothing_and_its_holder_notices(engine: Engine
     leader.renew()
 
 
-def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualClock) -> None:
+def test_p13_a_takeover_waits_for_a_write_and_then_fails(postgres: Engine, clock: VirtualClock) -> None:
+    """The lease has expired, but the leader's write, which locks its row, renews it."""
     writer, other = _lease(postgres, "writer", clock), _lease(postgres, "other", clock)
     writer.acquire()
     clock.sleep(EXPIRED_SECONDS)
@@ -134,10 +140,11 @@ def test_p13_nobody_takes_over_during_a_write(postgres: Engine, clock: VirtualCl
         taken = taking.result(timeout=10)
 
     assert not taken
-    assert _row(postgres)[:2] == ("writer", 1)
+    assert _stored_lease(postgres)[:2] == ("writer", 1)
 
 
-def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClock) -> None:
+def test_p13_a_write_waits_for_a_takeover_and_then_fails(postgres: Engine, clock: VirtualClock) -> None:
+    """The takeover has locked the lease's row, and commits another token."""
     zombie = _lease(postgres, "zombie", clock)
     zombie.acquire()
     takeover = update(tables.leases).values(owner="other", token=2, expires_at_us=clock.now_us() + 30_000_000)
@@ -150,63 +157,66 @@ def test_p13_nobody_writes_during_a_takeover(postgres: Engine, clock: VirtualClo
         with pytest.raises(LeaseLostError):
             writing.result(timeout=10)
 
-    assert _row(postgres)[:2] == ("other", 2)
+    assert _stored_lease(postgres)[:2] == ("other", 2)
 
 
-def test_p13_of_many_relays_one_inserts_the_first_lease(postgres: Engine, clock: VirtualClock) -> None:
+def test_p13_a_single_relay_of_many_inserts_the_first_lease(postgres: Engine, clock: VirtualClock) -> None:
+    """Eight relays of a new topic acquire its lease at once."""
     leases = [_lease(postgres, str(number), clock) for number in range(8)]
 
     with ThreadPoolExecutor(8) as pool:
         led = list(pool.map(Lease.acquire, leases))
 
     assert led.count(True) == 1
-    assert _row(postgres)[:2] == (leases[led.index(True)].owner, 1)
+    assert _stored_lease(postgres)[:2] == (leases[led.index(True)].owner, 1)
 
 
 def test_p18_a_lease_ends_by_the_clock_of_the_database(engine: Engine) -> None:
+    """No clock is given, as in production: the stored end is the database's time and 30 s."""
     store, lease = Store(engine, TOPIC), _lease(engine, "one", None)
 
     before_us = store.heads("")[1]
     lease.acquire()
     after_us = store.heads("")[1]
 
-    assert before_us + 30_000_000 <= _row(engine)[2] <= after_us + 30_000_000
+    assert before_us + 30_000_000 <= _stored_lease(engine)[2] <= after_us + 30_000_000
 
 
 @pytest.mark.parametrize("ahead_us", [HOUR_US, -HOUR_US])
 def test_p18_the_clocks_of_the_relays_hosts_do_not_matter(
     postgres: Engine, monkeypatch: pytest.MonkeyPatch, ahead_us: int
 ) -> None:
-    """A host's clock is an hour off.
+    """A host's clock is an hour ahead or behind.
 
-    Its candidate neither takes a valid lease, nor waits longer for one that has ended.
+    Its relay neither takes a valid lease, nor waits longer for one that has ended.
     """
     real, real_ns = time.time, time.time_ns  # noqa: TID251 (this is the clock that is wrong here)
     right = _lease(postgres, "right", None)
     right.acquire()
     monkeypatch.setattr(time, "time", lambda: real() + ahead_us / 1_000_000)
     monkeypatch.setattr(time, "time_ns", lambda: real_ns() + ahead_us * 1_000)
-    off = Relay(
+    relay_with_wrong_clock = Relay(
         Store(postgres, TOPIC),
-        _lease(postgres, "off", None),
+        _lease(postgres, "relay_with_wrong_clock", None),
         World(postgres).publisher(),
         settings=RelaySettings(),
         calls=CallsInTurn,
     )
 
-    off.step()
-    led_early = off.is_leading
+    relay_with_wrong_clock.step()
+    led_early = relay_with_wrong_clock.is_leading
     with postgres.begin() as connection:
         database_us = engines.now_us(connection, None)
         connection.execute(update(tables.leases).values(expires_at_us=database_us))
-    off.step()
+    relay_with_wrong_clock.step()
 
     assert led_early is False
-    assert off.is_leading is True
+    assert relay_with_wrong_clock.is_leading is True
 
 
 @pytest.fixture
-def own() -> VirtualClock:
+def relay_clock() -> VirtualClock:
+    """Return the clock of a relay's host, which measures how long a lease has not changed."""
     return VirtualClock()
 
 
@@ -216,37 +226,44 @@ def _put_back(clock: VirtualClock, seconds: int) -> VirtualClock:
 
 
 def test_p18_a_database_clock_put_back_costs_one_lease_without_leader(
-    engine: Engine, clock: VirtualClock, own: VirtualClock
+    engine: Engine, clock: VirtualClock, relay_clock: VirtualClock
 ) -> None:
     """The leader is dead.
 
-    By the database's clock its lease ends in an hour, but the standby counts the time that passes.
+    By the database's clock, which was put back, its lease ends in an hour, but the standby counts the 30 s that pass.
     """
-    dead, standby = _lease(engine, "dead", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    dead, standby = (
+        _lease(engine, "dead", clock),
+        _lease(engine, "standby", _put_back(clock, 3_600), own_clock=relay_clock),
+    )
     dead.acquire()
 
     led = [standby.acquire()]
-    own.sleep(30)
+    relay_clock.sleep(30)
     led.append(standby.acquire())
-    own.sleep(0.000001)
+    relay_clock.sleep(0.000001)
     led.append(standby.acquire())
 
     assert led == [False, False, True]
-    assert _row(engine) == ("standby", 2, clock.now_us() - HOUR_US + 30_000_000)
+    assert _stored_lease(engine) == ("standby", 2, clock.now_us() - HOUR_US + 30_000_000)
     with pytest.raises(LeaseLostError):
         dead.renew()
 
 
-def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
-    engine: Engine, clock: VirtualClock, own: VirtualClock
+def test_p18_a_leader_that_renews_keeps_leading_after_a_clock_jump(
+    engine: Engine, clock: VirtualClock, relay_clock: VirtualClock
 ) -> None:
-    leader, standby = _lease(engine, "leader", clock), _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    """The database's clock was put back an hour; each renewal within 30 s shows the standby that the leader lives."""
+    leader, standby = (
+        _lease(engine, "leader", clock),
+        _lease(engine, "standby", _put_back(clock, 3_600), own_clock=relay_clock),
+    )
     leader.acquire()
 
     led = []
     for _ in range(10):
         led.append(standby.acquire())
-        own.sleep(29)
+        relay_clock.sleep(29)
         clock.sleep(0.000001)  # it hardly runs, but it runs
         leader.renew()
 
@@ -257,17 +274,18 @@ def test_p18_a_leader_that_renews_is_left_alone_whatever_the_clocks_say(
     assert standby.seen.lease_us == 30_000_000
 
 
-def test_a_standby_waits_for_as_long_as_the_leaders_lease_is(
-    engine: Engine, clock: VirtualClock, own: VirtualClock
+def test_a_standby_waits_for_the_length_of_the_leaders_lease(
+    engine: Engine, clock: VirtualClock, relay_clock: VirtualClock
 ) -> None:
+    """The leader's lease is 300 s long, and the standby's own would be 30 s."""
     long = Lease(engine, TOPIC, lease_seconds=300, owner="long", clock=clock)
-    standby = _lease(engine, "standby", _put_back(clock, 3_600), own_clock=own)
+    standby = _lease(engine, "standby", _put_back(clock, 3_600), own_clock=relay_clock)
     long.acquire()
     standby.acquire()
 
-    own.sleep(299)
+    relay_clock.sleep(299)
     early = standby.acquire()
-    own.sleep(2)
+    relay_clock.sleep(2)
 
     assert early is False
     assert standby.acquire() is True
@@ -292,12 +310,13 @@ def test_p13_only_one_of_two_leaders_after_a_clock_jump_writes(engine: Engine) -
 
 
 def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
-    postgres: Engine, clock: VirtualClock, own: VirtualClock
+    postgres: Engine, clock: VirtualClock, relay_clock: VirtualClock
 ) -> None:
-    leader, standby = _lease(postgres, "leader", clock), _lease(postgres, "standby", clock, own_clock=own)
+    """The standby has counted 31 s. While it takes over, it waits for a write of the leader, which renews the lease."""
+    leader, standby = _lease(postgres, "leader", clock), _lease(postgres, "standby", clock, own_clock=relay_clock)
     leader.acquire()
     standby.acquire()
-    own.sleep(EXPIRED_SECONDS)
+    relay_clock.sleep(EXPIRED_SECONDS)
     clock.sleep(1)
 
     with ThreadPoolExecutor(1) as pool:
@@ -307,10 +326,11 @@ def test_p13_a_lease_that_was_renewed_meanwhile_is_not_taken_over(
         taken = taking.result(timeout=10)
 
     assert not taken
-    assert _row(postgres)[:2] == ("leader", 1)
+    assert _stored_lease(postgres)[:2] == ("leader", 1)
 
 
 def test_acquiring_a_lease_without_tables_is_refused(engine: Engine, clock: VirtualClock) -> None:
+    """The message names the command that creates them."""
     with engine.begin() as connection:
         tables.metadata.drop_all(connection)
 

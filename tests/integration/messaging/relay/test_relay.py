@@ -60,7 +60,8 @@ _OPEN_TRANSACTIONS = text(
 type Build = Callable[[World, RelayPublish], Steps]
 
 
-def real(world: World, publish: RelayPublish) -> Relay:
+def build_real_relay(world: World, publish: RelayPublish) -> Relay:
+    """Build the product's own relay."""
     return world.relay(publish)
 
 
@@ -71,7 +72,7 @@ def in_memory() -> Iterator[World]:
         yield made
 
 
-def in_flight_together(world: World, build: Build) -> None:
+def assert_no_group_in_two_calls(world: World, build: Build) -> None:
     """P5: three relays, each stepping while another one publishes; no group is ever with two of them."""
     world.commit(*["a"] * 6, *["b"] * 2)
     in_flight: list[str] = []
@@ -101,16 +102,18 @@ def in_flight_together(world: World, build: Build) -> None:
 
 
 def test_p5_two_relays_never_have_rows_of_one_group_in_flight(world: World) -> None:
-    in_flight_together(world, real)
+    """Only the relay with the topic's lease publishes."""
+    assert_no_group_in_two_calls(world, build_real_relay)
 
 
 def test_p5_rows_claimed_with_skip_locked_are_caught(postgres: Engine) -> None:
     """Negative control: real SKIP LOCKED hands rows of one group to two relays."""
     with pytest.raises(AssertionError, match="rows of one group in flight"):
-        in_flight_together(World(postgres), ClaimsRows)
+        assert_no_group_in_two_calls(World(postgres), ClaimsRows)
 
 
-def test_p5_five_relays_that_take_turns_keep_the_order(world: World) -> None:
+def test_p5_relays_that_take_over_from_each_other_keep_the_order(world: World) -> None:
+    """Five relays take random steps, and now and then a lease runs out."""
     rng = seeded_random(5)
     relays = [world.relay() for _ in range(5)]
     for _ in range(10):
@@ -149,7 +152,7 @@ def _open_transactions(engine: Engine) -> int:
         return int(connection.execute(_OPEN_TRANSACTIONS).scalar_one())
 
 
-def transactions_while_publishing(world: World, build: Build) -> None:
+def assert_no_transaction_while_publishing(world: World, build: Build) -> None:
     """P7: at each publish no connection is taken from the pool, and the database has no transaction open."""
     world.commit("a", "a", "b")
     seen: list[tuple[int, int]] = []
@@ -164,15 +167,18 @@ def transactions_while_publishing(world: World, build: Build) -> None:
 
 def test_p7_no_transaction_is_open_while_publish_runs(world: World) -> None:
     """So no lock is held during a call of SNS, and producers can commit (P6)."""
-    transactions_while_publishing(world, real)
+    assert_no_transaction_while_publishing(world, build_real_relay)
 
 
 def test_p7_publish_inside_the_transaction_is_caught(world: World) -> None:
+    """P7, negative control: a relay that publishes while its transaction is open."""
     with pytest.raises(AssertionError, match="a transaction was open"):
-        transactions_while_publishing(world, lambda world, publish: world.relay(publish, kind=PublishesInTransaction))
+        assert_no_transaction_while_publishing(
+            world, lambda world, publish: world.relay(publish, kind=PublishesInTransaction)
+        )
 
 
-def failed_entries(world: World, build: Build) -> None:
+def assert_failed_entries_stay_pending(world: World, build: Build) -> None:
     """P8: one entry fails in an answer of HTTP 200; it alone stays, and goes before what is behind it."""
     world.commit("a", "a", "b", "b")
     world.sns_calls.faults = [Fault(failed={"a": ("InternalError", False)})]
@@ -189,12 +195,14 @@ def failed_entries(world: World, build: Build) -> None:
 
 
 def test_p8_only_successful_entries_become_sent(world: World) -> None:
-    failed_entries(world, real)
+    """HTTP 200 can hold failed entries."""
+    assert_failed_entries_stay_pending(world, build_real_relay)
 
 
-def test_p8_failed_ignored_is_caught(world: World) -> None:
+def test_p8_a_relay_that_ignores_failed_entries_is_caught(world: World) -> None:
+    """P8, negative control: a relay that takes HTTP 200 for the success of every entry marks a lost message as sent."""
     with pytest.raises(AssertionError, match="not in the topic"):
-        failed_entries(world, lambda world, publish: world.relay(IgnoresFailures(publish)))
+        assert_failed_entries_stay_pending(world, lambda world, publish: world.relay(IgnoresFailures(publish)))
 
 
 _CODES = st.sampled_from([("InternalError", False), ("Throttling", True), ("KMSThrottling", True)])
@@ -216,6 +224,10 @@ _FAULTS = st.builds(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[str], faults: list[Fault]) -> None:
+    """Random calls are unreachable, refused, without an answer, or fail for some groups.
+
+    Each group still arrives in order.
+    """
     in_memory.start_over()
     in_memory.commit(*groups)
     in_memory.sns_calls.faults = list(faults)
@@ -236,7 +248,7 @@ def test_p9_order_holds_with_any_set_of_failures(in_memory: World, groups: list[
         assert {group: of_group(group, places) for group in "abcd"} == numbers
 
 
-def resends(world: World, build: Build, fault: Fault) -> None:
+def assert_resends_are_unchanged(world: World, build: Build, fault: Fault) -> None:
     """P10: a message without an answer is published again unchanged."""
     world.commit("a", "b")
     world.sns_calls.faults = [fault]
@@ -267,12 +279,15 @@ _NO_ANSWERS = [
 @pytest.mark.parametrize("fault", _NO_ANSWERS)
 def test_p10_a_resend_carries_the_same_id_body_and_group(world: World, fault: Fault) -> None:
     """So the topic drops the second copy if the first has arrived."""
-    resends(world, real, fault)
+    assert_resends_are_unchanged(world, build_real_relay, fault)
 
 
 def test_p10_a_new_id_on_resend_is_caught(world: World) -> None:
+    """P10, negative control: the topic would take the second copy for another message."""
     with pytest.raises(AssertionError, match="not the same again"):
-        resends(world, lambda world, publish: world.relay(NewIdOnResend(publish)), Fault(lost=True))
+        assert_resends_are_unchanged(
+            world, lambda world, publish: world.relay(NewIdOnResend(publish)), Fault(lost=True)
+        )
 
 
 @pytest.mark.parametrize(
@@ -328,6 +343,7 @@ def test_p11_a_longer_outage_makes_a_copy_with_the_same_event_id(world: World) -
 
 
 def test_p11_an_outage_within_the_window_makes_no_copy(world: World) -> None:
+    """SNS drops a second copy within five minutes; the outage lasts three."""
     world.commit("a", "a")
     world.sns_calls.faults = [Fault(lost=True), Fault(unreachable=True), Fault(unreachable=True)]
     relay = world.relay()
@@ -387,7 +403,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     relay = world.relay()
     relay.step()
     relay.step()
-    taken_not_published = 11 - len(world.sns_calls.requests[0])
+    unpublished_count = 11 - len(world.sns_calls.requests[0])
 
     world.clock.sleep(PAST_LEASE_SECONDS)
     work(world.relay())
@@ -395,7 +411,7 @@ def test_p13_a_relay_that_leads_again_looks_again(world: World) -> None:
     lost = relay.step()
     work(relay)
 
-    assert taken_not_published == 1
+    assert unpublished_count == 1
     assert lost is False
     assert relay.is_leading is True
     assert [entry["MessageGroupId"] for call in world.sns_calls.requests for entry in call] == groups
@@ -417,7 +433,7 @@ def test_p13_a_zombies_copy_after_five_minutes_is_delivered(world: World) -> Non
     assert ids == [first.id, second.id, first.id]
 
 
-def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
+def test_a_message_that_an_operator_changes_during_its_publish_stays_changed(world: World) -> None:
     """P13: the leader, too, changes only rows that are still pending."""
     world.commit("a")
 
@@ -426,7 +442,8 @@ def test_an_operators_act_on_a_message_in_flight_stays(world: World) -> None:
     assert world.statuses() == {("a", 1): "quarantined"}
 
 
-def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: World) -> None:
+def test_p14_a_message_that_sns_refuses_is_quarantined_and_blocks_its_group(world: World) -> None:
+    """SNS calls it the sender's fault, so no repeat can succeed. Other groups are published."""
     world.commit("a", "a", "b", "b")
     world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
 
@@ -437,6 +454,7 @@ def test_p14_the_senders_fault_quarantines_and_blocks_its_group_alone(world: Wor
 
 
 def test_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: World) -> None:
+    """Message a1 is quarantined, a2 waits behind it, and both messages of b are published."""
     world.commit("a", "a", "b", "b")
     world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     log = io.StringIO()
@@ -458,6 +476,7 @@ def test_the_metrics_count_a_quarantined_message_and_the_one_behind_it(world: Wo
 
 
 def test_p14_an_unquarantined_message_is_published_first(world: World) -> None:
+    """An operator sets it to pending again, and it goes before the message behind it."""
     world.commit("a", "a")
     world.sns_calls.faults = [Fault(failed={"a": ("InvalidParameter", True)})]
     relay = world.relay()
@@ -489,7 +508,8 @@ def test_p14_throttling_and_missing_rights_quarantine_nothing(in_memory: World, 
     assert in_memory.receive_places() == [("a", 1), ("a", 2)]
 
 
-def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World) -> None:
+def test_p14_entries_of_a_refused_call_are_published_one_by_one(in_memory: World) -> None:
+    """SNS refuses ten entries for one of them and does not say which; only that one is quarantined."""
     groups = [f"g{number}" for number in range(10)]
     in_memory.commit(*groups)
     in_memory.sns_calls.poisoned = {"g4"}
@@ -502,6 +522,7 @@ def test_p14_a_call_refused_for_one_entry_is_repeated_for_each(in_memory: World)
 
 
 def test_p14_a_missing_topic_quarantines_nothing(in_memory: World) -> None:
+    """The topic is wrong, and not the message: another name, no valid ARN, and only a name."""
     in_memory.commit("a")
     for arn in (in_memory.topic_arn.replace("events", "others"), "arn:aws:sns:us-east-1:nobody", "events.fifo"):
         work(in_memory.relay(Publisher(in_memory.sns, arn)))
@@ -510,7 +531,9 @@ def test_p14_a_missing_topic_quarantines_nothing(in_memory: World) -> None:
     assert in_memory.statuses() == {("a", 1): "pending"}
 
 
-def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], step: str) -> None:
+def assert_no_death_loses_a_message(
+    world: World, build: Callable[[World, failpoints.Failpoint], Relay], step: str
+) -> None:
     """P15: a relay dies at that place again and again, and each time another takes over."""
     world.commit("a", "a", "b")
 
@@ -532,15 +555,19 @@ def deaths(world: World, build: Callable[[World, failpoints.Failpoint], Relay], 
 @pytest.mark.parametrize("step", failpoints.RELAY)
 def test_p15_no_committed_row_is_lost_wherever_a_relay_dies(world: World, step: str) -> None:
     """The next relay publishes within five minutes, so SNS drops second copies."""
-    deaths(world, lambda world, failpoint: world.relay(failpoint=failpoint), step)
+    assert_no_death_loses_a_message(world, lambda world, failpoint: world.relay(failpoint=failpoint), step)
 
 
-def test_p15_marked_before_published_is_caught(world: World) -> None:
+def test_p15_a_relay_that_marks_before_it_publishes_is_caught(world: World) -> None:
+    """P15, negative control: a relay that marks a message as sent and then dies has lost it."""
     with pytest.raises(AssertionError, match="lost"):
-        deaths(world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish")
+        assert_no_death_loses_a_message(
+            world, lambda world, failpoint: world.relay(kind=MarksFirst, failpoint=failpoint), "before_publish"
+        )
 
 
-def test_x5_a_lease_has_to_be_longer_than_two_calls() -> None:
+def test_x5_a_lease_must_be_longer_than_two_calls() -> None:
+    """A leader may lose its lease only between calls. Each call ends within the client's timeouts."""
     config = publisher.client("http://127.0.0.1:1", "us-east-1").meta.config
 
     assert config.connect_timeout + config.read_timeout <= publisher.CALL_SECONDS_MAX
@@ -570,6 +597,10 @@ def _delays_us(world: World) -> list[int]:
 
 
 def test_x7_groups_that_failed_together_are_retried_at_different_times(in_memory: World) -> None:
+    """Of 100 delays each quarter of the backoff's range has about 25.
+
+    The range is 2 to 10 s after the first failure, and 2 to 20 s after the second.
+    """
     in_memory.commit(*[f"g{number:03}" for number in range(100)])
     in_memory.sns_calls.faults = [Fault(unreachable=True)] * 20
     backoff = Backoff(base_seconds=10, cap_seconds=60, floor_seconds=2)
@@ -589,6 +620,7 @@ def test_x7_groups_that_failed_together_are_retried_at_different_times(in_memory
 
 
 def test_every_group_is_published_once_before_any_group_again(world: World) -> None:
+    """So that no busy group holds up others. Each call is full."""
     groups = [f"g{number:03}" for number in range(120)]
     world.commit(*groups, *groups)
 
@@ -599,8 +631,11 @@ def test_every_group_is_published_once_before_any_group_again(world: World) -> N
     assert {len(call) for call in world.sns_calls.requests} == {limits.PUBLISH_BATCH_ENTRIES_MAX}
 
 
-def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
-    """Then nothing is due, so the relay rests after each walk over all groups."""
+def test_many_blocked_groups_hold_up_no_other_group(world: World) -> None:
+    """The relay walks over all groups: 150 are quarantined, and the last one is published.
+
+    Then nothing is due, and it rests.
+    """
     world.commit(*[f"g{number:03}" for number in range(150)])
     world.change(status="quarantined")
     world.commit("z")
@@ -616,6 +651,7 @@ def test_a_group_behind_a_hundred_blocked_ones_is_reached(world: World) -> None:
 
 
 def test_a_relay_rests_while_groups_wait_for_their_next_try(world: World) -> None:
+    """A step that finds nothing to do returns False, and makes no call."""
     world.commit("a", "b")
     world.sns_calls.faults = [Fault(unreachable=True)]
     relay = world.relay()
@@ -628,6 +664,7 @@ def test_a_relay_rests_while_groups_wait_for_their_next_try(world: World) -> Non
 
 
 def test_large_messages_are_split_into_calls_of_an_allowed_size(in_memory: World) -> None:
+    """SNS takes 256 KiB in a call, so two of these messages of 100 KiB fit."""
     groups = [f"g{number}" for number in range(10)]
     in_memory.commit(*groups)
     with in_memory.engine.begin() as connection:
@@ -640,6 +677,7 @@ def test_large_messages_are_split_into_calls_of_an_allowed_size(in_memory: World
 
 
 def test_only_sent_messages_are_deleted_by_age(world: World) -> None:
+    """Sent messages are kept for an hour; pending and quarantined ones for ever."""
     world.commit("a", "b", "c", "c")
     world.sns_calls.faults = [
         Fault(failed={"b": ("InvalidParameter", True), "c": ("InternalError", False)}),
@@ -659,8 +697,8 @@ def test_only_sent_messages_are_deleted_by_age(world: World) -> None:
     assert world.statuses() == unfinished
 
 
-def test_more_is_forgotten_than_one_transaction_takes(world: World) -> None:
-    """1,500 messages in one go, a thousand a transaction, so that no writer waits long."""
+def test_old_messages_are_deleted_a_thousand_in_each_transaction(world: World) -> None:
+    """So that no writer waits long. A run deletes all 1,500."""
     world.commit(*["a"] * 1_500)
     with world.engine.begin() as connection:
         connection.execute(update(tables.messages).values(status="sent", sent_at_us=world.clock.now_us()))
@@ -671,7 +709,8 @@ def test_more_is_forgotten_than_one_transaction_takes(world: World) -> None:
     assert world.statuses() == {}
 
 
-def test_forgetting_leaves_other_topics_alone(world: World) -> None:
+def test_a_relay_deletes_no_old_messages_of_other_topics(world: World) -> None:
+    """The other topic's relay may keep them for longer."""
     world.commit("a")
     with world.engine.begin() as connection:
         old = {"status": "sent", "sent_at_us": 0, "topic": "others.fifo"}
@@ -682,8 +721,9 @@ def test_forgetting_leaves_other_topics_alone(world: World) -> None:
     assert world.statuses() == {("a", 1): "sent"}
 
 
-def test_lag_and_counts_are_of_messages_that_are_not_sent(world: World) -> None:
-    nothing = world.store.lag()
+def test_lag_is_the_age_of_the_oldest_unsent_message(world: World) -> None:
+    """Quarantined messages count too, because somebody waits for them."""
+    empty_lag = world.store.lag()
     world.commit("a", "a")
     world.change(status="quarantined")
     world.clock.sleep(10)
@@ -693,20 +733,21 @@ def test_lag_and_counts_are_of_messages_that_are_not_sent(world: World) -> None:
     lag = world.store.lag()
     world.clock.sleep(1)
     work(world.relay())
-    only_held = world.store.lag()
+    with_quarantined_only = world.store.lag()
 
-    assert nothing.seconds == 0
-    assert nothing.pending_count == 0
-    assert nothing.quarantined_count == 0
+    assert empty_lag.seconds == 0
+    assert empty_lag.pending_count == 0
+    assert empty_lag.quarantined_count == 0
     assert lag.seconds == 12.5
     assert lag.pending_count == 3
     assert lag.quarantined_count == 2
-    assert only_held.seconds == pytest.approx(13.5, abs=0.1)
-    assert only_held.pending_count == 0
-    assert only_held.quarantined_count == 2
+    assert with_quarantined_only.seconds == pytest.approx(13.5, abs=0.1)
+    assert with_quarantined_only.pending_count == 0
+    assert with_quarantined_only.quarantined_count == 2
 
 
-def test_the_counts_stop_at_a_bound_and_the_lag_does_not(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_of_unsent_messages_stop_at_a_bound(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting a large backlog would cost more each minute. The lag, which needs one row, is exact."""
     monkeypatch.setattr(store, "COUNTED_MAX", 3)
     world.commit("a", "a", "b", "c")
     world.change(status="quarantined")
@@ -725,7 +766,8 @@ def test_the_counts_stop_at_a_bound_and_the_lag_does_not(world: World, monkeypat
     assert more.count_text(2) == "2"
 
 
-def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
+def test_a_closed_relays_lease_is_free_at_once(world: World) -> None:
+    """The standby, which had nothing to do before, publishes."""
     world.commit("a")
     leader, standby = world.relay(), world.relay()
     leader.step()
@@ -740,8 +782,8 @@ def test_a_relay_that_closes_lets_another_lead_at_once(world: World) -> None:
     assert world.receive_places() == [("a", 1)]
 
 
-def test_an_idle_relay_rests_ever_longer_and_gives_its_lease_back(world: World) -> None:
-    """Between two messages a few milliseconds; after two seconds without one `poll_seconds`, with jitter."""
+def test_a_relay_without_messages_polls_less_often_and_releases_its_lease(world: World) -> None:
+    """Between two messages it rests 3 to 5 ms; after two seconds without one `poll_seconds` (100 ms), with jitter."""
     world.commit(*["a"] * 5)
     wait = Turns(world.clock, 100)
 
@@ -754,7 +796,8 @@ def test_an_idle_relay_rests_ever_longer_and_gives_its_lease_back(world: World) 
     assert world.lease().acquire()
 
 
-def test_a_relay_that_commits_wake_up_rests_as_long_as_it_may(world: World) -> None:
+def test_a_relay_that_listens_rests_as_long_as_its_lease_allows(world: World) -> None:
+    """A commit wakes it up, so it looks only every 5 s, with jitter."""
     world.commit("a")
     wait = Turns(world.clock, 5)
 
@@ -763,7 +806,8 @@ def test_a_relay_that_commits_wake_up_rests_as_long_as_it_may(world: World) -> N
     assert all(3.75 <= seconds <= 6.25 for seconds in wait.waited)
 
 
-def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
+def test_a_relay_survives_a_database_that_does_not_answer(world: World) -> None:
+    """It waits longer after each of five failures, and publishes afterwards."""
     world.commit("a")
     failures = iter([True] * 5)
 
@@ -780,6 +824,8 @@ def test_a_relay_outlives_a_database_that_does_not_answer(world: World) -> None:
 
 
 def test_a_relay_publishes_by_any_object_with_a_publish_method(in_memory: World) -> None:
+    """A host may publish elsewhere than to SNS. The returned ids are stored."""
+
     class Sink:
         def publish(self, heads: Any) -> list[Any]:
             return [PublishSuccess(f"message of {head.group_id}", "17") for head in heads]
@@ -795,6 +841,7 @@ def test_a_relay_publishes_by_any_object_with_a_publish_method(in_memory: World)
 
 @pytest.mark.parametrize("name", ["before_publish", "after_publish", "tick", "after_end"])
 def test_a_hook_that_fails_keeps_nothing_from_being_published(world: World, name: str) -> None:
+    """The error is logged, and the next hook, which writes metrics, is called."""
     recorded = RecordedMetrics()
 
     def fails(*_: object) -> None:

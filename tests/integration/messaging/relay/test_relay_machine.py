@@ -51,10 +51,12 @@ type Build = Callable[[World, RelayPublish, Failpoint], Relay]
 
 
 def _real(world: World, publish: RelayPublish, failpoint: Failpoint) -> Relay:
+    """Build the product's own relay."""
     return world.relay(publish, failpoint=failpoint, rng=seeded_random(1))
 
 
 def _with_several_calls(world: World, publish: RelayPublish, failpoint: Failpoint) -> Relay:
+    """Build a relay that has several calls under way, whose answers come in any order."""
     return world.relay(publish, failpoint=failpoint, rng=seeded_random(1), calls=ShuffledCalls)
 
 
@@ -110,6 +112,7 @@ class Relays(RuleBasedStateMachine):
 
     @rule(number=_RELAYS, times=st.integers(1, 5))
     def step(self, number: int, times: int) -> None:
+        """Let one relay take some steps."""
         for _ in range(times):
             self._step(number)
 
@@ -143,19 +146,22 @@ class Relays(RuleBasedStateMachine):
 
     @rule(fault=_FAULTS)
     def fail(self, fault: Fault) -> None:
+        """Give one of the next calls this fault."""
         self.world.sns_calls.faults.append(fault)
 
     @rule(seconds=_TIMES)
     def wait(self, seconds: float) -> None:
+        """Let time pass."""
         self.world.clock.sleep(seconds)
 
     @precondition(lambda self: "quarantined" in self.world.statuses().values())
     @rule()
     def unquarantine(self) -> None:
+        """Set the quarantined messages to pending, as an operator does."""
         self.world.change(status="pending")
 
     @invariant()
-    def what_is_sent_is_in_the_topic_and_in_front(self) -> None:
+    def sent_messages_are_in_the_topic_and_in_order(self) -> None:
         """No message is marked sent before the one in front of it, or before SNS has accepted it."""
         statuses = self.world.statuses()
         arrived = set(_ids(self.world.sns_calls.arrived))
@@ -182,6 +188,7 @@ class Relays(RuleBasedStateMachine):
         assert set(self.world.statuses().values()) <= {"sent"}
 
     def _check(self, messages: Sequence[dict[str, Any]]) -> None:
+        """Check that a queue has each commit once and in order, and copies only where SNS may have made them."""
         firsts: dict[str, list[str]] = {group: [] for group in GROUPS}
         seqs: dict[str, list[int]] = {group: [] for group in GROUPS}
         last_ms: dict[str, int] = {}
@@ -210,7 +217,8 @@ def _ids(entries: Sequence[dict[str, Any]]) -> Iterator[str]:
     return (json.loads(entry["Message"])["id"] for entry in entries)
 
 
-def test_nothing_is_lost_doubled_or_reordered_whatever_happens() -> None:
+def test_random_faults_and_pauses_of_relays_lose_and_reorder_nothing() -> None:
+    """Twenty random runs of forty steps: commits, steps, deaths, pauses, faults and time."""
     run_machine(Relays, in_memory_world, max_examples=20, stateful_step_count=40)
 
 
@@ -221,14 +229,16 @@ class RelaysOfSeveralCalls(Relays):
 
 
 @pytest.mark.slow  # each relay has one call in make test
-def test_several_calls_in_any_order_lose_double_and_reorder_nothing() -> None:
+def test_random_orders_of_several_calls_lose_and_reorder_nothing() -> None:
+    """The answers of one relay's calls come in any order."""
     run_machine(RelaysOfSeveralCalls, in_memory_world, max_examples=40, stateful_step_count=40)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("kind", [Relays, RelaysOfSeveralCalls])
-def test_many_long_runs_of_a_relay_lose_double_and_reorder_nothing(kind: type[Relays]) -> None:
+def test_many_long_random_runs_of_relays_lose_and_reorder_nothing(kind: type[Relays]) -> None:
+    """The same machines as above, for hours."""
     run_machine(kind, in_memory_world, max_examples=150, stateful_step_count=100)
 
 
@@ -275,7 +285,7 @@ def test_many_long_runs_of_a_relay_lose_double_and_reorder_nothing(kind: type[Re
         ),
     ],
 )
-def test_a_broken_relay_is_found_out(build: Build, message: str) -> None:
+def test_the_random_runs_find_each_broken_relay(build: Build, message: str) -> None:
     """Negative controls: the state machine finds each defect within two hundred runs."""
 
     class BrokenRelays(Relays):

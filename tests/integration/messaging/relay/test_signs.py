@@ -24,20 +24,23 @@ from tests.support.processes.messaging_process import relay_process
 STEP_SECONDS = 72
 
 
-def refuse(_: object) -> None:
+def refuse_to_begin(_: object) -> None:
+    """Fail as a database that is starting up."""
     raise OperationalError("BEGIN", None, Exception("the database is starting up"))
 
 
 @pytest.mark.parametrize("poll_seconds", [0.1, 5])
 @pytest.mark.parametrize("is_away", [False, True])
-def test_after_every_wait_the_file_is_good_for_another_step(
-    tmp_path: Path, *, is_away: bool, poll_seconds: float
-) -> None:
+def test_each_sign_of_life_lasts_for_another_step(tmp_path: Path, *, is_away: bool, poll_seconds: float) -> None:
+    """After every wait the file that the health check reads is valid for the 72 s that a step may take.
+
+    This holds while the database is away, too.
+    """
     path = tmp_path / "alive"
     settings = RelaySettings(poll_seconds=poll_seconds)
     with in_memory_world() as world:
         if is_away:
-            event.listen(world.engine, "begin", refuse)
+            event.listen(world.engine, "begin", refuse_to_begin)
         left_seconds: list[float] = []
 
         def look() -> None:
@@ -50,7 +53,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
         )
         run(world.relay(settings=settings), wait, settings, rng=seeded_random(3), watch=watch)
         if is_away:
-            event.remove(world.engine, "begin", refuse)
+            event.remove(world.engine, "begin", refuse_to_begin)
 
     assert len(left_seconds) == 30
     assert min(left_seconds) >= STEP_SECONDS
@@ -58,6 +61,7 @@ def test_after_every_wait_the_file_is_good_for_another_step(
 
 
 def test_the_metric_of_the_last_publishes_is_written_at_the_end(world: World) -> None:
+    """The relay ends within its first minute; its lag is no news then."""
     world.commit("a", "b", "b")
     kept = RecordedMetrics()
 
@@ -68,7 +72,8 @@ def test_the_metric_of_the_last_publishes_is_written_at_the_end(world: World) ->
     assert list(kept[-1]) == ["OutboxPublished"]
 
 
-def test_the_metric_of_the_last_publishes_survives_an_error(world: World) -> None:
+def test_the_metric_of_the_last_publishes_is_written_after_an_error(world: World) -> None:
+    """The relay ends by an error after it has published a message."""
     world.commit("a")
     kept = RecordedMetrics()
     relay = world.relay(hooks=[RelayMetrics(kept, world.clock)])
@@ -86,7 +91,8 @@ def test_the_metric_of_the_last_publishes_survives_an_error(world: World) -> Non
     assert [put[metrics.OUTBOX_PUBLISHED] for put in kept] == [0, 1]
 
 
-def test_a_relay_that_has_published_nothing_writes_no_metric(world: World) -> None:
+def test_a_relay_that_never_leads_writes_no_metric(world: World) -> None:
+    """Its numbers would be those of the leader, a second time."""
     kept, leader = RecordedMetrics(), world.relay()
     leader.step()
 
@@ -95,7 +101,8 @@ def test_a_relay_that_has_published_nothing_writes_no_metric(world: World) -> No
     assert kept == []
 
 
-def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
+def test_a_relay_serves_its_metrics_for_prometheus(tmp_path: Path) -> None:
+    """With --prometheus 0 it chooses a free port and logs it."""
     with relay_process(tmp_path, "--prometheus", "0") as process:
         serving = process.await_logged("serving metrics")
         process.await_logged("leading")
@@ -126,7 +133,8 @@ def test_a_relay_serves_its_metrics(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_address_where_nothing_can_be_served_is_refused(tmp_path: Path, address: str, line: str) -> None:
+def test_an_unusable_address_for_metrics_is_refused(tmp_path: Path, address: str, line: str) -> None:
+    """The port is in use, or is none."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
         with relay_process(tmp_path, "--prometheus", address.format(port=port)) as process:

@@ -55,7 +55,7 @@ def _publish(engine: Engine, environment: Environment, event: Event, clients: Ma
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("bytes_max", [1_024, 262_144, 1_048_576])
-def test_the_largest_event_of_an_environment_goes_through(engine: Engine, bytes_max: int) -> None:
+def test_an_event_of_the_declared_size_reaches_the_queue(engine: Engine, bytes_max: int) -> None:
     """The simulator holds topics and queues to their MaximumMessageSize, as AWS does."""
     simulator = Simulator()
     clients = {name: simulator.client(name) for name in ("sns", "sqs")}
@@ -68,10 +68,10 @@ def test_the_largest_event_of_an_environment_goes_through(engine: Engine, bytes_
 
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
-def test_the_largest_event_that_localstack_takes_goes_through(
+def test_an_event_of_256_kib_reaches_a_queue_of_localstack(
     engine: Engine, localstack_shared: localstack.Emulator
 ) -> None:
-    """LocalStack stores a topic's MaximumMessageSize, and enforces 256 KiB all the same [GAP-42]."""
+    """LocalStack stores a topic's MaximumMessageSize, and still enforces 256 KiB [GAP-42]."""
     reached = {"endpoint_url": localstack_shared.endpoint_url, "region_name": "us-east-1"}
     clients = {name: boto3.client(name, **reached) for name in ("sns", "sqs")}
     event = _event(262_144)
@@ -83,8 +83,8 @@ def test_the_largest_event_that_localstack_takes_goes_through(
 
 @pytest.mark.parametrize("engine", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("bytes_max", [1_024, 262_144, 1_048_576])
-def test_an_event_of_one_byte_more_is_not_added(engine: Engine, bytes_max: int) -> None:
-    """The transaction can be committed without it."""
+def test_an_event_above_the_declared_size_is_refused(engine: Engine, bytes_max: int) -> None:
+    """It is one byte too large. The transaction can be committed without it."""
     outbox = Outbox("t.fifo", event_bytes_max=bytes_max)
     allowed, too_large = _event(bytes_max), _event(bytes_max, over=1)
     expected = (
@@ -105,8 +105,8 @@ def test_an_event_of_one_byte_more_is_not_added(engine: Engine, bytes_max: int) 
     assert Store(engine, "t.fifo").lag().pending_count == 1
 
 
-def test_an_event_above_the_limit_is_quarantined_without_a_call(world: World) -> None:
-    """Its attributes count. The limit may have been lowered after its commit. Other groups are published."""
+def test_a_stored_event_above_the_size_is_quarantined_without_a_call(world: World) -> None:
+    """The size may have been lowered after its commit. Attributes count. Other groups are published."""
     world.commit("a", "b")
     world.change(body="x" * (262_144 - len("type" + "String" + "order.placed") + 1))
     world.commit("c")
@@ -130,6 +130,7 @@ def test_an_event_above_the_limit_is_quarantined_without_a_call(world: World) ->
 
 @pytest.mark.parametrize("bytes_max", [1_023, 1_048_577, 0])
 def test_an_outbox_refuses_a_size_that_no_topic_has(bytes_max: int) -> None:
+    """A FIFO topic's limit is 1 KiB to 1 MiB."""
     with pytest.raises(ConfigError) as refused:
         Outbox("t.fifo", event_bytes_max=bytes_max)
 

@@ -34,7 +34,7 @@ PLACE = "arn:aws:sns:eu-central-1:123456789012:"
 ARN = f"{PLACE}events.fifo"
 _ALLOWED = "allowed is an ARN such as arn:aws:sns:eu-central-1:123456789012:NAME.fifo; correct --topic-arn"
 _STANDARD = f"topic {PLACE}events is a standard topic, allowed is a FIFO topic: it keeps order; correct --topic-arn"
-WRONG = {
+REFUSALS_BY_ARN = {
     "nonsense": f"topic is 'nonsense', {_ALLOWED}",
     "": f"topic is '', {_ALLOWED}",
     f"{ARN}\nx": f"topic is '{ARN}\\nx', {_ALLOWED}",
@@ -50,8 +50,9 @@ def _refusal(code: str) -> tuple[int, str]:
     return 400, f"<ErrorResponse><Error><Code>{code}</Code><Message>as told</Message></Error></ErrorResponse>"
 
 
-@pytest.mark.parametrize(("arn", "message"), WRONG.items())
+@pytest.mark.parametrize(("arn", "message"), REFUSALS_BY_ARN.items())
 def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, arn: str, message: str) -> None:
+    """A relay of a standard topic would lose the order."""
     with pytest.raises(ConfigError) as refused:
         publisher.check_topic(publisher.client(endpoint.url, "eu-central-1"), arn)
 
@@ -70,6 +71,7 @@ def test_an_arn_of_no_fifo_topic_is_refused_without_a_call(endpoint: Endpoint, a
 def test_a_missing_or_invalid_topic_is_refused(
     endpoint: Endpoint, code: str, kind: type[MessagingError], message: str
 ) -> None:
+    """SNS was asked about it once."""
     endpoint.answers = [_refusal(code)]
 
     with pytest.raises(kind) as refused:
@@ -100,24 +102,27 @@ def test_a_topic_that_cannot_be_checked_now_is_a_transient_error(endpoint: Endpo
 
 
 def test_a_fifo_topic_that_is_there_is_not_refused(world: World) -> None:
+    """The check passes without an error."""
     publisher.check_topic(world.sns, world.topic_arn)
 
 
 @pytest.fixture
 def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield a function that runs `sluice` in this process, and returns exit code, output and error output."""
     with command_line(monkeypatch, capsys) as made:
         yield made
 
 
-def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: Endpoint, run_command: Run) -> None:
+def test_a_relay_with_a_wrong_topic_ends_before_it_leads(engine: Engine, endpoint: Endpoint, run_command: Run) -> None:
+    """Exit code 3 for a wrong option, 2 for a topic that is not there. The table of leases stays empty."""
     dsn = engine.url.render_as_string(hide_password=False)
     relay = ["relay", "--until-empty", "--dsn", dsn, "--endpoint-url", endpoint.url, "--topic-arn"]
     endpoint.answers = [_refusal("NotFound")]
 
-    *wrong, absent = [run_command(*relay, arn)[::2] for arn in [*filter(None, WRONG), ARN]]
+    *wrong, absent = [run_command(*relay, arn)[::2] for arn in [*filter(None, REFUSALS_BY_ARN), ARN]]
 
     assert [(code, message.splitlines()[-1]) for code, message in wrong] == [
-        (3, f"sluice: {found}") for arn, found in WRONG.items() if arn
+        (3, f"sluice: {found}") for arn, found in REFUSALS_BY_ARN.items() if arn
     ]
     assert absent[0] == 2
     assert absent[1].splitlines()[-1].startswith(f"sluice: topic {ARN} is not at {endpoint.url}; deploy ")
@@ -127,7 +132,7 @@ def test_the_relay_looks_at_its_topic_before_it_leads(engine: Engine, endpoint: 
 
 
 @pytest.mark.parametrize("refusal", [None, "InvalidClientTokenId", "ExpiredToken"])
-def test_until_empty_ends_where_no_credentials_let_it_publish(
+def test_until_empty_ends_without_valid_credentials(
     engine: Engine, endpoint: Endpoint, run_command: Run, monkeypatch: pytest.MonkeyPatch, refusal: str | None
 ) -> None:
     """The credentials are missing, or AWS refuses them. Nobody would provide others while the command waits."""
@@ -148,8 +153,8 @@ def test_until_empty_ends_where_no_credentials_let_it_publish(
     assert re.match(r"sluice: AWS takes no credentials \(.*\); set AWS_PROFILE, or \w+ and \w+$", text.splitlines()[-1])
 
 
-def test_until_empty_ends_where_no_database_answers(run_command: Run) -> None:
-    """A relay that stays tries again; one that ends by itself would never end."""
+def test_until_empty_ends_if_the_database_does_not_answer(run_command: Run) -> None:
+    """A relay that runs for ever would wait; one that ends by itself would never end."""
     dsn = "postgresql://user@127.0.0.1:1/name"
     relay = ["relay", "--until-empty", "--dsn", dsn, "--endpoint-url", "http://127.0.0.1:1", "--topic-arn", ARN]
 
@@ -180,7 +185,8 @@ def _events(logged: list[Any]) -> list[str]:
     return [entry["event"] for entry in logged]
 
 
-def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
+def test_a_leader_logs_its_beginning_and_its_counts(world: World) -> None:
+    """Of three messages b was published at its second try, and c refused."""
     world.commit("a", "b", "c")
     world.sns_calls.faults = [Fault(failed={"b": ("InternalError", False), "c": ("InvalidParameter", True)})]
 
@@ -194,7 +200,8 @@ def test_a_leader_says_when_it_leads_and_what_it_has_done(world: World) -> None:
     assert found[0]["owner"] == found[-1]["owner"]
 
 
-def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
+def test_a_standby_logs_each_leader_once(world: World) -> None:
+    """With the end of its lease. At the fifth wait another relay begins to lead."""
     first, second = (
         Lease(world.engine, "events.fifo", lease_seconds=30, owner=owner, clock=world.clock)
         for owner in ("first", "second")
@@ -219,7 +226,8 @@ def test_a_standby_says_once_who_leads_and_until_when(world: World) -> None:
     assert logged[2]["lease_given_back"] is False
 
 
-def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> None:
+def test_a_leader_that_lost_its_lease_logs_it_and_stands_by(world: World) -> None:
+    """At its second wait a minute passes, and another relay takes the lease."""
     other = Lease(world.engine, "events.fifo", lease_seconds=300, owner="other", clock=world.clock)
 
     class LeaseTurns(Turns):
@@ -237,7 +245,7 @@ def test_a_leader_that_lost_its_lease_says_so_and_stands_by(world: World) -> Non
 
 
 @pytest.mark.parametrize("error", [ValueError("nobody foresaw it"), BrokenPipeError(), KeyboardInterrupt()])
-def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: BaseException) -> None:
+def test_a_relay_that_an_error_ends_releases_its_lease(world: World, error: BaseException) -> None:
     """The next relay need not wait for the end of the lease."""
 
     class BrokenPublisher:
@@ -254,6 +262,7 @@ def test_whatever_a_relay_dies_of_it_gives_its_lease_back(world: World, error: B
 
 
 def test_a_lease_that_cannot_be_given_back_is_reported(world: World) -> None:
+    """The table of leases is gone; the relay still stops."""
     relay = world.relay()
     relay.step()
     with world.engine.begin() as connection:
@@ -280,7 +289,8 @@ def _commit(engine: Engine) -> None:
         session.commit()
 
 
-def test_until_empty_that_is_stopped_before_the_end_is_no_success(engine: Engine, tmp_path: Path) -> None:
+def test_until_empty_that_is_stopped_early_ends_with_1(engine: Engine, tmp_path: Path) -> None:
+    """A deployment must not take it for success. A relay without --until-empty ends with 0 when it is stopped."""
     _commit(engine)
 
     with _relay(engine, tmp_path, "--until-empty") as relay:
@@ -311,7 +321,10 @@ def test_a_relay_warns_of_events_for_other_topics(engine: Engine, tmp_path: Path
 
 
 def test_until_empty_ends_beside_another_leader_when_nothing_is_left(engine: Engine, tmp_path: Path) -> None:
-    """Its log says with which settings it started, and who leads."""
+    """The outbox is empty, so it need not lead.
+
+    Its log says with which settings it started, and who leads.
+    """
     leader = Lease(engine, TOPIC, lease_seconds=300, owner="leader")
     assert leader.acquire()
 

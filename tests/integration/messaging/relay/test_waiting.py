@@ -16,7 +16,7 @@ from tests.support.messaging.faulty_calls import seeded_random
 from tests.support.messaging.outbox.simulated_relays import Turns
 from tests.support.messaging.world import SETTINGS, TOPIC, World
 
-PASSES = [
+PASSING_SQLSTATES = [
     "08006",
     "25006",
     "25P03",
@@ -31,8 +31,8 @@ PASSES = [
     "55006",
     "55P03",
 ]
-PASSES += ["57014", "57P01", "57P02", "57P03", "58030", "XX000"]
-STAYS = ["22012", "23505", "28000", "3D000", "3F000", "42P01", "42501", "42703", "0A000"]
+PASSING_SQLSTATES += ["57014", "57P01", "57P02", "57P03", "58030", "XX000"]
+LASTING_SQLSTATES = ["22012", "23505", "28000", "3D000", "3F000", "42P01", "42501", "42703", "0A000"]
 
 
 class Standby:
@@ -52,11 +52,13 @@ class Standby:
 
 @pytest.fixture
 def standby() -> Standby:
+    """Return a server that becomes the primary when the test says so."""
     return Standby()
 
 
 @pytest.fixture
-def failing(postgres: Engine, standby: Standby) -> Iterator[Engine]:
+def standby_engine(postgres: Engine, standby: Standby) -> Iterator[Engine]:
+    """Yield an engine whose connections can only read until the standby is the primary."""
     made = engines.engine(postgres.url.render_as_string(hide_password=False), connect=standby.connect)
     yield made
     made.dispose()
@@ -75,11 +77,12 @@ class Failover(Turns):
 
 
 def test_a_relay_waits_for_a_primary_and_leaves_the_standby(
-    postgres: Engine, failing: Engine, standby: Standby
+    postgres: Engine, standby_engine: Engine, standby: Standby
 ) -> None:
+    """After a failover, connections that were made before still only read. The relay closes them, and publishes."""
     world = World(postgres)
     world.commit("a")
-    world.engine, world.store = failing, Store(failing, TOPIC, clock=world.clock)
+    world.engine, world.store = standby_engine, Store(standby_engine, TOPIC, clock=world.clock)
 
     with structlog.testing.capture_logs() as logged:
         run(world.relay(), Failover(world.clock, standby), SETTINGS, rng=seeded_random(3))
@@ -105,10 +108,14 @@ def test_a_producers_connections_to_a_standby_are_dropped(postgres: Engine, stan
     own.dispose()
 
 
-@pytest.mark.parametrize(("states", "is_awaited"), [(PASSES, True), (STAYS, False)])
+@pytest.mark.parametrize(("states", "is_awaited"), [(PASSING_SQLSTATES, True), (LASTING_SQLSTATES, False)])
 def test_a_relay_waits_out_passing_errors_and_ends_at_lasting_ones(
     postgres: Engine, states: list[str], *, is_awaited: bool
 ) -> None:
+    """Every statement fails with the same SQLSTATE.
+
+    A relay that ends names the error in one line.
+    """
     world = World(postgres)
     current = ""
 

@@ -178,7 +178,7 @@ def _open_connections(engine: Engine, count: int) -> Iterator[list[Connection]]:
             connection.close()
 
 
-class Naive:
+class NaiveOutbox:
     """Broken: an outbox ordered by a column that is filled when a row is written, not when it is committed.
 
     Args:

@@ -66,6 +66,10 @@ async def _write(world: World, session: AsyncSession, event: Event, context: Con
 
 
 def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_on_each_database: World) -> None:
+    """The mark says in the inbox that the message was handled.
+
+    The first attempt fails, and leaves none of the three.
+    """
     world = world_on_each_database
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
@@ -84,7 +88,8 @@ def test_an_asyncio_handlers_effect_mark_and_event_are_committed_together(world_
     assert sorted(world.statuses()) == [("a", 1), ("a", 2), ("b", 1)]
 
 
-def test_everything_of_an_async_session_works(engine: Engine) -> None:
+def test_every_method_of_an_async_session_works_but_connection(engine: Engine) -> None:
+    """`connection` would let a handler commit below the session, so it is refused."""
     Base.metadata.create_all(engine)
     world, found = World(engine), list[Any]()
 
@@ -123,7 +128,8 @@ def test_everything_of_an_async_session_works(engine: Engine) -> None:
     assert world.bodies_in_dlq() == []
 
 
-def test_a_connection_is_taken_at_the_first_use(engine: Engine) -> None:
+def test_an_async_session_takes_a_connection_at_its_first_statement(engine: Engine) -> None:
+    """A handler that only waits for something else needs none, so few connections serve many handlers."""
     world, seen = World(engine), list[int]()
     pool: Any = engine.pool
 
@@ -143,9 +149,11 @@ def test_a_connection_is_taken_at_the_first_use(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("is_used", [True, False])
-def test_a_message_that_somebody_else_has_handled_meanwhile_is_decided_about_again(
-    engine: Engine, *, is_used: bool
-) -> None:
+def test_a_message_that_another_worker_handled_meanwhile_has_no_second_effect(engine: Engine, *, is_used: bool) -> None:
+    """The inbox is asked before an asyncio handler and again at its first statement.
+
+    `is_used` says if there is a statement.
+    """
     world = World(engine)
     calls = list[str]()
 
@@ -166,8 +174,8 @@ def test_a_message_that_somebody_else_has_handled_meanwhile_is_decided_about_aga
     assert world.bodies_in_dlq() == []
 
 
-def test_a_worker_that_does_not_decide_again_is_caught(engine: Engine) -> None:
-    """Negative control: the effect is there twice."""
+def test_a_worker_that_asks_the_inbox_once_is_caught(engine: Engine) -> None:
+    """Negative control: another worker handles the message after the inbox was asked, so its effect is there twice."""
     world = World(engine)
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
@@ -181,6 +189,7 @@ def test_a_worker_that_does_not_decide_again_is_caught(engine: Engine) -> None:
 
 
 def test_a_parked_message_is_handled_by_asyncio(engine: Engine) -> None:
+    """A parked message waits in the inbox's table for one before it, and a drainer handles it, not a lane."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
@@ -195,12 +204,13 @@ def test_a_parked_message_is_handled_by_asyncio(engine: Engine) -> None:
 
 
 def test_a_handler_is_cancelled_at_its_deadline_and_its_message_comes_again(engine: Engine) -> None:
+    """Its effect is rolled back, and the second attempt commits one."""
     world, ends = World(engine), list[str]()
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
         await _write(world, session, event, context)
         if context.attempt == 1:
-            world.simulator.advance(10 * TIMEOUT_SECONDS + 1)
+            world.simulator.advance(10 * TIMEOUT_SECONDS + 1)  # a handler may take ten visibility timeouts
             try:
                 await asyncio.Event().wait()
             finally:
@@ -214,8 +224,11 @@ def test_a_handler_is_cancelled_at_its_deadline_and_its_message_comes_again(engi
     assert world.last_numbers() == {"a": 1}
 
 
-def test_a_statement_that_is_cancelled_ends_the_transaction(on_postgres: Engine) -> None:
-    """The connection is nobody's until the statement has ended, and no effect of the attempt is left."""
+def test_a_cancelled_statement_rolls_its_attempt_back(on_postgres: Engine) -> None:
+    """The handler swallows the timeout of its statement.
+
+    Nobody may use the connection until the statement has ended.
+    """
     world, seen = World(on_postgres), list[str]()
 
     async def handle(session: AsyncSession, event: Event, context: Context) -> None:
@@ -235,7 +248,8 @@ def test_a_statement_that_is_cancelled_ends_the_transaction(on_postgres: Engine)
     assert world.bodies_in_dlq() == []
 
 
-def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgres: Engine) -> None:
+def test_a_statement_without_an_answer_is_given_up_and_blocks_no_task(on_postgres: Engine) -> None:
+    """A statement of 2 s is given up after the allowed second. A task that counts each 10 ms runs meanwhile."""
     connections.end_waits(on_postgres, 1.0)
     world, others = World(on_postgres), list[int]()
 
@@ -260,7 +274,8 @@ def test_a_hanging_connection_is_given_up_and_blocks_no_other_handler(on_postgre
 
 
 @pytest.mark.parametrize("act", ["stop", "task that exits", "task that goes on"])
-def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_on_each_database: World, act: str) -> None:
+def test_an_event_loop_that_a_handler_disturbs_serves_the_next_message(world_on_each_database: World, act: str) -> None:
+    """The handler stops the loop, starts a task that exits, or leaves a task behind. That one is cancelled."""
     world, cancelled = world_on_each_database, list[str]()
 
     async def exits() -> None:
@@ -293,7 +308,8 @@ def test_the_loop_goes_on_whatever_a_handler_does_to_it(world_on_each_database: 
     assert cancelled == ["a", "a"] * (act == "task that goes on")
 
 
-def test_a_handler_that_blocks_the_loop_is_named(world_on_each_database: World) -> None:
+def test_a_handler_that_blocks_the_event_loop_is_named_in_the_log(world_on_each_database: World) -> None:
+    """All asyncio handlers share the loop, so an operator must learn which one holds up the others."""
     world, may_end = world_on_each_database, threading.Event()
 
     async def block(session: AsyncSession, event: Event, context: Context) -> None:
@@ -315,7 +331,7 @@ def test_a_handler_that_blocks_the_loop_is_named(world_on_each_database: World) 
 
 
 def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) -> None:
-    """As many groups run at once as there are lanes, each in order; no more connections than declared are open."""
+    """Thirty lanes run thirty groups at once over four connections, and each group in order."""
     groups = [f"g{number}" for number in range(30)]
     world = World(on_postgres, simulator=Simulator(clock=MachineClock()))
     world.settings = replace(world.settings, database_connections=4)
@@ -350,13 +366,14 @@ def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) ->
         worker.stop.request()
         worker.wait_for_end()
 
-    assert most > 15
-    assert max(seen) <= 4 + 3  # what looks for parked groups, what takes care, and this test
+    assert most > 15  # of 30: on a busy machine not all are seen at once
+    assert max(seen) <= 4 + 3  # the drainer, the care of the inbox and this test have a connection each
     for group in groups:
         assert [place for place in world.committed_effects() if place[0] == group] == [(group, 1), (group, 2)]
 
 
-def test_a_worker_that_stops_cancels_what_does_not_end(on_postgres: Engine) -> None:
+def test_a_worker_that_stops_cancels_an_asyncio_handler_that_does_not_end(on_postgres: Engine) -> None:
+    """Its message stays in the queue, and nothing of it is committed."""
     world = World(on_postgres, simulator=Simulator(clock=MachineClock()))
     begun, ends = threading.Event(), list[str]()
 

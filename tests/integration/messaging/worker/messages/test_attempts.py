@@ -19,8 +19,8 @@ from sluice.messaging.inbox.groups import InboxPolicy
 from tests.support.messaging.database_errors import fail_with
 from tests.support.messaging.world import WorkerParts, World
 
-FAILURES = 4
-"""So often each message's fault is there: once more than a transaction is tried in one receive."""
+FAILURE_COUNT = 4
+"""How often each message's fault is there: once more than a transaction is tried in one receive."""
 NEVER, TRIED, DEAD = 1, 2, None
 """The attempt that succeeds: the first; the second, as the first was used up by three tries; none, as each was used."""
 AFTER_THE_CALL = {
@@ -42,9 +42,9 @@ class PostgresRefusals:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
 
-    def meet(self, connection: Connection, group_id: str) -> None:
+    def refuse_first_calls(self, connection: Connection, group_id: str) -> None:
         """Let the first calls for a group be refused with the SQLSTATE that is the group's name."""
-        if self.counts[group_id] < FAILURES:
+        if self.counts[group_id] < FAILURE_COUNT:
             self.counts[group_id] += 1
             fail_with(connection, group_id)
 
@@ -52,7 +52,7 @@ class PostgresRefusals:
         """Return a method of the inbox that meets the fault of a group first."""
 
         def faulty(connection: Connection, *arguments: Any, **options: Any) -> Any:
-            self.meet(connection, group_of(*arguments, **options))
+            self.refuse_first_calls(connection, group_of(*arguments, **options))
             return call(connection, *arguments, **options)
 
         return faulty
@@ -75,6 +75,7 @@ def _work_until_idle(world: World, states: dict[str, Any]) -> dict[str, int | No
 def test_before_the_handler_only_refused_data_costs_an_attempt(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The inbox's first statement meets the SQLSTATE that is the group's name; the table has the attempts counted."""
     world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "admit", faults.before(world.inbox.admit, lambda arrived: arrived.envelope.event.group)
@@ -83,21 +84,24 @@ def test_before_the_handler_only_refused_data_costs_an_attempt(
     assert _work_until_idle(world, BEFORE_THE_CALL) == BEFORE_THE_CALL
 
 
-def test_a_full_disk_or_server_in_a_handler_costs_no_attempt(on_postgres: Engine) -> None:
+def test_each_sqlstate_in_a_handler_costs_the_attempts_of_its_row(on_postgres: Engine) -> None:
     """Each group's handler meets the SQLSTATE that is the group's name; the attempts counted are those in the table."""
     world, faults = World(on_postgres), PostgresRefusals()
     for group in AFTER_THE_CALL:
-        world.handler_steps[group, 1] = [lambda session, event, _: faults.meet(session.connection(), event.group)] * 100
+        world.handler_steps[group, 1] = [
+            lambda session, event, _: faults.refuse_first_calls(session.connection(), event.group)
+        ] * 100
 
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Engine) -> None:
+def test_an_error_of_the_driver_costs_the_same_attempts(on_postgres: Engine) -> None:
+    """It may be raised as it is, as the cause of another error, or in a group of errors."""
     world, faults = World(on_postgres), PostgresRefusals()
 
     def ask_driver(session: Session, received: Any, _: Any) -> None:
         with session.connection().connection.driver_connection.cursor() as cursor:  # type: ignore[union-attr]
-            if faults.counts[received.group] < FAILURES:
+            if faults.counts[received.group] < FAILURE_COUNT:
                 faults.counts[received.group] += 1
                 cursor.execute(f"DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{received.group}'; END $$")
 
@@ -120,10 +124,10 @@ def test_a_handler_that_uses_the_driver_costs_no_attempt_either(on_postgres: Eng
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_a_refusal_of_the_server_at_the_mark_costs_no_attempt(
+def test_each_sqlstate_at_the_inboxs_mark_costs_the_attempts_of_its_row(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The inbox's mark meets the SQLSTATE that is the group's name; the attempts counted are those in the table."""
+    """The mark is the statement that notes in the inbox that a message was handled."""
     world, faults = World(on_postgres), PostgresRefusals()
     monkeypatch.setattr(
         world.inbox, "mark", faults.before(world.inbox.mark, lambda envelope, **_: envelope.event.group)
@@ -132,8 +136,8 @@ def test_a_refusal_of_the_server_at_the_mark_costs_no_attempt(
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_a_refusal_of_the_server_at_the_commit_costs_no_attempt(on_postgres: Engine) -> None:
-    """A deferred trigger fails as the commit itself."""
+def test_each_sqlstate_at_the_commit_costs_the_attempts_of_its_row(on_postgres: Engine) -> None:
+    """A deferred trigger lets the commit itself fail."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE late (state text)"))
         connection.execute(
@@ -152,7 +156,7 @@ def test_a_refusal_of_the_server_at_the_commit_costs_no_attempt(on_postgres: Eng
 
     def fail_late(session: Session, received: Any, _: Any) -> None:
         counts[received.group] += 1
-        if counts[received.group] <= FAILURES:
+        if counts[received.group] <= FAILURE_COUNT:
             session.execute(text("INSERT INTO late VALUES (:state)"), {"state": received.group})
 
     for group in AFTER_THE_CALL:
@@ -161,10 +165,10 @@ def test_a_refusal_of_the_server_at_the_commit_costs_no_attempt(on_postgres: Eng
     assert _work_until_idle(world, AFTER_THE_CALL) == AFTER_THE_CALL
 
 
-def test_a_dead_message_is_recorded_when_the_database_is_back(
+def test_a_rejected_message_is_recorded_when_the_database_is_back(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The record of a dead message is no attempt at it: it waits for the database as long as the lease lets it."""
+    """The record is no attempt at the message: it is tried until it succeeds or the lease ends."""
     world, faults = World(on_postgres), PostgresRefusals()
     states = [state for state, attempt in BEFORE_THE_CALL.items() if attempt is NEVER]
     for group in states:
@@ -179,10 +183,10 @@ def test_a_dead_message_is_recorded_when_the_database_is_back(
 
 
 @pytest.mark.slow  # an hour of a full disk
-def test_a_disk_full_for_the_handlers_table_alone_costs_no_attempt(on_postgres: Engine) -> None:
+def test_a_full_disk_under_the_handlers_table_alone_costs_no_attempt(on_postgres: Engine) -> None:
     """The inbox is elsewhere, and can be written: more is received meanwhile, and each receive would be an attempt."""
     world = World(on_postgres, max_attempts=1)
-    ends_at = world.clock.monotonic() + 400
+    ends_at = world.clock.monotonic() + 400  # longer than a lease of ten visibility timeouts
 
     def write(session: Session, *_: Any) -> None:
         if world.clock.monotonic() < ends_at:
@@ -201,10 +205,13 @@ def test_a_disk_full_for_the_handlers_table_alone_costs_no_attempt(on_postgres: 
 
 
 @pytest.mark.parametrize("place", ["handler", "before the handler"])
-def test_a_parked_message_has_the_same_attempts(
+def test_a_failure_of_the_server_costs_a_parked_message_no_attempt(
     on_postgres: Engine, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    """One failure is one attempt here: the drainer tries again later, and not in the same receive."""
+    """A drainer tries a parked message again later and not at once, so one failure of its handler is one attempt.
+
+    The failures happen in the handler, where only a full disk or server costs none, or before it, where none costs one.
+    """
     world = World(on_postgres, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     is_called = place == "handler"
     expected = {
@@ -214,10 +221,12 @@ def test_a_parked_message_has_the_same_attempts(
     }
     worker = world.park(*sorted(expected))
     faults = PostgresRefusals()
-    faults.counts.update(dict.fromkeys(expected, FAILURES - 1))
+    faults.counts.update(dict.fromkeys(expected, FAILURE_COUNT - 1))
     if is_called:
         for group in expected:
-            world.handler_steps[group, 2] = [lambda session, event, _: faults.meet(session.connection(), event.group)]
+            world.handler_steps[group, 2] = [
+                lambda session, event, _: faults.refuse_first_calls(session.connection(), event.group)
+            ]
     else:
         taken_up = faults.before(world.inbox.next_parked, lambda group_id: group_id)
         monkeypatch.setattr(world.inbox, "next_parked", taken_up)
@@ -231,7 +240,7 @@ def test_a_parked_message_has_the_same_attempts(
 
 
 @contextmanager
-def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
+def _locked_row(engine: Engine, world: World) -> Iterator[Connection]:
     """Yield a connection that locks a group's row until it is rolled back."""
     world.send("a")
     world.work_until_idle(world.worker())
@@ -240,7 +249,7 @@ def _held_row(engine: Engine, world: World) -> Iterator[Connection]:
         yield connection
 
 
-def _waiting(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[int]:
+def _attempts_until_the_fault_ends(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[int]:
     """Handle all messages, end the fault at the tenth wait, and return the attempts that were made."""
     world.calls.clear()
     worker.wait.meanwhile = lambda: end() if len(worker.wait.waits) == 10 else None
@@ -251,21 +260,25 @@ def _waiting(world: World, worker: WorkerParts, end: Callable[[], Any]) -> list[
 
 @pytest.mark.parametrize("setting", ["statement_timeout", "lock_timeout"])
 def test_a_roles_timeout_on_the_groups_row_costs_no_attempt(on_postgres: Engine, setting: str) -> None:
+    """Another worker holds the row for a while; the wait for it is not the message's failure."""
     world = World(on_postgres)
-    with _held_row(on_postgres, world) as holder:
+    with _locked_row(on_postgres, world) as holder:
         options = f"{on_postgres.url.query['options']} -c{setting}=20ms"
         world.engine = impatient = engines.engine(
             make_url(on_postgres.url).update_query_dict({"options": options}).render_as_string(hide_password=False)
         )
         world.send("a")
 
-        assert _waiting(world, world.worker(), holder.rollback) == [1]
+        assert _attempts_until_the_fault_ends(world, world.worker(), holder.rollback) == [1]
 
     impatient.dispose()
 
 
-def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine) -> None:
-    """The limit is the connection limit of a role. libpq reports no SQLSTATE for a connection that failed."""
+def test_a_server_without_a_free_connection_costs_no_attempt(on_postgres: Engine) -> None:
+    """A role may open one connection, and another program has it.
+
+    For a refused connection libpq reports no SQLSTATE.
+    """
     role = f"r{make_url(on_postgres.url).query['application_name']}"
     schema_name = role.removeprefix("r")
     with on_postgres.begin() as connection:
@@ -280,7 +293,7 @@ def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine
     worker = world.worker()
     with closing(greedy.connect()) as only:
         world.engine = on_postgres
-        attempts = _waiting(world, worker, only.invalidate)
+        attempts = _attempts_until_the_fault_ends(world, worker, only.invalidate)
 
     limited.dispose()
     greedy.dispose()
@@ -292,10 +305,7 @@ def test_a_server_without_a_connection_left_costs_no_attempt(on_postgres: Engine
 
 @pytest.mark.parametrize("pragma", ["max_page_count = 1", "query_only = 1"])
 def test_a_full_or_read_only_sqlite_file_costs_no_attempt(on_file: Engine, pragma: str) -> None:
-    """SQLite's limit cannot be lower than the file's size.
-
-    So the handler writes more than the last page has room for.
-    """
+    """SQLite's limit is at least the file's size, so the handler writes more than the last page has room for."""
     world = World(on_file)
     is_over: list[bool] = []
 
@@ -313,7 +323,7 @@ def test_a_full_or_read_only_sqlite_file_costs_no_attempt(on_file: Engine, pragm
     for group in "ab":
         world.handler_steps[group, 1] = [write] * 100
 
-    attempts = _waiting(world, world.worker(), lambda: is_over.append(True))
+    attempts = _attempts_until_the_fault_ends(world, world.worker(), lambda: is_over.append(True))
 
     assert set(attempts) == {1}
     assert sorted(world.committed_effects()) == [("a", 1), ("b", 1)]

@@ -23,12 +23,12 @@ _OPTIONS: dict[str, Any] = {
 }
 
 
-def effects_of(harness: LambdaHarness) -> list[tuple[str, int]]:
+def handled_events(harness: LambdaHarness) -> list[tuple[str, int]]:
     """Return data and number of the attempts that handled an event, in their order."""
     return [(attempt.event.data, attempt.number) for attempt in harness.attempts if isinstance(attempt.outcome, Ack)]
 
 
-def test_parked_messages_are_effects_of_the_schedule(lambda_harness: Harness, postgres: Engine) -> None:
+def test_a_functions_schedule_handles_its_parked_messages(lambda_harness: Harness, postgres: Engine) -> None:
     """A message behind a dead one waits in the inbox, and is handled after the dead one was redriven."""
     is_refused = True
 
@@ -41,16 +41,18 @@ def test_parked_messages_are_effects_of_the_schedule(lambda_harness: Harness, po
         harness.publish("order.placed", name[0], name)
     harness.run()
     assert [event.data for event in harness.parked] == ["a2"]
-    assert effects_of(harness) == [("b1", 1)]
+    assert handled_events(harness) == [("b1", 1)]
 
     is_refused = False
     harness.redrive()
     harness.run()
 
-    assert effects_of(harness) == [("b1", 1), ("a1", 1), ("a2", 1)]
+    assert handled_events(harness) == [("b1", 1), ("a1", 1), ("a2", 1)]
 
 
 def test_a_handler_of_asyncio_runs_in_a_function(lambda_harness: Harness, postgres: Engine) -> None:
+    """A function has no lanes, but handles `async def` handlers as a worker does."""
+
     @handler("order.placed")
     async def bill(session: Session, _: Event, __: Context) -> None:
         session.execute(text("SELECT 1"))
@@ -60,7 +62,7 @@ def test_a_handler_of_asyncio_runs_in_a_function(lambda_harness: Harness, postgr
 
     harness.run()
 
-    assert effects_of(harness) == [("a1", 1)]
+    assert handled_events(harness) == [("a1", 1)]
 
 
 @pytest.mark.parametrize(
@@ -90,12 +92,13 @@ def test_nothing_is_committed_once_the_time_of_an_invocation_is_over(
 
     harness.run()
 
-    assert effects_of(harness) == [("a1", 1), ("a2", 1)]
+    assert handled_events(harness) == [("a1", 1), ("a2", 1)]
     assert [attempt.event.data for attempt in harness.attempts] == attempts
 
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_batch_that_comes_again_has_no_effect(lambda_harness: Harness, postgres: Engine, times: int) -> None:
+    """Lambda may deliver a batch again. The inbox knows its messages, and the function reports no failure."""
     harness = lambda_harness(lambda _, __, ___: None, consumer=Consumer(**_OPTIONS), database=postgres)
     harness.publish("order.placed", "a", "a1")
     harness.run()

@@ -36,7 +36,7 @@ _AUDITED = {
 }
 
 
-def _tables(engine: Engine) -> None:
+def _create_audited_tables(engine: Engine) -> None:
     """Create all tables, and a trigger that notes the number of each effect in the table audit."""
     create_tables(engine)
     with engine.begin() as connection:
@@ -47,8 +47,9 @@ def _tables(engine: Engine) -> None:
 
 @pytest.fixture(scope="module")
 def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
+    """Yield an engine on an SQLite file for all tests of this module, because each case begins with empty tables."""
     made = engines.engine(f"sqlite:///{tmp_path_factory.mktemp('leftovers') / 'inbox.db'}")
-    _tables(made)
+    _create_audited_tables(made)
     yield made
     made.dispose()
 
@@ -68,7 +69,7 @@ def on_postgres_once(postgres_url: str) -> Iterator[Engine]:
             connection.execute(text(f"CREATE SCHEMA {schema_name}"))
         url = make_url(postgres_url).update_query_dict({"options": f"-csearch_path={schema_name}"})
         made.append(engines.engine(url.render_as_string(hide_password=False)))
-        _tables(made[-1])
+        _create_audited_tables(made[-1])
         with server.begin() as connection:
             connection.execute(text(f"GRANT USAGE ON SCHEMA {schema_name} TO {GUEST}"))
             connection.execute(text(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema_name} TO {GUEST}"))
@@ -168,7 +169,8 @@ def _assert_misdeed_leaves_nothing(
 
 
 @pytest.mark.parametrize("misdeed", one_case_in(6, connection_misdeeds.misdeeds_on(SQLITE)))
-def test_nothing_is_left_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
+def test_a_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
+    """A misdeed changes connection, session, thread or process: a setting, a temporary table, an open cursor."""
     _assert_misdeed_leaves_nothing(on_sqlite, misdeed)
 
 
@@ -189,32 +191,44 @@ def test_an_sqlite_connection_stays_open_where_handlers_change_rows_alone(tmp_pa
 
 
 @pytest.mark.parametrize("misdeed", one_case_in(6, connection_misdeeds.misdeeds_on(POSTGRES)))
-def test_nothing_is_left_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
+def test_a_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
+    on_postgres_once: Engine, misdeed: Leftover
+) -> None:
+    """A misdeed changes connection, session, thread or process: a role, a lock, a prepared statement."""
     _assert_misdeed_leaves_nothing(on_postgres_once, misdeed)
 
 
 @pytest.mark.parametrize(
     ("kind", "misdeed"), one_case_in(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(SQLITE))
 )
-def test_nothing_is_left_by_asyncio_on_sqlite(on_sqlite: Engine, kind: str, misdeed: Leftover) -> None:
+def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_sqlite(
+    on_sqlite: Engine, kind: str, misdeed: Leftover
+) -> None:
+    """Each kind of asyncio handler misbehaves in the ways in which a plain one does."""
     _assert_misdeed_leaves_nothing(on_sqlite, misdeed, kind=kind)
 
 
 @pytest.mark.parametrize(
     ("kind", "misdeed"), one_case_in(60, KINDS_OF_ASYNCIO, connection_misdeeds.misdeeds_on(POSTGRES))
 )
-def test_nothing_is_left_by_asyncio_on_postgres(on_postgres_once: Engine, kind: str, misdeed: Leftover) -> None:
+def test_an_asyncio_handlers_misdeed_changes_nothing_for_the_next_on_postgres(
+    on_postgres_once: Engine, kind: str, misdeed: Leftover
+) -> None:
+    """Each kind of asyncio handler misbehaves in the ways in which a plain one does."""
     _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, kind=kind)
 
 
 @pytest.mark.parametrize("misdeed", one_case_in(4, connection_misdeeds.misdeeds_of_threads(SQLITE)))
-def test_nothing_is_left_by_a_thread_that_has_ended_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
+def test_a_handlers_thread_changes_nothing_for_the_next_message_on_sqlite(on_sqlite: Engine, misdeed: Leftover) -> None:
     """The thread changed the connection while it was in its pool, and no reference to the connection is left."""
     _assert_misdeed_leaves_nothing(on_sqlite, misdeed, is_early=True)
 
 
 @pytest.mark.parametrize("misdeed", one_case_in(4, connection_misdeeds.misdeeds_of_threads(POSTGRES)))
-def test_nothing_is_left_by_a_thread_that_has_ended_on_postgres(on_postgres_once: Engine, misdeed: Leftover) -> None:
+def test_a_handlers_thread_changes_nothing_for_the_next_message_on_postgres(
+    on_postgres_once: Engine, misdeed: Leftover
+) -> None:
+    """The thread changed the connection while it was in its pool, and no reference to the connection is left."""
     _assert_misdeed_leaves_nothing(on_postgres_once, misdeed, is_early=True)
 
 
@@ -229,6 +243,7 @@ def _handle_in_turn(world: World, *handlers: Callable[[Session], object]) -> Non
 
 
 def test_a_handlers_seed_repeats_no_other_messages_random_numbers(on_postgres: Engine) -> None:
+    """Postgres keeps the seed for the session, and the next message may get the same connection."""
     seen = list[object]()
 
     def seed(session: Session) -> None:
@@ -242,7 +257,7 @@ def test_a_handlers_seed_repeats_no_other_messages_random_numbers(on_postgres: E
     assert len(set(seen)) == 2
 
 
-def test_handlers_that_prepare_statements_and_tidy_up_get_none_that_is_gone(on_postgres: Engine) -> None:
+def test_handlers_that_prepare_the_same_statement_do_not_fail(on_postgres: Engine) -> None:
     """Psycopg remembers the names of its prepared statements, and the server drops them after each message."""
 
     def prepare(session: Session) -> None:
@@ -251,20 +266,22 @@ def test_handlers_that_prepare_statements_and_tidy_up_get_none_that_is_gone(on_p
         driver.execute("SELECT count(*) FROM effects WHERE seq = %s", [1])
         driver.prepare_threshold = before
 
-    _handle_in_turn(World(on_postgres), prepare, prepare, prepare)
+    _handle_in_turn(World(on_postgres), prepare, prepare, prepare)  # asserts the three effects
 
 
 def test_statements_that_an_engines_listener_prepares_stay_usable(on_postgres: Engine) -> None:
+    """The program's listener lets psycopg prepare every statement, and the server drops them after each message."""
+
     def prepare(connection: Any, _: object) -> None:
         connection.prepare_threshold = 0
 
     on_postgres.dispose()
     event.listen(on_postgres, "connect", prepare)
 
-    _handle_in_turn(World(on_postgres), *[lambda _: None] * 3)
+    _handle_in_turn(World(on_postgres), *[lambda _: None] * 3)  # asserts the three effects
 
 
-def _hide(name: str) -> Any:
+def _hiding_handler(name: str) -> Any:
     """Return a handler that hides a table behind a temporary one of the same name."""
 
     def hide(session: Session, _: Event, __: Context) -> None:
@@ -274,14 +291,18 @@ def _hide(name: str) -> Any:
 
 
 def test_a_handler_that_hides_the_inboxs_groups_commits_only_counted_work(engine: Engine) -> None:
-    """A message in order, and one that was set aside: Postgres finds another row first, SQLite is told not to."""
+    """A handler hides the inbox's table of groups behind a temporary table of the same name.
+
+    Postgres then finds a row of the temporary table and commits nothing; SQLite names the schema and is not deceived.
+    `c` is a message in order, the second of `a` is parked.
+    """
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.park("a")
     worker = world.worker()
     world.send("c")
     world.handler_steps["c", 1], world.handler_steps["a", 2] = (
-        [_hide("sluice_inbox_group")] * 9,
-        [_hide("sluice_inbox_group")] * 9,
+        [_hiding_handler("sluice_inbox_group")] * 9,
+        [_hiding_handler("sluice_inbox_group")] * 9,
     )
     world.work_until_idle(worker)
     for _ in range(MAX_ATTEMPTS):
@@ -294,8 +315,9 @@ def test_a_handler_that_hides_the_inboxs_groups_commits_only_counted_work(engine
 
 
 def test_a_handler_that_hides_the_inboxs_exceptions_commits_only_counted_work(engine: Engine) -> None:
+    """A dead message comes back, and its handler hides the table in which its death is recorded."""
     world = World(engine)
-    world.handler_steps["a", 1] = [Reject("no such customer"), *[_hide("sluice_inbox_exception")] * 9]
+    world.handler_steps["a", 1] = [Reject("no such customer"), *[_hiding_handler("sluice_inbox_exception")] * 9]
     world.send("a")
     for _ in range(2):
         world.work_until_idle(world.worker())
@@ -323,7 +345,7 @@ _LEFT_ON_ENGINE: dict[str, Callable[[Engine], object]] = {
 
 
 @pytest.mark.parametrize("name", _LEFT_ON_ENGINE)
-def test_an_engine_on_which_something_is_left_is_no_other_messages(on_sqlite: Engine, name: str) -> None:
+def test_an_engine_that_a_handler_changed_is_used_for_no_other_message(on_sqlite: Engine, name: str) -> None:
     sessions, found = MessageSessions(on_sqlite), list[dict[str, Any]]()
     for leave in (lambda _: None, _LEFT_ON_ENGINE[name], lambda _: None):
         with sessions.open() as session:
@@ -336,7 +358,8 @@ def test_an_engine_on_which_something_is_left_is_no_other_messages(on_sqlite: En
     KeptThings.end()
 
 
-def test_new_options_of_the_programs_engine_hold_for_the_next_message(on_file: Engine) -> None:
+def test_a_change_of_the_programs_engine_holds_for_the_next_message(on_file: Engine) -> None:
+    """The sessions of messages have an engine of their own, which is made of the program's."""
     sessions = MessageSessions(on_file)
     with sessions.open():
         pass

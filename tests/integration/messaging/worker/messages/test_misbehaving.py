@@ -45,7 +45,7 @@ def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
     on_postgres: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
     """Each kind of misbehaviour runs on the lane's thread, and again statement by statement from the event loop."""
-    _always_misbehaves(on_postgres, faulty_worker, ending, kind)
+    _assert_misbehaviour_loses_nothing(on_postgres, faulty_worker, ending, kind)
     async_handlers.close()
 
 
@@ -54,11 +54,12 @@ def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead(
 def test_a_misbehaving_asyncio_handlers_message_is_done_once_or_dead_on_sqlite(
     on_file: Engine, kind: str, faulty_worker: str, ending: str
 ) -> None:
-    _always_misbehaves(on_file, faulty_worker, ending, kind)
+    """Each misdeed with each ending: an outcome to return or an error to raise."""
+    _assert_misbehaviour_loses_nothing(on_file, faulty_worker, ending, kind)
     async_handlers.close()
 
 
-def _early(world: World, faulty_worker: str, ending: str) -> Handlers:
+def _handlers_that_misbehave_before_the_effect(world: World, faulty_worker: str, ending: str) -> Handlers:
     """Return handlers: that of the first message misbehaves before its effect, and continues."""
 
     def handle(session: Session, event: Event, context: Context) -> Any:
@@ -92,14 +93,22 @@ def _assert_accounted_for(world: World, *, may_repeat: bool = False) -> None:
 
 @pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(12, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead(on_file: Engine, faulty_worker: str, ending: str) -> None:
-    _always_misbehaves(on_file, faulty_worker, ending)
+    """The handler misbehaves in every attempt: it closes its session, commits, forks, and so on.
+
+    Then it ends in some way.
+    """
+    _assert_misbehaviour_loses_nothing(on_file, faulty_worker, ending)
 
 
 @pytest.mark.parametrize(("faulty_worker", "ending"), one_case_in(24, MISDEEDS, ENDINGS))
 def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
     on_postgres: Engine, faulty_worker: str, ending: str
 ) -> None:
-    _always_misbehaves(on_postgres, faulty_worker, ending)
+    """The handler misbehaves in every attempt: it closes its session, commits, forks, and so on.
+
+    Then it ends in some way.
+    """
+    _assert_misbehaviour_loses_nothing(on_postgres, faulty_worker, ending)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +119,13 @@ def test_a_misbehaving_handlers_message_is_done_once_or_dead_on_postgres(
 def test_misbehaving_before_the_effect_leaves_a_message_done_once_or_dead(
     engine: Engine, faulty_worker: str, ending: str
 ) -> None:
-    """A commit before the effect is none of the message: it would count as handled, and have no effect."""
+    """A commit before the effect must not count: the message would be marked as handled without its effect."""
     world = World(engine)
     world.send("a", "a")
 
-    world.work_until_idle(world.worker(handlers=_early(world, faulty_worker, ending)))
+    world.work_until_idle(
+        world.worker(handlers=_handlers_that_misbehave_before_the_effect(world, faulty_worker, ending))
+    )
 
     _assert_accounted_for(world, may_repeat=_repeats(engine, faulty_worker))
 
@@ -124,7 +135,7 @@ def _repeats(engine: Engine, faulty_worker: str) -> bool:
     return faulty_worker == "driver commits" and engine.dialect.name == "postgresql"
 
 
-def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: str = "plain") -> None:
+def _assert_misbehaviour_loses_nothing(engine: Engine, faulty_worker: str, ending: str, kind: str = "plain") -> None:
     """Let a message's handler misbehave in every attempt, and check that each message is accounted for."""
     world = World(engine)
     world.send("a", "a")
@@ -145,6 +156,7 @@ def _always_misbehaves(engine: Engine, faulty_worker: str, ending: str, kind: st
 def test_misbehaving_differently_each_time_leaves_a_message_done_once_or_dead(
     engine: Engine, deeds: list[tuple[str, str]], *, is_parking: bool
 ) -> None:
+    """Up to four misdeeds and endings, drawn at random, are those of the first message's attempts."""
     consumer = next(_consumers)
     policy = InboxPolicy(consumer=consumer, parks_poison=is_parking, parks_gaps=is_parking)
     world = World(engine, consumer=consumer, policy=policy)
@@ -198,8 +210,8 @@ def _rows_of_nobody(world: World) -> list[Any]:
     return other.committed_effects()
 
 
-def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) -> None:
-    """Negative control: a rollback below the ORM, and the message is gone."""
+def test_a_worker_that_commits_without_a_look_at_the_transaction_is_caught(on_postgres: Engine) -> None:
+    """Negative control: a handler rolls back below the ORM, so the message is deleted without an effect."""
     world = World(on_postgres)
     world.send("a", "a")
     world.handler_steps["a", 1] = [_misbehaving("statement ROLLBACK", "Ack")]
@@ -210,7 +222,7 @@ def test_a_worker_that_commits_whatever_is_there_is_caught(on_postgres: Engine) 
         _assert_accounted_for(world)
 
 
-def _hook(act: Any) -> Any:
+def _handler_with_a_commit_hook(act: Any) -> Any:
     """Return a handler that does the act in the session's hook before its commit."""
 
     def handle(session: Session, _: Event, __: Context) -> None:
@@ -232,21 +244,23 @@ def _rolls_back_below(session: Session) -> None:
 
 
 def _commits_below(session: Session) -> None:
+    """Commit the driver's connection, below the session, and swallow the error."""
     with suppress(Exception):
         session.connection().connection.driver_connection.commit()  # type: ignore[union-attr]
 
 
 def _commits_the_connection(session: Session) -> None:
+    """Commit SQLAlchemy's connection, below the session, and swallow the error."""
     with suppress(Exception):
         session.connection().commit()
 
 
 @pytest.mark.parametrize("act", [_fails_unnoticed, _rolls_back_below, _commits_below, _commits_the_connection])
-def test_a_hook_that_misbehaves_in_the_commit_itself_loses_no_message(engine: Engine, act: Any) -> None:
-    """The last look is after all hooks: behind it is the commit and nothing else."""
+def test_a_commit_hook_that_misbehaves_loses_no_message(engine: Engine, act: Any) -> None:
+    """The worker looks at the transaction after all hooks, directly before the commit."""
     world = World(engine)
     world.send("a", "a")
-    world.handler_steps["a", 1] = [_hook(act)] * 100
+    world.handler_steps["a", 1] = [_handler_with_a_commit_hook(act)] * 100
 
     world.work_until_idle(world.worker())
 
@@ -257,6 +271,7 @@ _marked: contextvars.ContextVar[str] = contextvars.ContextVar("_marked", default
 
 
 def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_on_each_database: World) -> None:
+    """Both messages of a lane, a worker's thread, run on the same event loop."""
     world = world_on_each_database
     loops = []
 
@@ -280,6 +295,8 @@ def test_an_async_handler_runs_in_its_transaction_on_its_lanes_loop(world_on_eac
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> None:
+    """Each outcome to return and each error to raise ends as it does for a plain handler."""
+
     async def handle(_: Session, __: Event, ___: Context) -> Any:
         await asyncio.sleep(0)
         return ENDINGS[ending]()
@@ -297,6 +314,7 @@ def test_an_async_handler_may_end_in_every_way(engine: Engine, ending: str) -> N
 
 
 def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
+    """A task that is left behind is cancelled in the lane's context, and does not hold the message up."""
     seen: list[str] = []
 
     async def goes_on() -> None:
@@ -325,6 +343,8 @@ def test_tasks_of_an_async_handler_end_with_its_attempt(world: World) -> None:
 
 @pytest.mark.parametrize("act", ["stop", "close"])
 def test_a_loop_that_a_handler_damaged_is_replaced_for_the_next_message(world: World, act: str) -> None:
+    """The message itself may die; the next message of its group is handled."""
+
     async def damages(_: Session, __: Event, ___: Context) -> None:
         loop = asyncio.get_running_loop()
         loop.stop() if act == "stop" else loop.call_soon(loop.stop)
@@ -344,12 +364,12 @@ def test_a_loop_that_a_handler_damaged_is_replaced_for_the_next_message(world: W
     assert ("a", 2) in world.committed_effects()
 
 
-_SETTINGS = {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA query_only = ON"}
+_SETTING_THAT_BREAKS_STATEMENTS = {"postgresql": "SET search_path TO nowhere", "sqlite": "PRAGMA query_only = ON"}
 
 
-def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engine) -> None:
-    """The settings stay with the connection. When the next message fails over it, the worker closes this connection."""
-    setting = _SETTINGS[engine.dialect.name]
+def test_a_setting_that_breaks_the_connection_holds_up_no_later_message(engine: Engine) -> None:
+    """When the next message fails over this connection, the worker closes the connection."""
+    setting = _SETTING_THAT_BREAKS_STATEMENTS[engine.dialect.name]
     world = World(engine)
     world.send("a", "b", "c")
     world.handler_steps["a", 1] = [lambda session, *_: session.execute(text(setting)) and None]
@@ -360,10 +380,12 @@ def test_settings_a_handler_leaves_behind_keep_nobody_from_working(engine: Engin
 
 
 def _close_descriptor(session: Session, _: Event, __: Context) -> None:
+    """Close the socket of the connection, below psycopg."""
     os.close(session.connection().connection.driver_connection.fileno())  # type: ignore[union-attr]
 
 
 def test_a_handler_that_closes_the_descriptor_of_its_connection_harms_no_message(on_postgres: Engine) -> None:
+    """Its own message is handled at a later try over another connection."""
     world = World(on_postgres)
     world.send("a", "a", "b")
     world.handler_steps["a", 1] = [_close_descriptor]

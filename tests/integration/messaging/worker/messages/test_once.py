@@ -28,8 +28,13 @@ REFUSED = Fault(operation="DeleteMessage", refused="InvalidParameterValue")
 UNREACHABLE = Fault(operation="DeleteMessage", unreachable=True)
 
 
-def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults: list[Fault]) -> WorkerParts:
-    """W6: the delete fails; another worker gets the message again, calls nothing, deletes it, and goes on behind it."""
+def assert_a_redelivery_has_no_second_effect(
+    world: World, kind: type[MessageProcessor], faults: list[Fault]
+) -> WorkerParts:
+    """W6: the delete of a message fails.
+
+    Another worker receives the message, deletes it without a call of the handler, and handles the next one.
+    """
     world.send("a", "a")
     first, second = world.worker(kind=kind), world.worker(kind=kind)
     first.sqs_calls.faults += faults
@@ -46,23 +51,21 @@ def redelivery_is_recognised(world: World, kind: type[MessageProcessor], faults:
 
 @pytest.mark.parametrize(("faults", "tries"), [([REFUSED], 1), ([UNREACHABLE] * 3, 3)], ids=["refused", "unreachable"])
 def test_w6_a_failed_delete_blocks_the_group_and_causes_a_repeat(world: World, faults: list[Fault], tries: int) -> None:
-    first = redelivery_is_recognised(world, MessageProcessor, faults)
+    """A refused delete is not tried again; without an answer it is tried three times."""
+    first = assert_a_redelivery_has_no_second_effect(world, MessageProcessor, faults)
 
     assert len(first.sqs_calls.of("DeleteMessage")) == tries
     assert first.tally.take()[metrics.NOT_DELETED] == 1
 
 
-def test_w6_a_worker_that_takes_a_refused_delete_for_one_is_caught(world: World) -> None:
-    """W6, negative control: it remembers the message as done, but only it does: the next worker handles it again.
-
-    Ignoring the refusal breaks nothing by itself: the inbox is asked at each delivery, not the delete. What it breaks
-    is a worker whose memory of what it has done is not in the database.
-    """
+def test_w6_a_worker_that_remembers_messages_in_memory_is_caught(world: World) -> None:
+    """W6, negative control: only the worker that handled the message knows it, so the next worker handles it again."""
     with pytest.raises(AssertionError):
-        redelivery_is_recognised(world, RemembersInMemory, [REFUSED])
+        assert_a_redelivery_has_no_second_effect(world, RemembersInMemory, [REFUSED])
 
 
 def test_w6_a_delete_with_a_lost_answer_is_repeated_without_a_redelivery(world: World) -> None:
+    """The repeat of a delete that succeeded succeeds too: SQS accepts the same receipt handle again."""
     world.send("a", "a")
     worker = world.worker()
     worker.sqs_calls.faults.append(Fault(operation="DeleteMessage", lost=True))
@@ -73,8 +76,11 @@ def test_w6_a_delete_with_a_lost_answer_is_repeated_without_a_redelivery(world: 
     assert [len(worker.sqs_calls.of(name)) for name in ("DeleteMessage", "ReceiveMessage")] == [3, 2]
 
 
-def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None:
-    """W7, W8: a worker dies; the inbox has the message just if its effect is there, and another worker ends it."""
+def assert_effect_and_mark_survive_a_kill(world: World, kind: type[MessageProcessor], step: str) -> None:
+    """W7, W8: kill a worker at a step.
+
+    The inbox has the message exactly if its effect is committed, and another worker finishes both messages.
+    """
     world.send("a", "a")
 
     with pytest.raises(ProcessKill):
@@ -90,7 +96,8 @@ def dies_anywhere(world: World, kind: type[MessageProcessor], step: str) -> None
 
 @pytest.mark.parametrize("step", ["after_commit", "before_delete"])
 def test_w7_a_redelivery_after_the_commit_is_only_deleted(world: World, step: str) -> None:
-    dies_anywhere(world, MessageProcessor, step)
+    """The worker dies between commit and delete; the next one does not call the handler again."""
+    assert_effect_and_mark_survive_a_kill(world, MessageProcessor, step)
 
     assert world.called_places == [("a", 1), ("a", 2)]
 
@@ -99,7 +106,8 @@ def test_w7_a_redelivery_after_the_commit_is_only_deleted(world: World, step: st
     "step", ["after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete"]
 )
 def test_w8_the_inbox_has_a_message_exactly_if_it_has_an_effect(world_on_each_database: World, step: str) -> None:
-    dies_anywhere(world_on_each_database, MessageProcessor, step)
+    """Wherever the worker dies: the inbox's mark and the effect are in one transaction."""
+    assert_effect_and_mark_survive_a_kill(world_on_each_database, MessageProcessor, step)
 
 
 @pytest.mark.parametrize(
@@ -110,11 +118,12 @@ def test_w8_a_worker_that_marks_or_deletes_before_the_effect_is_caught(
 ) -> None:
     """W7, W8, negative controls: the message is gone, or known, and its effect was never there."""
     with pytest.raises(AssertionError):
-        dies_anywhere(world, kind, step)
+        assert_effect_and_mark_survive_a_kill(world, kind, step)
 
 
 @pytest.mark.parametrize("step", ["before_commit", "after_death", "before_release"])
 def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: World, step: str) -> None:
+    """A death before its record is committed repeats the call; a later one does not."""
     world.send("a", "a")
     world.handler_steps["a", 1] = [Reject("never"), Reject("never")]
     if step == "before_commit":
@@ -131,7 +140,10 @@ def test_w8_a_rejected_message_is_dead_once_wherever_its_worker_dies(world: Worl
 
 
 def test_w8_a_message_that_killed_its_workers_is_handled_after_a_redrive(world: World) -> None:
-    """No worker lived to record the death. The number is found missing later, and its redriven copy fills it."""
+    """No worker lived to record the death.
+
+    The inbox finds the number missing, and the redriven message fills the gap.
+    """
     world.send("a", "a", "a")
     world.work_until_idle(world.worker(), until=[("a", 2), ("a", 3)])
     for _ in range(MAX_ATTEMPTS):
@@ -152,13 +164,13 @@ def test_w8_a_message_that_killed_its_workers_is_handled_after_a_redrive(world: 
 
 @pytest.fixture
 def shared_world(on_postgres: Engine) -> World:
-    """Return a consumer on Postgres: SQLite has one writer and would pass what follows for the wrong reason."""
+    """Return a consumer on Postgres: SQLite allows one writer, so no two workers could meet."""
     world = World(on_postgres)
     world.send("a", "a")
     return world
 
 
-def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
+def handle_in_two_workers(world: World, *, slow_clock: VirtualClock | None) -> list[object]:
     """Let a second worker receive the first message while the first worker handles it; return both outcomes."""
     is_in_handler, may_go_on = threading.Event(), threading.Event()
 
@@ -180,7 +192,11 @@ def both_hold_the_message(world: World, *, slow_clock: VirtualClock | None) -> l
 
 
 def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared_world: World) -> None:
-    ends = both_hold_the_message(shared_world, slow_clock=None)
+    """The first worker's visibility timeout is over, so the second gets the message.
+
+    The first sees that by its clock.
+    """
+    ends = handle_in_two_workers(shared_world, slow_clock=None)
 
     assert ends == [Abandon(), Delete()]
     assert shared_world.called_places == [("a", 1), ("a", 1)]
@@ -188,9 +204,12 @@ def test_w9_of_two_workers_with_one_message_the_late_one_commits_nothing(shared_
     assert places(shared_world.bodies_in_queue()) == [("a", 2)]
 
 
-def test_w9_the_second_of_two_workers_sees_the_firsts_effect(shared_world: World) -> None:
-    """The first does not know that its time is over, as after a pause, and commits; the second calls nothing."""
-    ends = both_hold_the_message(shared_world, slow_clock=VirtualClock(shared_world.clock.now_us()))
+def test_w9_a_worker_that_commits_too_late_prevents_a_second_effect(shared_world: World) -> None:
+    """A slow clock hides from the first worker that its time is over.
+
+    The second finds its effect and calls no handler.
+    """
+    ends = handle_in_two_workers(shared_world, slow_clock=VirtualClock(shared_world.clock.now_us()))
 
     assert ends == [Delete(), Delete()]
     assert shared_world.called_places == [("a", 1)]
@@ -199,6 +218,10 @@ def test_w9_the_second_of_two_workers_sees_the_firsts_effect(shared_world: World
 
 
 def test_w17_another_event_under_the_last_number_is_refused_and_never_applied(world: World) -> None:
+    """Two events with one number are a sign of a database that was restored from a backup.
+
+    The reason says what to do.
+    """
     world.put(envelope("a", 1, id="known"))
     world.work_until_idle(world.worker())
     world.put(envelope("a", 1))

@@ -18,10 +18,10 @@ from sluice.messaging.worker.processing.processor import MessageProcessor
 from tests.support.messaging.broken_workers import DeletesFailedMessages
 from tests.support.messaging.world import MAX_ATTEMPTS, POLL_SECONDS, World, envelope, places
 
-GOOD = json.loads(envelope("a", 2).body)
+VALID_BODY = json.loads(envelope("a", 2).body)
 
 
-def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
+def assert_later_messages_wait(world: World, kind: type[MessageProcessor]) -> None:
     """W1: the head of a group fails twice; nothing behind it is handled or deleted before it."""
     world.send("a", "a", "b", "a")
     world.handler_steps["a", 1] = [Retry(delay_seconds=5), RuntimeError("not yet")]
@@ -35,15 +35,18 @@ def later_waits_for_earlier(world: World, kind: type[MessageProcessor]) -> None:
 
 
 def test_w1_a_message_waits_until_the_failed_message_before_it_is_handled(world: World) -> None:
-    later_waits_for_earlier(world, MessageProcessor)
+    """The first message of a group fails twice, and the other two of the group wait for it."""
+    assert_later_messages_wait(world, MessageProcessor)
 
 
 def test_w1_a_worker_that_goes_on_behind_a_failure_is_caught(world: World) -> None:
+    """W1, negative control: a worker that deletes failed messages lets the next one overtake."""
     with pytest.raises(AssertionError):
-        later_waits_for_earlier(world, DeletesFailedMessages)
+        assert_later_messages_wait(world, DeletesFailedMessages)
 
 
 def test_w2_w3_a_group_comes_again_only_after_its_delay(world: World) -> None:
+    """Another group is handled at once while the first one waits for 40 s."""
     world.send("a", "a", "b", "b")
     world.handler_steps["a", 1] = [Retry(delay_seconds=40)]
 
@@ -55,7 +58,8 @@ def test_w2_w3_a_group_comes_again_only_after_its_delay(world: World) -> None:
     assert times[("b", 2), 1] - times[("a", 1), 1] < 1
 
 
-def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
+def test_w2_w3_the_queue_keeps_a_message_during_its_backoff(world: World) -> None:
+    """The worker changes the visibility timeout and waits nowhere itself, so its lane is free for other groups."""
     world.send("a")
     world.handler_steps["a", 1] = [RuntimeError("one"), RuntimeError("two")]
     worker = world.worker()
@@ -65,13 +69,14 @@ def test_w2_w3_a_backoff_is_kept_by_the_queue(world: World) -> None:
     timeouts = [params["VisibilityTimeout"] for params in worker.sqs_calls.of("ChangeMessageVisibility")]
     times = [call.time for call in world.calls]
     waited = [later - earlier for earlier, later in itertools.pairwise(times)]
-    assert 1 <= timeouts[0] <= 4
+    assert 1 <= timeouts[0] <= 4  # the backoff doubles after each failure
     assert 1 <= timeouts[1] <= 8
     assert waited == [pytest.approx(seconds, abs=0.1) for seconds in timeouts]
     assert worker.wait.waits == []
 
 
-def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> None:
+def test_w4_messages_behind_a_failing_one_keep_all_their_attempts(world: World) -> None:
+    """A lane receives one message at a time, so a failure uses up no attempt of the messages behind it."""
     world.send("a", "a", "a")
     world.handler_steps["a", 1] = [RuntimeError("poison")] * MAX_ATTEMPTS
 
@@ -92,14 +97,15 @@ def test_w4_a_message_that_was_never_tried_has_lost_no_attempt(world: World) -> 
     "body",
     [
         "no JSON at all",
-        json.dumps(GOOD | {"sluice": 2}),
-        json.dumps(GOOD | {"data": {"n": 2_000}}),
-        json.dumps(GOOD | {"seq": 0}),
+        json.dumps(VALID_BODY | {"sluice": 2}),
+        json.dumps(VALID_BODY | {"data": {"n": 2_000}}),
+        json.dumps(VALID_BODY | {"seq": 0}),
         envelope("other", 2).body,
     ],
     ids=["garbage", "version", "hash", "number", "group"],
 )
 def test_w5_an_unreadable_message_is_poison_and_its_group_waits(world: World, body: str) -> None:
+    """The message behind it is handled only after SQS has moved the unreadable one to the DLQ."""
     dead_before: list[list[str]] = []
 
     def looks(*_: object) -> Ack:
@@ -119,6 +125,7 @@ def test_w5_an_unreadable_message_is_poison_and_its_group_waits(world: World, bo
 
 
 def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> None:
+    """SQS delivers it three times before it moves it to the DLQ; only the first delivery counts."""
     world.put_body("no JSON at all", "a")
     worker = world.worker()
 
@@ -130,7 +137,8 @@ def test_an_unreadable_message_is_counted_and_reported_once(world: World) -> Non
     assert [entry["log_level"] for entry in logged if "reason" in entry] == ["error"]
 
 
-def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> None:
+def test_w10_no_state_of_a_failure_reaches_the_next_message(world: World) -> None:
+    """After an error and a rejection, the third message is at its first attempt, in time, and without log context."""
     world.send("a", "a", "a")
     world.handler_steps["a", 1] = [RuntimeError("once")]
     world.handler_steps["a", 2] = [Reject("never")]
@@ -147,7 +155,7 @@ def test_w10_nothing_of_a_failure_is_kept_for_the_next_message(world: World) -> 
 
 
 def test_g3_a_new_groups_first_message_that_comes_last_is_handled_late(engine: Engine) -> None:
-    """SNS could not deliver number 1, and it is brought back when its successors have been handled.
+    """SNS could not deliver number 1, and it is redriven after the numbers behind it.
 
     Until then the inbox has an open exception: number 1 is missing.
     """
@@ -168,7 +176,10 @@ def test_g3_a_new_groups_first_message_that_comes_last_is_handled_late(engine: E
 
 
 def test_g3_messages_are_parked_until_the_new_groups_first_one_comes(engine: Engine) -> None:
-    """SNS could not deliver number 1, and it is brought back when its successors have been parked."""
+    """SNS could not deliver number 1, and it is redriven after the numbers behind it.
+
+    Those waited in the inbox's table.
+    """
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.worker()
     world.put(envelope("order-1", 2))

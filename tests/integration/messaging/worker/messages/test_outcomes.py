@@ -32,6 +32,7 @@ from tests.support.messaging.world import (
 
 
 def test_sent_messages_are_handled_once_and_in_order(world_on_each_database: World) -> None:
+    """Afterwards queue and DLQ are empty, and the inbox knows the last number of each group."""
     world = world_on_each_database
     world.send("a", "a", "b", "a", "b")
 
@@ -47,7 +48,7 @@ def test_sent_messages_are_handled_once_and_in_order(world_on_each_database: Wor
 
 @pytest.mark.parametrize(("delay_seconds", "waited"), [(0, 0), (7, 7), (2.5, 3), (100, 100)])
 def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_seconds: float, waited: float) -> None:
-    """Never before; SQS knows whole seconds. What the handler had written is rolled back."""
+    """Never before: SQS knows whole seconds, so 2.5 s become 3. The effect of the first attempt is rolled back."""
     world.send("a")
     world.handler_steps["a", 1] = [Retry(delay_seconds=delay_seconds)]
 
@@ -59,10 +60,10 @@ def test_a_retry_comes_again_after_the_delay_it_asks_for(world: World, delay_sec
 
 
 @pytest.mark.parametrize("kind", ["plain", *KINDS_OF_ASYNCIO])
-def test_an_event_that_a_failed_handler_has_added_is_no_warning(
+def test_an_event_added_by_a_failed_handler_is_dropped_without_a_warning(
     on_file: Engine, kind: str, recwarn: pytest.WarningsRecorder
 ) -> None:
-    """This holds for handlers on lanes and for parked messages."""
+    """This holds for messages of the queue (a, b, c) and for a parked one (p)."""
     world = World(on_file, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     world.park("p")
     worker = world.worker(handlers=world.handlers_of_asyncio(kind))
@@ -96,7 +97,11 @@ def test_an_event_that_a_failed_handler_has_added_is_no_warning(
 
 
 @pytest.mark.parametrize("seconds", [-1.0, float("nan"), float("inf"), 43_201.0])
-def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: float) -> None:
+def test_a_retry_with_an_impossible_delay_fails_its_attempt(world: World, seconds: float) -> None:
+    """SQS hides a message for at most 12 hours.
+
+    After three such attempts the message is dead, and the reason says why.
+    """
     world.send("a")
     world.handler_steps["a", 1] = [lambda *_: Retry(delay_seconds=seconds)] * MAX_ATTEMPTS
 
@@ -118,7 +123,7 @@ def test_a_delay_no_queue_knows_is_the_handlers_mistake(world: World, seconds: f
     ],
     ids=["Retry", "plain Retry", "TransientError", "RuntimeError", "KeyError", "nonsense"],
 )
-def test_a_message_failing_its_last_attempt_is_recorded_and_in_the_dlq(
+def test_a_message_that_fails_its_last_attempt_is_in_inbox_and_dlq(
     world: World, result: HandlerStep, reason: str
 ) -> None:
     """SQS itself moves the message, so the DLQ knows its source queue. Later messages of the group are handled."""
@@ -152,7 +157,7 @@ def test_a_handler_that_rolls_back_has_failed(world: World) -> None:
 
 
 def test_a_handler_that_commits_has_failed(world: World) -> None:
-    """The commit is refused: it would be of the effect, or of half of it, without the inbox's mark."""
+    """The commit is refused, because it would lack the inbox's mark; the next attempt succeeds."""
     world.send("a")
     world.handler_steps["a", 1] = [lambda session, *_: session.commit()]
 
@@ -166,6 +171,7 @@ def test_a_handler_that_commits_has_failed(world: World) -> None:
 
 @pytest.mark.parametrize("result", [Reject("no such customer"), PermanentError("no such customer")])
 def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result: HandlerStep) -> None:
+    """The handler is called once; the worker then lets SQS deliver the message until its receives are used up."""
     world.send("a", "a")
     world.handler_steps["a", 1] = [result]
     worker = world.worker()
@@ -176,11 +182,12 @@ def test_a_rejected_message_is_in_the_dlq_after_one_attempt(world: World, result
     assert world.exceptions() == {("a", 1): ("dead", "no such customer")}
     assert places(world.bodies_in_dlq()) == [("a", 1)]
     assert world.committed_effects() == [("a", 2)]
-    assert len(worker.sqs_calls.of("ReceiveMessage")) == MAX_ATTEMPTS + 1
+    assert len(worker.sqs_calls.of("ReceiveMessage")) == MAX_ATTEMPTS + 1  # the last brings the second message
     assert worker.wait.waits == []
 
 
-def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> None:
+def test_d13_a_redriven_dead_message_is_handled_as_late(world: World) -> None:
+    """Late means: a later message of its group was handled before. It has all its attempts again."""
     world.send("a", "a")
     world.handler_steps["a", 1] = [Reject("not yet"), RuntimeError("nor now")]
     worker = world.worker()
@@ -200,7 +207,8 @@ def test_d13_a_dead_message_that_is_brought_back_is_handled(world: World) -> Non
     assert world.exceptions() == {("a", 1): ("redriven", "not yet")}
 
 
-def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World) -> None:
+def test_d13_a_second_copy_of_a_redriven_message_is_not_handled(world: World) -> None:
+    """The inbox knows that the redriven message was handled."""
     (first,) = world.send("a")
     world.handler_steps["a", 1] = [Reject("not yet")]
     worker = world.worker()
@@ -216,6 +224,7 @@ def test_d13_what_was_brought_back_and_handled_is_not_handled_again(world: World
 
 
 def test_d13_a_redriven_message_that_is_rejected_again_reaches_the_dlq(world: World) -> None:
+    """The inbox then has the newer reason."""
     world.send("a")
     world.handler_steps["a", 1] = [Reject("first"), Reject("second")]
     worker = world.worker()
@@ -230,6 +239,7 @@ def test_d13_a_redriven_message_that_is_rejected_again_reaches_the_dlq(world: Wo
 
 
 def test_a_type_without_a_handler_is_rejected(world: World) -> None:
+    """The worker's handlers are for `order.paid`, and the message is `order.placed`."""
     world.send("a")
 
     world.work_until_idle(world.worker(handlers=Handlers({"order.paid": world.handlers.find("x")})))  # type: ignore[dict-item]
@@ -240,8 +250,12 @@ def test_a_type_without_a_handler_is_rejected(world: World) -> None:
     assert places(world.bodies_in_dlq()) == [("a", 1)]
 
 
-def test_a_foreign_type_is_counted_and_a_gap_behind_it_is_seen(world: World) -> None:
-    """A filter policy would keep it from the queue, and then nobody knows a loss from a message for others."""
+def test_events_for_other_consumers_are_passed_over_and_gaps_are_seen(world: World) -> None:
+    """Billing declares two types and has a handler for one.
+
+    So numbers 1 and 4 are for others, 3 is missing, and 5 is rejected. With a filter policy numbers 1 and 4 would not
+    come, and nobody could tell them from lost messages.
+    """
     for seq, type_ in ((1, "order.sent"), (2, "order.placed"), (4, "order.sent"), (5, "order.gone")):
         world.put(envelope("a", seq, type=type_))
     consumer = Consumer(name="billing", types=("order.placed", "order.gone"))
@@ -259,7 +273,8 @@ def test_a_foreign_type_is_counted_and_a_gap_behind_it_is_seen(world: World) -> 
     assert places(world.bodies_in_dlq()) == [("a", 5)]
 
 
-def test_the_handler_of_all_types_gets_no_type_with_its_own(world: World) -> None:
+def test_a_types_own_handler_is_called_instead_of_the_general_one(world: World) -> None:
+    """The general handler, for `*`, gets every type that has none of its own."""
     handled: list[tuple[str, str]] = []
 
     def by(name: str) -> Any:
@@ -273,7 +288,8 @@ def test_the_handler_of_all_types_gets_no_type_with_its_own(world: World) -> Non
     assert handled == [("own", "order.placed"), ("any", "order.paid")]
 
 
-def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> None:
+def test_tombstones_and_end_markers_count_and_call_no_handler(world: World) -> None:
+    """A tombstone stands for an event that an operator skipped; a load test ends each group with a marker."""
     world.put(envelope("a", 1))
     world.put(envelope("a", 2, type=TOMBSTONE))
     world.put(envelope("a", 3, type=events.END_TYPE))
@@ -289,6 +305,7 @@ def test_a_tombstone_and_an_end_marker_are_numbers_and_no_more(world: World) -> 
 
 
 def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> None:
+    """A deferred constraint fails only there; after three attempts the message is dead."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE paid (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)"))
         connection.execute(text("INSERT INTO paid VALUES (1)"))
@@ -314,7 +331,7 @@ def test_an_error_at_the_commit_is_the_handlers_failure(on_postgres: Engine) -> 
 def test_a_reason_no_database_can_store_is_stored_with_escapes(
     world_on_each_database: World, result: HandlerStep
 ) -> None:
-    """Postgres knows no NUL, and neither database half a surrogate pair: they stand as their escapes."""
+    """Postgres cannot store NUL, and neither database half a surrogate pair."""
     world = world_on_each_database
     world.send("a")
     world.handler_steps["a", 1] = [result] * MAX_ATTEMPTS
@@ -329,7 +346,7 @@ def test_a_reason_no_database_can_store_is_stored_with_escapes(
 
 
 @pytest.fixture
-def impatient(database_folder: Path) -> Iterator[Engine]:
+def impatient_engine(database_folder: Path) -> Iterator[Engine]:
     """Yield an engine on an SQLite file that does not wait for a lock."""
     made = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
 
@@ -343,19 +360,22 @@ def impatient(database_folder: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture
-def writer(impatient: Engine) -> Iterator[sqlite3.Connection]:
+def other_writer(impatient_engine: Engine) -> Iterator[sqlite3.Connection]:
     """Yield a connection that holds SQLite's lock of writers."""
-    connection = sqlite3.connect(str(impatient.url.database), isolation_level=None)
+    connection = sqlite3.connect(str(impatient_engine.url.database), isolation_level=None)
     connection.execute("BEGIN IMMEDIATE")
     yield connection
     connection.close()
 
 
-def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engine, writer: sqlite3.Connection) -> None:
-    world = World(impatient)
+def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(
+    impatient_engine: Engine, other_writer: sqlite3.Connection
+) -> None:
+    """Another writer holds SQLite's lock until the worker's fifth wait."""
+    world = World(impatient_engine)
     world.send("a")
     worker = world.worker()
-    worker.wait.meanwhile = lambda: writer.execute("ROLLBACK") if len(worker.wait.waits) == 5 else None
+    worker.wait.meanwhile = lambda: other_writer.execute("ROLLBACK") if len(worker.wait.waits) == 5 else None
 
     ended = worker.processor.process(world.receive(worker))
 
@@ -366,13 +386,19 @@ def test_a_database_that_is_away_for_a_while_uses_up_no_attempt(impatient: Engin
     assert world.bodies_in_queue() == []
 
 
-def test_a_long_database_outage_releases_the_message_untouched(impatient: Engine, writer: sqlite3.Connection) -> None:
-    world = World(impatient)
+def test_a_message_is_left_alone_when_the_database_stays_away(
+    impatient_engine: Engine, other_writer: sqlite3.Connection
+) -> None:
+    """The worker waits until the lease ends.
+
+    The message comes again after its visibility timeout, with one receive used up.
+    """
+    world = World(impatient_engine)
     world.send("a")
     worker = world.worker()
 
     ended = worker.processor.process(world.receive(worker))
-    writer.execute("ROLLBACK")
+    other_writer.execute("ROLLBACK")
     world.work_until_idle(worker)
 
     assert ended == Abandon()
@@ -404,6 +430,7 @@ class Server:
         self._run(f"ALTER DATABASE {self._name} ALLOW_CONNECTIONS true")
 
     def close(self) -> None:
+        """Drop the database, and close both engines."""
         self.engine.dispose()
         self._run(f"DROP DATABASE {self._name} WITH (FORCE)")
         self._server.dispose()
@@ -415,12 +442,14 @@ class Server:
 
 @pytest.fixture
 def server(postgres_url: str) -> Iterator[Server]:
+    """Yield a database of this test's own, which it may shut."""
     made = Server(postgres_url, f"test_{secrets.token_hex(8)}")
     yield made
     made.close()
 
 
 def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server: Server) -> None:
+    """The transaction fails, and is tried again in the same receive until the server is back: that costs no attempt."""
     world = World(server.engine)
     world.send("a", "a")
     world.handler_steps["a", 1] = [lambda *_: server.shut()]
@@ -434,8 +463,8 @@ def test_a_server_that_restarts_while_a_handler_runs_has_the_effect_once(server:
     assert len(worker.wait.waits) == 3
 
 
-def test_nothing_is_received_while_the_server_does_not_answer(server: Server) -> None:
-    """A message it cannot work on would lose an attempt; the others wait in the queue."""
+def test_a_lane_receives_nothing_more_while_the_database_is_away(server: Server) -> None:
+    """A message that it receives and cannot handle would lose an attempt; the others wait in the queue."""
     world = World(server.engine)
     world.send("a", "b")
     worker = world.worker()
@@ -450,18 +479,21 @@ def test_nothing_is_received_while_the_server_does_not_answer(server: Server) ->
     assert [(call.place, call.attempt) for call in world.calls] == [(("b", 1), 1), (("a", 1), 2)]
 
 
-def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer: sqlite3.Connection) -> None:
-    world = World(impatient)
-    writer.execute("ROLLBACK")
+def test_a_death_is_recorded_when_the_database_is_back(
+    impatient_engine: Engine, other_writer: sqlite3.Connection
+) -> None:
+    """The database is locked between the handler's rejection and its record."""
+    world = World(impatient_engine)
+    other_writer.execute("ROLLBACK")
     world.send("a")
     world.handler_steps["a", 1] = [Reject("never")]
     worker = world.worker()
-    worker.wait.meanwhile = lambda: writer.execute("ROLLBACK")
+    worker.wait.meanwhile = lambda: other_writer.execute("ROLLBACK")
 
-    @event.listens_for(impatient, "checkin")
-    def comes_between(*_: object) -> None:
-        if world.calls and not worker.wait.waits and not writer.in_transaction:
-            writer.execute("BEGIN IMMEDIATE")
+    @event.listens_for(impatient_engine, "checkin")
+    def lock_again(*_: object) -> None:
+        if world.calls and not worker.wait.waits and not other_writer.in_transaction:
+            other_writer.execute("BEGIN IMMEDIATE")
 
     world.work_until_idle(worker)
 
@@ -471,20 +503,22 @@ def test_a_death_is_recorded_when_the_database_is_back(impatient: Engine, writer
     assert places(world.bodies_in_dlq()) == [("a", 1)]
 
 
-def test_a_message_not_recorded_before_the_end_is_given_back(impatient: Engine, writer: sqlite3.Connection) -> None:
-    """The worker is to stop while the database is away: the message is not dead, and the next worker handles it."""
-    world = World(impatient)
-    writer.execute("ROLLBACK")
+def test_a_dead_message_that_could_not_be_recorded_is_released(
+    impatient_engine: Engine, other_writer: sqlite3.Connection
+) -> None:
+    """The worker has to stop while the database is away; another worker receives the message."""
+    world = World(impatient_engine)
+    other_writer.execute("ROLLBACK")
     world.put_body("no JSON at all", "a")
     worker = world.worker()
 
-    def comes_between() -> None:
+    def lock_again() -> None:
         worker.wait.has_stop_request = True
 
-    writer.execute("BEGIN IMMEDIATE")
-    worker.wait.meanwhile = comes_between
+    other_writer.execute("BEGIN IMMEDIATE")
+    worker.wait.meanwhile = lock_again
     ended = worker.processor.process(world.receive(worker))
-    writer.execute("ROLLBACK")
+    other_writer.execute("ROLLBACK")
 
     assert ended == Release(0)
     assert worker.tally.take()[metrics.DEAD] == 0

@@ -50,7 +50,7 @@ def _replaces_the_authorizer(session: Session) -> None:
     driver_of(session).commit()
 
 
-def _goes_on_after(end: CommitWay, commit: CommitWay) -> CommitWay:
+def _commits_after(end: CommitWay, commit: CommitWay) -> CommitWay:
     """Return a way that ends the transaction, writes another row and commits it."""
 
     def go_on(session: Session) -> None:
@@ -88,10 +88,10 @@ def _loses_its_connection(session: Session) -> None:
 
 
 _BOTH: dict[str, CommitWay] = {
-    "session, after a rollback": _goes_on_after(Session.rollback, Session.commit),
-    "session, after it was closed": _goes_on_after(Session.close, Session.commit),
+    "session, after a rollback": _commits_after(Session.rollback, Session.commit),
+    "session, after it was closed": _commits_after(Session.close, Session.commit),
     "session, begun anew": _begins,
-    "COMMIT, after a rollback": _goes_on_after(Session.rollback, _executes("COMMIT")),
+    "COMMIT, after a rollback": _commits_after(Session.rollback, _executes("COMMIT")),
     "session": Session.commit,
     "COMMIT": _executes("COMMIT"),
     "END": _executes("END TRANSACTION"),
@@ -146,7 +146,12 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
-def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine, way: str, ending: str) -> None:
+def test_a_handler_that_commits_by_itself_has_at_most_one_effect(engine: Engine, way: str, ending: str) -> None:
+    """Each way to commit, with a handler that returns or raises.
+
+    If the commit was refused, each attempt has no effect. If it was not, the message is dead at once, and its reason
+    says that its effect is there.
+    """
     world = World(engine)
     world.send("a", "a", "b")
     world.handler_steps["a", 1] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
@@ -167,22 +172,27 @@ def test_an_effect_that_a_handler_commits_by_itself_is_there_once(engine: Engine
 
 
 async def _commits(session: AsyncSession) -> None:
+    """Commit the session."""
     await session.commit()
 
 
 async def _executes_commit(session: AsyncSession) -> None:
+    """Execute COMMIT."""
     await session.execute(text("COMMIT"))
 
 
 async def _executes_select_and_commit(session: AsyncSession) -> None:
+    """Execute two statements at once, of which the second commits."""
     await session.execute(text("SELECT 1; COMMIT"))
 
 
 async def _executes_and_begins(session: AsyncSession) -> None:
+    """Commit, and begin a transaction that looks like the worker's."""
     await session.execute(text("SELECT 1; COMMIT; BEGIN"))
 
 
 async def _rolls_back_and_goes_on(session: AsyncSession) -> None:
+    """Roll back, and commit another row."""
     await session.rollback()
     await session.execute(text(_INSERT))
     await session.commit()
@@ -214,7 +224,9 @@ _OF_ASYNCIO: dict[str, Callable[[AsyncSession], Awaitable[None]]] = {
 
 
 @pytest.mark.parametrize(("ending", "is_parked"), one_case_in(2, ["returns", "raises"], [False, True]))
-def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, ending: str, *, is_parked: bool) -> None:
+def test_an_asyncio_handler_that_commits_by_itself_has_at_most_one_effect(
+    on_postgres: Engine, ending: str, *, is_parked: bool
+) -> None:
     """Each group commits in another way. A handler that raises has first caught the error of its own commit."""
     world = World(on_postgres, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     number, calls = 1 + is_parked, list[str]()
@@ -254,7 +266,8 @@ def test_a_commit_of_an_asyncio_handler_is_there_once(on_postgres: Engine, endin
 
 
 @pytest.mark.parametrize(("engine", "way", "ending"), _CASES, indirect=["engine"])
-def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: str, ending: str) -> None:
+def test_a_parked_message_whose_handler_commits_is_held_after_one_effect(engine: Engine, way: str, ending: str) -> None:
+    """Held means: its row stays for an operator, and no further attempt is made."""
     world = World(engine, policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
     worker = world.park("a")
     world.handler_steps["a", 2] = [_handler(WAYS[engine.dialect.name][way], ending)] * 100
@@ -270,7 +283,11 @@ def test_a_parked_message_that_its_handler_commits_is_held(engine: Engine, way: 
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engine, *, is_committed: bool) -> None:
+def test_a_handlers_commit_before_an_outage_is_found_after_it(on_postgres: Engine, *, is_committed: bool) -> None:
+    """The connection is cut behind the handler's statement, so the worker cannot see whether it committed.
+
+    If it did, the message is dead and has its effect; if not, it is handled again.
+    """
     with DatabaseLine(on_postgres) as line:
         world = World(line.engine())
         worker = world.worker()
@@ -293,7 +310,9 @@ def test_an_own_commit_before_an_outage_is_looked_up_after_it(on_postgres: Engin
 
 
 @pytest.mark.parametrize("is_committed", [True, False])
-def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres: Engine, *, is_committed: bool) -> None:
+def test_a_handlers_commit_of_a_parked_message_is_found_after_an_outage(
+    on_postgres: Engine, *, is_committed: bool
+) -> None:
     """Any worker knows it, because the worker that called the handler may end before the database is back."""
     with DatabaseLine(on_postgres) as line:
         world = World(line.engine(), policy=InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True))
@@ -317,7 +336,7 @@ def test_an_own_commit_of_a_parked_message_is_known_after_an_outage(on_postgres:
     assert world.parked_places() == [("a", 2)] * is_committed
 
 
-def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
+def _refusals_after(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     """Return SQLite's answers to statements of a handler that runs after another message's handler did something."""
     world, refusals = World(engine), list[str]()
 
@@ -339,7 +358,7 @@ def _refusals(engine: Engine, before: CommitWay, *statements: str) -> list[str]:
     return refusals
 
 
-def test_a_prepared_statement_is_refused_outside_the_transaction(on_file: Engine) -> None:
+def test_sqlite_refuses_a_prepared_statement_outside_the_transaction(on_file: Engine) -> None:
     """The INSERT was prepared for an earlier message; where no transaction is open, it is prepared again and refused.
 
     SQLite asks the authorizer only when it prepares a statement: https://www.sqlite.org/c3ref/set_authorizer.html.
@@ -348,13 +367,15 @@ def test_a_prepared_statement_is_refused_outside_the_transaction(on_file: Engine
         connection.execute(text("CREATE TABLE keys (n integer primary key)"))
         connection.execute(text("INSERT INTO keys VALUES (1)"))
 
-    refusals = _refusals(on_file, _driver_executes(_INSERT), "INSERT OR ROLLBACK INTO keys VALUES (1)", _INSERT)
+    refusals = _refusals_after(on_file, _driver_executes(_INSERT), "INSERT OR ROLLBACK INTO keys VALUES (1)", _INSERT)
 
     assert refusals == ["SQLITE_CONSTRAINT_PRIMARYKEY", "SQLITE_AUTH"]
 
 
-def test_an_authorizer_that_a_handler_removed_returns_for_the_next_message(on_file: Engine) -> None:
+def test_sqlite_refuses_commits_again_after_a_handler_removed_the_authorizer(on_file: Engine) -> None:
+    """The worker refuses commits by SQLite's authorizer, which it sets anew for each message."""
+
     def take_away(session: Session) -> None:
         sqlite3.Connection.set_authorizer(driver_of(session), None)
 
-    assert _refusals(on_file, take_away, "COMMIT") == ["SQLITE_AUTH"]
+    assert _refusals_after(on_file, take_away, "COMMIT") == ["SQLITE_AUTH"]

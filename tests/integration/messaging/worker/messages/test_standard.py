@@ -20,7 +20,7 @@ from sluice.messaging.worker.build import build_worker
 from sluice.simulator.hook import Simulator
 
 
-class _Service:
+class StandardQueueService:
     """A worker of one lane on a standard queue; `handled` has epoch, number and lateness of each handled message."""
 
     def __init__(self, engine: Engine, consumer: Consumer) -> None:
@@ -74,67 +74,74 @@ class _Service:
 
 
 @pytest.fixture
-def service(on_file: Engine) -> _Service:
-    return _Service(on_file, Consumer(name="billing"))
+def standard_service(on_file: Engine) -> StandardQueueService:
+    """Return billing's worker on a standard queue."""
+    return StandardQueueService(on_file, Consumer(name="billing"))
 
 
-def test_a_failing_message_is_overtaken_and_handled_late(service: _Service) -> None:
-    """The handler is told that it is late, and the number counts as filled: on a FIFO queue 3 and 4 would wait."""
-    service.failing = {2}
-    service.send(1, 2, 3, 4)
+def test_a_failing_message_is_overtaken_and_handled_late(standard_service: StandardQueueService) -> None:
+    """The handler learns that it is late, and the gap counts as filled. On a FIFO queue 3 and 4 would have waited."""
+    standard_service.failing = {2}
+    standard_service.send(1, 2, 3, 4)
 
-    handled = service.work()
+    handled = standard_service.work()
 
     assert handled == [(1, 1, False), (1, 3, False), (1, 4, False), (1, 2, True)]
-    assert service.exceptions() == [(1, 2, 2, "filled", True)]
+    assert standard_service.exceptions() == [(1, 2, 2, "filled", True)]
 
 
-def test_repeats_in_any_order_are_handled_once_each(service: _Service) -> None:
-    service.send(3, 5, 3, 1, 5, 4, 2, 1, 4, 2)
+def test_repeats_in_any_order_are_handled_once_each(standard_service: StandardQueueService) -> None:
+    """`True` means late: a higher number was handled before. Five of the ten sends are repeats."""
+    standard_service.send(3, 5, 3, 1, 5, 4, 2, 1, 4, 2)
 
-    handled = service.work()
+    handled = standard_service.work()
 
     assert handled == [(1, 3, False), (1, 5, False), (1, 1, True), (1, 4, True), (1, 2, True)]
-    assert service.tally.take()[metrics.DUPLICATES] == 5
-    assert [(seq, through, state, is_over) for _, seq, through, state, is_over in service.exceptions()] == [
+    assert standard_service.tally.take()[metrics.DUPLICATES] == 5
+    assert [(seq, through, state, is_over) for _, seq, through, state, is_over in standard_service.exceptions()] == [
         (1, 1, "filled", True),
         (2, 2, "filled", True),
         (4, 4, "filled", True),
     ]
 
 
-def test_a_missing_number_stays_written_down(service: _Service) -> None:
-    service.send(4, 1)
+def test_a_number_that_never_came_stays_an_open_gap(standard_service: StandardQueueService) -> None:
+    """The inbox has seen numbers 4 and 1, so 2 and 3 are missing."""
+    standard_service.send(4, 1)
 
-    service.work()
+    standard_service.work()
 
-    assert service.exceptions() == [(1, 1, 1, "filled", True), (1, 2, 3, "gap", False)]
+    assert standard_service.exceptions() == [(1, 1, 1, "filled", True), (1, 2, 3, "gap", False)]
 
 
 def test_a_late_message_behind_a_filter_policy_is_no_repeat(on_file: Engine) -> None:
-    """The inbox records the lawful gaps too: otherwise number 2 after number 5 would be dropped as a repeat."""
-    service = _Service(on_file, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
-    service.send(5, 2, 5, 2)
+    """With a filter policy gaps are lawful.
 
-    handled = service.work()
+    The inbox records them too, or number 2 after 5 would look like a repeat.
+    """
+    standard_service = StandardQueueService(on_file, Consumer(name="audit", filter_policy={"type": ["order.placed"]}))
+    standard_service.send(5, 2, 5, 2)
+
+    handled = standard_service.work()
 
     assert handled == [(1, 5, False), (1, 2, True)]
 
 
-def test_a_new_epoch_may_begin_with_any_of_its_messages(service: _Service) -> None:
-    service.send(1, 2)
-    service.send(4, 3, 4, 5, epoch=2)
+def test_a_new_epoch_may_begin_with_any_of_its_messages(standard_service: StandardQueueService) -> None:
+    """A producer begins an epoch after its database was restored. Of epoch 2, number 4 comes first and 3 late."""
+    standard_service.send(1, 2)
+    standard_service.send(4, 3, 4, 5, epoch=2)
 
-    handled = service.work()
+    handled = standard_service.work()
 
     assert handled == [(1, 1, False), (1, 2, False), (2, 4, False), (2, 3, True), (2, 5, False)]
 
 
-def test_a_message_may_have_a_group_or_none(service: _Service) -> None:
+def test_a_message_may_have_a_group_or_none(standard_service: StandardQueueService) -> None:
     """A standard queue takes a message group id too, for fairness; direct sends and standard topics need none."""
-    service.send(1)
-    service.send(2, MessageGroupId="g")
+    standard_service.send(1)
+    standard_service.send(2, MessageGroupId="g")
 
-    handled = service.work()
+    handled = standard_service.work()
 
     assert handled == [(1, 1, False), (1, 2, False)]

@@ -30,18 +30,19 @@ def lock_holder(on_postgres: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def _locks(session: Session, *_: object) -> Ack:
+def _lock_accounts(session: Session, *_: object) -> Ack:
     """Lock the accounts, and fail if that takes longer than 20 ms."""
     session.execute(text("SET LOCAL lock_timeout = '20ms'"))
     session.execute(text("SELECT n FROM accounts FOR UPDATE"))
     return Ack()
 
 
-def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engine, lock_holder: Connection) -> None:
+def test_a_row_lock_that_is_never_released_fails_the_message(on_postgres: Engine, lock_holder: Connection) -> None:
+    """Another program keeps the row. A transaction is tried three times in each receive; then the message is dead."""
     assert lock_holder.in_transaction()
     world = World(on_postgres)
     world.send("a", "a", "b")
-    world.handler_steps["a", 1] = [_locks] * 100
+    world.handler_steps["a", 1] = [_lock_accounts] * 100
 
     world.work_until_idle(world.worker())
 
@@ -53,10 +54,11 @@ def test_a_lock_that_is_never_let_go_is_this_messages_failure(on_postgres: Engin
     assert "lock timeout" in str(reason)
 
 
-def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder: Connection) -> None:
+def test_a_row_lock_that_is_released_meanwhile_costs_no_attempt(on_postgres: Engine, lock_holder: Connection) -> None:
+    """The lock is released while the worker waits before the second try of the same receive."""
     world = World(on_postgres)
     world.send("a")
-    world.handler_steps["a", 1] = [_locks] * 3
+    world.handler_steps["a", 1] = [_lock_accounts] * 3
     worker = world.worker()
     worker.wait.meanwhile = lock_holder.rollback
 
@@ -67,8 +69,8 @@ def test_a_lock_that_is_let_go_costs_no_attempt(on_postgres: Engine, lock_holder
     assert world.bodies_in_dlq() == []
 
 
-def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_postgres: Engine) -> None:
-    """Two serializable transactions each write a row that the other has read. One of them fails, and is tried again."""
+def test_a_serialization_failure_does_not_count_as_a_database_outage(on_postgres: Engine) -> None:
+    """Another transaction changes the row in every attempt, so the message dies. The worker keeps receiving."""
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE totals (n int)"))
         connection.execute(text("INSERT INTO totals VALUES (1)"))
@@ -91,8 +93,8 @@ def test_a_serialization_failure_of_the_handler_is_no_database_that_is_away(on_p
     assert not worker.processor.transactions.is_database_away
 
 
-def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) -> None:
-    """An error of another database is the message's own failure: it is not waited for as if nobody could work."""
+def test_an_outage_of_another_database_fails_the_message(engine: Engine) -> None:
+    """The worker does not wait for a database that only this handler uses; other groups are handled."""
     world = World(engine)
     world.send("a", "b")
     elsewhere: Any = OperationalError("SELECT", {}, RuntimeError("connection refused by another database"))
@@ -105,12 +107,12 @@ def test_another_database_that_is_away_is_this_messages_failure(engine: Engine) 
     assert "connection refused by another database" in str(world.exceptions()["a", 1][1])
 
 
-def test_a_silent_database_is_given_up_and_costs_one_attempt(
+def test_a_database_that_stops_answering_costs_one_attempt(
     on_postgres: Engine,
 ) -> None:
-    """The host still acknowledges packets, so no keepalive notices.
+    """Its host still acknowledges packets, so no keepalive notices.
 
-    The worker receives no further message meanwhile.
+    The worker gives the connection up after a second, and receives no further message until the database answers.
     """
     with DatabaseLine(on_postgres) as line:
         silent = line.engine()
@@ -140,7 +142,7 @@ def test_a_silent_database_is_given_up_and_costs_one_attempt(
     assert world.bodies_in_dlq() == []
 
 
-def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engine) -> None:
+def test_a_message_costs_four_round_trips_besides_its_handlers(on_postgres: Engine) -> None:
     """BEGIN, the group's row with the transaction's id, the mark, which checks that id, and COMMIT."""
     with DatabaseLine(on_postgres) as line:
         counted = line.engine()
@@ -161,8 +163,11 @@ def test_a_message_takes_four_round_trips_besides_its_handlers(on_postgres: Engi
     assert world.last_numbers() == {"a": 2}
 
 
-def test_w8_a_mark_changes_nothing_in_another_transaction(on_postgres: Engine) -> None:
-    """A handler may have committed on the driver itself, and begun anew: then its message does not count."""
+def test_w8_a_message_is_marked_only_in_the_transaction_that_admitted_it(on_postgres: Engine) -> None:
+    """A handler may have committed by the driver and begun another transaction.
+
+    Then its message does not count as handled.
+    """
     inbox, came, second = Inbox(InboxPolicy(consumer="billing")), decoded_message(1), decoded_message(2)
     with on_postgres.begin() as connection:
         assert inbox.mark(connection, came.envelope, inbox.admit(connection, came))
@@ -183,7 +188,8 @@ def _begins_another_transaction(session: Session, *_: object) -> Ack:
     return Ack()
 
 
-def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engine) -> None:
+def test_w8_a_handler_that_began_another_transaction_commits_nothing(on_postgres: Engine) -> None:
+    """The mark changes no row there, so the worker rolls back, table and all."""
     world = World(on_postgres)
     world.send("a")
     world.handler_steps["a", 1] = [_begins_another_transaction] * 100
@@ -197,20 +203,23 @@ def test_w8_nothing_is_committed_when_the_mark_changes_no_row(on_postgres: Engin
     assert "the handler ended its transaction" in str(world.exceptions()["a", 1][1])
 
 
-def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postgres: Engine) -> None:
-    """The other listener runs after ours and rolls back; the driver's commit then commits nothing, without an error."""
+def test_w8_a_transaction_that_a_listener_rolled_back_counts_as_failed(on_postgres: Engine) -> None:
+    """The program's listener runs after ours and rolls back.
+
+    The driver's commit then commits nothing, without an error.
+    """
     world = World(on_postgres)
     world.send("a")
     world.work_until_idle(world.worker())
     rollbacks = list[str]()
 
-    def rolls_back(connection: Connection) -> None:
+    def roll_back_once(connection: Connection) -> None:
         driver: Any = connection.connection.driver_connection
         if not rollbacks:
             rollbacks.append("rollback")
             driver.rollback()
 
-    event.listen(on_postgres, "commit", rolls_back)
+    event.listen(on_postgres, "commit", roll_back_once)
     world.send("a")
     world.work_until_idle(world.worker())
 
@@ -220,10 +229,10 @@ def test_w8_what_another_listener_rolls_back_is_not_taken_for_committed(on_postg
     assert world.last_numbers() == {"a": 2}
 
 
-def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) -> None:
-    """The other listener runs after ours and raises.
+def test_w8_a_failing_commit_listener_leaves_no_open_transaction(engine: Engine) -> None:
+    """The program's listener runs after ours and raises.
 
-    SQLAlchemy then neither commits nor rolls back, and the next transaction would commit the mark.
+    SQLAlchemy then neither commits nor rolls back, and the next transaction of the connection would commit the mark.
     """
     world, failures = World(engine), list[str]()
 
@@ -248,11 +257,8 @@ def test_w8_a_failing_listener_leaves_no_mark_on_the_connection(engine: Engine) 
     assert [call.attempt for call in world.calls] == [1, 2]
 
 
-def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine) -> None:
-    """A listener may end the transaction and begin another.
-
-    The mark is the last statement before COMMIT, so it notices that.
-    """
+def test_w8_a_listener_that_begins_another_transaction_commits_nothing(on_postgres: Engine) -> None:
+    """The mark is the last statement before COMMIT, so it notices the other transaction."""
     world = World(on_postgres)
     with on_postgres.begin() as connection:
         connection.execute(text("CREATE TABLE told (n int)"))
@@ -279,8 +285,8 @@ def test_w8_no_listener_of_the_commit_writes_beside_the_mark(on_postgres: Engine
     assert world.committed_effects() == []
 
 
-def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) -> None:
-    """A deferred trigger fails at COMMIT, as a mark that changes nothing does."""
+def test_w8_a_dead_messages_reason_is_the_error_of_its_commit(on_postgres: Engine) -> None:
+    """A deferred trigger fails at COMMIT; the reason must not be that the mark changed nothing."""
     world = World(on_postgres)
     with on_postgres.begin() as connection:
         connection.exec_driver_sql(
@@ -296,7 +302,7 @@ def test_w8_an_error_of_the_commit_is_told_as_what_it_is(on_postgres: Engine) ->
     assert "division by zero" in str(world.exceptions()["a", 1][1])
 
 
-def test_w8_an_open_transaction_of_the_driver_is_refused(on_postgres: Engine) -> None:
+def test_w8_a_psycopg_transaction_that_is_left_open_is_refused(on_postgres: Engine) -> None:
     """Psycopg would end it later, and the mark would have been committed in the middle of it."""
     world, left_open = World(on_postgres), list[Any]()
 
@@ -316,7 +322,7 @@ def test_w8_an_open_transaction_of_the_driver_is_refused(on_postgres: Engine) ->
 
 
 def test_a_worker_on_an_engine_in_autocommit_calls_no_handler(on_postgres: Engine) -> None:
-    """A handler that fails would leave its effect."""
+    """In AUTOCOMMIT the effect of a handler that fails would stay."""
     engine = create_engine(on_postgres.url, isolation_level="AUTOCOMMIT")
     world = World(engine)
     world.handler_steps["a", 1] = [ValueError("once more")]
@@ -331,6 +337,7 @@ def test_a_worker_on_an_engine_in_autocommit_calls_no_handler(on_postgres: Engin
 
 
 def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine) -> None:
+    """The error of a renamed column is logged, and values of a customer must not be in logs."""
     inbox, came = Inbox(InboxPolicy(consumer="billing")), decoded_message(1)
     with on_postgres.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE sluice_inbox_group RENAME last_seq TO elsewhere")
@@ -341,8 +348,8 @@ def test_an_error_names_its_statement_and_none_of_its_values(on_postgres: Engine
     assert "billing" not in str(caught.value)
 
 
-def test_an_engine_with_options_works_beside_the_one_it_is_made_of(engine: Engine) -> None:
-    """Such an engine calls the listeners of both engines."""
+def test_an_engine_with_execution_options_works_beside_its_parent(engine: Engine) -> None:
+    """SQLAlchemy calls the listeners of both engines for it; a message is still handled once."""
     world, with_options = World(engine), World(engine.execution_options(max_row_buffer=10))
     world.send("a")
     world.work_until_idle(world.worker())

@@ -13,8 +13,8 @@ PARKS = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 
 @pytest.mark.parametrize("policy", [InboxPolicy(consumer="billing"), PARKS], ids=["skip", "park"])
-def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: Engine, policy: InboxPolicy) -> None:
-    """Nothing was ever written about that message. The message behind it must not become the group's baseline."""
+def test_w8_a_groups_first_message_that_kills_its_workers_is_missed(engine: Engine, policy: InboxPolicy) -> None:
+    """Nothing was ever written about that message, and the inbox still does not begin the group with the next one."""
     world = World(engine, policy=policy)
     world.send("a", "a")
     for _ in range(MAX_ATTEMPTS):
@@ -37,11 +37,8 @@ def test_w8_a_first_message_that_kills_workers_is_missing_and_returns(engine: En
     assert world.parked_places() == []
 
 
-def test_an_inbox_that_cannot_be_written_takes_no_message_with_it(world: World) -> None:
-    """This happens during a migration or after a failover.
-
-    The worker receives nothing more, and no attempt is used up.
-    """
+def test_an_inbox_without_its_table_uses_up_no_attempt(world: World) -> None:
+    """As during a migration, or after a failover. The worker receives nothing more until the table is back."""
     world.send("a", "b", "c")
     _rename(world.engine, "sluice_inbox_group", "elsewhere")
     worker = world.worker()
@@ -66,7 +63,8 @@ def _rename(engine: Engine, name: str, to: str) -> None:
         connection.execute(text(f"ALTER TABLE {name} RENAME TO {to}"))
 
 
-def test_a_parked_message_that_fails_elsewhere_holds_up_no_other_group(engine: Engine) -> None:
+def test_a_parked_message_that_fails_holds_up_no_other_group(engine: Engine) -> None:
+    """Another database fails, so its attempts are used up, and it stays parked; the other group is drained."""
     world = World(engine, policy=PARKS)
     worker = world.park("a", "b")
     elsewhere = OperationalError("SELECT", {}, RuntimeError("another database does not answer"))

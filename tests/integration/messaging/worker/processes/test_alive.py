@@ -21,6 +21,7 @@ from tests.support.project import PROJECT
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Return the path of the file with the signs of life."""
     return tmp_path / "alive"
 
 
@@ -40,7 +41,7 @@ def await_check(path: Path, code: int, text: str, *options: str) -> None:
     )
 
 
-def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -> None:
+def assert_check_follows_the_process(start: Callable[[], MessagingProcess], path: Path) -> None:
     """Check what `sluice alive` says of a process that runs, is frozen, goes on, ends, and is killed."""
     with start() as process:
         await_check(path, 0, "is alive, its last sign of life is ")
@@ -60,16 +61,18 @@ def frozen_killed_and_ended(start: Callable[[], MessagingProcess], path: Path) -
 def test_a_worker_that_is_frozen_or_killed_fails_the_check(
     on_file: Engine, localstack_shared: localstack.Emulator, path: Path, tmp_path: Path
 ) -> None:
+    """`sluice alive` reads the file that the worker writes; after an orderly end the file is gone."""
     with worker_processes.open_fleet(on_file, localstack_shared, tmp_path, worker_processes.consumer()) as worker_fleet:
-        frozen_killed_and_ended(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)
+        assert_check_follows_the_process(lambda: worker_fleet.worker(SLUICE_ALIVE_FILE=str(path)), path)
 
 
 def test_a_relay_that_is_frozen_or_killed_fails_the_check(path: Path, tmp_path: Path) -> None:
     """The relay's loop itself writes the file, so a step that never ends looks like a frozen process."""
-    frozen_killed_and_ended(lambda: relay_process(tmp_path, "--alive", str(path)), path)
+    assert_check_follows_the_process(lambda: relay_process(tmp_path, "--alive", str(path)), path)
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
+    """Otherwise the health check would fail later, for no fault of the relay."""
     with relay_process(tmp_path, "--alive", str(tmp_path / "nowhere" / "alive")) as process:
         assert process.wait_for_exit() == 3
         assert process.log.splitlines() == [
@@ -91,7 +94,7 @@ def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -
         ([], 3, "sluice: Missing argument 'FILE'"),
     ],
 )
-def test_the_check_of_what_is_no_file_of_signs_ends_at_once(
+def test_the_check_of_a_path_without_signs_of_life_ends_at_once(
     tmp_path: Path, arguments: list[str], code: int, text: str
 ) -> None:
     """The check does not wait for a pipe without a writer."""

@@ -27,33 +27,46 @@ def worker_fleet(engine: Engine, localstack_shared: localstack.Emulator, tmp_pat
         yield made
 
 
-_WITH_A_MESSAGE = ("after_receive", "in_transaction", "before_commit", "after_commit", "before_delete", "after_delete")
-_WITH_A_FAILURE = ("before_release", "after_death", "after_park")
-_WITH_WHAT_WAS_SET_ASIDE = ("in_drain", "before_drain_commit", "after_drain_commit")
+_FAILPOINTS_OF_A_MESSAGE = (
+    "after_receive",
+    "in_transaction",
+    "before_commit",
+    "after_commit",
+    "before_delete",
+    "after_delete",
+)
+_FAILPOINTS_OF_A_FAILURE = ("before_release", "after_death", "after_park")
+_FAILPOINTS_OF_A_PARKED_MESSAGE = ("in_drain", "before_drain_commit", "after_drain_commit")
 
 
-def _kill_before(worker_fleet: WorkerFleet, failpoint: str) -> None:
+def _kill_a_worker_at(worker_fleet: WorkerFleet, failpoint: str) -> None:
     """Let a worker die at a failpoint, before the next worker goes on."""
     with worker_fleet.worker("--lanes", "1", failpoint=failpoint) as killed:
         assert killed.wait_for_exit() == -signal.SIGKILL, killed.log
 
 
 def test_every_failpoint_of_a_worker_is_reached() -> None:
-    assert {*_WITH_A_MESSAGE, *_WITH_A_FAILURE, *_WITH_WHAT_WAS_SET_ASIDE} == set(failpoints.WORKER)
+    """The three lists of the test below have every place at which a worker can be made to die."""
+    assert {*_FAILPOINTS_OF_A_MESSAGE, *_FAILPOINTS_OF_A_FAILURE, *_FAILPOINTS_OF_A_PARKED_MESSAGE} == set(
+        failpoints.WORKER
+    )
 
 
 @pytest.mark.parametrize("engine", [SQLITE, pytest.param(POSTGRES, marks=pytest.mark.slow)], indirect=True)
-def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet: WorkerFleet) -> None:
-    """One after the other is killed with -9 at each place in its work, and the last one finishes it: W7, W8."""
+def test_w7_workers_killed_at_every_failpoint_lose_and_repeat_nothing(worker_fleet: WorkerFleet) -> None:
+    """W7, W8: workers are killed with -9, one at each failpoint, and the last one finishes their work.
+
+    First while plain messages are handled, then while messages fail, and at last while parked messages are drained.
+    """
     fixed = worker_fleet.folder / "fixed"
-    worker_fleet.publish({f"plain-{number}": [{}, {}] for number in range(len(_WITH_A_MESSAGE))})
-    for failpoint in _WITH_A_MESSAGE:
-        _kill_before(worker_fleet, failpoint)
+    worker_fleet.publish({f"plain-{number}": [{}, {}] for number in range(len(_FAILPOINTS_OF_A_MESSAGE))})
+    for failpoint in _FAILPOINTS_OF_A_MESSAGE:
+        _kill_a_worker_at(worker_fleet, failpoint)
 
     poisoned = [{}, {"needs": str(fixed)}, {}]
     worker_fleet.publish({"retried": [{"retries": 1}, {}], "poisoned": poisoned, "gapped": [{}, None, {}, {}]})
-    for failpoint in _WITH_A_FAILURE:
-        _kill_before(worker_fleet, failpoint)
+    for failpoint in _FAILPOINTS_OF_A_FAILURE:
+        _kill_a_worker_at(worker_fleet, failpoint)
     with worker_fleet.worker() as worker:
         worker_fleet.await_counts(worker_fleet.urls["billing"], (0, 0, 0))
         worker.stop()
@@ -65,8 +78,8 @@ def test_w7_workers_killed_anywhere_lose_double_and_reorder_nothing(worker_fleet
     worker_fleet.redrive()
     worker_fleet.publish_missing()
     worker_fleet.end_groups()
-    for failpoint in _WITH_WHAT_WAS_SET_ASIDE:
-        _kill_before(worker_fleet, failpoint)
+    for failpoint in _FAILPOINTS_OF_A_PARKED_MESSAGE:
+        _kill_a_worker_at(worker_fleet, failpoint)
     with worker_fleet.worker() as worker:
         worker_fleet.finish(worker)
 

@@ -21,67 +21,74 @@ from tests.support.processes.worker_processes import DatabaseLine, WorkerFleet, 
 
 @pytest.fixture
 def worker_fleet(on_file: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield workers of one consumer with an SQLite file."""
     with worker_processes.open_fleet(on_file, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
-def on_server(on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
+def postgres_fleet(
+    on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
+) -> Iterator[WorkerFleet]:
+    """Yield workers of one consumer with a Postgres."""
     with worker_processes.open_fleet(on_postgres, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
 
-def test_l7_a_worker_frozen_in_a_transaction_commits_nothing_afterwards(on_server: WorkerFleet) -> None:
-    """SIGSTOP in the handler past the visibility timeout; another waits for the group's row, and has the effect: L7.
+def test_l7_a_worker_frozen_in_a_transaction_commits_nothing_afterwards(postgres_fleet: WorkerFleet) -> None:
+    """L7: SIGSTOP keeps a handler past its visibility timeout, and another worker waits for the group's row.
 
-    Had nobody let the first go on, Postgres would have ended its transaction.
+    The first worker goes on, sees that its time is over and rolls back; then the other has the effect.
     """
-    gate = on_server.gate("gate")
-    on_server.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
-    with on_server.worker("--lanes", "1") as frozen:
+    gate = postgres_fleet.gate("gate")
+    postgres_fleet.publish({"shared": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
+    with postgres_fleet.worker("--lanes", "1") as frozen:
         gate.await_reached()
         frozen.send(signal.SIGSTOP)
         gate.open()
-        with on_server.worker("--lanes", "1") as other:
-            await_lock_wait(on_server.engine)
+        with postgres_fleet.worker("--lanes", "1") as other:
+            await_lock_wait(postgres_fleet.engine)
             frozen.send(signal.SIGCONT)
             frozen.await_logged("lost: somebody else may have it")
-            on_server.finish(other)
+            postgres_fleet.finish(other)
 
-    on_server.assert_all_done()
+    postgres_fleet.assert_all_done()
 
 
 @pytest.mark.slow
-def test_l7_a_delete_that_comes_late_deletes_nothing_of_anybody_else(on_server: WorkerFleet, line: TcpProxy) -> None:
-    """Frozen between commit and delete; the message comes again elsewhere, and the next one is its own: L7, W6."""
-    gate = on_server.gate("gate")
-    on_server.publish({"shared": [{"gate": str(gate.path)}]})
-    with on_server.worker("--lanes", "1", "--endpoint-url", line.url) as frozen:
+def test_l7_a_late_delete_removes_no_message_of_another_worker(postgres_fleet: WorkerFleet, line: TcpProxy) -> None:
+    """L7, W6: a worker is frozen between commit and delete, and another one deletes the message.
+
+    When the first goes on, its delete carries an old receipt handle; the next message of the group stays.
+    """
+    gate = postgres_fleet.gate("gate")
+    postgres_fleet.publish({"shared": [{"gate": str(gate.path)}]})
+    with postgres_fleet.worker("--lanes", "1", "--endpoint-url", line.url) as frozen:
         gate.await_reached()
         line.hold()
         gate.open()
-        on_server.await_effects()
+        postgres_fleet.await_effects()
         eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="the delete to be asked for")
         frozen.send(signal.SIGSTOP)
-        with on_server.worker("--lanes", "1") as other:
+        with postgres_fleet.worker("--lanes", "1") as other:
             other.await_logged("handled before; deleted")
-            second = on_server.gate("second")
-            on_server.publish({"shared": [{"gate": str(second.path)}]})
+            second = postgres_fleet.gate("second")
+            postgres_fleet.publish({"shared": [{"gate": str(second.path)}]})
             second.await_reached()
             frozen.send(signal.SIGCONT)
             line.let_go()
             frozen.stop()
             second.open()
-            on_server.finish(other)
+            postgres_fleet.finish(other)
 
-    on_server.assert_all_done()
+    postgres_fleet.assert_all_done()
 
 
 @pytest.mark.slow
 def test_l7_a_worker_that_stays_frozen_blocks_others_for_a_limited_time(
     on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
-    """Postgres ends the transaction after as long as a handler may take: ten visibility timeouts: L7."""
+    """L7: Postgres ends its transaction after ten visibility timeouts, as long as a handler may take."""
     quick = consumer(visibility_timeout_seconds=2, stop_timeout_seconds=1)
     with worker_processes.open_fleet(on_postgres, localstack_shared, tmp_path, quick) as worker_fleet:
         gate = worker_fleet.gate("gate")
@@ -98,8 +105,9 @@ def test_l7_a_worker_that_stays_frozen_blocks_others_for_a_limited_time(
 def test_a_restart_of_the_database_uses_up_no_attempt(
     private_postgres: Any, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """Each message was received once, although the database was down while handlers ran."""
     engine = engines.engine(private_postgres.get_uri())
-    patient = consumer(visibility_timeout_seconds=300)
+    patient = consumer(visibility_timeout_seconds=300)  # longer than the restart takes
     with worker_processes.open_fleet(engine, localstack_shared, tmp_path, patient) as worker_fleet:
         gate = worker_fleet.gate("gate")
         groups = [f"group-{number}" for number in range(4)]
@@ -119,33 +127,34 @@ def test_a_restart_of_the_database_uses_up_no_attempt(
     engine.dispose()
 
 
-def test_s1_a_worker_ends_in_time_though_its_database_has_fallen_silent(on_server: WorkerFleet) -> None:
-    gate, clock = on_server.gate("gate"), SystemClock()
-    on_server.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
-    with DatabaseLine(on_server.engine) as line:
+def test_s1_a_worker_ends_in_time_although_its_database_stops_answering(postgres_fleet: WorkerFleet) -> None:
+    """At SIGTERM a commit is without an answer. The worker ends within its stop timeout, and another one finishes."""
+    gate, clock = postgres_fleet.gate("gate"), SystemClock()
+    postgres_fleet.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
+    with DatabaseLine(postgres_fleet.engine) as line:
         through = line.engine().url.render_as_string(hide_password=False)
-        with on_server.worker("--dsn", through) as worker:
+        with postgres_fleet.worker("--dsn", through) as worker:
             gate.await_reached()
             line.hold()
             gate.open()
             eventually(lambda: line.is_requested, timeout_seconds=PATIENCE_SECONDS, describe="a statement to be asked")
             worker.send(signal.SIGTERM)
-            invoked_us = clock.monotonic()
+            signalled_at = clock.monotonic()
             assert worker.wait_for_exit() == 0
-            took_seconds = clock.monotonic() - invoked_us
-    with on_server.worker() as other:
-        on_server.finish(other)
+            took_seconds = clock.monotonic() - signalled_at
+    with postgres_fleet.worker() as other:
+        postgres_fleet.finish(other)
 
-    on_server.assert_all_done()
-    assert took_seconds < on_server.environment.consumers[0].stop_timeout_seconds + 2
-    assert max(on_server.receive_counts()) == 2
+    postgres_fleet.assert_all_done()
+    assert took_seconds < postgres_fleet.environment.consumers[0].stop_timeout_seconds + 2
+    assert max(postgres_fleet.receive_counts()) == 2
 
 
 @pytest.mark.parametrize("seconds", [1, pytest.param(10, marks=pytest.mark.slow)])
 def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
     worker_fleet: WorkerFleet, line: TcpProxy, seconds: int
 ) -> None:
-    """Messages that were done and could not be deleted come again, and are only deleted: W6, W13."""
+    """W6, W13: messages that were handled and could not be deleted come again, and are only deleted."""
     gate, clock = worker_fleet.gate("gate"), SystemClock()
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}], "free": [{}]})
     with worker_fleet.worker("--endpoint-url", line.url) as worker:
@@ -167,9 +176,10 @@ def test_w6_a_worker_outlives_an_endpoint_that_is_gone_for_a_while(
     worker_fleet.assert_all_done()
 
 
-def test_w16_two_consumers_in_one_database_do_everything_once_each(
+def test_w16_two_consumers_in_one_database_each_handle_every_message_once(
     on_postgres: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
+    """They share the inbox's tables, whose rows name their consumer."""
     with worker_processes.open_fleet(
         on_postgres, localstack_shared, tmp_path, consumer("billing"), consumer("shipping")
     ) as worker_fleet:

@@ -90,7 +90,7 @@ class LargeEvents:
 
 
 def test_an_event_of_1_mib_goes_from_its_commit_to_its_effect(engine: Engine, tmp_path: Path) -> None:
-    """Afterwards no message is left in a queue."""
+    """1 MiB is the most that SNS and SQS take. Afterwards no message is left in a queue."""
     with fake_aws.running() as endpoint:
         large = LargeEvents(engine, endpoint.url, tmp_path)
         event = large.commit()

@@ -21,11 +21,11 @@ from tests.support.processes import worker_processes
 from tests.support.processes.messaging_process import PATIENCE_SECONDS, MessagingProcess
 from tests.support.processes.worker_processes import WorkerFleet, consumer
 
-_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'tasks'"
+_END_CONNECTIONS = "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = 'tasks'"
 _GROUPS = ("a", "b", "c")
 
 
-class _Database:
+class _RotatedDatabase:
     """A Postgres behind TLS, its user's password, and the secret with it: user and password only, as RDS has it."""
 
     def __init__(self, owner: Engine, secrets: Any, name: str) -> None:
@@ -35,7 +35,7 @@ class _Database:
 
     def set_in_database(self, password: str) -> None:
         """Change the password, and end all connections, so that every process has to connect again."""
-        self._run(f"ALTER ROLE tasks PASSWORD '{password}'", _CONNECTIONS)
+        self._run(f"ALTER ROLE tasks PASSWORD '{password}'", _END_CONNECTIONS)
 
     def set_as_current(self, password: str) -> None:
         """Store this password as the secret's current version."""
@@ -64,6 +64,7 @@ class _Database:
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
+    """Return a certificate authority of this test's own."""
     return Authority.make(tmp_path / "authority")
 
 
@@ -82,15 +83,17 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 
 @pytest.fixture
 def fleet(owner: Engine, localstack_shared: localstack.Emulator, tmp_path: Path) -> Iterator[WorkerFleet]:
+    """Yield the processes of one consumer with this Postgres."""
     with worker_processes.open_fleet(owner, localstack_shared, tmp_path, consumer()) as made:
         yield made
 
 
 @pytest.fixture
-def database(fleet: WorkerFleet, localstack_shared: localstack.Emulator) -> _Database:
+def database(fleet: WorkerFleet, localstack_shared: localstack.Emulator) -> _RotatedDatabase:
+    """Return the Postgres with a user whose password is in a secret of LocalStack."""
     region = fleet.environment.region
     secrets = boto3.client("secretsmanager", endpoint_url=localstack_shared.endpoint_url, region_name=region)
-    return _Database(fleet.engine, secrets, fleet.environment.name)
+    return _RotatedDatabase(fleet.engine, secrets, fleet.environment.name)
 
 
 def _commit(fleet: WorkerFleet, count: int) -> None:
@@ -113,12 +116,12 @@ def _await_done(fleet: WorkerFleet, count: int, *processes: MessagingProcess) ->
     eventually(is_done, timeout_seconds=PATIENCE_SECONDS, describe=f"{count} events of each group to be handled")
 
 
-def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
-    fleet: WorkerFleet, database: _Database, authority: Authority
+def test_a_rotated_password_stops_no_process_and_loses_no_message(
+    fleet: WorkerFleet, database: _RotatedDatabase, authority: Authority
 ) -> None:
     """Between the two steps of a rotation the database refuses the old password and the secret's.
 
-    Messages that wait are handled afterwards.
+    Messages wait meanwhile, and are handled when the processes have read the new password.
     """
     with TlsPostgres(database.owner, authority.certify("localhost")) as line:
         variables = database.variables(line.port, authority)
@@ -158,13 +161,14 @@ def test_a_rotation_stops_nothing_loses_nothing_and_doubles_nothing(
 )
 def test_an_unverifiable_server_is_refused_at_once_in_one_line(
     fleet: WorkerFleet,
-    database: _Database,
+    database: _RotatedDatabase,
     authority: Authority,
     tmp_path: Path,
     host: str,
     is_trusted: bool,  # noqa: FBT001 (a parameter of the test)
     message: str,
 ) -> None:
+    """Its certificate is of another authority or for another host; not even `--wait 600` lets a command wait."""
     other = authority if is_trusted else Authority.make(tmp_path / "other")
     with TlsPostgres(database.owner, authority.certify(host)) as line:
         variables = database.variables(line.port, other)

@@ -38,7 +38,7 @@ def worker_fleet(on_file: Engine, localstack_shared: localstack.Emulator, tmp_pa
 
 
 def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
-    """S1: within a second of the exit."""
+    """Check that within a second of the exit no message is in flight: S1."""
     url = worker_fleet.urls["billing"]
     eventually(lambda: worker_fleet.counts(url)[1] == 0, timeout_seconds=1, describe="nothing to be in flight")
 
@@ -47,6 +47,7 @@ def _assert_nothing_in_flight(worker_fleet: WorkerFleet) -> None:
 def test_s1_a_message_in_work_is_finished_before_the_worker_ends(
     worker_fleet: WorkerFleet, number: signal.Signals
 ) -> None:
+    """A second signal changes nothing."""
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}, {}]})
     with worker_fleet.worker() as worker:
@@ -82,15 +83,16 @@ def test_s1_a_message_received_after_sigterm_is_handled(worker_fleet: WorkerFlee
 
 
 def test_s3_the_message_of_an_endless_handler_is_released_before_the_end(worker_fleet: WorkerFleet) -> None:
+    """The worker ends within its stop timeout of 6 s; its successor receives the message at once."""
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"held": [{"gate": str(gate.path), "is_stubborn": True}, {}]})
     clock = SystemClock()
     with worker_fleet.worker() as worker:
         gate.await_reached()
         worker.send(signal.SIGTERM)
-        invoked_us = clock.monotonic()
+        signalled_at = clock.monotonic()
         assert worker.wait_for_exit() == 0
-        took_seconds = clock.monotonic() - invoked_us
+        took_seconds = clock.monotonic() - signalled_at
 
     assert took_seconds < 6
     assert worker.log_entries("stopped")[0]["unfinished"] == 1
@@ -102,6 +104,7 @@ def test_s3_the_message_of_an_endless_handler_is_released_before_the_end(worker_
 
 @pytest.mark.parametrize("count", [5, pytest.param(20, marks=pytest.mark.slow)])
 def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: WorkerFleet, count: int) -> None:
+    """Each restart uses up at most one receive of a message, and a message has three."""
     groups = [f"group-{number}" for number in range(4)]
     with ExitStack() as running:
         worker = running.enter_context(worker_fleet.worker())
@@ -120,10 +123,13 @@ def test_s5_rolling_restarts_under_load_leave_the_dlq_empty(worker_fleet: Worker
 
 
 @pytest.mark.xdist_group("local")
-def test_s6_the_images_command_ends_with_0_when_it_is_told_to(
+def test_s6_the_images_command_ends_with_0_after_sigterm(
     on_file: Engine, localstack_shared: localstack.Emulator, tmp_path: Path
 ) -> None:
-    """`sluice worker` as process 1 is started: no shell, by its variables; with the declared consumer."""
+    """`sluice worker` is started as process 1 of a container is: without a shell, configured by variables.
+
+    A message that comes after the signal, while a poll is open, is still handled.
+    """
     Base.metadata.create_all(on_file)
     with worker_processes.open_fleet(
         on_file, localstack_shared, tmp_path, environment=environment("local")
@@ -162,7 +168,7 @@ def _await_in(log: Path, event: str) -> None:
     )
 
 
-def test_s6_a_signal_before_it_works_ends_it_with_0_too(worker_fleet: WorkerFleet, line: TcpProxy) -> None:
+def test_s6_a_signal_during_the_start_ends_the_worker_with_0(worker_fleet: WorkerFleet, line: TcpProxy) -> None:
     """S6: the signal comes while the worker reads its queue's attributes, as when a deployment is cancelled."""
     line.hold()
     with worker_fleet.worker("--endpoint-url", line.url) as worker:
@@ -179,7 +185,8 @@ def _grant_protection(request: CapturedRequest) -> Reply:
     return Reply(body=b'{"protection": %b}' % request.body)
 
 
-def test_s7_the_task_is_protected_while_it_works_and_not_afterwards(worker_fleet: WorkerFleet) -> None:
+def test_s7_a_task_is_protected_from_scale_in_only_while_it_works(worker_fleet: WorkerFleet) -> None:
+    """The worker asks the ECS agent for protection before a handler runs, and ends it when it is idle."""
     gate = worker_fleet.gate("gate")
     worker_fleet.publish({"busy": [{"gate": str(gate.path)}]})
     with capturing(_grant_protection) as agent, worker_fleet.worker(ECS_AGENT_URI=agent.url) as worker:
