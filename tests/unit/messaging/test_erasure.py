@@ -132,7 +132,7 @@ def test_a_place_that_is_not_searched_keeps_the_content(
     assert _rows_with(engine, JANE) + _rows_with(engine, "Bremen")
 
 
-def test_what_is_not_of_the_subject_stays(engine: Engine) -> None:
+def test_erase_changes_no_message_of_another_subject(engine: Engine) -> None:
     with engine.connect() as connection:
         before = [
             connection.execute(select(table).where(table.c.group_id == "j")).all()

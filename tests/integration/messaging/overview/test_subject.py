@@ -155,7 +155,7 @@ def test_a_dry_run_changes_nothing(shop: OperatedShop) -> None:
     assert shop.dump() == before
 
 
-def test_what_is_under_way_is_left_and_named(shop: OperatedShop) -> None:
+def test_erase_leaves_and_names_messages_that_are_under_way(shop: OperatedShop) -> None:
     """A pending row and a message in a queue are not erased: the command is to be run again."""
     _order(shop, "sent", (JANE, 5))
     shop.relay()
