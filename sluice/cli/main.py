@@ -52,6 +52,7 @@ COMMANDS = {
     "record": Lazy("sluice.cli.record:record", "Run a program, and record its SNS and SQS calls.", "recorder"),
     "rehearse": Lazy("sluice.rehearse.command:rehearse", "Try the deployed scaling on a day of traffic.", "rehearse"),
     "relay": Lazy("sluice.cli.services.commands:relay", "Publish what is committed to the outbox."),
+    "replay": Lazy("sluice.cli.replay.commands:replay", "Hand events of the past to a consumer."),
     "report": Lazy("spark_load.cli.report:report", "Draw the page of a judged run again.", "checker"),
     "schema": Lazy("sluice.cli.schema.commands:schema", "Create or upgrade the tables of outbox and inbox."),
     "simulator": Lazy("sluice.cli.simulator:simulator", "Run SQS and SNS in memory, as a server for development."),

@@ -2,14 +2,13 @@
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sluice.cli.overview.sources import QueueCounts, Sources, Unknown, explaining, opening
 from sluice.cli.overview.sources import topic_arn as find_topic_arn
+from sluice.cli.overview.subscriptions import Subscription, read_subscriptions
 from sluice.clock import SystemClock
 from sluice.declaration import Consumer, Environment, metrics, naming
 from sluice.errors import ConfigError
@@ -28,36 +27,10 @@ from sluice.messaging.reconciliation.properties import (
 from sluice.messaging.reconciliation.routes import SETTLED_SECONDS, Cause, Finding, Judgement, QueuePlace, Route
 from sluice.messaging.reconciliation.states import NumberState
 from sluice.messaging.telemetry.metrics import EmbeddedMetrics
-from sluice.simulator.model.filter_policy import accepts_attributes, accepts_body
 from sluice.terminal import output
 from sluice.terminal.exits import COULD_NOT, PARTLY
 
 _NOTHING = "nothing was sent that is still in the outbox, and old enough"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Subscription:
-    """A consumer's live subscription.
-
-    Args:
-        is_there: whether there is a confirmed subscription; None where that could not be read.
-        fault: why the subscription or its attributes could not be read.
-        filter_policy: None where the subscription has none.
-        is_of_body: whether SNS compares the filter policy with the body, instead of with the attributes.
-    """
-
-    is_there: bool | None
-    fault: str | None = None
-    filter_policy: Mapping[str, Any] | None = None
-    is_of_body: bool = False
-
-    def accepts(self, attributes: Mapping[str, str], body: str) -> bool:
-        """Return whether SNS delivers a message with these attributes and this body."""
-        policy = self.filter_policy or {}
-        if self.is_of_body:
-            return accepts_body(policy, body)
-        typed = {name: {"DataType": "String", "StringValue": value} for name, value in attributes.items()}
-        return accepts_attributes(policy, typed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +92,7 @@ def verify(
             raise ConfigError(engine.reason)
         with engines.reading(engine) as connection:
             now_us = engines.now_us(connection, None)
-        subscriptions = _read_subscriptions(sources, topic_arn or find_topic_arn(sources, declared.name), consumers)
+        subscriptions = read_subscriptions(sources, topic_arn or find_topic_arn(sources, declared.name), consumers)
         routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
         compared = Reconciliation(
             engine,
@@ -163,46 +136,6 @@ def _measure(environment: Environment, topic: str, found: dict[str, Any]) -> Non
         values[metrics.OUTBOX_VERIFIED] = found["sent"]
         values[metrics.OUTBOX_BROKEN] = sum(each["violations"] for each in found["properties"])
     EmbeddedMetrics(sys.stdout, metrics.dimensions(environment, topic), clock=SystemClock()).put(values)
-
-
-def _read_subscriptions(
-    sources: Sources, arn: str | Unknown, consumers: tuple[Consumer, ...]
-) -> dict[str, Subscription]:
-    """Return the live subscription of each consumer to a topic, by the consumer's name."""
-    if isinstance(arn, Unknown):
-        return dict.fromkeys([consumer.name for consumer in consumers], Subscription(is_there=None, fault=arn.reason))
-    listed = sources.call("sns", partial(_list_subscriptions, arn))
-    return {consumer.name: _subscription(sources, consumer, listed, arn) for consumer in consumers}
-
-
-def _list_subscriptions(arn: str, sns: Any) -> list[Mapping[str, Any]]:
-    """Return all subscriptions of a topic, as SNS lists them."""
-    pages = sns.get_paginator("list_subscriptions_by_topic").paginate(TopicArn=arn)
-    return [each for page in pages for each in page["Subscriptions"]]
-
-
-def _subscription(
-    sources: Sources, consumer: Consumer, listed: "list[Mapping[str, Any]] | Unknown", topic: str
-) -> Subscription:
-    """Return a consumer's subscription among those that SNS lists for a topic (its ARN), with its filter policy."""
-    if isinstance(listed, Unknown):
-        return Subscription(is_there=None, fault=listed.reason)
-    name = naming.queue_name(sources.environment, consumer)
-    arn = (
-        consumer.queue.arn
-        if consumer.queue is not None
-        else naming.queue_arn(sources.environment, name, topic.split(":")[4])
-    )
-    subscribed = next((each["SubscriptionArn"] for each in listed if each["Endpoint"] == arn), None)
-    if subscribed is None or not subscribed.startswith("arn:"):  # an unconfirmed one has a text in place of its ARN
-        return Subscription(is_there=False)
-    live = sources.call("sns", lambda sns: sns.get_subscription_attributes(SubscriptionArn=subscribed)["Attributes"])
-    if isinstance(live, Unknown):
-        return Subscription(is_there=True, fault=live.reason)
-    policy = json.loads(live["FilterPolicy"]) if live.get("FilterPolicy") else None
-    return Subscription(
-        is_there=True, filter_policy=policy or None, is_of_body=live.get("FilterPolicyScope") == "MessageBody"
-    )
 
 
 def _route(sources: Sources, consumer: Consumer, subscription: Subscription) -> Route:

@@ -33,14 +33,12 @@ class SequenceGaps:
     def record_of(self, connection: Connection, group_id: str, epoch: int, seq: int) -> NumberRecord | None:
         """Return the record of a number; None if the number has none."""
         row = self.find(connection, group_id, epoch, seq)
-        if row is None:
-            return None
-        return NumberRecord(
-            state=row.state,
-            sqs_message_id=row.sqs_message_id,
-            receive_count=row.receive_count,
-            is_refused=row.state == DEAD and row.closed_at_us is not None,
-        )
+        return None if row is None else _to_record(row)
+
+    def records(self, connection: Connection, group_id: str) -> list[tuple[tuple[int, int], int, NumberRecord]]:
+        """Return every record of a group, by epoch and number: ((epoch, first number), last number, record)."""
+        ordered = select(exceptions).where(*self._of(group_id)).order_by(exceptions.c.epoch, exceptions.c.seq)
+        return [((row.epoch, row.seq), row.through, _to_record(row)) for row in connection.execute(ordered)]
 
     def over_skipped(self, connection: Connection, group_id: str, epoch: int, last_seq: int) -> int:
         """Return the last of the skipped numbers that follow directly."""
@@ -172,3 +170,12 @@ class SequenceGaps:
                 closed_at_us=closed_at_us,
             )
         )
+
+
+def _to_record(row: Row[Any]) -> NumberRecord:
+    return NumberRecord(
+        state=row.state,
+        sqs_message_id=row.sqs_message_id,
+        receive_count=row.receive_count,
+        is_refused=row.state == DEAD and row.closed_at_us is not None,
+    )

@@ -171,11 +171,12 @@ class GroupRows:
         first_seq = baseline(
             arrival,
             joined_at_us=self._policy.joined_at_us,
-            forgotten_before_us=None if is_first else self._cutoff_us(connection),
+            forgotten_before_us=None if is_first else self.oldest_kept_us(connection),
         )
         return Position(epoch=arrival.epoch, first_seq=first_seq, last_seq=first_seq - 1, is_parked=before.is_parked)
 
-    def _cutoff_us(self, connection: Connection) -> int | None:
+    def oldest_kept_us(self, connection: Connection) -> int | None:
+        """Return up to when groups without messages may have been forgotten, microseconds UTC; None if none were."""
         mine = consumers.c.consumer == self._policy.consumer
         return connection.execute(select(consumers.c.forgotten_before_us).where(mine)).scalar()
 

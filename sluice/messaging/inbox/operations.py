@@ -182,6 +182,10 @@ class InboxOperator(Operator):
         """Audit a run that brought dead letters back, with the result of the run."""
         self._record(connection, audit, "redrive", {"consumer": self.consumer}, detail)
 
+    def write_down_replay(self, connection: Connection, group_id: str, seq: int, detail: Mapping[str, Any]) -> None:
+        """Audit that events of a group were set aside to be handled, from this number on."""
+        self._write_down(connection, "replay", group_id, seq, detail)
+
     def _require_any(self, found: list[tuple[str, int, int]], what: str) -> list[tuple[str, int, int]]:
         if not found:
             raise DeadLetterError(f"no {what} of {self.consumer} matches; see `dlq ls`")

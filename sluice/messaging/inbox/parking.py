@@ -6,7 +6,7 @@ outcome.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -225,22 +225,9 @@ class Parking:
 
     def _park(self, connection: Connection, arrived: DecodedMessage, position: Position, now_us: int) -> None:
         """Store a message as parked. A copy of it is stored only once."""
-        envelope = arrived.envelope
-        group_id = envelope.event.group
         if not position.is_parked:
-            self._groups.begin_parking(connection, group_id, position, now_us, is_dead=False)
-        row = engines.insert(connection.dialect.name, parked).values(
-            consumer=self.policy.consumer,
-            group_id=group_id,
-            epoch=envelope.epoch,
-            seq=envelope.seq,
-            event_id=envelope.event.id,
-            body=arrived.body,
-            attributes=json.dumps(dict(arrived.attributes), ensure_ascii=False),
-            sqs_message_id=arrived.sqs_message_id,
-            parked_at_us=now_us,
-        )
-        connection.execute(row.on_conflict_do_nothing())
+            self._groups.begin_parking(connection, arrived.envelope.event.group, position, now_us, is_dead=False)
+        store_parked(connection, self.policy.consumer, [arrived], now_us)
 
     def _drop_passed(self, connection: Connection, group_id: str, position: Position) -> None:
         """Delete parked copies of messages that were handled."""
@@ -262,6 +249,25 @@ class Parking:
             parked.c.epoch == envelope.epoch,
             parked.c.seq == envelope.seq,
         )
+
+
+def store_parked(connection: Connection, consumer: str, messages: Sequence[DecodedMessage], now_us: int) -> None:
+    """Store messages as parked. A number that is parked already is left as it is."""
+    rows = [
+        {
+            "consumer": consumer,
+            "group_id": arrived.envelope.event.group,
+            "epoch": arrived.envelope.epoch,
+            "seq": arrived.envelope.seq,
+            "event_id": arrived.envelope.event.id,
+            "body": arrived.body,
+            "attributes": json.dumps(dict(arrived.attributes), ensure_ascii=False),
+            "sqs_message_id": arrived.sqs_message_id,
+            "parked_at_us": now_us,
+        }
+        for arrived in messages
+    ]
+    connection.execute(engines.insert(connection.dialect.name, parked).on_conflict_do_nothing(), rows)
 
 
 def _to_parked_message(position: Position, head: Row[Any], now_us: int) -> ParkedMessage:

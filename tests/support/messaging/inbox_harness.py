@@ -12,6 +12,7 @@ from sluice.messaging.inbox.admission import Inbox
 from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
 from sluice.messaging.inbox.operations import InboxOperator
 from sluice.messaging.inbox.parking import ParkedMessage
+from sluice.messaging.inbox.replaying import ReplayedGroup, ReplayOutcome
 from sluice.messaging.inbox.sequence import Action, Decision
 from sluice.messaging.inbox.tables import exceptions, groups, parked
 
@@ -92,6 +93,22 @@ class InboxHarness:
             return self.inbox.record_dead(
                 connection, decoded_message(seq, **more), "no such customer", is_permanent=True
             )
+
+    def replay(self, *seqs: int, sent_at_us: int = START_US, **more: Any) -> list[ReplayOutcome]:
+        """Set aside what is to be handled of these numbers of group a, as a replay does; return the outcome of each."""
+        messages = [decoded_message(seq, copy="-replayed", receive_count=0, **more) for seq in seqs]
+        with self.engine.begin() as connection:
+            first = messages[0].arrival
+            group = ReplayedGroup(connection, self.policy, "a", first, locks=True, clock=self.clock)
+            outcomes = [group.outcome(message.arrival, sent_at_us) for message in messages]
+            chosen = [
+                message
+                for message, outcome in zip(messages, outcomes, strict=True)
+                if outcome is ReplayOutcome.TO_HANDLE
+            ]
+            if chosen:
+                group.set_aside(chosen)
+        return outcomes
 
     def skip(self, seq: int, *, group: str = "a") -> None:
         """Give a number up, as an operator does."""
