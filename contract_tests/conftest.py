@@ -252,6 +252,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add the promise to a failed test's report; under --prove, invert the result."""
     report = yield
+    if not results.is_contract(item):
+        return report
     failures.tell(item, call, report)
     if not item.config.getoption("--prove") or call.when != "call":
         return report
@@ -344,9 +346,12 @@ def _bind_target(config: pytest.Config) -> binding.Target:
 
 
 @pytest.fixture(autouse=True)
-def time_of_the_target(target: binding.Target) -> Iterator[None]:
-    """Make everything in a test that waits use the target's clock."""
-    with waiting_on(target.clock):
+def time_of_the_target(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make everything in a contract test that waits use the target's clock."""
+    if not results.is_contract(request.node):
+        yield
+        return
+    with waiting_on(request.getfixturevalue("target").clock):
         yield
 
 

@@ -220,6 +220,8 @@ class Plugin:
         A clean-up that fails takes nothing back: the test has seen what it came for.
         """
         report = yield
+        if not is_contract(item):
+            return report
         promise = promise_of(item)
         if call.when == "call" or (call.when == "setup" and call.excinfo is not None):
             line = failing_line(item, call)
@@ -257,7 +259,7 @@ class Plugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write the file, in the controlling process."""
-        here = {promise_of(item) for item in getattr(session, "items", ())}
+        here = {promise_of(item) for item in getattr(session, "items", ()) if is_contract(item)}
         if hasattr(session.config, "workeroutput"):
             session.config.workeroutput["promises"] = sorted(here)
             return
@@ -299,6 +301,11 @@ def _compare(report: pytest.TestReport, promise: str, status: PromiseStatus, exp
         report.outcome, report.longrepr = "passed", None
     elif not report.passed:
         report.outcome, report.wasxfail = "skipped", f"as expected: {status}"
+
+
+def is_contract(item: pytest.Item) -> bool:
+    """Return whether a collected test is one of the suite; a user's own tests may run beside it."""
+    return item.get_closest_marker("promise") is not None
 
 
 def promise_of(item: pytest.Item) -> str:

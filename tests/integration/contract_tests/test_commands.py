@@ -1,7 +1,9 @@
 """`sluice contracts` and `sluice conformance`, each in a process: without a checkout, and with nothing to test."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -64,6 +66,32 @@ def test_the_contracts_leave_the_tests_of_other_folders_alone() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     files = [line.partition("::")[0] for line in ended.stdout.splitlines() if "::" in line]
     assert list(dict.fromkeys(files)) == [beside, "contract_tests/queues/test_purge.py"]
+
+
+def test_a_users_own_tests_run_beside_the_contracts(tmp_path: Path) -> None:
+    """With `--pyargs` the suite's hooks see every test of the run, also the user's, which has no promise and fails."""
+    (tmp_path / "test_own.py").write_text("def test_own() -> None:\n    assert not 'own'\n")
+    suite = [
+        "--pyargs",
+        "contract_tests.groups",
+        "--target",
+        "simulator",
+        "-k",
+        "own or second_message_of_a_group_waits",
+    ]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "test_own.py", *suite, "--results", "results.json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "FAILED test_own.py::test_own - AssertionError" in ended.stdout
+    assert json.loads((tmp_path / "results.json").read_text())["promises"].keys() == {"GRP-01"}
 
 
 def test_an_unknown_target_is_refused_with_the_known_ones() -> None:
