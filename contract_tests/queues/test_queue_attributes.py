@@ -547,6 +547,17 @@ def test_a_permission_that_is_not_there_cannot_be_removed(resources: Resources) 
     assert refused == invalid_parameter_value("Value absent for parameter Label is invalid. Reason: can't find label.")
 
 
+@pytest.mark.promise("CRE-51")
+def test_two_permissions_of_a_queue_do_not_have_one_label(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    permission = {"QueueUrl": queue.url, "Label": "first", "AWSAccountIds": [queue.arn.split(":")[4]]}
+
+    queue.sqs.add_permission(**permission, Actions=["ReceiveMessage"])
+    refused = refusal(queue.sqs.add_permission, **permission, Actions=["SendMessage"])
+
+    assert refused == invalid_parameter_value("Value first for parameter Label is invalid. Reason: Already exists.")
+
+
 @pytest.mark.slow  # a name is free a minute after its queue was deleted [CRE-20]
 @pytest.mark.promise("CRE-49")
 def test_a_queue_that_is_made_again_has_nothing_of_the_one_before(resources: Resources, target: Target) -> None:

@@ -1,6 +1,7 @@
 """Mutants of every operator and every refusal of filter policies."""
 
 # ruff: noqa: E501 (a table: one row per mutant)
+import base64
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,6 +17,7 @@ _FITS = filter_policy._fits_value
 _FITS_ANY = filter_policy._fits
 _ACCEPTS_KEY = filter_policy._accepts_key
 _STRINGS = filter_policy._STRINGS
+_VALUES = filter_policy._values
 
 
 def _kind(rule: Any) -> str:
@@ -88,6 +90,21 @@ def _by_body(self: Subscription, body: str, _attributes: Mapping[str, Mapping[st
     return not text or accepts_body(json.loads(text), body)
 
 
+def _read_binary(attribute: Mapping[str, Any]) -> list[Any]:
+    """Compare a binary value as the text that it encodes."""
+    if "BinaryValue" not in attribute:
+        return _VALUES(attribute)
+    value = attribute["BinaryValue"]
+    return [(base64.b64decode(value) if isinstance(value, str) else bytes(value)).decode()]
+
+
+def _both_kinds(attribute: Mapping[str, Any]) -> list[Any]:
+    """Compare a number as text, too, and a text that is a number as one."""
+    text = str(attribute.get("StringValue", ""))
+    values = _VALUES(attribute)
+    return [*values, text, float(text)] if text.isdecimal() else values
+
+
 def _without_refusal(text: str) -> Callable[..., Any]:
     return without(sns, "check_policy", text)
 
@@ -114,6 +131,8 @@ MUTANTS = (
     Mutant("exists-never", "exists matches nothing that is there", *_RULE, _never("exists")),
     Mutant("absent-never", "exists: false matches nothing", filter_policy, "_fits", _absent_everywhere),
     Mutant("array-first-element", "of an array the first element counts", filter_policy, "_fits", _first_value),
+    Mutant("binary-matches-text", "a binary attribute is compared as text", filter_policy, "_values", _read_binary),
+    Mutant("text-matches-number", "a text matches a number, and a number a text", filter_policy, "_values", _both_kinds),
     Mutant("any-key-matches", "one matching key is enough", filter_policy, "_accepts", _any_key),
     Mutant("first-rule-only", "the first rule of a key counts", filter_policy, "_accepts_key", _last_rule),
     Mutant("nesting-ignored", "nested keys are not looked at", filter_policy, "_accepts_key", _without_nesting),

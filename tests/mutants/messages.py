@@ -148,6 +148,8 @@ MUTANTS = (
     Mutant("id-not-received", "the deduplication id is not received", *_SYSTEM, after(*_SYSTEM, _without_keys("MessageDeduplicationId"))),
     Mutant("content-id-of-md5", "a content's id is not SHA-256", sending, "content_id", message.md5),
     Mutant("control-characters-allowed", "a body may have any character", message, "_INVALID_CHARACTER", re.compile("(?!)"), read_by=(sending, "check_content")),
+    Mutant("id-with-control-characters", "a group or deduplication id may have control characters", message, "_ID", re.compile("[\\x00-\\x7f]{1,128}"), read_by=(sending, "check_id")),
+    Mutant("id-beyond-ascii", "a group or deduplication id may have letters outside ASCII", message, "_ID", re.compile("[!-\\U0010ffff]{1,128}"), read_by=(sending, "check_id")),
     Mutant("content-unchecked", "bodies are not checked", sending, "check_content", nothing),
     Mutant("system-attributes-unchecked", "any system attribute is taken", sending, "check_content", without(sending, "check_content", "Message system attribute")),
     Mutant("attribute-values-unchecked", "message attributes may have any type and value", message, "_check_attribute_value", nothing),

@@ -141,6 +141,16 @@ def _removing_all_tags(self: Sqs, params: Mapping[str, Any], _now: float) -> dic
     return {}
 
 
+def _keep_tags(self: Sqs, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Give a new queue the tags of a deleted one of its name."""
+    kept: dict[str, dict[str, str]] = self.__dict__.setdefault("kept_tags", {})
+    answer = _CREATE(self, params, now)
+    tags = self._queue_by_name(params["QueueName"]).tags
+    kept.setdefault(params["QueueName"], tags)
+    tags.update(kept[params["QueueName"]])
+    return answer
+
+
 class _Everything(set[str]):
     """Has every name."""
 
@@ -149,6 +159,8 @@ class _Everything(set[str]):
 
 
 _NONE: Callable[..., str] = returning("0")
+_ADD_PERMISSION = (Sqs, "_add_permission")
+_REMOVE_PERMISSION = (Sqs, "_remove_permission")
 MUTANTS = (
     # Attributes that have no effect.
     Mutant("default-visibility-fixed", "a queue's VisibilityTimeout has no effect", SimulatedQueue, "seconds", _always(VisibilityTimeout=30)),
@@ -191,6 +203,11 @@ MUTANTS = (
     Mutant("tags-lost", "TagQueue has no effect", Sqs, "_tag_queue", returning({})),
     Mutant("untags-all", "UntagQueue removes every tag", Sqs, "_untag_queue", _removing_all_tags),
     Mutant("untags-nothing", "UntagQueue has no effect", Sqs, "_untag_queue", returning({})),
+    Mutant("queue-keeps-tags", "a queue that is made again has the tags it had", Sqs, "_create_queue", _keep_tags),
+    Mutant("permission-lost", "AddPermission of a queue has no effect", *_ADD_PERMISSION, returning({})),
+    Mutant("permission-kept", "RemovePermission of a queue has no effect", *_REMOVE_PERMISSION, returning({})),
+    Mutant("permission-twice", "two permissions of a queue may have one label", *_ADD_PERMISSION, without(*_ADD_PERMISSION, "Already exists", instead={})),
+    Mutant("permission-removed-unknown", "an unknown permission of a queue can be removed", *_REMOVE_PERMISSION, without(*_REMOVE_PERMISSION, "can't find label", instead={})),
     Mutant("purges-nothing", "a purge has no effect", FifoQueue, "purge", nothing),
     # Window and groups.
     Mutant("window-of-four-minutes", "ids are forgotten after four minutes", FifoQueue, "is_remembered", lambda _self, first, now: now < first.sent_at + 240),

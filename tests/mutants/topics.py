@@ -21,6 +21,7 @@ _FIRST = SimulatedTopic.first
 _DELIVER = Delivery._deliver
 _FAN_OUT = Delivery.fan_out
 _SUBSCRIBE = Sns._subscribe
+_CREATE_TOPIC = Sns._create_topic
 _PUBLISH_BATCH = Sns._publish_batch
 
 
@@ -130,6 +131,25 @@ def _all_removed(self: Sns, params: Mapping[str, Any], _now: float) -> dict[str,
     return {}
 
 
+def _check_arn_only(_self: Sns, arn: str) -> None:
+    sns._check_arn("TopicArn", arn)
+
+
+def _policy_as_given(self: SimulatedTopic) -> dict[str, Any]:
+    policy: dict[str, Any] = json.loads(self.attributes.get("Policy", "{}"))
+    return policy
+
+
+def _keep_tags(self: Sns, params: Mapping[str, Any], now: float) -> dict[str, Any]:
+    """Give a new topic the tags of a deleted one of its name."""
+    kept: dict[str, dict[str, str]] = self.__dict__.setdefault("kept_tags", {})
+    answer = _CREATE_TOPIC(self, params, now)
+    tags = self.topics[answer["TopicArn"]].tags
+    kept.setdefault(answer["TopicArn"], tags)
+    tags.update(kept[answer["TopicArn"]])
+    return answer
+
+
 def _batch_one_by_one(self: Sns, params: Mapping[str, Any], now: float) -> dict[str, Any]:
     """Publish a batch backwards."""
     entries = params["PublishBatchRequestEntries"]
@@ -168,6 +188,8 @@ _MAY_SEND = delivery.may_send
 _CHECK_PUBLISH = (sns, "check_publish")
 _CHECK_SUBSCRIPTION = (Sns, "_check_subscription_attribute")
 _CHECK_BATCH = (sns, "check_batch")
+_ADD_PERMISSION = (Sns, "_add_permission")
+_REMOVE_PERMISSION = (Sns, "_remove_permission")
 MUTANTS = (
     # What a topic remembers.
     Mutant("topic-window-of-a-minute", "a topic remembers for a minute", SimulatedTopic, "first", _window_of(60)),
@@ -229,7 +251,22 @@ MUTANTS = (
     Mutant("topic-tags-twice", "two tags of one key are taken", sns, "_tags", lambda pairs: {tag["Key"]: tag["Value"] for tag in pairs}),
     Mutant("topic-with-archive-deleted", "a topic with an archive can be deleted", Sns, "_delete_topic", without(Sns, "_delete_topic", "ArchivePolicy", instead={})),
     Mutant("topic-archive-any-days", "an archive may keep messages for any time", topic, "_is_archive_policy", returning(value=True)),
+    Mutant("topic-keeps-tags", "a topic that is made again has the tags it had", Sns, "_create_topic", _keep_tags),
+    Mutant("topic-arn-any", "the ARN of a topic may be any text", Sns, "_check_topic_arn", nothing),
+    Mutant("topic-region-unchecked", "a topic of another Region is one that does not exist", Sns, "_check_topic_arn", _check_arn_only),
+    Mutant("topic-without-policy", "a new topic has no policy", SimulatedTopic, "policy", _policy_as_given),
+    Mutant("topic-without-delivery-policy", "a new topic has no effective delivery policy", SimulatedTopic, "effective_delivery_policy", returning({})),
+    Mutant("topic-policy-kept", "a changed Policy of a topic has no effect", Sns, "_set_topic_attributes", _ignoring("_set_topic_attributes", "Policy")),
+    Mutant("topic-permission-lost", "AddPermission of a topic has no effect", *_ADD_PERMISSION, returning({})),
+    Mutant("topic-permission-kept", "RemovePermission of a topic has no effect", *_REMOVE_PERMISSION, returning({})),
+    Mutant("topic-permission-twice", "two permissions of a topic may have one label", *_ADD_PERMISSION, without(*_ADD_PERMISSION, "already exists", instead={})),
+    Mutant("topic-permission-any-action", "a permission may be for an action that SNS does not have", *_ADD_PERMISSION, without(*_ADD_PERMISSION, "out of service scope", instead={})),
+    Mutant("topic-permission-of-none", "a permission may be added to a topic that does not exist", *_ADD_PERMISSION, without(*_ADD_PERMISSION, "Topic does not exist", instead={})),
+    Mutant("topic-permission-off-none", "a permission may be removed from a topic that does not exist", *_REMOVE_PERMISSION, without(*_REMOVE_PERMISSION, "Topic does not exist", instead={})),
     # Subscriptions.
+    Mutant("subscription-gone-at-once", "a subscription is gone with its topic", sns, "_SUBSCRIPTION_READABLE_SECONDS", 0, read_by=(Sns, "_delete_topic")),
+    Mutant("unsubscribe-any-text", "Unsubscribe takes what is no ARN", Sns, "_unsubscribe", without(Sns, "_unsubscribe", "An ARN must have", instead={})),
+    Mutant("unsubscribe-topic", "Unsubscribe takes the ARN of a topic", Sns, "_unsubscribe", without(Sns, "_unsubscribe", "SubscriptionId", instead={})),
     Mutant("subscribed-twice", "subscribing again makes another subscription", Sns, "_subscribe", _always_new),
     Mutant("subscribed-again-otherwise", "subscribing again with other attributes is no mistake", Sns, "_subscribe", without(Sns, "_subscribe", "already exists with different attributes", instead={"SubscriptionArn": "arn"})),
     Mutant("subscribed-without-attributes", "attributes given with Subscribe have no effect", Sns, "_subscribe", _subscribe_without("FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "RawMessageDelivery")),

@@ -178,7 +178,7 @@ class Sqs:
         """Allow accounts some actions, by a statement whose label the policy does not have yet [CRE-47]."""
         queue, label = self._of(params), params["Label"]
         policy = queue.policy() or {"Version": "2008-10-17", "Id": f"{queue.arn}/SQSDefaultPolicy"}
-        if permissions.has_label(policy, label):  # [ERR-04]
+        if permissions.has_label(policy, label):  # [CRE-51]
             raise invalid_parameter("Label", label, "Already exists.")
         added = permissions.statement(
             service="SQS",
