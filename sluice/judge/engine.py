@@ -103,7 +103,8 @@ class JudgeEngine:
     def unseen_receives(self, expectation: Expectation) -> Counter[str]:
         """Return for each queue how many receives are missing in the history according to the receive counts.
 
-        Not those of messages that may have been received before the recording of the queue began.
+        Not those of messages that may have been received before the recording of the queue began. Each receive whose
+        answer was lost may have had each message.
         """
         look = partial(_unseen_in_part, expectation=expectation)
         (found,) = self._history.look(look, RowSelection("kind", (Kind.RECEIVED.value,), _COUNTED_COLUMNS))
@@ -296,7 +297,8 @@ def _unseen_in_part(part: Iterable[Events], *, expectation: Expectation) -> list
         began_us = expectation.receiving_began_us.get(queue, -_NEVER_US) + ENQUEUED_WITHIN_US
         is_known = pc.greater_equal(instances.column("since_us_min"), began_us)
         instances = instances.filter(pc.fill_null(is_known, queue not in expectation.receiving_began_us))
-        missing = pc.subtract(instances.column("receive_count_max"), instances.column("receive_count_count"))
+        recorded = pc.add(instances.column("receive_count_count"), expectation.lost_receives.get(queue, 0))
+        missing = pc.subtract(instances.column("receive_count_max"), recorded)
         count = pc.sum(pc.max_element_wise(missing, 0)).as_py() or 0
         found.append(pa.table({"queue": [queue], "count": [count]}, found[0].schema))
     return [pa.concat_tables(found)]

@@ -100,8 +100,10 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     counts = {**event_counts.counts, **{name: seen.total(name) for name in COUNTED}}
     unfinished = _unfinished_recorders(event_counts.recorded, facts)
     provable = _provable(event_counts, facts, unfinished)
+    uncounted: list[str] = []
     if not expectation.is_planned and counts["redelivered"]:
-        provable = _with_others(provable, engine.unseen_receives(provable))
+        declared, provable = provable, _with_others(provable, engine.unseen_receives(provable))
+        uncounted = _undeclared_others(declared, provable, surrounded)
     timed = engine.clock_timings(provable) if len(event_counts.clocks) > 1 else ClockTimings()
     provable, apart = with_clock_bound(provable, event_counts.clocks, timed)
     is_disturbed = bool(surrounded.moves or surrounded.purges)
@@ -142,7 +144,14 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
             for anomaly in JUDGED
         ),
         violations=tuple(violation for violation in found.shown if violation.anomaly not in excused),
-        unknowns=(*facts.unknowns, *reasons.values(), *apart, *_causes(found.shown, excused), *found.unknowns),
+        unknowns=(
+            *facts.unknowns,
+            *reasons.values(),
+            *apart,
+            *uncounted,
+            *_causes(found.shown, excused),
+            *found.unknowns,
+        ),
         measures=measured,
         run={**facts.described, "known_deviations": known_deviations, "allowed": dict(facts.allowed)},
     )
@@ -203,9 +212,22 @@ def _with_others(expectation: Expectation, unseen: Mapping[str, int]) -> Expecta
     others = {
         queue: f"where {count} receive(s) that are counted are not on record"
         for queue, count in unseen.items()
-        if count > expectation.lost_receives.get(queue, 0)
+        if count
     }
     return replace(expectation, unproven_queues={**others, **expectation.unproven_queues})
+
+
+def _undeclared_others(declared: Expectation, provable: Expectation, surrounded: QueueContext) -> list[str]:
+    """Return the reasons for doubt about queues whose receive counts show consumers that nobody declared.
+
+    A message that a move task brought may count on from its earlier receives (MOV-19), which proves no other consumer.
+    """
+    moved_to = {move.destination for move in surrounded.moves}
+    return [
+        f"{queue}, {why}: another consumer may have had its messages; record it, or say --other-consumers"
+        for queue, why in provable.unproven_queues.items()
+        if queue not in declared.unproven_queues and queue not in moved_to
+    ]
 
 
 def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:

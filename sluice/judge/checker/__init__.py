@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from sluice import limits
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker.anomalies import ANOMALIES, Severity
 from sluice.judge.checker.clocks import NEVER_US
@@ -104,6 +105,7 @@ def check_group(events: Iterable[HistoryEvent], expectation: Expectation, around
             *_clock_reservations(group, listed, found),
             *_beginning_reservations(group, listed, found),
             *_deletion_reservations(group, found, proven),
+            *_dead_letter_reservations(group, listed, found),
         ),
         seen=tuple(violation for violation in found if _is_lawful(violation)),
     )
@@ -172,6 +174,28 @@ def _deletion_reservations(group: Group, found: Iterable[Violation], proven: Seq
         yield (
             f"group {group.id}: its queue was deleted meanwhile, and another has its name: on which of the two the"
             f" messages were in rests whether it shows {', '.join(sorted(open_))}"
+        )
+
+
+def _dead_letter_reservations(
+    group: Group, events: Sequence[HistoryEvent], found: Iterable[Violation]
+) -> Iterator[str]:
+    """Yield a reservation about dead letters that came again after their delete, if nobody says how long they are held.
+
+    Only a visibility timeout that had ended before the delete would explain it.
+    """
+    expectation = group.expectation
+    timeouts = expectation.visibility_timeout_seconds
+    untimed = set(expectation.dead_letter_queues.values()) & group.received.keys() - timeouts.keys()
+    if not untimed or any(violation.anomaly == "A8" for violation in found):
+        return
+    longest = dict.fromkeys(untimed, limits.VISIBILITY_TIMEOUT_SECONDS_MAX)
+    held = replace(expectation, visibility_timeout_seconds={**timeouts, **longest})
+    again = sorted({violation.queue or "" for violation in RULES["A8"](Group(events, held, group.around))} & untimed)
+    if again:
+        yield (
+            f"group {group.id}: a dead letter of {', '.join(again)} was received after its delete, and on the"
+            " visibility timeout there rests whether it shows A8; receive dead letters with a VisibilityTimeout"
         )
 
 

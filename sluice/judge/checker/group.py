@@ -354,15 +354,11 @@ class Group:
         """Return whether `may_be_older` holds for a copy that no move task may have sent, even before it died."""
         return self.may_be_older(copy) and not any(map(self._may_be_sent_by_task, (copy, *self._in_its_queue(copy))))
 
-    def may_be_repeat(self, idx: int, *, before_us: int = NEVER_US) -> bool:
+    def may_be_repeat(self, idx: int) -> bool:
         """Return whether the first publish of a message may be a repeat of a publish that is not on record.
 
-        If a copy was sent at or after the publish, the publish made that copy and was no repeat. A message with a
-        higher number than such a message was published after it.
-
-        Args:
-            idx: the message.
-            before_us: when it was published again; a copy sent later proves nothing about the first publish.
+        If a copy was sent at or after the publish, and before the next one, the publish made that copy and was no
+        repeat. A message with a higher number than such a message was published after it.
         """
         began_us, tries = self.expectation.publishing_began_us, effective(self.publishes.get(idx, ()))
         if began_us is None or not tries:
@@ -371,7 +367,7 @@ class Group:
         if invoked_us(first) >= began_us + self._window_us + WINDOW_TOLERANCE_US + self.publishers_spread_us:
             return False
         least = self._certainly_new.get(first.queue, _HIGHEST)
-        return (number(first) or "") <= least and not self._has_own_copy(idx, invoked_us(first), before_us)
+        return (number(first) or "") <= least and not self._has_own_copy(idx)
 
     def may_be_swallowed(self, queue: str, idx: int) -> bool:
         """Return whether a queue may have dropped a message as a repeat of one from before the recording began.
@@ -386,8 +382,12 @@ class Group:
         places = {event.queue for of in self.publishes.values() for event in of}
         return not is_late and (len(places) > 1 or any(map(self.may_be_older, self.received.get(queue, ()))))
 
-    def _has_own_copy(self, idx: int, from_us: int, until_us: int = NEVER_US) -> bool:
-        """Return whether a copy of a message was sent between two times; a move task sends its messages anew."""
+    def _has_own_copy(self, idx: int) -> bool:
+        """Return whether a copy of a message was sent between its first and its second publish.
+
+        A move task sends its messages anew.
+        """
+        from_us, until_us, *_ = *sorted(map(invoked_us, effective(self.publishes[idx]))), NEVER_US
         return any(
             copy.sent_at_us is not None and from_us < copy.sent_at_us + _SENT_ROUNDED_US and copy.sent_at_us < until_us
             for queue in self.expectation.queues
@@ -401,7 +401,7 @@ class Group:
         lowest: dict[str | None, str] = {}
         for idx, event in self.acked.items():
             name = number(event)
-            if name is not None and self._has_own_copy(idx, min(map(invoked_us, effective(self.publishes[idx])))):
+            if name is not None and self._has_own_copy(idx):
                 lowest[event.queue] = min(name, lowest.get(event.queue, name))
         return lowest
 

@@ -335,6 +335,62 @@ def _send_an_older_dead_letter_back(service: WrittenService) -> None:
     service.work(url, service.dead_url(url))
 
 
+# --- a consumer that is not recorded -------------------------------------------------------------------------------
+
+
+def _receive_past_the_recorder(service: WrittenService) -> None:
+    """Another consumer receives a message and releases it, which the message's receive count shows later."""
+    url = service.create_queue()
+    service.record()
+    service.wait(2)
+    service.send(url, 0)
+    service.operator.sqs.receive_message(QueueUrl=url, VisibilityTimeout=0)
+    service.work(url)
+
+
+# --- batches, and dead letters ------------------------------------------------------------------------------------
+
+
+def _reverse_a_batch(service: WrittenService) -> None:
+    """The queue numbers the entries of a batch from the last to the first, and delivers them by number."""
+    url = service.create_queue()
+    service.record()
+    service.sabotage("reverse-batch-sends", every=1)
+    entries = [
+        {"Id": id_, "MessageBody": f"body {id_}", "MessageGroupId": GROUP, "MessageDeduplicationId": id_}
+        for id_ in "abc"
+    ]
+    service.producer.sqs.send_message_batch(QueueUrl=url, Entries=entries)
+    service.work(url)
+
+
+def _reverse_dead_letters(service: WrittenService) -> None:
+    """Three messages are received in one answer, die in one receive, and leave the DLQ in one answer."""
+    url = service.create_queue(receives_max=1)
+    service.record()
+    for number in range(3):
+        service.send(url, number)
+    service.exhaust(url, 1)
+    service.sabotage("reverse-batch", every=1)
+    service.work(service.dead_url(url))
+
+
+def _receive_a_deleted_dead_letter(service: WrittenService, **params: int) -> None:
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.send(url, 0)
+    service.exhaust(url, 1)
+    service.sabotage("ignore-delete", every=1)
+    dead_url = service.dead_url(url)
+    service.delete(dead_url, service.receive(dead_url, **params)[0])
+    service.wait(31)
+    service.receive(dead_url)
+
+
+def _receive_a_deleted_dead_letter_with_a_timeout(service: WrittenService) -> None:
+    _receive_a_deleted_dead_letter(service, VisibilityTimeout=30)
+
+
 # --- attributes that are lost --------------------------------------------------------------------------------------
 
 
@@ -396,6 +452,8 @@ _UNKNOWN: Mapping[_Life, str] = {
     _shorten_the_retention: "its retention may have ended",
     _make_the_queue_again: "its queue was deleted meanwhile, and another has its name",
     _quarantine_what_is_older: "before the recording began, or was not recorded, rests whether it shows A4",
+    _receive_past_the_recorder: "another consumer may have had its messages; record it, or say --other-consumers",
+    _receive_a_deleted_dead_letter: "on the visibility timeout there rests whether it shows A8",
     _send_an_older_dead_letter_back: "before the recording began, or was not recorded, rests whether it shows A4",
 }
 _INVALID: Mapping[_Life, set[str]] = {
@@ -407,6 +465,9 @@ _INVALID: Mapping[_Life, set[str]] = {
     _reorder_beside_a_filter: {"C2"},
     _confirm_the_visibility_timeout: {"A8"},
     _reorder_in_the_queue_made_again: {"C2"},
+    _reverse_a_batch: {"C5"},
+    _reverse_dead_letters: {"F7"},
+    _receive_a_deleted_dead_letter_with_a_timeout: {"A8"},
 }
 
 
@@ -447,6 +508,12 @@ def test_queues_declared_unfiltered_lose_what_never_came(tmp_path: Path) -> None
     verdict = _judge(_lose_from_an_unseen_subscription, tmp_path, is_unfiltered=True)
 
     assert {violation.anomaly for violation in verdict.violations} == {"A2"}
+
+
+def test_a_declared_consumer_explains_the_receives_that_are_not_on_record(tmp_path: Path) -> None:
+    verdict = _judge(_receive_past_the_recorder, tmp_path, has_other_consumers=True)
+
+    assert verdict.status is PropertyStatus.VALID
 
 
 def test_beside_other_producers_a_copy_may_be_theirs(tmp_path: Path) -> None:

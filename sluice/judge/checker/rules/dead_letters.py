@@ -1,7 +1,7 @@
 """F: dead letters, and their way back."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
@@ -10,7 +10,7 @@ from sluice.judge.checker.group import Group, by_time, effective, invoked_us, re
 from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.rules.duplication import windows_max
 from sluice.judge.checker.rules.ordering import came_before, overtaken
-from sluice.judge.checker.standing import earliest_removal_after_us, earliest_removal_us
+from sluice.judge.checker.standing import earliest_removal_after_us, earliest_removal_us, queue_lines
 
 
 def _pairs(group: Group) -> Iterator[tuple[str, str]]:
@@ -213,21 +213,30 @@ def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: History
 
 @rule("F7")
 def _order(group: Group) -> Iterator[FoundViolation]:
+    """Find dead letters that stand in the DLQ in another order than in their queue.
+
+    A message dies at a receive, and every receive begins at the front of the group: so a message never dies before one
+    in front of it (DLQ-06, GRP-10).
+    """
     for queue in group.expectation.queues:
-        first = group.first_received.get(queue, {})
-        dead = {
-            idx: event
-            for idx, event in _dead(group, queue)
-            if all(idx in first and _is_over(group, move, first[idx]) for move in group.moves_before(event, queue))
-        }
-        came = [idx for idx, event in dead.items() if idx in first and group.is_before(first[idx], event)]
-        came.sort(key=lambda idx: responded_us(first[idx]))
-        for later, earlier in overtaken(group, came, dead):
-            last = group.receives(queue, later)
-            gone = [event for event in last if responded_us(event) < responded_us(dead[later])]
-            if gone and group.is_before(gone[-1], first[earlier]):
-                sentence = "the first was dead-lettered before the second was received, and stands behind it in the DLQ"
-                yield queue, [later, earlier], sentence, [gone[-1], first[earlier], dead[earlier], dead[later]]
+        dead = {event.sqs_message_id: event for _, event in _dead(group, queue) if event.sqs_message_id is not None}
+        for line in queue_lines(group, queue) if len(dead) > 1 else ():
+            first = {
+                place: receives[0] for place, receives in enumerate(line) if _is_known_death(group, receives[0], dead)
+            }
+            last = {place: dead[receive.sqs_message_id] for place, receive in first.items()}
+            for front, behind in overtaken(group, list(first), last):
+                sentence = "the first stood before the second in the queue, and stands behind it in the DLQ"
+                witness = [first[front], first[behind], last[behind], last[front]]
+                yield queue, [first[front].idx, first[behind].idx], sentence, witness
+
+
+def _is_known_death(group: Group, receive: HistoryEvent, dead: Mapping[str | None, HistoryEvent]) -> bool:
+    """Return whether a received message is known to have died later, and no move task can have brought it back."""
+    event = dead.get(receive.sqs_message_id)
+    return event is not None and all(
+        _is_over(group, move, receive) for move in group.moves_before(event, receive.queue)
+    )
 
 
 def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:

@@ -153,7 +153,7 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[FoundViolation]:
             opened_us = min(map(invoked_us, effective(tries)))
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded_us(repeat) + group.publishers_spread_us - opened_us < window_us(group)
-            is_within = is_within and not group.may_be_repeat(idx, before_us=invoked_us(repeat))
+            is_within = is_within and not group.may_be_repeat(idx)
             if is_repeat and is_same_id and is_within and (other := _difference(first, repeat)) is not None:
                 yield None, [idx], f"a repeat within the window was acknowledged with another {other}", [first, repeat]
                 break

@@ -156,6 +156,7 @@ def _sns_sequence(group: Group) -> Iterator[FoundViolation]:
             places[event.queue].append(event)
     for published in places.values():
         yield from _find_fallen_numbers(group, published)
+        yield from _find_reversed_entries(group, published)
         yield from _find_shared_numbers(published)
 
 
@@ -208,6 +209,23 @@ def _find_fallen_numbers(group: Group, published: Sequence[HistoryEvent]) -> Ite
         if highest is not None and is_fallen and not group.may_be_repeat(later.idx or 0):
             sentence = "the second message, published after the first was acknowledged, has no higher sequence number"
             yield None, [highest.idx, later.idx], sentence, [highest, later]
+
+
+def _find_reversed_entries(group: Group, published: Sequence[HistoryEvent]) -> Iterator[FoundViolation]:
+    """Yield two entries of a batch of which the later has the lower number: a batch is taken in its order (BAT-09).
+
+    An entry that may repeat an earlier publish may have the number of that publish.
+    """
+    calls: dict[str, list[HistoryEvent]] = defaultdict(list)
+    for event in published:
+        is_new = _tried_us(group, event) == invoked_us(event) and not group.may_be_repeat(event.idx or 0)
+        if event.call_id is not None and is_new:
+            calls[event.call_id].append(event)
+    for entries in calls.values():
+        for earlier, later in pairwise(sorted(entries, key=lambda event: event.batch_position or 0)):
+            if (number(earlier) or "") > (number(later) or ""):
+                sentence = "the second message stands behind the first in a batch, and has a lower sequence number"
+                yield None, [earlier.idx, later.idx], sentence, [earlier, later]
 
 
 def _tried_us(group: Group, event: HistoryEvent) -> int:

@@ -132,6 +132,15 @@ def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -
     assert unseen == [1, 1, 1]
 
 
+def test_a_receive_without_an_answer_may_have_had_each_message(tmp_path: Path) -> None:
+    receives = [receive_event("billing", idx, 40_000, receive_count=2) for idx in range(3)]
+    engine = next(iter(_engines(InMemory(table_of(receives)), tmp_path / "buckets")))
+
+    unseen = engine.unseen_receives(replace(EXPECTATION, lost_receives={"billing": 1}))
+
+    assert unseen["billing"] == 0
+
+
 @pytest.mark.parametrize(
     ("events", "recorders", "shown_min"),
     [
