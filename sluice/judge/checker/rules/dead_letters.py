@@ -1,7 +1,7 @@
 """F: dead letters, and their way back."""
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from sluice.history.events import HistoryEvent
 from sluice.judge.checker.clocks import NEVER_US
@@ -221,22 +221,17 @@ def _order(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         dead = {event.sqs_message_id: event for _, event in _dead(group, queue) if event.sqs_message_id is not None}
         for line in queue_lines(group, queue) if len(dead) > 1 else ():
-            first = {
-                place: receives[0] for place, receives in enumerate(line) if _is_known_death(group, receives[0], dead)
+            first = {place: receives[0] for place, receives in enumerate(line)}
+            last = {
+                place: event
+                for place, receive in first.items()
+                if (event := dead.get(receive.sqs_message_id or "")) is not None
+                and all(_is_over(group, move, receive) for move in group.moves_before(event, queue))
             }
-            last = {place: dead[receive.sqs_message_id] for place, receive in first.items()}
-            for front, behind in overtaken(group, list(first), last):
+            for front, behind in overtaken(group, list(last), last):
                 sentence = "the first stood before the second in the queue, and stands behind it in the DLQ"
                 witness = [first[front], first[behind], last[behind], last[front]]
                 yield queue, [first[front].idx, first[behind].idx], sentence, witness
-
-
-def _is_known_death(group: Group, receive: HistoryEvent, dead: Mapping[str | None, HistoryEvent]) -> bool:
-    """Return whether a received message is known to have died later, and no move task can have brought it back."""
-    event = dead.get(receive.sqs_message_id)
-    return event is not None and all(
-        _is_over(group, move, receive) for move in group.moves_before(event, receive.queue)
-    )
 
 
 def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
