@@ -13,6 +13,7 @@ from sluice.messaging.outbox.operations import OutboxOperator
 
 @pytest.mark.parametrize("operator", [partial(OutboxOperator, topic="t"), partial(InboxOperator, consumer="billing")])
 def test_nobody_acts_without_a_reason(operator: Callable[..., Operator]) -> None:
+    """Spaces are no reason."""
     with pytest.raises(ConfigError) as refused:
         operator(actor="ada", reason="  ")
 

@@ -24,15 +24,17 @@ BACKOFF = Backoff(base_seconds=1, cap_seconds=10, floor_seconds=0.5)
         (1_000_000, 0.5, 5.25, 10),
     ],
 )
-def test_a_delay_doubles_up_to_its_cap_and_chance_chooses_below_it(
+def test_a_delay_is_drawn_between_a_floor_and_a_doubling_maximum(
     attempt: int, least: float, middle: float, most: float
 ) -> None:
+    """The maximum is 1 s, then 2, 4, 8 and at most 10; chance 0, 0.5 and 1 give least, middle and most."""
     delays = [BACKOFF.seconds(attempt, rng) for rng in (0, 0.5, 1)]
 
     assert delays == [least, middle, most]
 
 
 def test_x7_delays_of_attempts_that_failed_together_differ() -> None:
+    """Otherwise all would come back together; the quartiles of 0.5 to 10 s are near 3, 5 and 8."""
     rng = random.Random(1)  # noqa: S311 (a seed, no secret)
 
     delays = [BACKOFF.seconds(5, rng.random()) for _ in range(1_000)]

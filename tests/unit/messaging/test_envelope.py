@@ -54,7 +54,7 @@ def body_with(**fields: Any) -> str:
     return json.dumps({name: value for name, value in found.items() if value is not ...})
 
 
-def test_a_body_says_everything_a_consumer_needs() -> None:
+def test_a_body_has_event_number_epoch_and_hash() -> None:
     envelope = Envelope(event=PLACED, seq=3, epoch=2)
 
     assert envelope.body == PLACED_BODY.replace("HASH", PLACED_HASH)
@@ -63,7 +63,8 @@ def test_a_body_says_everything_a_consumer_needs() -> None:
     assert PLACED.message_attributes == {"type": "order.placed"}
 
 
-def test_the_hash_is_of_type_and_data_and_of_nothing_else() -> None:
+def test_the_content_hash_depends_on_type_and_data_alone() -> None:
+    """Neither on group, attributes, time, nor on the order of keys."""
     event = Event(type="t", group="g", data={"a": 1, "b": 2})
     same = Event(type="t", group="h", data={"b": 2, "a": 1}, attributes={"x": "y"}, at=COMMITTED_AT)
     others = [Event(type="u", group="g", data={"a": 1, "b": 2}), Event(type="t", group="g", data={"a": 1, "b": 3})]
@@ -141,6 +142,7 @@ def test_an_unsendable_event_is_refused_before_it_is_stored(fields: dict[str, An
 
 
 def test_data_too_deep_for_json_is_refused() -> None:
+    """100,000 nested lists."""
     data: list[Any] = []
     for _ in range(100_000):
         data = [data]
@@ -187,6 +189,7 @@ def test_later_changes_by_the_caller_change_no_message() -> None:
 
 @pytest.mark.parametrize("instant", [None, COMMITTED_AT, COMMITTED_AT.replace(microsecond=1)])
 def test_an_event_of_the_limit_is_sent_and_a_larger_one_refused(instant: datetime | None) -> None:
+    """256 KiB, counted in bytes, with attributes, and with the longest numbers that its group may reach."""
     empty = Event(type="t", group="g", data="", attributes={"x": "ä"}, at=instant).size_bytes
     sized: dict[str, Any] = {"type": "t", "group": "g", "attributes": {"x": "ä"}, "at": instant}
 
@@ -208,7 +211,8 @@ def test_an_event_of_the_limit_is_sent_and_a_larger_one_refused(instant: datetim
 @example(
     event=Event(type="t", group="g", data=1), seq=2**63 - 2, epoch=2**63 - 2, instant=datetime.max.replace(tzinfo=UTC)
 )
-def test_a_message_is_never_larger_than_its_event_said(event: Event, seq: int, epoch: int, instant: datetime) -> None:
+def test_a_message_is_never_larger_than_its_event(event: Event, seq: int, epoch: int, instant: datetime) -> None:
+    """The event is checked before its number, epoch and time are known."""
     happened = Event(
         type=event.type,
         group=event.group,
@@ -240,6 +244,7 @@ def test_a_body_is_decoded_to_what_was_encoded(event: Event, seq: int, epoch: in
 
 
 def test_sns_and_sqs_accept_every_valid_event() -> None:
+    """Random events go through a simulated topic into a queue, and arrive unchanged."""
     simulator = Simulator()
     sns, sqs = simulator.client("sns"), simulator.client("sqs")
     topic_arn = sns.create_topic(Name="t.fifo", Attributes={"FifoTopic": "true"})["TopicArn"]
@@ -343,7 +348,8 @@ def test_a_tombstone_keeps_its_messages_place_and_nothing_else() -> None:
         (body_with(trace={"traceparent": 1}), f"trace is {{'traceparent': 1}}, allowed is {TRACE}"),
     ],
 )
-def test_a_body_that_is_foreign_mangled_or_tampered_with_names_the_field(body: str, message: str) -> None:
+def test_a_body_of_another_program_is_refused_with_the_wrong_field(body: str, message: str) -> None:
+    """Each field is missing, of another type, out of bounds, or does not fit the hash."""
     with pytest.raises(EnvelopeError) as refused:
         decode(body)
 

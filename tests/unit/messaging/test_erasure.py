@@ -23,6 +23,7 @@ REASON = f"refund for {JANE} is not allowed"
 
 
 def _body(group: str, email: str, *, seq: int = 1, wrap: bool = False) -> str:
+    """Return the body of an order with this customer's email; `wrap` puts the customer into a list."""
     customer: Any = {"email": email}
     data = {"customer": [{"email": "other"}, customer] if wrap else customer, "cents": 5}
     return Envelope(
@@ -31,6 +32,7 @@ def _body(group: str, email: str, *, seq: int = 1, wrap: bool = False) -> str:
 
 
 def _message(group: str, email: str, status: str = "sent", **more: Any) -> dict[str, Any]:
+    """Return an outbox row of an order."""
     body = _body(group, email)
     place = {"topic": TOPIC, "group_id": group, "group_seq": 1, "event_id": f"{group}-1", "type": "order.placed"}
     stored = {"body": body, "attributes": json.dumps({"type": "order.placed", "email": email}, ensure_ascii=False)}
@@ -45,13 +47,15 @@ def _message(group: str, email: str, status: str = "sent", **more: Any) -> dict[
     }
 
 
-def _parked(group: str, email: str, **more: Any) -> dict[str, Any]:
+def _parked_row(group: str, email: str, **more: Any) -> dict[str, Any]:
+    """Return the row of a parked message."""
     place = {"consumer": CONSUMER, "group_id": group, "epoch": 7, "seq": 1, "event_id": f"{group}-1"}
     stored = {"body": _body(group, email, wrap=True), "attributes": json.dumps({"email": email}, ensure_ascii=False)}
     return {**place, **stored, "sqs_message_id": "m", "parked_at_us": 1, "last_error": None, **more}
 
 
 def _act(owner: str, name: str, seq: str, **detail: Any) -> dict[str, Any]:
+    """Return the row of an operator's action in the audit of outbox or inbox."""
     kept = json.dumps(detail, ensure_ascii=False)
     return {
         "at_us": 1,
@@ -71,7 +75,8 @@ def _plant(connection: Connection) -> None:
     sent = [_message("a", JANE), _message("q", JANE, "quarantined", last_error=REASON), _message("j", john)]
     connection.execute(insert(outbox.messages), sent)
     connection.execute(
-        insert(inbox.parked), [_parked("p", JANE), _parked("j", john), _parked("k", john, last_error=REASON)]
+        insert(inbox.parked),
+        [_parked_row("p", JANE), _parked_row("j", john), _parked_row("k", john, last_error=REASON)],
     )
     connection.execute(insert(outbox.audit), [_act("topic", TOPIC, "group_seq", event_id="a-1", body=_body("a", JANE))])
     held = _act("consumer", CONSUMER, "seq", event_id="p-1", last_error=REASON, body=_body("p", JANE))
@@ -87,6 +92,7 @@ def _plant(connection: Connection) -> None:
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
+    """Yield an engine on a database with planted rows of Jane and John."""
     engine = engines.engine(f"sqlite:///{tmp_path / 'shop.db'}")
     with engine.begin() as connection:
         outbox.metadata.create_all(connection)
@@ -97,6 +103,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _erase(engine: Engine, subject: Subject = SUBJECT) -> None:
+    """Erase all copies of a subject that may be erased, as `sluice subject erase` does."""
     eraser = SubjectEraser(actor="ann", reason="request 4711")
     with engine.begin() as connection:
         ids = (found.copy.event_id for found in list(find_rows(connection, subject)))
@@ -113,6 +120,7 @@ def _rows_with(engine: Engine, text: str) -> list[str]:
 
 
 def test_no_table_has_the_content_of_an_erased_subject(engine: Engine) -> None:
+    """Bremen is in another field of Jane's events."""
     _erase(engine)
 
     assert _rows_with(engine, JANE) == []
@@ -133,6 +141,7 @@ def test_a_place_that_is_not_searched_keeps_the_content(
 
 
 def test_erase_changes_no_message_of_another_subject(engine: Engine) -> None:
+    """Group j is John's."""
     with engine.connect() as connection:
         before = [
             connection.execute(select(table).where(table.c.group_id == "j")).all()
@@ -150,6 +159,7 @@ def test_erase_changes_no_message_of_another_subject(engine: Engine) -> None:
 
 
 def test_an_erased_message_is_the_tombstone_of_its_number(engine: Engine) -> None:
+    """A tombstone has no data, and keeps number, epoch and event id, so that no consumer misses the number."""
     _erase(engine)
 
     with engine.connect() as connection:
@@ -163,6 +173,7 @@ def test_an_erased_message_is_the_tombstone_of_its_number(engine: Engine) -> Non
 
 
 def test_an_erased_quarantined_message_is_published_as_a_tombstone(engine: Engine) -> None:
+    """It becomes pending, so its group is no longer blocked."""
     _erase(engine)
 
     with engine.connect() as connection:
@@ -172,6 +183,7 @@ def test_an_erased_quarantined_message_is_published_as_a_tombstone(engine: Engin
 
 
 def test_a_message_that_is_not_published_is_left(engine: Engine) -> None:
+    """Its consumers have to get it first; the listing names it with that reason."""
     with engine.begin() as connection:
         connection.execute(insert(outbox.messages), [_message("n", JANE, "pending")])
 
@@ -184,6 +196,7 @@ def test_a_message_that_is_not_published_is_left(engine: Engine) -> None:
 
 
 def test_each_erasure_is_audited_without_the_content(engine: Engine) -> None:
+    """The audit has the reason and the table with its column."""
     _erase(engine)
 
     with engine.connect() as connection:
@@ -201,6 +214,7 @@ def test_each_erasure_is_audited_without_the_content(engine: Engine) -> None:
     "subject", [Subject(groups=frozenset({"a"})), Subject(event_ids=frozenset({"a-1"}))], ids=["group", "event"]
 )
 def test_a_group_or_an_event_is_a_subject(engine: Engine, subject: Subject) -> None:
+    """Its content is found by group or event id in outbox, audit and inbox."""
     with engine.connect() as connection:
         found = {each.copy.place for each in find_rows(connection, subject)}
 
@@ -219,8 +233,10 @@ def test_a_group_or_an_event_is_a_subject(engine: Engine, subject: Subject) -> N
     ],
 )
 def test_a_value_is_compared_as_text(path: tuple[str, ...], value: str, *, is_match: bool) -> None:
+    """As JSON writes it; the path names each field exactly."""
     assert Subject(fields=((path, value),)).matches(decode(_body("a", JANE))) is is_match
 
 
 def test_a_short_value_is_not_looked_for_in_texts() -> None:
+    """`5` is in many error messages that are not about the subject."""
     assert not Subject(fields=((("cents",), "5"),)).is_mentioned_in("attempt 5: KeyError")

@@ -29,25 +29,33 @@ from tests.support.project import PROJECT
 @event_type("order.placed")
 @dataclass(frozen=True)
 class PlacedInEuros:
+    """Version 1 of an order: its total as text."""
+
     total: str
 
 
 def in_cents(old: PlacedInEuros) -> "PlacedInCents":
+    """Make version 2 of version 1."""
     return PlacedInCents(cents=int(Decimal(old.total) * 100))
 
 
 @event_type("order.placed", version=2, previous=PlacedInEuros, upcast=in_cents)
 @dataclass(frozen=True)
 class PlacedInCents:
+    """Version 2 of an order: its total in cents."""
+
     cents: Annotated[int, Field(ge=0)]
 
 
 def with_currency(old: PlacedInCents) -> "PlacedInCurrency":
+    """Make version 3 of version 2."""
     return PlacedInCurrency(cents=old.cents, currency="EUR")
 
 
 @event_type("order.placed", version=3, previous=PlacedInCents, upcast=with_currency)
 class PlacedInCurrency(BaseModel):
+    """Version 3 of an order, as a pydantic model."""
+
     cents: int
     currency: Literal["EUR", "CHF"]
 
@@ -102,6 +110,7 @@ DESCRIBED = ParcelData(
 
 
 def refusal(act: Callable[[], object], kind: type[Exception] = EnvelopeError) -> str:
+    """Return the one-line error that this act raises."""
     with pytest.raises(kind) as raised:
         act()
     assert len(str(raised.value).splitlines()) == 1
@@ -109,7 +118,8 @@ def refusal(act: Callable[[], object], kind: type[Exception] = EnvelopeError) ->
 
 
 @pytest.mark.parametrize("data", [DESCRIBED, PlacedInCurrency(cents=5, currency="CHF"), PickedItem(shelfName="a")])
-def test_data_arrives_as_it_was_sent(data: Any) -> None:
+def test_typed_data_survives_sending_and_reading(data: Any) -> None:
+    """With dates, decimals, enums, sets and nested dataclasses."""
     sent = event_of(data, group="order-7", attributes={"country": "CH"})
 
     arrived = decode(Envelope(event=sent, seq=1, epoch=1).body).event
@@ -163,7 +173,8 @@ def test_a_version_is_a_whole_number_from_1(version: Any) -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_a_producer_can_send_nothing_that_its_own_class_refuses(data: object, message: str) -> None:
+def test_event_of_refuses_data_that_its_class_refuses(data: object, message: str) -> None:
+    """Dataclasses check nothing when they are made; the refusal names the field, its value and what is allowed."""
     assert refusal(lambda: event_of(data, group="order-7")).startswith(message)
 
 
@@ -184,13 +195,15 @@ def test_a_producer_can_send_nothing_that_its_own_class_refuses(data: object, me
         ),
     ],
 )
-def test_a_consumer_refuses_other_data_and_other_versions(version: int, data: object, message: str) -> None:
+def test_read_refuses_wrong_data_and_unknown_versions(version: int, data: object, message: str) -> None:
+    """Data is checked against the class of its version, and again after each upcast."""
     event = Event(type="order.placed", group="order-7", data=data, version=version)
 
     assert refusal(lambda: read(PlacedInCurrency, event)).startswith(message)
 
 
 def test_older_versions_are_upcast_step_by_step() -> None:
+    """Version 1 becomes 2 and then 3, version 2 becomes 3."""
     first = event_of(PlacedInEuros(total="12.50"), group="order-7")
     second = event_of(PlacedInCents(cents=5), group="order-7")
 
@@ -199,6 +212,8 @@ def test_older_versions_are_upcast_step_by_step() -> None:
 
 
 def test_an_upcast_returns_the_class_of_its_version() -> None:
+    """Anything else is refused when an event is read."""
+
     @event_type("order.placed", version=2, previous=PlacedInEuros, upcast=lambda _: {"cents": 5})  # type: ignore[arg-type]
     @dataclass
     class OrderMapping:
@@ -238,11 +253,13 @@ def test_an_upcast_returns_the_class_of_its_version() -> None:
         (lambda: handler(DESCRIBED), "handler is given ParcelData("),  # type: ignore[call-overload]
     ],
 )
-def test_a_declaration_that_is_wrong_is_refused_at_once(declare: Callable[[], object], message: str) -> None:
+def test_a_wrong_event_type_or_handler_is_refused_at_its_declaration(
+    declare: Callable[[], object], message: str
+) -> None:
     assert refusal(declare, ConfigError).startswith(message)
 
 
-def test_a_class_below_a_declared_class_is_not_declared() -> None:
+def test_a_subclass_of_an_event_type_is_no_event_type() -> None:
     class Special(PlacedInCurrency):
         pass
 
@@ -269,22 +286,26 @@ SEEN: list[object] = []
 
 @handler(PlacedInCurrency)
 def bill(_: Session, order: PlacedInCurrency, context: Context) -> Outcome:
+    """Note an order with its group and attempt."""
     SEEN.append((order, context.event.group, context.attempt))
     return Ack()
 
 
 @handler(PickedItem)
 async def pick(_: Session, picked: PickedItem, context: Context) -> None:
+    """Note a picked item."""
     SEEN.append(picked)
 
 
 def a_module() -> ModuleType:
+    """Return a module with both handlers."""
     made = ModuleType("billing")
     vars(made).update(bill=bill, pick=pick)
     return made
 
 
 def test_a_handler_gets_the_typed_value(worker_harness: Callable[..., WorkerHarness]) -> None:
+    """An event of version 1 is upcast for the handler of version 3."""
     SEEN.clear()
     harness = worker_harness(a_module())
 
@@ -319,6 +340,7 @@ def test_a_validator_may_ask_for_a_retry() -> None:
 
 
 def test_pydantic_is_imported_only_where_events_are_typed() -> None:
+    """Its import costs every process time; `event_of` imports it."""
     program = (
         "import sys; from sluice.messaging import Event, Outbox, handler, worker\n"
         "assert 'pydantic' not in sys.modules\nfrom sluice.messaging import event_of\nassert 'pydantic' in sys.modules"

@@ -28,7 +28,8 @@ ROUND = ["after_claim", "before_publish", "after_publish", "before_mark", "after
         ({"SLUICE_FAILPOINT": "after_publish:2"}, ROUND + ROUND[:3]),
     ],
 )
-def test_a_process_dies_where_it_is_armed_to_and_nowhere_else(armed: dict[str, str], walked: list[str]) -> None:
+def test_a_process_dies_at_its_armed_failpoint(armed: dict[str, str], walked: list[str]) -> None:
+    """At the first time, or at the second with `:2`; it is ended as by kill -9."""
     ended = subprocess.run([sys.executable, "-c", WALK], env=armed, capture_output=True, text=True, check=False)
 
     assert ended.stdout.split() == walked
@@ -44,7 +45,8 @@ def test_a_process_that_is_not_armed_does_not_die() -> None:
     assert reached is failpoints.do_nothing
 
 
-def test_a_process_pauses_where_it_is_armed_to_and_goes_on() -> None:
+def test_a_process_pauses_at_its_armed_failpoint_each_time() -> None:
+    """`=0.05` is a pause of 50 ms, here twice."""
     clock = SystemClock()
     reached = failpoints.from_environment({"SLUICE_FAILPOINT": "after_mark=0.05"}, failpoints.RELAY)
 

@@ -22,39 +22,48 @@ from sluice.messaging.handlers import ANY, Handlers, require_handlers
 
 @handler("order.placed", "order.paid")
 def bill(_: Session, __: Event, ___: Context) -> Outcome:
+    """Handle orders that are placed or paid."""
     return Ack()
 
 
 @handler(ANY)
 def log(_: Session, __: Event, ___: Context) -> Outcome:
+    """Handle every type that has no other handler."""
     return Ack()
 
 
 def a_module(**names: object) -> ModuleType:
+    """Return a module with these names."""
     made = ModuleType("billing")
     vars(made).update(names)
     return made
 
 
-def test_a_function_is_found_by_the_types_it_is_marked_with() -> None:
+def test_a_handler_is_found_by_its_types() -> None:
+    """`log` is for any other type. Names that are no handlers are ignored."""
     handlers = Handlers.of(a_module(bill=bill, log=log, other=len, number=7))
 
     assert [handlers.find(type_) for type_ in ("order.placed", "order.paid", "order.shipped")] == [bill, bill, log]
 
 
-def test_without_a_handler_for_all_an_unmarked_type_has_none() -> None:
+def test_a_type_without_a_handler_is_not_found() -> None:
     assert Handlers.of(a_module(bill=bill)).find("order.shipped") is None
 
 
 @pytest.mark.parametrize("type_", [TOMBSTONE, events.END_TYPE])
 def test_messages_of_sluice_itself_reach_no_handler(type_: str) -> None:
+    """Not even the one for all types: a tombstone and an end marker are acknowledged by Sluice."""
     find = Handlers.of(a_module(log=log)).find(type_)
 
     assert find is not None
     assert find is not log
 
 
-def test_a_type_of_another_consumer_is_passed_over() -> None:
+def test_types_that_other_consumers_declare_are_passed_over() -> None:
+    """Such a type is acknowledged without an effect.
+
+    A type that nobody declares is rejected, and a handler for all gets both.
+    """
     billing, shipping = Consumer(name="billing"), Consumer(name="shipping", types=("order.sent", "order.paid"))
     environment = Environment(name="dev", account="000000000000", consumers=(billing, shipping))
 
@@ -70,6 +79,7 @@ def test_a_type_of_another_consumer_is_passed_over() -> None:
 
 
 def test_events_of_undeclared_types_are_passed_over() -> None:
+    """The consumer declares three types and handles two: the third is rejected, and the description says so."""
     consumer = Consumer(name="billing", types=("order.placed", "order.paid", "order.gone"))
 
     handlers = Handlers.of(a_module(bill=bill)).of_consumer(consumer)
@@ -93,6 +103,7 @@ def test_a_handler_of_a_type_that_is_not_the_consumers_is_refused() -> None:
 def test_synthesis_says_which_types_go_to_which_dlq(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Two consumers of a topic each have a handler for their own type. Declared types end the warning."""
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("first", "second"):
         source = f"from sluice.messaging import handler\n@handler('{name}.done')\ndef f(session, event, context): ...\n"
@@ -120,6 +131,7 @@ def test_one_function_under_two_names_is_one_handler() -> None:
 
 @handler("order.paid")
 def bill_again(_: Session, __: Event, ___: Context) -> Outcome:
+    """Handle a type that `bill` handles, too."""
     return Ack()
 
 
@@ -191,6 +203,7 @@ async def without_annotations(_, __, ___):  # type: ignore[no-untyped-def]
     ],
 )
 def test_a_handler_has_an_async_session_by_its_annotation(function: Any, *, is_expected: bool) -> None:
+    """Also if the annotation is text, or the handler an object or decorated."""
     handlers = Handlers({"order.placed": function, ANY: bill}, types=["order.placed", "sent"])
 
     assert handlers.takes_async_session("order.placed") is is_expected
@@ -226,7 +239,7 @@ def test_an_async_session_without_greenlet_is_refused(monkeypatch: pytest.Monkey
         Handlers.of_function(by_class)
 
 
-def all_it_is_given(*given: object) -> Outcome:
+def takes_anything(*given: object) -> Outcome:
     return Ack()
 
 
@@ -234,13 +247,14 @@ def with_a_default(_: Session, __: Event, ___: Context, retries: int = 3) -> Out
     return Ack()
 
 
-@pytest.mark.parametrize("function", [all_it_is_given, with_a_default])
+@pytest.mark.parametrize("function", [takes_anything, with_a_default])
 def test_a_handler_may_take_more_than_it_is_given(function: Any) -> None:
     assert Handlers.of(a_module(bill=handler("order.placed")(function))).find("order.placed") is function
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Yield a folder from which modules can be imported; they are forgotten at the end."""
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)
     yield tmp_path
@@ -261,6 +275,7 @@ def test_a_handler_of_a_type_of_sluices_own_is_refused() -> None:
 
 @pytest.mark.parametrize("type_", ["order.*", "**", "order placed", "bestellung.für", "a" * 257])
 def test_a_handler_of_a_type_that_no_event_has_is_refused(type_: str) -> None:
+    """There are no wildcards but `*` itself."""
     with pytest.raises(ConfigError, match="no event has that type, and nothing would call it") as marked:
         handler(type_)
     with pytest.raises(ConfigError) as given:
@@ -316,6 +331,7 @@ def test_an_invalid_name_is_refused(name: str) -> None:
     ],
 )
 def test_a_module_that_cannot_be_imported_is_refused(folder: Path, source: str, raised: str) -> None:
+    """In one printable line of limited length, with the exception."""
     (folder / "sluice_test_broken.py").write_text(f"{source}\n", encoding="utf-8")
 
     with pytest.raises(ConfigError) as refused:
@@ -344,6 +360,7 @@ def test_l4_a_retry_with_an_impossible_delay_is_refused(seconds: Any) -> None:
 
 
 def test_a_reject_has_a_reason() -> None:
+    """The reason is recorded with the dead message."""
     with pytest.raises(TypeError):
         Reject()  # type: ignore[call-arg]
 

@@ -9,6 +9,8 @@ from sluice.terminal.printable import CHARACTERS_MAX, exception_text, printable
 
 
 class Silent:
+    """An object whose text cannot be had."""
+
     def __str__(self) -> str:
         raise KeyboardInterrupt("no text")
 
@@ -32,7 +34,7 @@ def test_a_character_is_shown_unchanged_or_as_its_escape(value: object, shown: s
     assert printable(value) == shown
 
 
-def test_a_long_text_is_cut_and_says_so() -> None:
+def test_a_long_text_is_cut_with_its_length() -> None:
     shown = printable("\x1b" * 10_000_000)
 
     assert len(shown) == CHARACTERS_MAX
@@ -41,6 +43,7 @@ def test_a_long_text_is_cut_and_says_so() -> None:
 
 @given(text=st.text(st.characters(exclude_categories=())), most=st.integers(0, 100))
 def test_printable_text_is_always_bounded_and_storable(text: str, most: int) -> None:
+    """Storable means: as UTF-8, which half a surrogate pair is not."""
     shown = printable(text, characters_max=most)
 
     assert shown.isprintable()
@@ -60,6 +63,6 @@ def test_an_error_without_a_text_is_named_by_its_type() -> None:
     )
 
 
-def test_a_hook_that_raises_such_an_error_harms_nothing() -> None:
+def test_harmless_swallows_an_error_without_a_text() -> None:
     with harmless(object()):
         raise UnspeakableError

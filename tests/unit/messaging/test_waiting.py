@@ -86,6 +86,7 @@ def test_a_process_in_the_background_of_a_terminal_is_not_stopped() -> None:
 
 
 def test_a_request_ends_the_waits_of_all_threads() -> None:
+    """Fifty threads wait, each for five minutes."""
     stop = Stop()
     waiting = [threading.Thread(target=stop.wait, args=(PATIENCE_SECONDS * 10,), daemon=True) for _ in range(50)]
     for thread in waiting:
@@ -99,6 +100,7 @@ def test_a_request_ends_the_waits_of_all_threads() -> None:
 
 
 def test_a_wait_ends_after_its_time_even_if_that_is_past() -> None:
+    """A wait of 0 or -1 s ends at once."""
     stop = Stop()
 
     for seconds in (0.001, 0, -1):
@@ -157,7 +159,8 @@ def _calls(handler: ast.expr | ast.FunctionDef) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("is_ignored", [False, True], ids=["terminal", "nohup"])
-def test_the_end_of_its_terminal_ends_a_wait_unless_it_is_ignored(is_ignored: bool) -> None:  # noqa: FBT001
+def test_a_hangup_ends_a_wait_unless_it_is_ignored(is_ignored: bool) -> None:  # noqa: FBT001
+    """SIGHUP comes when the terminal is closed; nohup ignores it."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     stop = Stop()
     signal.signal(signal.SIGHUP, signal.SIG_DFL)

@@ -50,6 +50,7 @@ def test_a_profiles_phases_are_its_rates_and_a_ramp_is_a_line(tmp_path: Path) ->
 
 @pytest.mark.parametrize("name", profile.names())
 def test_every_profile_of_sluice_offers_the_traffic_that_it_declares(name: str) -> None:
+    """The number of messages is the integral of the phases' rates."""
     named = profile.load(name)
     expected = sum(
         phase.duration_seconds * (phase.messages_per_second + phase.end_per_second) / 2 for phase in named.profile.steps
@@ -59,6 +60,7 @@ def test_every_profile_of_sluice_offers_the_traffic_that_it_declares(name: str) 
 
 
 def test_the_latency_of_a_profile_with_poison_is_not_judged(tmp_path: Path) -> None:
+    """Groups behind a poison message wait on purpose."""
     poison, plain = (
         of_profile(_profile(tmp_path, f"{PHASES}{more}"), TASKS, seed=1) for more in ("poison_share: 0.1\n", "")
     )
@@ -104,6 +106,7 @@ def test_a_recording_is_the_traffic_of_what_was_published(tmp_path: Path) -> Non
 
 
 def test_a_replayed_profile_is_the_traffic_of_its_trace_at_its_speed(tmp_path: Path) -> None:
+    """Messages at 0, 4 and 8 s come at 0, 2 and 4 s. The busier group is number 0."""
     trace.write(
         trace.rank_arrivals(np.array([0, 4, 8]) * 1_000_000, np.array([0, 1, 1]), np.ones(3)), tmp_path / "t.parquet"
     )

@@ -7,6 +7,7 @@ from sluice.messaging.inbox.death_reasons import group_reasons
 
 
 def _texts(*deaths: tuple[str, str | None]) -> list[tuple[int, str, int]]:
+    """Group the reasons of deaths (group, reason); return count, common text and number of groups of each."""
     return [(found.count, found.text, found.groups) for found in group_reasons((*death, 7) for death in deaths)]
 
 
@@ -27,13 +28,14 @@ def test_reasons_that_differ_in_values_are_one() -> None:
     ]
 
 
-def test_the_name_of_the_group_is_a_value() -> None:
+def test_reasons_that_differ_in_the_groups_name_are_one() -> None:
+    """The differing words become an ellipsis."""
     assert _texts(("ann", "customer ann is unknown"), ("bob", "customer bob is unknown")) == [
         (2, "customer … is unknown", 2)
     ]
 
 
-def test_a_summary_fits_into_its_room() -> None:
+def test_a_summary_is_cut_to_the_requested_length() -> None:
     (found,) = group_reasons([("a", "x" * 500, 1), ("b", "x" * 500, 2)])
 
     assert len(found.summarize(60)) == 60
@@ -53,6 +55,7 @@ def test_a_summary_fits_into_its_room() -> None:
     ],
 )
 def test_a_text_selects_the_reasons_that_contain_it(died_of: str | None, reason: str | None, matches: bool) -> None:  # noqa: FBT001
+    """Upper and lower case are one, an ellipsis stands for any text, and no other character is a wildcard."""
     assert RowChoice(died_of=died_of).matches_reason(reason) is matches
 
 
@@ -63,5 +66,6 @@ def test_a_long_word_takes_no_longer_than_its_length() -> None:
     assert _texts(("order-1", word), ("order-2", word)) == [(2, word, 2)]
 
 
-def test_the_name_of_a_group_is_a_value_as_a_whole_word() -> None:
+def test_only_whole_words_count_as_the_groups_name() -> None:
+    """The `a` in `ab` is not group a, and the one in `a-c` is."""
     assert _texts(("a", "a of a-c, ab"), ("b", "b of b-c, ab")) == [(2, "… of …-c, ab", 2)]

@@ -60,6 +60,6 @@ def test_the_outbox_keeps_messages_shorter_than_inboxes_remember(keep_sent_secon
         RelaySettings(keep_sent_seconds=keep_sent_seconds, keep_groups_seconds=100)
 
 
-def test_the_bounds_themselves_are_allowed() -> None:
+def test_the_smallest_and_largest_relay_settings_are_allowed() -> None:
     RelaySettings(poll_seconds=0.001, lease_seconds=86_400, keep_sent_seconds=0, keep_groups_seconds=315_360_000)
     RelaySettings(poll_seconds=60, lease_seconds=180)

@@ -25,6 +25,7 @@ def test_a_null_among_the_entries_names_none_of_them(body: bytes) -> None:
 
 
 def test_a_null_among_the_messages_is_ignored() -> None:
+    """No real SQS answers so; the lane must not die of it."""
     with capturing(lambda _: Reply(body=b'{"Messages":[null]}')) as server:
         assert _queue(server.url).receive(attempt_id=None, wait_seconds=0) is None
 
@@ -56,6 +57,7 @@ def test_the_next_step_follows_from_what_ended_a_call(error: Exception, step: st
 
 
 def _queue(url: str) -> Queue:
+    """Return a queue at this server."""
     keys = {"aws_access_key_id": "a", "aws_secret_access_key": "b"}
     return Queue(
         boto3.client("sqs", endpoint_url=url, region_name="eu-west-1", config=sdk.config(), **keys), f"{url}/q"

@@ -25,7 +25,8 @@ def _pass_times(rate: float, rests: list[float]) -> list[float]:
 
 
 @given(st.floats(0.1, 500), st.lists(st.floats(0, 20), min_size=1, max_size=40))
-def test_d15_no_window_has_more_than_its_rate_and_one(rate: float, rests: list[float]) -> None:
+def test_d15_no_interval_has_more_calls_than_its_rate_allows(rate: float, rests: list[float]) -> None:
+    """Between any two calls: at most rate times seconds, and the first call."""
     times = _pass_times(rate, rests)
 
     for first in range(len(times)):
@@ -34,7 +35,8 @@ def test_d15_no_window_has_more_than_its_rate_and_one(rate: float, rests: list[f
 
 
 @given(st.floats(0.1, 500), st.integers(1, 100))
-def test_d15_in_the_long_run_it_is_the_rate(rate: float, count: int) -> None:
+def test_d15_a_caller_without_rests_is_as_fast_as_the_rate(rate: float, count: int) -> None:
+    """The limit does not make anybody wait longer than needed."""
     times = _pass_times(rate, [0.0] * count)
 
     assert abs(times[-1] - (count - 1) / rate) <= count * 1e-6
@@ -50,7 +52,11 @@ def test_without_a_rate_nobody_waits() -> None:
     assert clock.monotonic() == 0
 
 
-def test_messages_received_together_take_turns_while_held() -> None:
+def test_a_receive_brings_no_more_than_the_rate_allows_while_held() -> None:
+    """At 0.1 a second six messages can be passed on in half of a hold of 120 s.
+
+    If not even one can be, the options are refused.
+    """
     assert [batch_of(rate, 120) for rate in (None, 500, 1, 0.1, 0.05)] == [10, 10, 10, 6, 3]
     assert batch_of(1, 2) == 1
     with pytest.raises(ConfigError) as refused:

@@ -20,6 +20,7 @@ from sluice.messaging.worker.signs import Deadlines, Signs
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock that the test moves; it begins at second 86,400."""
     return VirtualClock(86_400_000_000)
 
 
@@ -31,11 +32,13 @@ def liveness(clock: VirtualClock) -> Liveness:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Return the path of the file with the signs of life."""
     return tmp_path / "alive"
 
 
 @pytest.fixture
 def log_entries() -> Iterator[list[Any]]:
+    """Yield the list that takes the log's entries."""
     with capture_logs() as entries:
         yield entries
 
@@ -58,6 +61,7 @@ def sign(**changed: Any) -> Sign:
 
 
 def test_a_part_is_overdue_once_its_promise_has_passed(clock: VirtualClock, liveness: Liveness) -> None:
+    """At exactly ten seconds the promise of ten still holds."""
     liveness.expect("lane-1", 10)
     liveness.expect("lane-0", 5)
     liveness.expect("heartbeat", 60)
@@ -71,6 +75,7 @@ def test_a_part_is_overdue_once_its_promise_has_passed(clock: VirtualClock, live
 
 
 def test_a_new_promise_replaces_the_last_one(clock: VirtualClock, liveness: Liveness) -> None:
+    """The new one may be later or, as lane-1's, sooner."""
     liveness.expect("lane-0", 5)
     clock.sleep(4)
     liveness.expect("lane-0", 5)
@@ -83,6 +88,7 @@ def test_a_new_promise_replaces_the_last_one(clock: VirtualClock, liveness: Live
 
 
 def test_nothing_is_expected_of_a_part_that_has_ended(clock: VirtualClock, liveness: Liveness) -> None:
+    """A part that ends without ever promising anything raises no error."""
     liveness.expect("lane-0", 5)
     liveness.forget("lane-0")
     liveness.forget("lane-1")
@@ -103,7 +109,8 @@ def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
     )
 
 
-def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: Liveness) -> None:
+def test_signs_of_life_have_the_name_of_their_thread(clock: VirtualClock, liveness: Liveness) -> None:
+    """Polling, working and beating each have a deadline of their own; working has none here."""
     signs = Signs(liveness, Deadlines(polling=1, working=inf, beating=3))
     signs.polling()
     clock.sleep(2)
@@ -124,6 +131,7 @@ def test_signs_are_of_the_thread_that_gives_them(clock: VirtualClock, liveness: 
 def test_a_part_is_logged_once_when_it_becomes_overdue(
     clock: VirtualClock, liveness: Liveness, log_entries: list[Any]
 ) -> None:
+    """And once when it gives signs again, although the watch looks every second."""
     watch = LivenessWatch(liveness, None, within_seconds=30, clock=clock)
     liveness.expect("lane-0", 5)
     for _ in range(10):
@@ -144,6 +152,7 @@ def test_a_part_is_logged_once_when_it_becomes_overdue(
 
 
 def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualClock, path: Path) -> None:
+    """The watch looks each second. The sign is valid for 30 s and the five of the next write."""
     watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
     first = alive.read(path)
@@ -164,7 +173,8 @@ def test_the_file_is_written_at_the_start_and_every_five_seconds(clock: VirtualC
     assert written == [0, 0, 0, 0, 5, 5, 5, 5, 5, 10, 10, 10]
 
 
-def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: VirtualClock, path: Path) -> None:
+def test_the_file_is_written_at_once_when_overdue_parts_change(clock: VirtualClock, path: Path) -> None:
+    """A health check reads it at any time; `look(60)` makes the sign valid for a longer step."""
     liveness = Liveness(clock)
     watch = LivenessWatch(liveness, AliveFile(path, clock), within_seconds=30, clock=clock)
     watch.look()
@@ -185,6 +195,7 @@ def test_the_file_is_written_at_once_when_what_is_overdue_changes(clock: Virtual
 def test_a_file_that_cannot_be_written_is_logged_once(
     clock: VirtualClock, path: Path, log_entries: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """On a full disk the old file stays, so the check fails when it is too old."""
     watch = LivenessWatch(Liveness(clock), AliveFile(path, clock), within_seconds=30, clock=clock)
     before = path.read_bytes()
     with monkeypatch.context() as full:
@@ -217,6 +228,7 @@ def test_a_file_nobody_can_write_is_refused(tmp_path: Path, clock: VirtualClock,
 
 
 def test_a_file_is_removed_at_the_end(clock: VirtualClock, path: Path, log_entries: list[Any]) -> None:
+    """A second removal is no error."""
     file = AliveFile(path, clock)
     file.remove()
     file.remove()
@@ -241,9 +253,10 @@ def test_a_fresh_sign_without_overdue_parts_means_alive(now_seconds: float, with
     ],
     ids=["old", "the check's own bound", "another boot", "of the future", "overdue"],
 )
-def test_any_other_sign_means_not_alive(
+def test_an_old_foreign_or_overdue_sign_means_not_alive(
     given: Sign, now_seconds: float, clock_id: str, within_seconds: float | None, problem: str
 ) -> None:
+    """The clock counts from the boot, so a sign of another boot says nothing."""
     found = alive.problem(given, now_seconds=now_seconds, clock_id=clock_id, within_seconds=within_seconds)
 
     assert found is not None
@@ -289,7 +302,8 @@ WHOLE = {
     ],
     ids=lambda content: content[:30].decode(errors="replace"),
 )
-def test_garbage_is_no_sign_of_life(path: Path, content: bytes) -> None:
+def test_a_file_with_anything_else_is_no_sign_of_life(path: Path, content: bytes) -> None:
+    """The check ends with its own error, and without a traceback, whatever somebody has put there."""
     path.write_bytes(content)
 
     with pytest.raises(NoSign):

@@ -60,11 +60,13 @@ def test_a_measurement_is_one_line_in_cloudwatchs_embedded_metric_format() -> No
 
 
 class BrokenSink:
+    """A sink whose pipe is closed."""
+
     def put(self, _: Mapping[str, float]) -> None:
         raise BrokenPipeError(32, "Broken\npipe")
 
 
-def test_every_sink_gets_every_measurement_though_one_fails() -> None:
+def test_a_failing_sink_loses_no_measurement_of_another() -> None:
     first, last = RecordedMetrics(), RecordedMetrics()
     with capture_logs() as logged:
         EveryMetrics([first, BrokenSink(), last]).put({metrics.HANDLED: 3})
@@ -81,6 +83,8 @@ def test_every_sink_gets_every_measurement_though_one_fails() -> None:
 
 
 class NoGauges:
+    """Gauges of an idle worker, all 0."""
+
     def inbox_counts(self) -> Mapping[str, int]:
         return dict.fromkeys(("parked_groups", "parked_messages", "held_messages", "open_exceptions", "redrive_off"), 0)
 
@@ -104,6 +108,7 @@ def test_a_worker_that_ends_logs_what_it_did_since_it_began() -> None:
 
 
 def scrape(collector: PrometheusMetrics) -> list[str]:
+    """Return the lines that Prometheus reads, without comments."""
     registry = CollectorRegistry()
     registry.register(collector)
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
@@ -111,6 +116,7 @@ def scrape(collector: PrometheusMetrics) -> list[str]:
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock that the test moves."""
     return VirtualClock()
 
 
@@ -121,6 +127,7 @@ def collector(clock: VirtualClock) -> PrometheusMetrics:
 
 
 def test_prometheus_counters_have_the_sum_since_the_start(collector: PrometheusMetrics) -> None:
+    """The worker measures 2, 0 and 3 since the last minute; a gauge has its last value."""
     tally = WorkerTally()
     before = scrape(collector)
     for times, parked in ((2, 5.0), (0, 4.0), (3, 1.0)):
@@ -149,6 +156,7 @@ def test_a_gauge_nobody_measures_any_more_is_left_out(collector: PrometheusMetri
 
 
 def test_every_metric_has_a_name_in_prometheus() -> None:
+    """A table by hand, because dashboards of users depend on the names."""
     assert {name: metrics.prometheus_name(name) for name in metrics.UNITS} == {
         "OutboxLag": "sluice_outbox_lag_seconds",
         "OutboxPending": "sluice_outbox_pending",
@@ -189,11 +197,13 @@ def test_served_metrics_are_scraped_over_http(collector: PrometheusMetrics) -> N
 
 @pytest.fixture
 def taken_port() -> Iterator[int]:
+    """Yield a port on which another server listens."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
 
 
 def test_a_port_that_is_taken_is_refused(collector: PrometheusMetrics, taken_port: int) -> None:
+    """The worker does not start without the metrics that its operator expects."""
     with pytest.raises(ConfigError, match=rf"--prometheus is 127.0.0.1:{taken_port} \(Address already in use\), allow"):
         serve(collector, host="127.0.0.1", port=taken_port)
     with pytest.raises(ConfigError, match=r"--prometheus is 192.0.2.1:0 \(Cannot assign requested address\)"):
@@ -220,7 +230,7 @@ CONTEXT, OPTION = click.Context(click.Command("worker")), click.Option(["--prome
 
 
 @pytest.mark.parametrize("given", ["", "host", "host:", "65536", "-1", "1.5", "::1:9464", "٣", "9" * 5_000])
-def test_an_invalid_address_is_refused(given: str) -> None:
+def test_an_invalid_address_of_a_cluster_is_refused(given: str) -> None:
     with pytest.raises(click.BadParameter, match=r"is not an address, allowed is PORT or HOST:PORT, such as 9464"):
         options._address(CONTEXT, OPTION, given)
 
@@ -234,6 +244,7 @@ def test_without_its_package_prometheus_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_opentelemetry_gets_the_same_numbers() -> None:
+    """Counters are added up, gauges replaced; the unit comes from the metric."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     names = (metrics.HANDLED, metrics.PARKED_GROUPS, metrics.OUTBOX_LAG)

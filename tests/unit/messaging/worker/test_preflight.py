@@ -6,28 +6,29 @@ from sluice.declaration import Consumer, Gaps, Poison
 from sluice.messaging.worker.preflight import faults
 
 DECLARED = Consumer(name="billing")
-LIVE = {
+QUEUE_ATTRIBUTES = {
     "FifoQueue": "true",
     "VisibilityTimeout": "60",
     "MessageRetentionPeriod": "345600",
     "RedrivePolicy": '{"deadLetterTargetArn":"arn:aws:sqs:eu-central-1:123456789012:dlq.fifo","maxReceiveCount":5}',
 }
-DEAD = {"FifoQueue": "true", "MessageRetentionPeriod": "1209600"}
-STANDARD = {name: value for name, value in LIVE.items() if name != "FifoQueue"}
-STANDARD_DEAD = {"MessageRetentionPeriod": "1209600"}
+DLQ_ATTRIBUTES = {"FifoQueue": "true", "MessageRetentionPeriod": "1209600"}
+STANDARD_QUEUE_ATTRIBUTES = {name: value for name, value in QUEUE_ATTRIBUTES.items() if name != "FifoQueue"}
+STANDARD_DLQ_ATTRIBUTES = {"MessageRetentionPeriod": "1209600"}
 
 
 @pytest.mark.parametrize(
     ("live", "dead"),
     [
-        (LIVE, DEAD),
-        (LIVE, None),
-        (STANDARD, STANDARD_DEAD),
-        (LIVE | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":"5"}'}, DEAD),
+        (QUEUE_ATTRIBUTES, DLQ_ATTRIBUTES),
+        (QUEUE_ATTRIBUTES, None),
+        (STANDARD_QUEUE_ATTRIBUTES, STANDARD_DLQ_ATTRIBUTES),
+        (QUEUE_ATTRIBUTES | {"RedrivePolicy": '{"deadLetterTargetArn":"a","maxReceiveCount":"5"}'}, DLQ_ATTRIBUTES),
     ],
     ids=["FIFO", "a DLQ that may not be read", "standard", "a count as text"],
 )
 def test_a_queue_as_declared_has_no_faults(live: dict[str, str], dead: dict[str, str] | None) -> None:
+    """The attributes are compared that a worker depends on. A role may lack the right to read the DLQ."""
     assert faults(DECLARED, live, dead) == []
 
 
@@ -35,20 +36,20 @@ def test_a_queue_as_declared_has_no_faults(live: dict[str, str], dead: dict[str,
     ("live", "dead", "fault"),
     [
         (
-            LIVE | {"VisibilityTimeout": "30"},
-            DEAD,
+            QUEUE_ATTRIBUTES | {"VisibilityTimeout": "30"},
+            DLQ_ATTRIBUTES,
             "the queue's VisibilityTimeout is 30, allowed is visibility_timeout_seconds (60), by which its workers hold"
             " a message; deploy the environment's stacks, or declare it so",
         ),
         (
-            {name: value for name, value in LIVE.items() if name != "RedrivePolicy"},
+            {name: value for name, value in QUEUE_ATTRIBUTES.items() if name != "RedrivePolicy"},
             None,
             "the queue has no RedrivePolicy, allowed is one with a DLQ, or a poison message comes for ever;"
             " deploy the environment's stacks, or declare it so",
         ),
         (  # AWS refuses it; not everything that speaks SQS does
-            LIVE,
-            STANDARD_DEAD,
+            QUEUE_ATTRIBUTES,
+            STANDARD_DLQ_ATTRIBUTES,
             "the DLQ is not a FIFO queue, allowed is one behind a FIFO queue, or a group's dead letters come back in"
             " any order; deploy the environment's stacks",
         ),
@@ -58,6 +59,7 @@ def test_a_queue_as_declared_has_no_faults(live: dict[str, str], dead: dict[str,
 def test_a_queue_that_is_not_as_declared_is_a_fault(
     live: dict[str, str], dead: dict[str, str] | None, fault: str
 ) -> None:
+    """Each fault names the attribute, the allowed value and the next step."""
     assert faults(DECLARED, live, dead) == [fault]
 
 
@@ -73,7 +75,7 @@ def test_a_queue_that_is_not_as_declared_is_a_fault(
     ],
 )
 def test_another_max_receive_count_is_a_fault(policy: str, seen: str) -> None:
-    assert faults(DECLARED, LIVE | {"RedrivePolicy": policy}, DEAD) == [
+    assert faults(DECLARED, QUEUE_ATTRIBUTES | {"RedrivePolicy": policy}, DLQ_ATTRIBUTES) == [
         f"the queue's maxReceiveCount is {seen}, allowed is max_attempts (5), by which its workers know a message's"
         " last attempt; deploy the environment's stacks, or declare it so"
     ]
@@ -86,7 +88,7 @@ def test_a_standard_queue_is_a_fault_for_policies_that_park(policies: dict[str, 
     """They take a missing number for a loss, and a standard queue delivers numbers out of order."""
     declared = Consumer(name="billing", **policies)  # type: ignore[arg-type]
 
-    assert faults(declared, STANDARD, STANDARD_DEAD) == [
+    assert faults(declared, STANDARD_QUEUE_ATTRIBUTES, STANDARD_DLQ_ATTRIBUTES) == [
         "the queue is not a FIFO queue, allowed is one with Poison.PARK, Gaps.WAIT or Gaps.HALT: a standard queue has"
         " gaps"
         " and late messages all the time; declare Poison.SKIP and Gaps.RECORD, or use a FIFO queue"
@@ -107,9 +109,9 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
 ) -> None:
     """It has to remember longer than a message can need: in the queue, in its DLQ, and in the queue after a redrive."""
     declared = Consumer(name="billing", inbox_retention_seconds=2_900_000)
-    live = LIVE | {"MessageRetentionPeriod": str(source_seconds)}
+    live = QUEUE_ATTRIBUTES | {"MessageRetentionPeriod": str(source_seconds)}
 
-    found = faults(declared, live, DEAD | {"MessageRetentionPeriod": str(dead_seconds)})
+    found = faults(declared, live, DLQ_ATTRIBUTES | {"MessageRetentionPeriod": str(dead_seconds)})
 
     assert found == (
         []
@@ -123,9 +125,10 @@ def test_w15_an_inbox_that_forgets_too_early_is_a_fault(
 
 
 def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
+    """So its messages are kept for 14 days, and the inbox has to remember for longer than both queues keep them."""
     declared = Consumer(name="billing", inbox_retention_seconds=35 * 86_400)
 
-    found = faults(declared, LIVE | {"MessageRetentionPeriod": str(12 * 86_400)}, None)
+    found = faults(declared, QUEUE_ATTRIBUTES | {"MessageRetentionPeriod": str(12 * 86_400)}, None)
 
     assert found == [
         "inbox_retention_seconds is 3024000, allowed is more than 3283200, which is 2 x the queue's"
@@ -135,9 +138,12 @@ def test_w15_a_dlq_that_may_not_be_read_counts_as_declared() -> None:
 
 
 def test_every_fault_is_reported_at_once() -> None:
+    """An operator corrects four mistakes in one deployment."""
     live = {"VisibilityTimeout": "30", "MessageRetentionPeriod": "1209600"}
 
-    found = faults(Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DEAD)
+    found = faults(
+        Consumer(name="billing", gaps=Gaps.HALT, inbox_retention_seconds=2_000_000), live, STANDARD_DLQ_ATTRIBUTES
+    )
 
     assert [name.split(",")[0] for name in found] == [
         "the queue's VisibilityTimeout is 30",

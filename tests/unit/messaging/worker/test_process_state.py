@@ -16,6 +16,7 @@ _NAME = "SLUICE_TEST_TENANT"
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Begin without the variable, and keep the log quiet."""
     monkeypatch.delenv(_NAME, raising=False)
     with structlog.testing.capture_logs():
         yield
@@ -30,7 +31,8 @@ _CHANGES: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-def test_a_variable_is_restored_to_its_value_just_before_the_handler(change: str) -> None:
+def test_an_environment_variable_that_a_handler_changes_is_restored(change: str) -> None:
+    """To its value before this handler, which the program may have set since the last one."""
     state = ProcessState()
     with state.handling():
         pass
@@ -62,6 +64,7 @@ def test_a_variable_that_another_thread_is_about_to_set_is_seen(monkeypatch: pyt
 
 
 def test_the_file_mask_is_restored_after_a_handler_closed_proc_status(tmp_path: Path) -> None:
+    """The mask is read from /proc/self/status, whose open file a handler may close."""
     state = ProcessState()
     before = os.umask(0o027)
     try:

@@ -14,7 +14,7 @@ from tests.support.endpoints.capturing_server import Reply, Server, capturing
 
 ON = {"ProtectionEnabled": True, "ExpiresInMinutes": 10}
 OFF = {"ProtectionEnabled": False}
-KEPT = (200, b'{"protection":{"ExpirationDate":"2026-11-21T10:00:00Z","ProtectionEnabled":true,"TaskArn":"arn"}}')
+GRANTED = (200, b'{"protection":{"ExpirationDate":"2026-11-21T10:00:00Z","ProtectionEnabled":true,"TaskArn":"arn"}}')
 
 
 class Agent:
@@ -22,7 +22,7 @@ class Agent:
 
     def __init__(self, server: Server) -> None:
         self.uri, self._captured = f"{server.url}/api/0123", server.captured
-        self.answer: Callable[[], tuple[int, bytes] | None] = lambda: KEPT
+        self.answer: Callable[[], tuple[int, bytes] | None] = lambda: GRANTED
         server.reply = lambda _: Reply(*(self.answer() or (0,)))
 
     @property
@@ -36,12 +36,14 @@ class Agent:
 
 @pytest.fixture
 def agent() -> Iterator[Agent]:
+    """Yield the ECS agent's endpoint, which grants everything."""
     with capturing(lambda _: Reply()) as server:
         yield Agent(server)
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock that the test moves."""
     return VirtualClock()
 
 
@@ -52,7 +54,8 @@ def tick(protection: Protection, clock: VirtualClock, *, seconds: int, is_busy: 
         clock.sleep(1)
 
 
-def test_s7_protection_is_on_with_the_first_lane_and_off_when_idle(agent: Agent, clock: VirtualClock) -> None:
+def test_s7_protection_is_on_while_busy_and_off_after_five_idle_seconds(agent: Agent, clock: VirtualClock) -> None:
+    """A pause of four seconds between messages ends no protection, so the agent gets few requests."""
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=10, is_busy=False)
@@ -71,6 +74,7 @@ def test_s7_protection_is_on_with_the_first_lane_and_off_when_idle(agent: Agent,
 
 
 def test_s7_protection_is_renewed_before_it_expires(agent: Agent, clock: VirtualClock) -> None:
+    """It lasts ten minutes; within ten minutes it is requested at 0, 5 and 10."""
     protection = Protection(agent.uri, clock)
 
     tick(protection, clock, seconds=300, is_busy=True)
@@ -94,7 +98,8 @@ def test_s7_a_worker_that_always_has_work_lets_an_update_through(agent: Agent, c
     assert agent.commands == [ON, ON, ON, ON, OFF, ON]
 
 
-def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) -> None:
+def test_s7_a_pause_begins_the_longest_protection_anew(agent: Agent, clock: VirtualClock) -> None:
+    """Protection of 200 s would be interrupted, but the worker was idle in between."""
     protection = Protection(agent.uri, clock, busy_seconds_max=200)
 
     for _ in range(3):
@@ -105,6 +110,7 @@ def test_s7_work_with_pauses_needs_no_rest(agent: Agent, clock: VirtualClock) ->
 
 
 def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: VirtualClock) -> None:
+    """Once, although it stops twice."""
     protection = Protection(agent.uri, clock)
     protection.want(is_busy=True)
 
@@ -115,6 +121,7 @@ def test_s7_a_worker_that_stops_gives_protection_up(agent: Agent, clock: Virtual
 
 
 def test_s7_a_worker_that_was_never_busy_has_nothing_to_give_up(agent: Agent, clock: VirtualClock) -> None:
+    """Nor has one whose protection, which the agent refused, would have expired."""
     protection = Protection(agent.uri, clock)
     protection.stop()
     assert agent.commands == []
@@ -153,9 +160,10 @@ def test_s7_a_worker_that_was_never_busy_has_nothing_to_give_up(agent: Agent, cl
         (200, b'"protection"', "the agent says 'protection'"),
     ],
 )
-def test_s7_an_agent_that_refuses_is_asked_again_later(
+def test_s7_a_refusing_agent_is_asked_again_after_growing_pauses(
     agent: Agent, clock: VirtualClock, *, status: int, body: bytes, seen: str
 ) -> None:
+    """After 5, 10, 20, 40, 80 and 120 s; each refusal is logged with the answer."""
     agent.answer = lambda: (status, body)
     protection = Protection(agent.uri, clock)
 
@@ -166,12 +174,13 @@ def test_s7_an_agent_that_refuses_is_asked_again_later(
         ("warning", count, seen) for count in range(1, 7)
     ]
 
-    agent.answer = lambda: KEPT
+    agent.answer = lambda: GRANTED
     tick(protection, clock, seconds=100, is_busy=True)
     assert agent.commands == [ON] * 7
 
 
 def test_s7_failed_release_of_protection_is_retried_until_it_expires(agent: Agent, clock: VirtualClock) -> None:
+    """Within an hour nine tries, because after ten minutes ECS has ended the protection."""
     protection = Protection(agent.uri, clock)
     protection.want(is_busy=True)
     agent.answer = lambda: (500, b"{}")
@@ -183,6 +192,7 @@ def test_s7_failed_release_of_protection_is_retried_until_it_expires(agent: Agen
 
 
 def test_s7_a_protection_request_without_an_answer_may_have_taken_effect(agent: Agent, clock: VirtualClock) -> None:
+    """So the worker gives the protection up when it is idle."""
     is_left = threading.Event()
 
     def silent() -> None:
@@ -195,7 +205,7 @@ def test_s7_a_protection_request_without_an_answer_may_have_taken_effect(agent: 
         protection.want(is_busy=True)
     eventually(lambda: agent.commands == [ON], timeout_seconds=10, describe="the agent to read what it does not answer")
     is_left.set()
-    agent.answer = lambda: KEPT
+    agent.answer = lambda: GRANTED
     tick(protection, clock, seconds=10, is_busy=False)
 
     assert [log["refused"] for log in logs] == ["TimeoutError: timed out"]
@@ -221,7 +231,7 @@ def test_s7_an_unreachable_agent_does_not_stop_the_worker(clock: VirtualClock, u
     assert [log["refused"].split(":")[0] for log in logs] == [seen, seen]
 
 
-def test_s7_without_an_agent_nothing_is_done(clock: VirtualClock) -> None:
+def test_s7_a_worker_outside_of_ecs_requests_no_protection(clock: VirtualClock) -> None:
     protection = Protection(None, clock)
 
     with capture_logs() as logs:

@@ -19,6 +19,7 @@ QUANTILES = {"p50": 1_000, "p95": 2_000, "p99": 3_000, "max": 9_000}
 
 
 def _line(seconds: float) -> str:
+    """Return the stored line of a run that took so many seconds."""
     return json.dumps(asdict(result("huge", {"x": seconds})))
 
 
@@ -54,6 +55,7 @@ def verdict(run: str = "r", **described: Any) -> Verdict:
 
 
 def test_every_time_of_a_run_is_kept_in_seconds() -> None:
+    """The verdict has microseconds: of the publishing calls, and of each queue's latency and drain."""
     found = results.result_of(verdict())
 
     assert found.seconds == {
@@ -70,7 +72,8 @@ def test_every_time_of_a_run_is_kept_in_seconds() -> None:
     assert found.status == PropertyStatus.VALID
 
 
-def test_another_processor_makes_another_kind_of_machine_and_another_kernel_none() -> None:
+def test_the_kind_of_a_machine_is_its_processor_and_not_its_kernel() -> None:
+    """Only runs on one kind of machine are compared; a newer kernel must not end the comparison."""
     machine = verdict().run["machine"]
     kinds = [
         results.result_of(verdict(machine={**machine, **other})).kind
@@ -81,7 +84,8 @@ def test_another_processor_makes_another_kind_of_machine_and_another_kernel_none
     assert kinds[0] not in kinds[2:]
 
 
-def test_the_digest_changes_with_the_load() -> None:
+def test_another_payload_size_changes_the_profiles_digest() -> None:
+    """Runs are compared only if their digests are equal."""
     other = replace(TINY, payload_bytes=129)
 
     assert (
@@ -90,7 +94,8 @@ def test_the_digest_changes_with_the_load() -> None:
     )
 
 
-def test_the_digest_equals_that_of_a_version_with_more_fields() -> None:
+def test_removed_profile_fields_at_their_default_keep_the_digest() -> None:
+    """A result of an earlier version, whose profiles had two more fields, is still compared with new ones."""
     before = profile.Profile(**TINY.as_json()).as_json() | {"producers_per_group": 1, "batch_same_group": False}
     digest = hashlib.sha256(json.dumps(before, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -106,12 +111,13 @@ def test_the_digest_equals_that_of_a_version_with_more_fields() -> None:
         ({"profile": {"gone": 1}}, "the profile of r is not one of this version"),
     ],
 )
-def test_a_run_that_measures_something_else_is_refused(described: dict[str, Any], why: str) -> None:
+def test_a_sabotaged_or_resumed_run_has_no_result(described: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         results.result_of(verdict(**described))
 
 
 def test_results_are_read_in_order_and_a_repeated_run_once(tmp_path: Path) -> None:
+    """Of two lines of one run the later one counts."""
     path = tmp_path / "results.jsonl"
     for each in (result("a", {"x": 1}), result("b", {"x": 2}), result("a", {"x": 3})):
         results.append(each, path)
@@ -133,6 +139,7 @@ def test_results_are_read_in_order_and_a_repeated_run_once(tmp_path: Path) -> No
     ],
 )
 def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:
+    """In one line, with the value and what is allowed."""
     path = tmp_path / "results.jsonl"
     results.append(result("a", {"x": 1}), path)
     path.write_text(path.read_text() + line + "\n")
@@ -143,6 +150,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str, why: str) -> None:
 
 
 def test_a_torn_last_line_damages_no_later_result(tmp_path: Path) -> None:
+    """A full disk may have cut the last line; the next result begins a line of its own."""
     path = tmp_path / "results.jsonl"
     path.write_text('{"half": 1')
     results.append(result("a", {"x": 1}), path)
@@ -151,13 +159,13 @@ def test_a_torn_last_line_damages_no_later_result(tmp_path: Path) -> None:
     assert results.read(path) == [result("a", {"x": 1})]
 
 
-def test_a_newer_line_is_refused(tmp_path: Path) -> None:
+def test_a_result_of_a_newer_sluice_is_refused(tmp_path: Path) -> None:
     results.append(replace(result("a", {"x": 1}), schema_version=2), tmp_path / "results.jsonl")
 
     with pytest.raises(HistoryError, match=r"line 1 of .* has schema version 2, this version of Sluice reads up to 1"):
         results.read(tmp_path / "results.jsonl")
 
 
-def test_an_empty_list_names_the_next_step(tmp_path: Path) -> None:
+def test_a_missing_results_file_names_the_next_step(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"`sluice load run` adds each run to results.jsonl in its --runs-dir"):
         results.read(tmp_path / "results.jsonl")

@@ -34,17 +34,20 @@ def test_a_difference_is_less_sure_if_deviations_last_until_the_next_run() -> No
 
 
 def test_any_difference_from_a_constant_past_is_slower() -> None:
+    """`p` is the probability that the difference is chance; without any variation it is 0 or 1."""
     assert slower([1, 1, 1], [1.01]).p == 0
     assert slower([1, 1, 1], [1]).p == 1
 
 
-def test_a_run_slower_by_what_is_detectable_is_just_called_slower() -> None:
+def test_a_run_slower_by_the_detectable_ratio_is_just_called_slower() -> None:
+    """0.1 % more is found at the level of 0.001, and 0.1 % less is not."""
     before = np.exp(np.random.default_rng(1).normal(0, 0.1, 12)).tolist()
     needed = detectable(before, level=0.001) * math.exp(np.log(before).mean())
 
     assert slower(before, [needed * 1.001]).p < 0.001 < slower(before, [needed * 0.999]).p
 
 
-def test_probabilities_are_adjusted_for_their_count_and_keep_their_order() -> None:
+def test_holms_correction_multiplies_probabilities_and_keeps_their_order() -> None:
+    """The smallest of three is multiplied by 3, the next by 2; no result is above 1 or below the one before it."""
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx({"a": 0.03, "c": 0.06, "b": 0.06})
     assert holm({"a": 0.6, "b": 0.9}) == {"a": 1.0, "b": 1.0}

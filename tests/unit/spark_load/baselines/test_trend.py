@@ -67,6 +67,7 @@ def test_a_run_without_earlier_times_is_not_compared() -> None:
 
 
 def test_one_slow_queue_is_found_and_named() -> None:
+    """Only the times of the queue `audit` are half as long again. Exit code 99 means slower."""
     found = _last(runs(np.random.default_rng(3), 26), factor=1.5, names=[name for name in NAMES if "audit" in name])
 
     assert {row.name.split()[0] for row in found.slower} == {"audit"}
@@ -85,6 +86,7 @@ def test_a_probability_is_adjusted_for_choosing_one_three_or_five_runs() -> None
 
 
 def test_a_faster_run_is_not_slower() -> None:
+    """Every time is halved."""
     assert _last(runs(np.random.default_rng(3), 26), factor=0.5).exit_code == 0
 
 
@@ -97,6 +99,7 @@ def test_a_difference_below_a_twentieth_is_not_called_slower_however_sure() -> N
 
 
 def test_fewer_than_eight_earlier_runs_are_not_compared() -> None:
+    """Exit code 98 means too few runs, and the message says how many are missing."""
     found = runs(np.random.default_rng(5), 9)
 
     assert trend(found[7], found[:8], last=20).exit_code == 98
@@ -124,7 +127,7 @@ def test_compared_and_omitted_times_are_named_in_every_output() -> None:
 
 
 @pytest.mark.parametrize("status", [PropertyStatus.UNKNOWN, PropertyStatus.INVALID])
-def test_an_invalid_run_takes_part_in_no_comparison(status: PropertyStatus) -> None:
+def test_an_invalid_run_is_neither_compared_nor_compared_with(status: PropertyStatus) -> None:
     found = runs(np.random.default_rng(5), 20)
     bad = result("bad", found[0].seconds, status=status)
 
@@ -132,7 +135,8 @@ def test_an_invalid_run_takes_part_in_no_comparison(status: PropertyStatus) -> N
     assert "bad" not in trend(found[-1], [bad, *found], last=20).runs
 
 
-def test_only_runs_of_the_same_load_and_machine_that_came_before_count() -> None:
+def test_a_run_is_compared_with_earlier_runs_of_its_load_and_machine() -> None:
+    """Left out are another profile's digest, another machine, and a later run."""
     found = runs(np.random.default_rng(5), 12)
     others = [result("digest", found[0].seconds, digest="e"), result("machine", found[0].seconds, model="b")]
     later = result("later", found[0].seconds)

@@ -23,13 +23,14 @@ class _Dead:
 
 
 def test_a_session_that_died_does_not_hide_why_a_run_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stopping the session fails too, and the run's own error is still raised."""
     monkeypatch.setattr(spark_session, "_start", lambda *_: _Dead())
 
     with pytest.raises(ZeroDivisionError), spark_session.running(1):
         _ = 1 / 0
 
 
-def test_a_crossed_threshold_is_reported_at_the_very_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_crossed_threshold_has_its_own_exit_code_and_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         ending.finish(finished_runs.crossed_verdict(), tmp_path, as_json=True)
 

@@ -31,7 +31,9 @@ _SITE = LoadDeployment(
 _NAMED = NamedProfile("gate", Profile(messages_per_second=100, duration_seconds=1_000, group_count=500))
 
 
-def _request(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
+def _confirm_run(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: str = "") -> Result:
+    """Run a command that asks for confirmation of a load test, with this answer."""
+
     @click.command()
     def confirm() -> None:
         require_confirmation(_SITE, _STAGING, named, confirmed=False, is_terminal=is_terminal)
@@ -41,7 +43,8 @@ def _request(named: NamedProfile = _NAMED, *, is_terminal: bool = True, answer: 
 
 
 def test_the_cost_is_shown_before_the_question() -> None:
-    result = _request(answer="y\n")
+    """With profile, environment, account, region, and the date of the prices."""
+    result = _confirm_run(answer="y\n")
 
     assert result.exit_code == 0
     assert "gate on staging, account 123456789012, region us-east-1: 100,000 messages into 3 queue(s)" in result.stderr
@@ -52,15 +55,16 @@ def test_the_cost_is_shown_before_the_question() -> None:
 
 @pytest.mark.parametrize("answer", ["n\n", "\n", ""])
 def test_every_answer_other_than_yes_cancels_the_run(answer: str) -> None:
-    result = _request(answer=answer)
+    result = _confirm_run(answer=answer)
 
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
     assert "it runs" not in result.stdout
 
 
-def test_without_a_terminal_it_is_refused() -> None:
-    result = _request(is_terminal=False, answer="y\n")
+def test_a_load_test_on_aws_without_a_terminal_needs_yes() -> None:
+    """Nobody could answer the question, for instance in CI."""
+    result = _confirm_run(is_terminal=False, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert "a load test of 'staging' costs about USD 0." in str(result.exception)
@@ -68,9 +72,10 @@ def test_without_a_terminal_it_is_refused() -> None:
 
 
 def test_a_profile_that_cannot_work_on_aws_is_refused_before_the_question() -> None:
+    """90,000 messages a second are above SNS's quota."""
     eager = replace(_NAMED, profile=replace(_NAMED.profile, messages_per_second=90_000, duration_seconds=1))
 
-    result = _request(eager, answer="y\n")
+    result = _confirm_run(eager, answer="y\n")
 
     assert isinstance(result.exception, ConfigError)
     assert str(result.exception).startswith("profile 'gate' cannot work on AWS: ")

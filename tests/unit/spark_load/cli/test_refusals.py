@@ -51,7 +51,7 @@ _REFUSED = {
     "load run": "Missing argument 'PROFILE'; see `sluice load run --help`",
     "load run smoke --fast": "No such option '--fast'",
 }
-_COULD_NOT = {
+_FAILED = {
     "load run smoke --endpoint-url http://127.0.0.1:9": (
         "http://127.0.0.1:9 cannot be reached (EndpointConnectionError); start it, or name an SQS endpoint"
         " with --endpoint-url"
@@ -123,7 +123,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[tuple[type[_Answers], str
     ("arguments", "code", "line"),
     [
         *((arguments, 3, line) for arguments, line in _REFUSED.items()),
-        *((arguments, 2, line) for arguments, line in _COULD_NOT.items()),
+        *((arguments, 2, line) for arguments, line in _FAILED.items()),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(sluice: RunCommand, arguments: str, code: int, line: str) -> None:
@@ -137,6 +137,10 @@ def test_wrong_arguments_are_refused_in_one_line(sluice: RunCommand, arguments: 
 def test_a_plan_is_checked_against_the_endpoint_that_a_run_would_use(
     sluice: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Faults of the network need an endpoint over HTTP.
+
+    The environment variable names it, and an https one is refused.
+    """
     arguments = ("load", "plan", "smoke", "--consumer", "worker", "--faults", "network")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "https://sqs.example")
 
@@ -161,7 +165,7 @@ def test_a_negative_rate_is_refused(tmp_path: Path, sluice: RunCommand) -> None:
     )
 
 
-def test_something_else_at_the_endpoint_is_named(server: tuple[type[_Answers], str], sluice: RunCommand) -> None:
+def test_a_server_that_is_not_sqs_is_named(server: tuple[type[_Answers], str], sluice: RunCommand) -> None:
     kind, url = server
 
     ended, lines = sluice("load", "run", "smoke", "--endpoint-url", url)

@@ -51,6 +51,7 @@ def recording_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recording_folder: Path) -> None:
+    """Groups are ranked by their number of messages: zoe 0, ann 1, bob 2."""
     called = _call(str(recording_folder), "--json")
 
     found = json.loads(called.stdout)
@@ -68,6 +69,7 @@ def test_a_profile_has_the_instants_groups_and_sizes_of_a_recording(recording_fo
 
 
 def test_messages_sqs_dropped_become_a_share_of_repeats(recording_folder: Path) -> None:
+    """One of thirteen sends was a repeat within five minutes."""
     called = _call(str(recording_folder))
 
     load = profile.load("tuesday.yaml").profile
@@ -77,6 +79,7 @@ def test_messages_sqs_dropped_become_a_share_of_repeats(recording_folder: Path) 
 
 
 def test_a_deduplication_id_is_a_new_message_after_five_minutes(tmp_path: Path) -> None:
+    """Of three sends 200 s apart the second is a repeat, and the third a message."""
     shop = OrderService()
     with record(shop.clients, tmp_path / "late", clock=shop.simulator.clock):
         for _ in range(3):
@@ -105,9 +108,10 @@ def test_repeats_of_one_instant_are_repeats_and_a_standard_queue_drops_none(tmp_
 
 
 @pytest.mark.parametrize("size", [limits.MESSAGE_BYTES_MAX, 10**20])
-def test_the_largest_body_of_sqs_becomes_the_largest_of_a_load(
+def test_a_recorded_body_is_cut_to_the_largest_payload_of_a_load(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
+    """A load's message needs room for its frame, so a body of SQS's limit, or a nonsensical size, is replaced."""
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "large", {"detail": json.dumps({"bytes": size})})
 
@@ -116,6 +120,7 @@ def test_the_largest_body_of_sqs_becomes_the_largest_of_a_load(
 
 
 def test_a_clock_that_ran_backwards_is_shown_as_a_long_pause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user can see that the recording's instants are not usable."""
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "back", {}, {}, {"invoked_at_us": -3_600_000_000})
 
@@ -123,13 +128,15 @@ def test_a_clock_that_ran_backwards_is_shown_as_a_long_pause(tmp_path: Path, mon
 
 
 def test_a_recorder_that_did_not_finish_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its recording may lack messages, so the profile may be too small."""
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "killed", {"kind": "opened"}, {}, {"worker": "other", "kind": "closed"})
 
     assert "recorders that did not finish: 1" in _call("killed").stdout
 
 
-def test_nothing_of_a_name_or_a_body_is_written(recording_folder: Path) -> None:
+def test_a_profile_contains_no_name_or_body_of_the_recording(recording_folder: Path) -> None:
+    """A recording of production may hold personal data; the profile may be given away."""
     _call(str(recording_folder), "-o", "p.yaml")
 
     written = Path("p.yaml").read_bytes() + Path("p.parquet").read_bytes()
@@ -139,6 +146,7 @@ def test_nothing_of_a_name_or_a_body_is_written(recording_folder: Path) -> None:
 
 
 def test_a_profile_of_a_part_begins_with_its_first_message(recording_folder: Path) -> None:
+    """Seconds 3 to 6.9 at twice the speed: four messages in 1.5 s."""
     _call(str(recording_folder), "-o", "p.yaml", "--from-seconds", "3", "--until-seconds", "6.9", "--speed", "2")
 
     arrivals, _ = trace.read(Path("p.parquet").resolve().relative_to(Path.cwd()))
@@ -160,7 +168,7 @@ def test_a_profile_of_a_part_begins_with_its_first_message(recording_folder: Pat
         (["empty", "-o", "p.yaml"], "nothing was published in the recording empty"),
     ],
 )
-def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
+def test_profile_from_refuses_wrong_input_and_writes_nothing(
     recording_folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], why: str
 ) -> None:
     Path("there.yaml").write_text("")
@@ -190,9 +198,10 @@ def test_wrong_input_is_refused_in_one_line_and_leaves_nothing(
         ),
     ],
 )
-def test_an_unusable_history_is_refused_in_one_line_and_leaves_nothing(
+def test_profile_from_refuses_an_unusable_history_and_writes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, special: dict[str, Any], why: str
 ) -> None:
+    """Without an instant, of a newer version, or longer than a day."""
     monkeypatch.chdir(tmp_path)
     _write_publishes(tmp_path / "odd", {}, special)
 
@@ -203,6 +212,7 @@ def test_an_unusable_history_is_refused_in_one_line_and_leaves_nothing(
 
 
 def test_one_of_several_topics_and_queues_has_to_be_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A profile is the load of one topic or queue: `--to` names it."""
     monkeypatch.chdir(tmp_path)
     shop = OrderService()
     other = create_queue(shop.sqs, "other.fifo")

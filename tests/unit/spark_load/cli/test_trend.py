@@ -25,6 +25,7 @@ _GATE, _GUIDE = ".github/workflows/release-gate.yml", "docs/guides/traces.md"
 
 
 def _call(*arguments: str) -> Result:
+    """Run `sluice load trend` with these arguments."""
     return CliRunner().invoke(cli, ["load", "trend", *arguments])
 
 
@@ -40,9 +41,8 @@ def _results(folder: Path, *, factor: float = 1, count: int = 26) -> Path:
     ("factor", "count", "code", "word"),
     [(1, 26, 0, "NOT SLOWER"), (1.6, 26, 99, "SLOWER"), (1.6, 8, 98, "TOO FEW RUNS")],
 )
-def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
-    tmp_path: Path, factor: float, count: int, code: int, word: str
-) -> None:
+def test_load_trend_answers_with_its_exit_code(tmp_path: Path, factor: float, count: int, code: int, word: str) -> None:
+    """0 for not slower, 99 for slower, 98 for too few earlier runs."""
     called = _call("--results", str(_results(tmp_path, factor=factor, count=count)))
 
     assert called.exit_code == code
@@ -50,7 +50,8 @@ def test_the_newest_run_is_compared_and_the_exit_code_is_the_answer(
     assert re.search(rf"\b{word}\b", called.stdout)
 
 
-def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: Path) -> None:
+def test_load_trends_json_has_ratios_and_detectable_ratios(tmp_path: Path) -> None:
+    """The last run is slower by a factor of 1.6. The detectable ratio is the smallest that would have been found."""
     found = json.loads(_call("--results", str(_results(tmp_path, factor=1.6)), "--json").stdout)
 
     assert found["answer"] == "slower"
@@ -64,6 +65,7 @@ def test_json_has_every_time_its_ratio_and_what_could_have_been_found(tmp_path: 
 
 
 def test_the_page_shows_each_time_and_asks_the_network_for_nothing(tmp_path: Path) -> None:
+    """It has a figure for each of twelve times, and can be opened without a network."""
     page = tmp_path / "trend.html"
     _call("--results", str(_results(tmp_path, factor=1.6)), "--page", str(page))
 
@@ -74,7 +76,7 @@ def test_the_page_shows_each_time_and_asks_the_network_for_nothing(tmp_path: Pat
     assert re.findall(r"(?:src|href)=\"http|<script|url\(", html) == []
 
 
-def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
+def test_a_trend_page_of_too_few_runs_names_their_number(tmp_path: Path) -> None:
     page = tmp_path / "trend.html"
     _call("--results", str(_results(tmp_path, count=3)), "--page", str(page))
 
@@ -82,6 +84,7 @@ def test_a_page_of_too_few_runs_says_so(tmp_path: Path) -> None:
 
 
 def test_a_run_in_a_folder_is_compared_with_results_beside_it(tmp_path: Path) -> None:
+    """Only one earlier run is there, so the exit code is 98, too few."""
     (tmp_path / "r").mkdir()
     report.write(verdict(), tmp_path / "r")
     remember(verdict("earlier"), tmp_path)
@@ -93,6 +96,7 @@ def test_a_run_in_a_folder_is_compared_with_results_beside_it(tmp_path: Path) ->
 
 
 def test_a_sabotaged_run_is_not_remembered(tmp_path: Path) -> None:
+    """Its times are no measurement of the service."""
     remember(verdict(saboteur="corrupt-bodies"), tmp_path)
 
     assert not (tmp_path / "results.jsonl").exists()
@@ -101,6 +105,7 @@ def test_a_sabotaged_run_is_not_remembered(tmp_path: Path) -> None:
 def test_a_run_whose_result_cannot_be_stored_keeps_its_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A folder is in the place of the results' file; the command prints that, and does not fail."""
     (tmp_path / "results.jsonl").mkdir()
 
     remember(verdict(), tmp_path)
@@ -135,6 +140,7 @@ def test_damaged_runs_are_not_taken_for_too_few(tmp_path: Path, damage: str, why
 def test_an_unknown_run_or_one_without_times_is_not_too_few_runs(
     tmp_path: Path, change: dict[str, Any], why: str
 ) -> None:
+    """CI lets exit code 98 pass, so a run that says nothing must end with 2."""
     (last,) = runs(np.random.default_rng(9), 1)
     results.append(replace(last, **change), tmp_path / "results.jsonl")
 
@@ -145,6 +151,7 @@ def test_an_unknown_run_or_one_without_times_is_not_too_few_runs(
 
 
 def test_the_workflow_lets_too_few_runs_pass_and_nothing_else() -> None:
+    """Both the release workflow and the guide's recipe accept the same exit code."""
     step = re.search(r"sluice load trend .* \|\| \[ \$\? = (\d+) \]", (PROJECT / _GATE).read_text())
     recipe = re.search(r"sluice load trend \|\| \[ \$\? = (\d+) \]", (PROJECT / _GUIDE).read_text())
 

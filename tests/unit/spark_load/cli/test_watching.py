@@ -73,7 +73,8 @@ def test_the_progress_of_workers_is_unknown() -> None:
     )
 
 
-def test_the_rate_forgets_what_was_long_ago() -> None:
+def test_the_shown_rate_is_of_the_last_seconds() -> None:
+    """Everything was published in ten seconds; twenty seconds later the rate is 0 and there is no estimate."""
     clock = VirtualClock()
     gauge = ProgressTable(_LOAD, _QUEUES, clock)
 
@@ -97,6 +98,7 @@ def test_a_queue_without_a_topic_has_its_share_and_no_estimate() -> None:
 
 
 def test_progress_without_a_terminal_is_a_line_each_ten_seconds() -> None:
+    """And one when the phase changes; the seconds left follow from the rate of the last seconds."""
     clock, output = VirtualClock(), io.StringIO()
     console = Console(file=output, width=40, force_terminal=False)
 
@@ -123,7 +125,8 @@ def test_progress_without_a_terminal_is_a_line_each_ten_seconds() -> None:
     ]
 
 
-def test_on_a_terminal_a_table_stays_in_its_place() -> None:
+def test_progress_on_a_terminal_is_a_table_that_is_redrawn() -> None:
+    """`\x1b[1A` moves the cursor up: the table is removed at the end."""
     output = io.StringIO()
     console = Console(file=output, width=120, force_terminal=True, color_system=None)
 
@@ -140,6 +143,7 @@ def test_on_a_terminal_a_table_stays_in_its_place() -> None:
 
 
 def test_a_consumer_counts_suspicious_receives() -> None:
+    """Message 2 of group a comes behind 3, message 3 comes again, and two messages are not of this run."""
     progress = TaskProgress(worker="consume-0", role="consume")
     live_checks = LiveChecks(progress, "r", _LOAD)
 

@@ -128,6 +128,7 @@ class _SimulatedConsumer:
 
 @pytest.fixture
 def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
+    """Yield a raw consumer of a simulated queue, and its journal."""
     simulator = _Lossy()
     sqs: Any = simulator.client("sqs")
     further_urls = {name: create_queue(sqs, name) for name in (DEAD, UNDELIVERED)}
@@ -158,10 +159,15 @@ def consumer(tmp_path: Path) -> Iterator[_SimulatedConsumer]:
 
 
 def _is_sane(consumer: _SimulatedConsumer) -> bool:
+    """Return whether the judge finds neither a violation nor anything unknown."""
     return all(not found.violations and not found.unknowns for found in consumer.judge().values())
 
 
 def test_a_handled_message_is_recorded_before_its_delete(consumer: _SimulatedConsumer) -> None:
+    """Otherwise a consumer that dies in between would look as if it had deleted a message unhandled.
+
+    The end marker (-1) is only deleted.
+    """
     consumer.take_profile(handler_seconds=0.5)
     for idx in (0, 1, -1):
         consumer.send(idx)
@@ -201,6 +207,7 @@ def test_a_failed_message_is_given_back_and_returns_before_its_successor(consume
 
 
 def test_a_crashed_consumer_holds_its_group_until_the_lease_has_run_out(consumer: _SimulatedConsumer) -> None:
+    """The crash leaves message a0 hidden for 7 s. Group b is handled meanwhile, and a1 after a0."""
     consumer.take_profile(crashes=(0,), crash_share=0.5, visibility_timeout_seconds=7)
     consumer.send(0, "a")
     consumer.send(1, "a")
@@ -238,6 +245,7 @@ def test_a_poisoned_message_ends_in_the_dlq_and_its_group_goes_on(consumer: _Sim
 
 
 def _attempt_ids(consumer: _SimulatedConsumer) -> list[str | None]:
+    """Return the attempt id of each receive, in order."""
     polls = [event for event in consumer.events() if event.kind == Kind.POLL]
     return [event.receive_request_attempt_id for event in polls]
 
@@ -266,7 +274,8 @@ def test_an_attempt_id_is_used_twice_and_not_three_times(consumer: _SimulatedCon
     assert ids[0] == ids[1] != ids[2]
 
 
-def test_a_refused_receive_has_no_answer_to_ask_for(consumer: _SimulatedConsumer) -> None:
+def test_a_receive_after_a_refused_one_has_a_new_attempt_id(consumer: _SimulatedConsumer) -> None:
+    """A refusal is an answer, so there is none to ask for again."""
     consumer.simulator.refuses = ["ReceiveMessage"]
 
     consumer.consume(2)
@@ -287,7 +296,8 @@ def test_a_delete_that_is_refused_is_tried_again(consumer: _SimulatedConsumer) -
     assert consumer.recorded_events(Kind.HANDLED) == ["handled 0"]
 
 
-def test_a_strangers_message_is_left_alone(consumer: _SimulatedConsumer) -> None:
+def test_a_message_of_another_run_is_neither_handled_nor_deleted(consumer: _SimulatedConsumer) -> None:
+    """The queue may be shared; the message comes again after its visibility timeout."""
     consumer.send(0, run="theirs")
 
     consumer.consume(2)
@@ -401,6 +411,7 @@ def test_a_move_task_that_does_not_end_well_is_no_move(consumer: _SimulatedConsu
 
 
 def test_a_queue_with_a_message_in_it_is_not_called_empty(consumer: _SimulatedConsumer) -> None:
+    """The probe, a request for the queue's counts, is recorded."""
     consumer.send(0)
 
     assert not DeadLetters(consumer.context, consumer.run).probe()
@@ -409,7 +420,7 @@ def test_a_queue_with_a_message_in_it_is_not_called_empty(consumer: _SimulatedCo
     assert seen == {1}
 
 
-def test_a_strangers_dead_letter_is_left_where_it_is(consumer: _SimulatedConsumer) -> None:
+def test_a_dead_letter_of_another_run_is_not_read(consumer: _SimulatedConsumer) -> None:
     url = consumer.run.deployment.urls[UNDELIVERED]
     consumer.sqs.send_message(QueueUrl=url, MessageBody="theirs", MessageGroupId="g", MessageDeduplicationId="theirs")
 

@@ -28,11 +28,12 @@ def test_unrecorded_effects_are_each_added_once() -> None:
     assert list(unrecorded_effects([_effect(1)], Counter([_key(1)]), "billing")) == []
 
 
-def test_an_effect_that_the_database_lacks_is_named() -> None:
+def test_a_recorded_effect_that_the_database_lacks_is_named() -> None:
+    """Messages 1 and 2 were recorded as handled, and the database has 1. The end marker (-3) has no effect."""
     assert missing_effects([_effect(1)], Counter([_key(1), _key(2), _key(-3)])) == [_key(2)]
 
 
-def _wrong(
+def _violations(
     folder: Path, effects: list[Effect], *, outbox: Path | None, late: int | None = None
 ) -> list[DatabaseAnomaly]:
     """Return the violations found with an inbox that lists one number as late, and with an outbox, if one is given."""
@@ -66,24 +67,26 @@ def test_an_effect_after_a_later_one_is_out_of_order_unless_late(tmp_path: Path)
     """Without an outbox, the numbers are taken for the order of the commits."""
     reordered = [_effect(1), _effect(3), _effect(2), _effect(4)]
 
-    assert _wrong(tmp_path, [_effect(1), _effect(3)], outbox=None) == []
-    assert _wrong(tmp_path, reordered, outbox=None) == [DatabaseAnomaly.REORDERED]
-    assert _wrong(tmp_path, reordered, outbox=None, late=2) == []
+    assert _violations(tmp_path, [_effect(1), _effect(3)], outbox=None) == []
+    assert _violations(tmp_path, reordered, outbox=None) == [DatabaseAnomaly.REORDERED]
+    assert _violations(tmp_path, reordered, outbox=None, late=2) == []
 
 
 def test_each_message_of_an_outbox_has_one_effect(tmp_path: Path) -> None:
+    """Three messages were committed: a second effect, a missing one and one of no message are each found."""
     outbox = _outbox(tmp_path, 3)
 
-    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(3)], outbox=outbox) == []
-    assert _wrong(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [
+    assert _violations(tmp_path, [_effect(1), _effect(2), _effect(3)], outbox=outbox) == []
+    assert _violations(tmp_path, [_effect(1), _effect(2), _effect(2)], outbox=outbox) == [
         DatabaseAnomaly.DOUBLE,
         DatabaseAnomaly.LOST,
     ]
-    found = _wrong(tmp_path, [_effect(1), _effect(2), _effect(3), _effect(5)], outbox=outbox)
+    found = _violations(tmp_path, [_effect(1), _effect(2), _effect(3), _effect(5)], outbox=outbox)
     assert found == [DatabaseAnomaly.INVENTED]
 
 
-def test_an_inbox_counts_a_runs_numbers_unless_one_is_missing(tmp_path: Path) -> None:
+def test_an_inbox_counts_a_runs_messages_unless_one_is_missing(tmp_path: Path) -> None:
+    """Billing has 3 and 2 of the run's epoch 7. With an open gap it counts as 0, so that the run waits."""
     url = f"sqlite:///{tmp_path / 'inbox.db'}"
     engine = create_engine(url)
     inbox_tables.metadata.create_all(engine)
@@ -100,7 +103,7 @@ def test_an_inbox_counts_a_runs_numbers_unless_one_is_missing(tmp_path: Path) ->
     assert passed_count(url, consumer="billing", epoch=7) == 0
 
 
-def test_an_outbox_says_whether_all_was_sent(tmp_path: Path) -> None:
+def test_an_outbox_with_a_pending_message_is_not_all_sent(tmp_path: Path) -> None:
     outbox = _outbox(tmp_path, 2)
     assert not is_all_sent(outbox)
     engine = create_engine(f"sqlite:///{outbox}")

@@ -58,6 +58,10 @@ def _task(name: str, *, stopped_s: int | None = None, killed_s: int | None = Non
 
 
 def test_a_minute_is_the_mean_of_its_samples_and_idle_lanes_poll() -> None:
+    """A sample has visible messages, messages in flight and running tasks; None was not measured.
+
+    A minute here takes 2 s.
+    """
     series = observation.new_series()
     samples = [Sample(4, 2, 2), Sample(None, None, 2), Sample(2, 1, 2)]
 
@@ -74,6 +78,7 @@ def test_a_minute_is_the_mean_of_its_samples_and_idle_lanes_poll() -> None:
 
 
 def test_no_running_tasks_are_reported_while_nothing_runs() -> None:
+    """ECS reports no metric then, which the scaling treats differently from 0."""
     series = observation.new_series()
 
     observation.add_minute(series, [Sample(7, 0, 0)], desired=0, lanes=2, pace=PACE)
@@ -92,7 +97,8 @@ def _event(kind: str, second: float, **fields: Any) -> dict[str, Any]:
     return {**empty, **named, "invoked_at_us": at_us, "responded_at_us": at_us, **fields}
 
 
-def test_journals_show_who_held_which_message_and_which_polls_were_empty() -> None:
+def test_journals_show_held_messages_and_empty_polls() -> None:
+    """A message is held from its receive to its first successful delete. Repeats and other queues do not count."""
     received = {"receipt_handle_hash": "h", "sqs_message_id": "m", "first_received_at_us": 103 * SECOND_US}
     events = [
         _event("published", 101, queue="topic", deduplication_id="d", message_group_id="g"),
@@ -147,7 +153,11 @@ def test_a_message_of_a_stopped_worker_is_reported_with_the_workers_name() -> No
     assert prediction.stops_sentence(stopped[2:]) == "1 stopped, none at work, none killed"
 
 
-def test_the_same_messages_are_predicted_in_the_same_minutes() -> None:
+def test_observed_tasks_are_compared_with_the_prediction() -> None:
+    """One task ran for six minutes of 2 s.
+
+    The prediction, from the recorded messages, is the same except for the backlog.
+    """
     seen, minutes = Observation(rehearsed=_rehearsed_service(), tasks=[_task("billing-0")], is_back=True), 6
     for _ in range(minutes):
         observation.add_minute(seen.series, [Sample(0, 1, 1)], desired=1, lanes=2, pace=PACE)

@@ -61,21 +61,25 @@ class PoolUnderTest:
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock that the test moves."""
     return VirtualClock()
 
 
 @pytest.fixture
 def agent(clock: VirtualClock) -> Iterator[EcsAgent]:
+    """Yield the ECS agent's endpoint, at which workers ask for protection from scale-in."""
     with EcsAgent(clock) as agent:
         yield agent
 
 
 @pytest.fixture
 def pool_under_test(agent: EcsAgent, clock: VirtualClock) -> PoolUnderTest:
+    """Return a pool of tasks whose processes do what the test says."""
     return PoolUnderTest(agent, clock)
 
 
-def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pool_under_test: PoolUnderTest) -> None:
+def test_scaling_out_starts_the_missing_tasks(pool_under_test: PoolUnderTest) -> None:
+    """A task counts as running when it receives from the queue; until then the pool is not settled."""
     pool_under_test.pool.scale(2)
     started = [process.name for process in pool_under_test.processes]
     is_settled_before = pool_under_test.pool.is_settled
@@ -88,6 +92,7 @@ def test_as_many_tasks_start_as_are_missing_and_run_when_they_receive(pool_under
 
 
 def test_the_newest_unprotected_task_is_stopped_first(pool_under_test: PoolUnderTest) -> None:
+    """The newest task is protected from scale-in, so the one before it gets SIGTERM."""
     pool_under_test.pool.scale(3)
     pool_under_test.receive()
     pool_under_test.protect("billing-2")
@@ -98,6 +103,7 @@ def test_the_newest_unprotected_task_is_stopped_first(pool_under_test: PoolUnder
 
 
 def test_scaling_in_waits_for_the_first_task_without_protection(pool_under_test: PoolUnderTest) -> None:
+    """Both tasks are protected; the one whose protection ends first is stopped."""
     pool_under_test.pool.scale(2)
     pool_under_test.receive()
     for name in ("billing-0", "billing-1"):
@@ -112,6 +118,7 @@ def test_scaling_in_waits_for_the_first_task_without_protection(pool_under_test:
 
 
 def test_a_task_needed_again_before_its_stop_stays(pool_under_test: PoolUnderTest) -> None:
+    """The number of tasks goes down and up again before any protection ends."""
     pool_under_test.pool.scale(2)
     pool_under_test.receive()
     for name in ("billing-0", "billing-1"):
@@ -124,9 +131,10 @@ def test_a_task_needed_again_before_its_stop_stays(pool_under_test: PoolUnderTes
     assert pool_under_test.signals == [[], []]
 
 
-def test_a_lasting_task_is_killed_once_after_its_stop_timeout(
+def test_a_task_that_ignores_sigterm_is_killed_after_its_stop_timeout(
     pool_under_test: PoolUnderTest, clock: VirtualClock
 ) -> None:
+    """The stop timeout is 30 s, and SIGKILL is sent once. Such a task did not end by itself."""
     pool_under_test.pool.scale(1)
     pool_under_test.receive()
     pool_under_test.pool.scale(0)
@@ -146,7 +154,8 @@ def test_a_lasting_task_is_killed_once_after_its_stop_timeout(
     assert pool_under_test.pool.is_settled is True
 
 
-def test_a_task_that_ends_by_itself_is_noticed(pool_under_test: PoolUnderTest) -> None:
+def test_a_task_that_ends_unasked_is_listed(pool_under_test: PoolUnderTest) -> None:
+    """The load test reports it, because no worker should end during a run."""
     pool_under_test.pool.scale(1)
     pool_under_test.processes[0].code = 2
     pool_under_test.pool.tend()
@@ -155,6 +164,7 @@ def test_a_task_that_ends_by_itself_is_noticed(pool_under_test: PoolUnderTest) -
 
 
 def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: VirtualClock) -> None:
+    """A worker that was killed cannot end its protection: it expires after the minutes asked for."""
     status, answer = agent.answer("billing-0", b'{"ProtectionEnabled": true, "ExpiresInMinutes": 10}')
     clock.sleep(599)
     before = agent.is_protected("billing-0")
@@ -168,12 +178,13 @@ def test_protection_ends_by_itself_when_it_expires(agent: EcsAgent, clock: Virtu
 
 
 def test_the_agent_grants_a_worker_the_protection_that_it_requests(agent: EcsAgent) -> None:
+    """The product's own client asks the agent, and gives the protection back at its end."""
     protection = Protection(agent.uri("billing-0"), SystemClock())
     protection.want(is_busy=True)
-    while_busy = agent.is_protected("billing-0"), agent.is_protected("billing-1")
+    protected_while_busy = [name for name in ("billing-0", "billing-1") if agent.is_protected(name)]
     protection.stop()
 
-    assert while_busy == (True, False)
+    assert protected_while_busy == ["billing-0"]
     assert agent.is_protected("billing-0") is False
 
 
@@ -190,7 +201,8 @@ def test_the_agent_grants_a_worker_the_protection_that_it_requests(agent: EcsAge
         b'{"ProtectionEnabled": true, "ExpiresInMinutes": "10"}',
     ],
 )
-def test_the_agent_refuses_what_ecs_refuses(agent: EcsAgent, body: bytes) -> None:
+def test_the_agent_refuses_invalid_requests_as_ecs_does(agent: EcsAgent, body: bytes) -> None:
+    """The minutes are an integer from 1 to 2880, and no other field is allowed."""
     status, answer = agent.answer("billing-0", body)
 
     assert status == 400

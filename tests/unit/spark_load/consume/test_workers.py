@@ -26,15 +26,16 @@ from spark_load.runtime.task_context import LoadRun
 from tests.support.deployments import ONE_QUEUE
 from tests.support.project import PROJECT
 
-TWO = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: worker\nconsumers_per_queue: 2\n"
+TWO_WORKERS = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 1\nconsumer: worker\nconsumers_per_queue: 2\n"
 
 
 def _run(folder: Path) -> LoadRun:
-    plan = Plan(profile.parse(TWO, source="two"), 1)
+    plan = Plan(profile.parse(TWO_WORKERS, source="two"), 1)
     return LoadRun(id="r", folder=folder, deployment=ONE_QUEUE, plan=plan, clock_id="c", clock_offset_us=0)
 
 
-def test_workers_that_are_told_to_stop_before_they_begin_are_not_started(tmp_path: Path) -> None:
+def test_a_run_that_is_stopped_first_starts_no_worker(tmp_path: Path) -> None:
+    """Its folder has nothing but the board on which the stop is written."""
     run = _run(tmp_path)
     run.coordinator(SystemClock()).reach(RunStep.STOP)
 
@@ -80,7 +81,7 @@ def test_under_faults_a_worker_waits_for_the_messages_of_a_dead_one(
     assert seconds == worker_processes.idle_seconds(run.plan.profile) + longer_seconds
 
 
-class _Refusing:
+class _RefusingWorker:
     """A worker that has already ended with an error; it says whether it had begun to work."""
 
     def __init__(self, _: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float) -> None:
@@ -106,7 +107,7 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     """No fault lasts that long, and a run that restarted them for ever would not end."""
     run, begun = replace(_run(tmp_path), has_faults=True), list[str]()
 
-    class Refusing(_Refusing):
+    class Refusing(_RefusingWorker):
         def __init__(
             self, arguments: Sequence[str], *, environment: Mapping[str, str], log: Path, **_more: float
         ) -> None:
@@ -130,11 +131,15 @@ def test_workers_that_refuse_under_faults_are_given_up_after_twenty_tries(
     )
 
 
-def test_a_worker_that_worked_before_its_error_did_not_refuse() -> None:
-    clock, begun = VirtualClock(), list[_Refusing]()
+def test_a_worker_that_has_worked_gets_twenty_new_tries() -> None:
+    """A worker is given up after twenty starts in a row without work.
+
+    The fifteenth has worked, so twenty more follow.
+    """
+    clock, begun = VirtualClock(), list[_RefusingWorker]()
 
     def start(_: slots.Place, name: str) -> ForkedWorker:
-        begun.append(_Refusing([], environment={}, log=Path(name)))
+        begun.append(_RefusingWorker([], environment={}, log=Path(name)))
         begun[-1].has_worked = len(begun) == 15
         return cast("ForkedWorker", begun[-1])
 
@@ -183,7 +188,7 @@ def test_a_worker_on_a_full_disk_is_no_killed_worker(tmp_path: Path, monkeypatch
     """It may have worked on without recording, so its journal may have a hole, however it ends later."""
     run = replace(_run(tmp_path), has_faults=True)
 
-    class Full(_Refusing):
+    class Full(_RefusingWorker):
         pids = itertools.count(1)
 
         def __init__(
@@ -229,9 +234,9 @@ def test_a_worker_on_a_full_disk_is_no_killed_worker(tmp_path: Path, monkeypatch
 
 def test_a_fault_reports_whether_it_hit_a_running_process() -> None:
     """For a consumer with several processes, one running process is enough."""
-    begun: dict[str, _Refusing] = {}
+    begun: dict[str, _RefusingWorker] = {}
 
-    class _Working(_Refusing):
+    class _Working(_RefusingWorker):
         def poll(self) -> int | None:  # type: ignore[override]
             return None if self.has_worked else 0
 
@@ -260,7 +265,7 @@ def test_a_fault_reports_whether_it_hit_a_running_process() -> None:
     assert places.all[1].ahead_seconds == 0
 
 
-class _Rolling:
+class _RollingWorker:
     """A worker that ends when it gets SIGTERM; the test says whether it works."""
 
     def __init__(self) -> None:
@@ -279,11 +284,15 @@ class _Rolling:
 
 
 def test_a_rolling_restart_waits_for_each_new_process() -> None:
-    begun: list[_Rolling] = []
+    """Each of billing's two workers is ended only when the one before it has been replaced and works.
+
+    Audit is left alone.
+    """
+    begun: list[_RollingWorker] = []
     clock = VirtualClock()
 
     def start(_place: slots.Place, _name: str) -> ForkedWorker:
-        begun.append(_Rolling())
+        begun.append(_RollingWorker())
         return cast("ForkedWorker", begun[-1])
 
     names = dict.fromkeys(("billing-0", "billing-1"), "billing") | {"audit-0": "audit"}

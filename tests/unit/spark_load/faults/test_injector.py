@@ -54,6 +54,7 @@ def _injector(
     record: Record,
     held: DatabaseLocks | None = None,
 ) -> Injector:
+    """Return an injector of these faults."""
     return Injector(
         faults=faults,
         begun_us=SystemClock().now_us(),
@@ -66,7 +67,7 @@ def _injector(
     )
 
 
-def _follow(faults: Sequence[ScheduledFault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
+def _run_schedule(faults: Sequence[ScheduledFault[FaultKind]], processes: _Processes) -> dict[FaultKind, bool]:
     """Follow a schedule; return for each kind of fault whether it was recorded as done."""
     written = list[tuple[FaultKind, bool]]()
 
@@ -87,7 +88,8 @@ def _follow(faults: Sequence[ScheduledFault[FaultKind]], processes: _Processes) 
     return dict(written)
 
 
-def test_each_fault_is_begun_ended_and_written_down_once() -> None:
+def test_each_fault_is_begun_ended_and_recorded_once() -> None:
+    """A deployment, a freeze within it, and a kill, which takes no time."""
     processes = _Processes()
     faults = (
         _fault(FaultKind.DEPLOY, "billing", 0.0, 0.3),
@@ -95,7 +97,7 @@ def test_each_fault_is_begun_ended_and_written_down_once() -> None:
         _fault(FaultKind.KILL, "billing-1", 0.1, 0.1),
     )
 
-    assert _follow(faults, processes) == dict.fromkeys((FaultKind.DEPLOY, FaultKind.FREEZE, FaultKind.KILL), True)
+    assert _run_schedule(faults, processes) == dict.fromkeys((FaultKind.DEPLOY, FaultKind.FREEZE, FaultKind.KILL), True)
 
     for fault in faults:
         of_fault = f"{fault.kind} {fault.target}"
@@ -103,14 +105,16 @@ def test_each_fault_is_begun_ended_and_written_down_once() -> None:
 
 
 def test_a_rolling_restart_lasts_until_the_last_process_is_new() -> None:
+    """It was to last 0.01 s. The injector asks three times until it is over, and ends it then."""
     processes = _Processes()
 
-    assert _follow((_fault(FaultKind.ROLL, "billing", 0.0, 0.01),), processes) == {FaultKind.ROLL: True}
+    assert _run_schedule((_fault(FaultKind.ROLL, "billing", 0.0, 0.01),), processes) == {FaultKind.ROLL: True}
 
     assert processes.done == ["roll billing", *["is billing rolling"] * 3, "no more roll billing"]
 
 
 def test_poison_is_a_file_while_it_lasts(tmp_path: Path) -> None:
+    """Workers read from the file how their handler is to fail. Ending a poison that never began changes nothing."""
     poison = PoisonPlan(tmp_path / "poison")
     poison.end("billing")
     poison.begin("billing", "raise")
@@ -130,7 +134,7 @@ def test_a_fault_without_a_target_is_written_down_as_not_done() -> None:
         _fault(FaultKind.LOCK, "billing:database", 0.0, 0.1),
     )
 
-    found = _follow(faults, _Processes("billing-0"))
+    found = _run_schedule(faults, _Processes("billing-0"))
 
     assert found == {FaultKind.KILL: False, FaultKind.FREEZE: True, FaultKind.CUT: False, FaultKind.LOCK: False}
 

@@ -20,11 +20,13 @@ from spark_load.faults.servers import Postgres, Restarts
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
+    """Yield TCP lines that faults can cut or delay."""
     with Lines() as lines:
         yield lines
 
 
 def test_only_a_postgres_url_with_one_host_gets_a_line() -> None:
+    """Faults are injected into one line, so several hosts are refused; SQLite has no connection to cut."""
     assert [Postgres.of(url) for url in (None, "sqlite:///a.db")] == [None, None]
     found = Postgres.of("postgresql+psycopg://u@/n?host=/run/postgres&port=6000")
     assert found is not None
@@ -47,7 +49,7 @@ def test_only_a_postgres_url_with_one_host_gets_a_line() -> None:
             Postgres.of(url)
 
 
-def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dsn_that_no_worker_can_use_is_refused_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     found = list[str]()
     for url in ("sqlite:///a.db", "postgresql://u@h/n"):
         monkeypatch.setenv("SLUICE_DSN", url)
@@ -60,20 +62,21 @@ def test_a_database_that_no_worker_can_use_is_refused_before_anything_begins(mon
     assert found == ["other", "postgres"]
 
 
-def test_the_near_end_of_a_line_changes_only_address_and_port(
+def test_a_workers_url_through_a_line_changes_only_address_and_port(
     lines: Lines,
 ) -> None:
-    far = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")
-    assert far is not None
+    """The host's name stays, because the server's certificate is verified by it."""
+    server_url = Postgres.of("postgresql://u:p%2Fw@db.example/n?sslmode=verify-full")
+    assert server_url is not None
 
-    near = make_url(far.behind(lines, "billing-0:database"))
+    line_url = make_url(server_url.behind(lines, "billing-0:database"))
 
-    assert near.username == "u"
-    assert near.password == "p/w"  # noqa: S105 (a password of the test)
-    assert near.host == "db.example"
-    assert near.database == "n"
-    assert dict(near.query) == {"sslmode": "verify-full", "hostaddr": "127.0.0.1"}
-    assert near.port not in (None, 5432)
+    assert line_url.username == "u"
+    assert line_url.password == "p/w"  # noqa: S105 (a password of the test)
+    assert line_url.host == "db.example"
+    assert line_url.database == "n"
+    assert dict(line_url.query) == {"sslmode": "verify-full", "hostaddr": "127.0.0.1"}
+    assert line_url.port not in (None, 5432)
 
 
 @pytest.mark.parametrize(
@@ -87,33 +90,37 @@ def test_the_near_end_of_a_line_changes_only_address_and_port(
 def test_a_line_leads_to_the_host_that_sqlalchemy_takes(
     lines: Lines, url: str, host: str, port: int, password: str
 ) -> None:
-    far = Postgres.of(url)
-    assert far is not None
+    """The line must read host and port from the URL as SQLAlchemy does, or it would harm another server."""
+    server_url = Postgres.of(url)
+    assert server_url is not None
 
-    near = make_url(far.behind(lines, "billing-0:database"))
+    line_url = make_url(server_url.behind(lines, "billing-0:database"))
 
-    assert far.host == host
-    assert far.port == port
-    assert near.username == "u"
-    assert near.password == password
-    assert near.host == host
-    assert near.database == "n"
-    assert dict(near.query) == {"hostaddr": "127.0.0.1"}
+    assert server_url.host == host
+    assert server_url.port == port
+    assert line_url.username == "u"
+    assert line_url.password == password
+    assert line_url.host == host
+    assert line_url.database == "n"
+    assert dict(line_url.query) == {"hostaddr": "127.0.0.1"}
 
 
 def test_a_line_leads_to_the_hostaddr_of_a_url(lines: Lines) -> None:
+    """Postgres's client connects to `hostaddr`, and uses the host only for the certificate."""
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
-        far = Postgres.of(f"postgresql://u@nowhere.invalid:{server.server_address[1]}/n?hostaddr=127.0.0.1")
-        assert far is not None
-        near = make_url(far.behind(lines, "billing-0:database"))
+        server_url = Postgres.of(f"postgresql://u@nowhere.invalid:{server.server_address[1]}/n?hostaddr=127.0.0.1")
+        assert server_url is not None
+        line_url = make_url(server_url.behind(lines, "billing-0:database"))
 
         server.socket.settimeout(5)
-        with socket.create_connection(("127.0.0.1", near.port or 0)):
+        with socket.create_connection(("127.0.0.1", line_url.port or 0)):
             server.socket.accept()[0].close()
 
 
 @pytest.mark.parametrize("is_socket", [True, False])
-def test_a_line_leads_to_the_server(lines: Lines, tmp_path: Path, *, is_socket: bool) -> None:
+def test_a_line_passes_connections_on_to_the_server(lines: Lines, tmp_path: Path, *, is_socket: bool) -> None:
+    """A server on a socket file, or on a port, answers each connection with its own error."""
+
     class Refusing(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.recv(1)
@@ -128,16 +135,17 @@ def test_a_line_leads_to_the_server(lines: Lines, tmp_path: Path, *, is_socket: 
     host = f"/n?host={tmp_path}" if is_socket else f"127.0.0.1:{server.server_address[1]}/n?"
     with server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        far = Postgres.of(f"postgresql://u@{host}&sslmode=disable")
-        assert far is not None
-        near = make_url(far.behind(lines, "billing-0:database"))
+        server_url = Postgres.of(f"postgresql://u@{host}&sslmode=disable")
+        assert server_url is not None
+        line_url = make_url(server_url.behind(lines, "billing-0:database"))
 
         with pytest.raises(psycopg.OperationalError, match="it's me"):
-            psycopg.connect(near.render_as_string(hide_password=False)).close()
+            psycopg.connect(line_url.render_as_string(hide_password=False)).close()
         server.shutdown()
 
 
 def test_a_restart_lasts_as_long_as_the_callers_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SLUICE_RESTART_DATABASE is the command. A restart whose command fails is not done."""
     monkeypatch.delenv("SLUICE_RESTART_ENDPOINT", raising=False)
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", f"echo begun > {tmp_path}/log; read -r word < {tmp_path}/go; $word")
     restarts = Restarts()
@@ -167,6 +175,7 @@ def test_an_empty_restart_command_counts_as_none(monkeypatch: pytest.MonkeyPatch
 def test_a_restart_prints_nothing_where_the_verdict_is_printed(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """The command's output goes to standard error."""
     monkeypatch.setenv("SLUICE_RESTART_DATABASE", "echo it is back; echo with a warning >&2")
     restarts = Restarts()
     restarts.begin("database")
@@ -189,6 +198,7 @@ def test_a_restart_that_hangs_is_ended(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def _is_read(pipe: Path) -> bool:
+    """Return whether a process reads the pipe."""
     try:
         os.close(os.open(pipe, os.O_WRONLY | os.O_NONBLOCK))
     except OSError:

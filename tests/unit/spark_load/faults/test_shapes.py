@@ -80,6 +80,7 @@ def test_every_kind_of_a_shape_comes_and_ends_in_its_window(shape: Shape, seed: 
 
 @pytest.mark.parametrize("kind", FUNCTION)
 def test_only_functions_are_throttled_or_answer_wrongly(kind: FaultKind) -> None:
+    """These faults are of an event source mapping, which workers do not have."""
     assert FUNCTIONS.of_kind(kind) == ("billing",)
     assert TARGETS.of_kind(kind) == ()
     assert kind in {fault.kind for fault in schedule_faults(CHAOS, FUNCTIONS, seed=1, duration_seconds=120)}
@@ -109,6 +110,8 @@ def test_publishers_are_harmed_where_their_processes_are_on_this_machine() -> No
 
 
 def test_a_publisher_is_frozen_for_less_than_the_deduplication_window() -> None:
+    """A message that it sends again after five minutes would be a second message."""
+
     def freeze_fault(target: str, until_seconds: int) -> Faults:
         given = f"{{given: [{{kind: freeze, target: {target}, at_seconds: 1, until_seconds: {until_seconds}}}]}}"
         return parse(f"{GOOD}faults: {given}", source="p").faults
@@ -184,6 +187,7 @@ def test_a_schedule_can_be_given_as_it_was_drawn() -> None:
     ],
 )
 def test_an_impossible_fault_is_refused_in_one_line(faults: str, sentence: str) -> None:
+    """The message names the field, its value, its line in the profile and what is allowed."""
     with pytest.raises(ConfigError, match=sentence):
         parse(f"{GOOD}faults: {faults}", source="p")
 
@@ -256,7 +260,8 @@ def test_drawn_faults_could_be_given(seed: int) -> None:
     assert schedule_faults(Faults(**as_given(drawn)), TARGETS, seed=1, duration_seconds=1) == drawn
 
 
-def test_a_fault_of_no_wire_has_no_line_as_its_target() -> None:
+def test_each_kind_of_fault_has_its_own_kind_of_target() -> None:
+    """Processes are killed, consumers deployed, databases locked, and only lines cut."""
     assert TARGETS.of_kind(FaultKind.KILL) == ("audit-0", "audit-1", "billing-0", "billing-1", "publish-0")
     for kind in (FaultKind.DEPLOY, FaultKind.ROLL, FaultKind.POISON, FaultKind.REDRIVE):
         assert TARGETS.of_kind(kind) == ("audit", "billing")
@@ -282,6 +287,7 @@ def test_faults_impossible_at_a_runs_place_are_refused_before_it_begins(
     endpoint_url: str | None,
     sentence: str | None,
 ) -> None:
+    """Faults of the network are injected into HTTP, so they need an endpoint without TLS."""
     faults = schedule_faults(Faults(shape=shape), POSTGRES, seed=1, duration_seconds=60)
 
     with pytest.raises(ConfigError, match=sentence) if sentence else nullcontext():
@@ -303,6 +309,10 @@ def test_only_a_local_emulator_with_a_command_is_restarted() -> None:
 
 
 def test_a_database_server_is_harmed_over_lines_and_a_file_locked() -> None:
+    """SQLite is locked; a Postgres is harmed by faults of its line and by restarts.
+
+    Another kind of database has none.
+    """
     database = Faults(shape="database", every_seconds=2)
 
     def harm_of(faults: Faults, targets: Targets) -> set[tuple[FaultKind, str]]:

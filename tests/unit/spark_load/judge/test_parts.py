@@ -39,9 +39,9 @@ class InParts:
 
     def tally(self, partial: Partial) -> pa.Table:
         (found,) = self.look(partial)
-        whole = add_up(found)
+        from_whole = add_up(found)
         values = ("value", "count")
-        listed = whole.group_by(PLACE_KEYS, use_threads=False).aggregate([(name, "list") for name in values])
+        listed = from_whole.group_by(PLACE_KEYS, use_threads=False).aggregate([(name, "list") for name in values])
         tables = [TALLY.empty_table()]
         for row in listed.to_pylist():
             rows = len(row["value_list"])
@@ -89,6 +89,7 @@ _UNREADABLE = ("cut in its head", "no journal")
 
 
 def _engines(history: InMemory, folder: Path) -> list[JudgeEngine]:
+    """Return the judge's engine over a history in one part, in buckets and in exchanged parts."""
     return [
         JudgeEngine(history),
         JudgeEngine(InBuckets(history.table, folder)),
@@ -96,7 +97,8 @@ def _engines(history: InMemory, folder: Path) -> list[JudgeEngine]:
     ]
 
 
-def _of_recording(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
+def _judge_recording(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict[str, Any] | str:
+    """Return verdict and charts of a recording, or the refusal."""
     try:
         verdict, expectation = recording.check(
             engine, place, case.queues, "endpoint", has_other_producers=case.has_other_producers
@@ -108,18 +110,19 @@ def _of_recording(engine: JudgeEngine, place: Path, case: RecordingCase) -> dict
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in _UNREADABLE])
-def test_every_recording_is_told_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
+def test_a_recording_is_judged_alike_in_one_part_and_in_several(tmp_path: Path, name: str) -> None:
+    """Spark reads a large history in parts; verdict and charts must not depend on that."""
     place, case = tmp_path / "recording", CASES[name]
     case.make(place)
     history = read_into_memory(place)
     assert history is not None, "no limit was given"
 
-    whole, bucketed, exchanged = (
-        _of_recording(engine, place, case) for engine in _engines(history, tmp_path / "buckets")
+    from_whole, from_buckets, from_exchange = (
+        _judge_recording(engine, place, case) for engine in _engines(history, tmp_path / "buckets")
     )
 
-    assert whole == bucketed
-    assert whole == exchanged
+    assert from_whole == from_buckets
+    assert from_whole == from_exchange
 
 
 def test_receives_are_counted_alike_in_one_part_and_in_several(tmp_path: Path) -> None:
@@ -152,23 +155,27 @@ def test_a_receive_without_an_answer_may_have_had_each_message(tmp_path: Path) -
 def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
     tmp_path: Path, events: Sequence[HistoryEvent], recorders: list[str], shown_min: int
 ) -> None:
+    """Histories with every anomaly, or with random ones; `shown_min` keeps the comparison from being of nothing."""
     fault = next(event for event in events if event.kind == Kind.FAULT)
     missed = replace(fault, invoked_at_us=(fault.invoked_at_us or 0) + 1, outcome="fail")  # it met nobody
     history = InMemory(table_of([*events, missed]))
 
-    whole, bucketed, exchanged = (
+    from_whole, from_buckets, from_exchange = (
         judge_run(engine, STRICT, recorders=recorders) for engine in _engines(history, tmp_path / "buckets")
     )
 
-    assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
-    assert sum(prop.violation_count > 0 for prop in whole.properties) >= shown_min
+    assert from_whole.as_json() == from_buckets.as_json() == from_exchange.as_json()
+    assert sum(prop.violation_count > 0 for prop in from_whole.properties) >= shown_min
     assert (
-        whole.measures["faults"] == judge_run(JudgeEngine(InMemory(table_of(events))), STRICT).measures["faults"] != []
+        from_whole.measures["faults"]
+        == judge_run(JudgeEngine(InMemory(table_of(events))), STRICT).measures["faults"]
+        != []
     )
 
 
 @pytest.mark.parametrize("name", ANOMALIES)
 def test_every_single_anomaly_is_found_alike_in_one_and_several_parts(tmp_path: Path, name: str) -> None:
+    """For each anomaly a history that shows it, and one that nearly does."""
     case = ANOMALIES[name]
     for kind, events, expectation in (
         ("shown", case.events, case.expectation),
@@ -176,14 +183,20 @@ def test_every_single_anomaly_is_found_alike_in_one_and_several_parts(tmp_path: 
     ):
         history = InMemory(table_of(events))
 
-        whole, bucketed, exchanged = (judge_run(each, expectation) for each in _engines(history, tmp_path / kind))
+        from_whole, from_buckets, from_exchange = (
+            judge_run(each, expectation) for each in _engines(history, tmp_path / kind)
+        )
 
-        assert whole.as_json() == bucketed.as_json() == exchanged.as_json()
+        assert from_whole.as_json() == from_buckets.as_json() == from_exchange.as_json()
 
 
-def test_percentiles_of_many_latencies_are_a_little_less_and_the_largest_stays(
+def test_percentiles_of_many_latencies_are_rounded_down_a_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Above a number of latencies they are counted in classes: by less than the stated accuracy.
+
+    The maximum stays exact.
+    """
     history = InMemory(table_of(anomalies()))
     exact, *_ = (engine.series(STRICT) for engine in _engines(history, tmp_path / "exact"))
     monkeypatch.setattr(series, "EXACT_MAX", 10)

@@ -27,6 +27,7 @@ def _plan(folder: Path) -> Plan:
 
 
 def _row(idx: int, late_us: int = 0, **more: Any) -> dict[str, Any]:
+    """Return the record of a planned message's publish, which came so much later than planned."""
     offset_us, group = PLANNED[idx]
     return {
         "schema_version": 1,
@@ -43,7 +44,7 @@ def _row(idx: int, late_us: int = 0, **more: Any) -> dict[str, Any]:
     } | more
 
 
-def _comparison(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _compare(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
     (folder / "history").mkdir()
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), folder / "history" / "part.parquet")
     found = compare_replay(folder / "history", _plan(folder))
@@ -52,7 +53,8 @@ def _comparison(folder: Path, rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def test_a_replay_as_recorded_has_no_error(tmp_path: Path) -> None:
-    assert _comparison(tmp_path, [_row(idx) for idx in range(4)]) == {
+    """All differences are 0: instants, intervals between messages, and the groups' shares."""
+    assert _compare(tmp_path, [_row(idx) for idx in range(4)]) == {
         "planned": 4,
         "published": 4,
         "shift_us": {"p50": 0, "p95": 0, "p99": 0, "max": 0},
@@ -64,7 +66,7 @@ def test_a_replay_as_recorded_has_no_error(tmp_path: Path) -> None:
 
 def test_a_late_message_is_in_another_second_and_spoils_two_intervals(tmp_path: Path) -> None:
     """The third message comes 1.5 s late, after the fourth: intervals are 1, 2 and 0.5 s instead of 1, 1 and 1 s."""
-    found = _comparison(tmp_path, [_row(0), _row(1), _row(2, 1_500_000), _row(3)])
+    found = _compare(tmp_path, [_row(0), _row(1), _row(2, 1_500_000), _row(3)])
 
     assert found["shift_us"] == {"p50": 0, "p95": 1_500_000, "p99": 1_500_000, "max": 1_500_000}
     assert found["moved_share"] == 0.25
@@ -74,7 +76,7 @@ def test_a_late_message_is_in_another_second_and_spoils_two_intervals(tmp_path: 
 
 def test_a_message_that_was_not_published_is_missing_in_its_groups_share(tmp_path: Path) -> None:
     """Shares of 3/4 and 1/4 became 2/3 and 1/3."""
-    found = _comparison(tmp_path, [_row(0), _row(1), _row(2), _row(3, outcome="fail")])
+    found = _compare(tmp_path, [_row(0), _row(1), _row(2), _row(3, outcome="fail")])
 
     assert found["planned"] == 4
     assert found["published"] == 3
@@ -82,6 +84,7 @@ def test_a_message_that_was_not_published_is_missing_in_its_groups_share(tmp_pat
 
 
 def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None:
+    """Nor are receives and the second try of a call: only the four planned messages count."""
     others = [
         _row(0, publish_attempt=2),
         _row(1) | {"idx": -2},
@@ -90,20 +93,21 @@ def test_repeats_markers_and_the_warm_up_are_no_arrivals(tmp_path: Path) -> None
         _row(3, 900_000, call_id="retry"),
     ]
 
-    found = _comparison(tmp_path, [*(_row(idx) for idx in range(4)), *others])
+    found = _compare(tmp_path, [*(_row(idx) for idx in range(4)), *others])
 
     assert found["published"] == 4
     assert found["shift_us"]["max"] == 0
 
 
 def test_a_repeat_of_a_message_that_was_refused_is_not_its_arrival(tmp_path: Path) -> None:
+    """The refused message never arrived, so three of four were published."""
     refused, repeat = _row(3, outcome="fail"), _row(3, publish_attempt=2)
 
-    assert _comparison(tmp_path, [_row(0), _row(1), _row(2), refused, repeat])["published"] == 3
+    assert _compare(tmp_path, [_row(0), _row(1), _row(2), refused, repeat])["published"] == 3
 
 
 def test_without_publishes_the_errors_of_a_replay_are_unknown(tmp_path: Path) -> None:
-    found = _comparison(tmp_path, [_row(0, outcome="fail")])
+    found = _compare(tmp_path, [_row(0, outcome="fail")])
 
     assert found["published"] == 0
     assert found["shift_us"] is None

@@ -54,18 +54,21 @@ class _Row(NamedTuple):
 
 
 def _rows(plan: Plan, numbers: list[int] | None = None) -> list[_Row]:
+    """Return the plan's rows with these numbers, or all."""
     requested = np.arange(plan.row_count) if numbers is None else np.array(numbers)
     return [_Row(**row) for row in plan.batch(requested).to_pylist()]
 
 
 def _body(plan: Plan, row: _Row, run: str = "r") -> str:
+    """Return the body of a planned message."""
     values = plan.body_values(np.array([row.idx]), [message_group_id(row.group_number)], [str(row.idx)])
     return next(plan.body_template(run).texts(values))
 
 
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32), parts=st.integers(1, 9))
-def test_the_plan_does_not_depend_on_its_number_of_parts(profile: Profile, seed: int, parts: int) -> None:
+def test_a_plan_is_the_same_in_any_number_of_parts(profile: Profile, seed: int, parts: int) -> None:
+    """Each task of Spark computes its own rows, without the others."""
     whole = Plan(profile, seed)
 
     plans = [Plan(profile, seed) for _ in range(parts)]
@@ -79,6 +82,7 @@ def test_the_plan_does_not_depend_on_its_number_of_parts(profile: Profile, seed:
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32), data=st.data())
 def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.DataObject) -> None:
+    """A retry or a judge can compute a single message again."""
     plan = Plan(profile, seed)
     number = data.draw(st.integers(0, plan.row_count - 1))
     idx = number if number < profile.message_count else profile.message_count - 1 - number
@@ -89,6 +93,10 @@ def test_one_row_is_planned_as_in_a_batch(profile: Profile, seed: int, data: st.
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
 def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) -> None:
+    """One task publishes a group, or its order would depend on two.
+
+    The end marker (a negative number) is its last message.
+    """
     rows = _rows(Plan(profile, seed))
 
     for group in range(profile.group_count):
@@ -101,6 +109,7 @@ def test_a_group_belongs_to_one_task_and_ends_last(profile: Profile, seed: int) 
 @QUICK
 @given(profile=PROFILES, seed=st.integers(0, 2**32))
 def test_a_repeat_is_the_same_message_later(profile: Profile, seed: int) -> None:
+    """It has the same body and task, and comes after 2 s, or after 400 s, outside SQS's deduplication window."""
     plan = Plan(profile, seed)
     by_idx: dict[int, list[_Row]] = {}
     for row in _rows(plan):
@@ -129,6 +138,7 @@ def test_shares_follow_the_profile() -> None:
 
 
 def test_repeats_come_when_the_profile_says() -> None:
+    """A fifth of the messages is repeated after the default 2 s, and a tenth after 400 s."""
     profile = Profile(
         messages_per_second=1_000,
         duration_seconds=10,
@@ -172,6 +182,7 @@ def test_offsets_invert_a_ramp_a_plateau_and_a_pause() -> None:
 @QUICK
 @given(profile=PROFILES)
 def test_the_integral_of_the_rate_reaches_a_messages_number_at_its_time(profile: Profile) -> None:
+    """Message n is due when the profile's rate has offered n messages; checked by numerical integration."""
     rows = [row for row in _rows(Plan(profile, 1)) if row.publish_attempt == 1 and row.offset_us >= 0 and row.idx >= 0]
 
     for row in rows[:: max(1, len(rows) // 7)]:
@@ -187,6 +198,7 @@ def test_the_integral_of_the_rate_reaches_a_messages_number_at_its_time(profile:
 
 
 def test_the_warm_up_comes_before_the_load() -> None:
+    """Its instants are negative: ten messages at 5/s in the 2 s before the load."""
     rows = _rows(Plan(Profile(messages_per_second=5, duration_seconds=3, group_count=2, warm_up_seconds=2), seed=1))
 
     warm_up = [row for row in rows if row.offset_us < 0]
@@ -195,6 +207,7 @@ def test_the_warm_up_comes_before_the_load() -> None:
 
 
 def test_end_markers_are_spread_at_the_rate_of_catching_up() -> None:
+    """Three groups end half a second after the load, at twice its rate of 10/s."""
     profile = Profile(messages_per_second=10, duration_seconds=2, group_count=3, catch_up_ratio=2)
 
     ends = [row.offset_us for row in _rows(Plan(profile, seed=1)) if row.idx < 0]
@@ -204,6 +217,7 @@ def test_end_markers_are_spread_at_the_rate_of_catching_up() -> None:
 
 
 def test_a_message_fails_in_one_way_only() -> None:
+    """Shares of poison, failures and crashes do not overlap. Warm-up and end markers (negative) never fail."""
     profile = Profile(
         messages_per_second=1_000,
         duration_seconds=10,
@@ -241,6 +255,7 @@ def test_a_body_is_the_json_of_its_identity_and_payload() -> None:
 
 
 def test_payloads_differ_between_messages_and_between_seeds() -> None:
+    """Equal payloads would hide messages that were exchanged."""
     profile = Profile(messages_per_second=1, duration_seconds=3, group_count=2, payload_bytes=32)
     plan, other = Plan(profile, seed=1), Plan(profile, seed=2)
 
@@ -251,6 +266,7 @@ def test_payloads_differ_between_messages_and_between_seeds() -> None:
 
 
 def test_a_batch_takes_arrow_and_gives_arrow() -> None:
+    """Spark hands over columns of Arrow. Numbers behind the messages are end markers."""
     plan = Plan(Profile(messages_per_second=2, duration_seconds=3, group_count=2), seed=1)
 
     batch = plan.batch(pa.array([7, 0, 6, 5], pa.int64()))
@@ -289,6 +305,7 @@ def test_the_mixing_function_is_splitmix64() -> None:
 @QUICK
 @given(seed=st.integers(), numbers=st.lists(st.integers(0, 2**62), min_size=1), purpose=st.integers(0, 3))
 def test_drawing_one_value_equals_drawing_many(seed: int, numbers: list[int], purpose: int) -> None:
+    """A message's random values do not depend on the batch in which they are drawn."""
     together = uniform(seed, np.array(numbers, np.uint64), purpose)
 
     assert [uniform(seed, number, purpose) for number in numbers] == together.tolist()
@@ -296,6 +313,7 @@ def test_drawing_one_value_equals_drawing_many(seed: int, numbers: list[int], pu
 
 
 def test_draws_for_different_purposes_are_independent() -> None:
+    """Otherwise, for instance, all repeats would be poison. Neither do two seeds correlate."""
     numbers = np.arange(10_000, dtype=np.uint64)
     draws = [uniform(seed, numbers, purpose) for seed in (1, 2) for purpose in range(4)]
 

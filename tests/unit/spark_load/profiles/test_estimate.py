@@ -29,7 +29,11 @@ BY_HAND = Profile(
 )
 
 
-def test_counts_through_a_topic_are_those_worked_out_by_hand() -> None:
+def test_estimated_counts_equal_those_worked_out_by_hand() -> None:
+    """1,000 messages, 100 repeats and 10 end markers in full calls of ten.
+
+    Three queues get everything but the repeats.
+    """
     made = estimate(BY_HAND, queue_count=3)
 
     assert made.repeat_count == 100
@@ -55,7 +59,7 @@ def test_the_cost_through_a_topic_is_the_one_worked_out_by_hand() -> None:
 
 
 @pytest.mark.parametrize("target", ["aws", "localstack"])
-def test_events_above_those_of_the_environment_are_refused(target: Literal["aws", "localstack"]) -> None:
+def test_a_payload_above_the_environments_event_size_is_refused(target: Literal["aws", "localstack"]) -> None:
     refusal = (
         "payload_bytes is 1537, allowed is at most 1536: the environment's event_bytes_max is 2048, 512 of them for"
         " what is around it; lower it, or raise event_bytes_max"
@@ -94,7 +98,8 @@ def test_straight_to_the_queues_large_batches_are_several_requests() -> None:
     assert estimate(replace(BY_HAND, destination="queue"), queue_count=3).delivered_count == 1_010  # to one queue each
 
 
-def test_a_repeat_outside_the_window_is_a_message_of_its_own() -> None:
+def test_a_late_repeat_is_delivered_as_a_message() -> None:
+    """SNS drops repeats for five minutes, and these 100 come after 400 s."""
     profile = replace(BY_HAND, duplicate_share=0, late_duplicate_share=0.1, late_duplicate_after_seconds=400)
 
     made = estimate(profile, queue_count=3)
@@ -158,7 +163,8 @@ def test_a_backlog_is_drained_at_the_consumers_rate() -> None:
 
 @pytest.mark.parametrize("target", ["aws", "localstack"])
 @pytest.mark.parametrize("name", profiles.names())
-def test_a_built_in_profile_can_work_where_it_says(name: str, target: Literal["aws", "localstack"]) -> None:
+def test_each_built_in_profile_works_on_its_targets(name: str, target: Literal["aws", "localstack"]) -> None:
+    """Only a profile that is meant for AWS may be warned of on LocalStack."""
     made = estimate(profiles.load(name).profile, queue_count=3, target=target)
 
     assert made.refusals == ()
@@ -166,54 +172,54 @@ def test_a_built_in_profile_can_work_where_it_says(name: str, target: Literal["a
     assert 0 < made.cost_usd < 5
 
 
-FAST = Profile(
+FAST_PROFILE = Profile(
     messages_per_second=20_000, duration_seconds=60, group_count=2_000, publish_tasks=8, consumers_per_queue=99
 )
 
 
-def _of_sns(region: str, used: str, allowed: str) -> str:
+def _refusal_of_sns(region: str, used: str, allowed: str) -> str:
     return (
         f"publish, SNS FIFO in {region}: {used} messages/s at the peak, allowed is {allowed}; lower the rate, or choose"
         " destination 'queue'"
     )
 
 
-_STRAIGHT = replace(FAST, destination="queue")
+_FAST_TO_QUEUES = replace(FAST_PROFILE, destination="queue")
 
 
 @pytest.mark.parametrize(
     ("profile", "region", "refusal"),
     [
-        (FAST, "us-east-1", None),
-        (replace(FAST, duplicate_share=0.5), "us-east-1", None),  # 30,000, and no more
-        (replace(FAST, duplicate_share=0.6), "us-east-1", _of_sns("us-east-1", "32,000", "30,000")),
+        (FAST_PROFILE, "us-east-1", None),
+        (replace(FAST_PROFILE, duplicate_share=0.5), "us-east-1", None),  # 30,000, and no more
+        (replace(FAST_PROFILE, duplicate_share=0.6), "us-east-1", _refusal_of_sns("us-east-1", "32,000", "30,000")),
         (
-            replace(FAST, late_duplicate_share=0.6, late_duplicate_after_seconds=400),
+            replace(FAST_PROFILE, late_duplicate_share=0.6, late_duplicate_after_seconds=400),
             "us-east-1",
-            _of_sns("us-east-1", "32,000", "30,000"),
+            _refusal_of_sns("us-east-1", "32,000", "30,000"),
         ),
-        (FAST, "eu-west-1", _of_sns("eu-west-1", "20,000", "9,000")),
-        (FAST, "eu-north-1", _of_sns("eu-north-1", "20,000", "3,000")),
+        (FAST_PROFILE, "eu-west-1", _refusal_of_sns("eu-west-1", "20,000", "9,000")),
+        (FAST_PROFILE, "eu-north-1", _refusal_of_sns("eu-north-1", "20,000", "3,000")),
         (
-            replace(FAST, group_skew=1),  # 1 / 8.178 of the messages
+            replace(FAST_PROFILE, group_skew=1),  # 1 / 8.178 of the messages
             "us-east-1",
             "publish, hottest group: 2,445 messages/s at the peak, allowed is 300; lower group_skew or the rate, or"
             " add groups",
         ),
         (
-            replace(FAST, group_count=1_000_000, catch_up_ratio=5),
+            replace(FAST_PROFILE, group_count=1_000_000, catch_up_ratio=5),
             "us-east-1",
-            _of_sns("us-east-1", "100,000", "30,000"),
+            _refusal_of_sns("us-east-1", "100,000", "30,000"),
         ),
-        (_STRAIGHT, "eu-north-1", None),
+        (_FAST_TO_QUEUES, "eu-north-1", None),
         (
-            replace(_STRAIGHT, failure_share=0.1),
+            replace(_FAST_TO_QUEUES, failure_share=0.1),
             "eu-north-1",
             "receive, a queue in eu-north-1: 6,670 calls/s at the peak, allowed is 2,400; lower the rate, or choose a"
             " region with more",
         ),
         (
-            replace(_STRAIGHT, group_skew=1),
+            replace(_FAST_TO_QUEUES, group_skew=1),
             "us-east-1",
             "send, hottest group: 2,445 calls/s at the peak, allowed is 300; lower group_skew or the rate, or add"
             " groups",
@@ -221,45 +227,49 @@ _STRAIGHT = replace(FAST, destination="queue")
     ],
 )
 def test_a_load_above_a_quota_is_refused(profile: Profile, region: str, refusal: str | None) -> None:
+    """Quotas differ between regions: of the topic, of a queue, and of one message group. LocalStack has none."""
     refusals = () if refusal is None else (refusal,)
 
     assert estimate(profile, queue_count=3, region=region).refusals == refusals
     assert estimate(profile, queue_count=3, region=region, target="localstack").refusals == ()
 
 
-HUNDRED = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
+PROFILE_OF_100_A_SECOND = Profile(messages_per_second=100, duration_seconds=100, group_count=30)
 
 
 @pytest.mark.parametrize(
     ("profile", "warning"),
     [
         (
-            replace(HUNDRED, group_skew=3),
+            replace(PROFILE_OF_100_A_SECOND, group_skew=3),
             "the hottest group has 83.2% of the messages, 83/s at the peak, and one after the other about 50/s can be"
             " published: they will be late; lower group_skew or the rate",
         ),
         (
-            replace(HUNDRED, handler_seconds=0.1),  # ten in 1.04 s, for 100.65 s, of 10,030
+            replace(PROFILE_OF_100_A_SECOND, handler_seconds=0.1),  # ten in 1.04 s, for 100.65 s, of 10,030
             "the consumers of a queue (1) can work off about 10 messages/s, and 100/s come: 9,062 are left to drain;"
             " add consumers_per_queue",
         ),
         (
-            replace(HUNDRED, consume_after_seconds=300, drain_seconds_max=30),  # 199.4 s, and 10,030 at 250/s
+            replace(
+                PROFILE_OF_100_A_SECOND, consume_after_seconds=300, drain_seconds_max=30
+            ),  # 199.4 s, and 10,030 at 250/s
             "draining takes about 239 s, and drain_seconds_max is 30: the threshold will be crossed",
         ),
         (
-            replace(HUNDRED, duration_seconds=2_000, consume_after_seconds=1_500),
+            replace(PROFILE_OF_100_A_SECOND, duration_seconds=2_000, consume_after_seconds=1_500),
             "the backlog of a queue grows to about 150,000 messages, and SQS looks for groups to serve in the first"
             " 120,000",
         ),
     ],
 )
-def test_a_profile_that_will_not_do_as_declared_is_warned_of(profile: Profile, warning: str) -> None:
+def test_a_profile_that_will_miss_its_own_limits_is_warned_of(profile: Profile, warning: str) -> None:
+    """It can run, but messages would be late, or left, or draining would take too long."""
     assert estimate(profile, queue_count=1).warnings == (warning,)
 
 
 def test_consumers_that_begin_late_on_purpose_cause_no_warning() -> None:
-    waiting = replace(HUNDRED, handler_seconds=0.1, consume_after_seconds=10)
+    waiting = replace(PROFILE_OF_100_A_SECOND, handler_seconds=0.1, consume_after_seconds=10)
 
     assert estimate(waiting, queue_count=1).warnings == ()
 
@@ -277,6 +287,7 @@ def test_a_rate_that_is_too_high_for_localstack_is_warned_of() -> None:
 
 
 def test_estimate_prints_its_result_as_json() -> None:
+    """The profile `tiny` on LocalStack with three queues; costs add up to their sum."""
     ran = CliRunner().invoke(plan_command, ["tiny", "--json"])
 
     printed = json.loads(ran.stdout)

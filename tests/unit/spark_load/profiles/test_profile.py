@@ -12,7 +12,7 @@ from spark_load.profiles import profile as profiles
 from spark_load.profiles.fields import Phase
 from spark_load.profiles.profile import Profile, parse
 
-GOOD = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
+VALID_FIELDS = "messages_per_second: 10\nduration_seconds: 1\ngroup_count: 2\n"
 SHIPPED = {
     "backlog-drain",
     "demo",
@@ -41,7 +41,8 @@ def test_a_built_in_profile_says_what_it_shows_and_where(name: str) -> None:
     assert where in ("LocalStack and AWS", "LocalStack", "AWS")
 
 
-def test_there_is_a_profile_for_every_shape() -> None:
+def test_the_built_in_profiles_have_the_load_that_their_names_promise() -> None:
+    """`smoke` is `demo` without faults; a spike is ten times its base; the release gate has every limit."""
     loaded = {name: profiles.load(name).profile for name in profiles.names()}
 
     assert set(loaded) == SHIPPED
@@ -63,6 +64,7 @@ def test_there_is_a_profile_for_every_shape() -> None:
 
 
 def test_phases_make_a_rate_and_a_duration() -> None:
+    """4 s at 10/s and a ramp of 2 s from 10 to 30/s are 80 messages in 6 s."""
     profile = parse(
         "group_count: 2\nphases:\n- {duration_seconds: 4, messages_per_second: 10}\n"
         "- {duration_seconds: 2, messages_per_second: 10, to_per_second: 30}\n",
@@ -74,11 +76,12 @@ def test_phases_make_a_rate_and_a_duration() -> None:
     assert profile.peak_per_second == 30
     assert profile.messages_per_second == pytest.approx(80 / 6)
     assert Profile(**json.loads(json.dumps(profile.as_json()))) == profile
-    constant = parse(GOOD, source="p")
+    constant = parse(VALID_FIELDS, source="p")
     assert constant.steps == (Phase(duration_seconds=1, messages_per_second=10),)
 
 
 def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
+    """It lacks later fields, which get their defaults."""
     stored: dict[str, Any] = {
         "messages_per_second": 40,
         "duration_seconds": 8,
@@ -110,11 +113,12 @@ def test_a_profile_stored_by_an_earlier_version_is_read() -> None:
         ("", {"R2": "raw consumers keep no inbox: what comes twice has its effect twice"}),
     ],
 )
-def test_anomalies_a_shape_allows_are_listed_with_reasons(fields: str, reason: dict[str, str]) -> None:
-    assert parse(GOOD + fields, source="p").allowed_anomalies() == reason
+def test_a_profile_lists_the_anomalies_that_it_allows_with_reasons(fields: str, reason: dict[str, str]) -> None:
+    """R2 is an effect that happened twice. The real worker's inbox prevents it."""
+    assert parse(VALID_FIELDS + fields, source="p").allowed_anomalies() == reason
 
 
-STEP = "group_count: 2\nphases:\n- {duration_seconds: 1, messages_per_second: 10}\n"
+VALID_STEP = "group_count: 2\nphases:\n- {duration_seconds: 1, messages_per_second: 10}\n"
 REFUSED_ALONE = {
     "messages_per_second: -5\nduration_seconds: 1\ngroup_count: 2": (
         "messages_per_second is -5 (line 1): Input should be greater than 0"
@@ -141,7 +145,7 @@ REFUSED_ALONE = {
         "messages_per_second x duration_seconds is 0 messages, allowed is 1 to 50000000"
     ),
 }
-REFUSED_BEHIND_GOOD = {
+REFUSED_BESIDE_VALID_FIELDS = {
     "lateness_budget_seconds: .inf": (
         "lateness_budget_seconds is inf (line 4): Input should be less than or equal to 3600"
     ),
@@ -215,7 +219,7 @@ REFUSED_BEHIND_GOOD = {
         "fan_out_skew_seconds_max is 5, allowed with destination 'queue' is none: only a topic fans out; leave it out"
     ),
 }
-REFUSED_BEHIND_A_STEP = {
+REFUSED_BESIDE_A_STEP = {
     "duration_seconds: 9": "duration_seconds is 9, allowed beside phases is none: they make 1",
     "- {duration_seconds: 1, messages_per_second: fast}": (
         "phases.1.messages_per_second is 'fast' (line 4): Input should be a valid number, unable to parse string as"
@@ -229,8 +233,8 @@ REFUSED_BEHIND_A_STEP = {
     ("text", "message"),
     [
         *REFUSED_ALONE.items(),
-        *((GOOD + fields, message) for fields, message in REFUSED_BEHIND_GOOD.items()),
-        *((STEP + fields, message) for fields, message in REFUSED_BEHIND_A_STEP.items()),
+        *((VALID_FIELDS + fields, message) for fields, message in REFUSED_BESIDE_VALID_FIELDS.items()),
+        *((VALID_STEP + fields, message) for fields, message in REFUSED_BESIDE_A_STEP.items()),
     ],
 )
 def test_an_impossible_profile_is_refused_in_one_line(text: str, message: str) -> None:

@@ -28,11 +28,13 @@ def traced_profile(folder: Path, more: str = "", *, speed: float = 1) -> NamedPr
 
 
 def _rows(named: NamedProfile) -> list[dict[str, Any]]:
+    """Return the plan's rows of messages, without end markers."""
     plan = Plan(named.profile, 1, named.trace_file)
     return [row for row in plan.batch(np.arange(plan.row_count)).to_pylist() if row["idx"] >= 0]
 
 
 def test_a_plan_publishes_the_recorded_messages_at_their_recorded_times(tmp_path: Path) -> None:
+    """Offsets begin with the first message. Group 3 has most messages, so it is number 0."""
     rows = _rows(traced_profile(tmp_path))
 
     assert [(row["offset_us"], row["group_number"]) for row in rows] == [
@@ -45,6 +47,7 @@ def test_a_plan_publishes_the_recorded_messages_at_their_recorded_times(tmp_path
 
 
 def test_speed_divides_every_instant(tmp_path: Path) -> None:
+    """At four times the speed 4 s become 1, and the longest silence 0.75 s."""
     named = traced_profile(tmp_path, speed=4)
 
     assert [row["offset_us"] for row in _rows(named)] == [0, 125_000, 250_000, 250_000, 1_000_000]
@@ -53,6 +56,7 @@ def test_speed_divides_every_instant(tmp_path: Path) -> None:
 
 
 def test_a_payload_is_as_large_as_the_body_was_without_its_frame(tmp_path: Path) -> None:
+    """A body of the load has a frame of 160 bytes around the payload, which cannot be negative."""
     named = traced_profile(tmp_path)
     plan = Plan(named.profile, 1, named.trace_file)
 
@@ -61,6 +65,7 @@ def test_a_payload_is_as_large_as_the_body_was_without_its_frame(tmp_path: Path)
 
 
 def test_a_profile_says_of_its_trace_what_estimates_need(tmp_path: Path) -> None:
+    """Messages, groups, rates, the hottest group's share, the mean size and the longest silence."""
     named = traced_profile(tmp_path)
     estimate = Estimate.of(named.profile, environment("local"), "aws")
 
@@ -73,6 +78,7 @@ def test_a_profile_says_of_its_trace_what_estimates_need(tmp_path: Path) -> None
 
 
 def test_a_warm_up_comes_before_the_recorded_messages(tmp_path: Path) -> None:
+    """One second at the trace's first rate of 2/s: offsets below 0."""
     rows = _rows(traced_profile(tmp_path, "warm_up_seconds: 1\n"))
 
     assert [row["offset_us"] for row in rows] == [-1_000_000, -500_000, 0, 500_000, 1_000_000, 1_000_000, 4_000_000]
@@ -80,18 +86,20 @@ def test_a_warm_up_comes_before_the_recorded_messages(tmp_path: Path) -> None:
 
 
 def test_groups_of_several_tasks_stay_with_one_each(tmp_path: Path) -> None:
+    """Two tasks publish the two groups."""
     rows = _rows(traced_profile(tmp_path, "publish_tasks: 2\n"))
 
     assert {(row["group_number"], row["task"]) for row in rows} == {(0, 0), (1, 1)}
 
 
-def test_a_stored_profile_is_the_same_again(tmp_path: Path) -> None:
+def test_a_profile_with_a_trace_survives_json(tmp_path: Path) -> None:
     named = traced_profile(tmp_path)
 
     assert profile.Profile(**named.profile.as_json()) == named.profile
 
 
-def test_the_digest_depends_on_the_trace_and_not_on_its_path(tmp_path: Path) -> None:
+def test_a_profiles_digest_depends_on_its_trace_and_not_on_the_path(tmp_path: Path) -> None:
+    """Runs of equal digests are compared. Another speed is another load."""
     other, faster = tmp_path / "other", tmp_path / "faster"
     other.mkdir()
     faster.mkdir()
@@ -115,7 +123,7 @@ def test_the_digest_depends_on_the_trace_and_not_on_its_path(tmp_path: Path) -> 
         ("poison_share: 2\n", "poison_share is 2 .*less than or equal to 1"),
     ],
 )
-def test_fields_set_by_the_trace_and_values_out_of_range_are_refused(tmp_path: Path, text: str, why: str) -> None:
+def test_fields_that_the_trace_decides_are_refused_beside_it(tmp_path: Path, text: str, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         traced_profile(tmp_path, text)
 

@@ -19,6 +19,7 @@ _RUN = run_of(1_767_225_600_000_000)
 
 
 def test_the_worker_reads_what_the_load_test_writes() -> None:
+    """It decodes the body as an event of the group with number 1, the run as epoch, and the planned payload."""
     envelopes = Envelopes(_PLAN, _RUN)
 
     decoded = decode(_body(envelopes, 7, 2))
@@ -31,6 +32,7 @@ def test_the_worker_reads_what_the_load_test_writes() -> None:
 
 
 def test_each_group_counts_from_one_and_a_repeat_keeps_its_number() -> None:
+    """Message 3 is repeated. The end marker (-1) of group 0 comes after two numbers, so it is -3."""
     envelopes = Envelopes(_PLAN, _RUN)
     numbered = [(3, 0), (4, 1), (9, 0), (3, 0), (-1, 0)]
 
@@ -49,6 +51,7 @@ def test_each_group_counts_from_one_and_a_repeat_keeps_its_number() -> None:
 
 
 def _body(envelopes: Envelopes, idx: int, group: int) -> str:
+    """Return the body of a planned message of a group."""
     planned_idx = np.array([idx])
     numbers = envelopes.numbers(planned_idx, np.array([group]))
     values = envelopes.values(planned_idx, [message_group_id(group)], [str(idx)], numbers)

@@ -58,6 +58,7 @@ def test_a_fault_ends_a_publisher_once_and_allows_one_more_run(
 
 
 def test_a_publisher_is_frozen_until_the_end_of_the_fault(tmp_path: Path, task: "subprocess.Popen[str]") -> None:
+    """Then it ends normally. Without a running process a fault is not done, and its end changes nothing."""
     publishers = Publishers(RunCoordinator(tmp_path, SystemClock()))
 
     assert publishers.harm(FaultKind.FREEZE, "publish-0")

@@ -21,7 +21,7 @@ from spark_load.publish.publisher import LoadPublisher
 from spark_load.publish.transport import OutgoingMessage, TransportAnswer, TransportCall
 from spark_load.runtime.coordinator import RunCoordinator, RunStep, TaskProgress
 
-SECOND = 1_000_000
+SECOND_US = 1_000_000
 _ROWS_A_BATCH = 7
 
 
@@ -83,10 +83,11 @@ class Service:
 
     def sent_messages(self) -> list[tuple[float, int, float]]:
         """Return (instant, idx, intended instant) of every message that was sent."""
-        return [(sent_at, message.idx, message.intended_at_us / SECOND) for sent_at, message in self.messages()]
+        return [(sent_at, message.idx, message.intended_at_us / SECOND_US) for sent_at, message in self.messages()]
 
 
 def _publish(tmp_path: Path, service: Service, **profile: Any) -> TaskProgress:
+    """Publish a profile's load in virtual time, and return the progress."""
     clock = service.clock
     given = {"messages_per_second": 100, "duration_seconds": 5, "group_count": 20, "payload_bytes": 10} | profile
     plan = Plan(Profile(**given), 3)
@@ -109,10 +110,12 @@ def _publish(tmp_path: Path, service: Service, **profile: Any) -> TaskProgress:
 
 
 def _rows(plan: Plan) -> pa.RecordBatch:
+    """Return the plan's rows in the order in which they are due."""
     return plan.batch(np.arange(plan.row_count)).sort_by([("offset_us", "ascending"), ("idx", "ascending")])
 
 
-def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
+def test_every_message_is_sent_once_and_at_its_planned_time(tmp_path: Path) -> None:
+    """500 messages and 20 end markers, each within 0.1 s."""
     service = Service()
 
     progress = _publish(tmp_path, service)
@@ -129,7 +132,8 @@ def test_every_message_goes_once_at_its_time(tmp_path: Path) -> None:
     assert first.intended_at_us == 70_000
 
 
-def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
+def test_without_a_topic_each_group_is_sent_to_one_queue(tmp_path: Path) -> None:
+    """Groups are dealt to the three queues by their number."""
     service = Service()
 
     _publish(tmp_path, service, destination="queue", publish_linger_seconds=0.1)
@@ -141,6 +145,7 @@ def test_straight_to_the_queues_a_call_has_one_address(tmp_path: Path) -> None:
 
 
 def test_lingering_fills_calls_and_counts_as_latency(tmp_path: Path) -> None:
+    """A publisher that waits 55 ms for more messages needs a quarter of the calls. Its messages are that much later."""
     plain, lingering = Service(), Service()
 
     _publish(tmp_path / "0", plain, group_count=400)
@@ -191,7 +196,7 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
     service = Service(slots=4, stalled=(4, 6))
     _publish(tmp_path, service, duration_seconds=10, group_count=1_000, catch_up_ratio=10)
     open_loop = sorted(
-        number - message.intended_at_us / SECOND
+        number - message.intended_at_us / SECOND_US
         for number, answer in service.answered
         for message in answer.call.messages
         if message.idx >= 0
@@ -219,6 +224,7 @@ def test_latency_counts_from_the_intended_time_so_a_stall_shows(tmp_path: Path) 
 
 
 def test_throttled_messages_are_retried_with_growing_pauses_and_counted_apart(tmp_path: Path) -> None:
+    """The endpoint throttles for two seconds. Everything is published in the end, each group in order."""
     service = Service(fails=lambda _, index: "ThrottlingException" if 1 <= index < 3 else None)
 
     progress = _publish(tmp_path, service)
@@ -238,7 +244,8 @@ def test_throttled_messages_are_retried_with_growing_pauses_and_counted_apart(tm
         assert of_group[:-1] == sorted(of_group[:-1])
 
 
-def test_only_a_group_that_fails_too_long_is_abandoned(tmp_path: Path) -> None:
+def test_a_group_is_abandoned_after_thirty_seconds_of_failures(tmp_path: Path) -> None:
+    """Message 50 fails at each try. Its group's later messages are not sent, and other groups go on."""
     service = Service(fails=lambda idx, _: "InternalError" if idx == 50 else None)
 
     progress = _publish(tmp_path, service, duration_seconds=40)
@@ -317,6 +324,7 @@ def test_a_dead_endpoint_ends_the_run_instead_of_every_group_alone(tmp_path: Pat
 
 
 def test_the_warm_up_precedes_the_load_that_the_driver_starts(tmp_path: Path) -> None:
+    """All 200 messages of the warm-up are sent before the first measured one."""
     service = Service()
 
     progress = _publish(tmp_path, service, warm_up_seconds=2)
@@ -345,6 +353,7 @@ def test_nothing_of_the_load_goes_with_a_late_warm_up(tmp_path: Path) -> None:
 
 
 def test_a_publisher_ends_when_it_is_stopped(tmp_path: Path) -> None:
+    """The run is stopped after two of five seconds."""
     service = Service(fails=lambda _, index: _stop(tmp_path) if index >= 2 else None)
 
     progress = _publish(tmp_path, service)
@@ -354,6 +363,7 @@ def test_a_publisher_ends_when_it_is_stopped(tmp_path: Path) -> None:
 
 
 def _stop(folder: Path) -> None:
+    """Stop the run; a call fails with no error."""
     RunCoordinator(folder, VirtualClock()).reach(RunStep.STOP)
 
 
@@ -381,9 +391,9 @@ def test_the_pace_follows_time_until_something_blocks() -> None:
     """After three blocked seconds it is three seconds behind, and at twice the pace it needs three to catch up."""
     pace = PublishPace(ratio=2, start_us=0, now_us=0)
 
-    assert pace.until_us(1 * SECOND, is_blocked=False) == 1 * SECOND
-    assert pace.until_us(4 * SECOND, is_blocked=True) == 1 * SECOND
-    assert pace.seconds_to(3 * SECOND, 4 * SECOND) == 1
-    assert pace.until_us(5 * SECOND, is_blocked=False) == 3 * SECOND
-    assert pace.until_us(7 * SECOND, is_blocked=False) == 7 * SECOND
-    assert pace.until_us(8 * SECOND, is_blocked=False) == 8 * SECOND
+    assert pace.until_us(1 * SECOND_US, is_blocked=False) == 1 * SECOND_US
+    assert pace.until_us(4 * SECOND_US, is_blocked=True) == 1 * SECOND_US
+    assert pace.seconds_to(3 * SECOND_US, 4 * SECOND_US) == 1
+    assert pace.until_us(5 * SECOND_US, is_blocked=False) == 3 * SECOND_US
+    assert pace.until_us(7 * SECOND_US, is_blocked=False) == 7 * SECOND_US
+    assert pace.until_us(8 * SECOND_US, is_blocked=False) == 8 * SECOND_US

@@ -75,6 +75,7 @@ class _Model:
 
 
 def _state(tested: GroupScheduler) -> Any:
+    """Return the scheduler's counts and heads, by which it is compared with the model."""
     return {
         "waiting_count": tested.waiting_count,
         "is_empty": tested.is_empty,
@@ -85,6 +86,7 @@ def _state(tested: GroupScheduler) -> Any:
 
 
 def _add(tested: GroupScheduler, due: list[_Message]) -> int:
+    """Add messages to the scheduler, given as (planned instant, number, group)."""
     planned_idx, idx, groups = np.array(due, np.int64).reshape(-1, 3).T
     attempts = np.ones(len(due), np.int32)
     columns = (planned_idx, idx, attempts, groups.astype(np.int32), planned_idx * 10)

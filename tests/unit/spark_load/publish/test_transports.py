@@ -99,14 +99,18 @@ def _accepted_answer(request: CapturedRequest) -> Reply:
         taken = [{"Id": id_, "MessageId": f"m-{id_}", "SequenceNumber": f"1884949646046769612{id_}"} for id_ in ids]
         return Reply(body=json.dumps({"Successful": taken, "Failed": []}).encode())
     ids = [value for name, value in parse_qsl(request.body.decode()) if name.endswith(".Id")]
-    return Reply(body=_xml("".join(_member(Id=id_, MessageId=f"m-{id_}", SequenceNumber=f"1000{id_}") for id_ in ids)))
+    return Reply(
+        body=_publish_answer(
+            "".join(_xml_member(Id=id_, MessageId=f"m-{id_}", SequenceNumber=f"1000{id_}") for id_ in ids)
+        )
+    )
 
 
-def _member(**fields: str) -> str:
+def _xml_member(**fields: str) -> str:
     return f"<member>{''.join(f'<{name}>{escape(value)}</{name}>' for name, value in fields.items())}</member>"
 
 
-def _xml(successful: str, failed: str = "") -> bytes:
+def _publish_answer(successful: str, failed: str = "") -> bytes:
     return (
         '<?xml version="1.0"?><PublishBatchResponse xmlns="http://sns.amazonaws.com/doc/2010-03-31/">'
         f"<PublishBatchResult><Failed>{failed}</Failed><Successful>{successful}</Successful></PublishBatchResult>"
@@ -118,7 +122,8 @@ AWKWARD = BodyTemplate('a "b" \\ & + = %41 %s ~ \0ü\u2028\x7f😀\r\n\t', "<x>;
 
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
-def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -> None:
+def test_all_transports_send_the_same_request(tmp_path: Path, service: str) -> None:
+    """Bodies with awkward characters are escaped alike, and each request is signed with a current time."""
     lines = []
     with capturing(_accepted_answer) as server:
         for name in NAMES:
@@ -127,14 +132,15 @@ def test_all_transports_say_the_same_on_the_wire(tmp_path: Path, service: str) -
             came = server.captured.pop()
             signed_at = datetime.strptime(f"{came.headers['x-amz-date']}+0000", "%Y%m%dT%H%M%SZ%z")
             assert abs(signed_at - utc(wall_us())) < timedelta(minutes=1), name
-            lines.append(_meaning(came))
+            lines.append(_request_fields(came))
 
     assert lines[0]["path"] == "/"
     assert lines[0]["headers"]["x-amz-security-token"] == "t0/k"
     assert lines[1:] == [lines[0]] * (len(NAMES) - 1)
 
 
-def _meaning(request: CapturedRequest) -> dict[str, Any]:
+def _request_fields(request: CapturedRequest) -> dict[str, Any]:
+    """Return what a request means: without headers that only an SDK sends, and the body decoded."""
     by_sdk_only = ("user-agent", "amz-sdk-", "accept", "x-amz-date", "authorization", "content-length", "connection")
     is_json = "x-amz-target" in request.headers
     return {
@@ -146,7 +152,7 @@ def _meaning(request: CapturedRequest) -> dict[str, Any]:
     }
 
 
-def _partly_sqs(_: CapturedRequest) -> Reply:
+def _partly_failed_sqs_answer(_: CapturedRequest) -> Reply:
     answer = {
         "Successful": [{"Id": "1", "MessageId": "m", "SequenceNumber": "12"}],
         "Failed": [
@@ -157,10 +163,10 @@ def _partly_sqs(_: CapturedRequest) -> Reply:
     return Reply(body=json.dumps(answer).encode())
 
 
-def _partly_sns(_: CapturedRequest) -> Reply:
-    failed = _member(Code="Invalid&Parameter", Message="<no>", Id="0", SenderFault="true")
-    failed += _member(Code="InternalError", Id="2", SenderFault="false")
-    return Reply(body=_xml(_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
+def _partly_failed_sns_answer(_: CapturedRequest) -> Reply:
+    failed = _xml_member(Code="Invalid&Parameter", Message="<no>", Id="0", SenderFault="true")
+    failed += _xml_member(Code="InternalError", Id="2", SenderFault="false")
+    return Reply(body=_publish_answer(_xml_member(MessageId="m", Id="1", SequenceNumber="12"), failed))
 
 
 def _refused_answer(status: int, code: str) -> Callable[[CapturedRequest], Reply]:
@@ -187,9 +193,10 @@ REPLIES: dict[str, Callable[[CapturedRequest], Reply]] = {
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", [*REPLIES, "partly", "nobody", "no JSON"])
 def test_all_transports_write_the_same_history(tmp_path: Path, service: str, case: str) -> None:
-    reply = {"partly": _partly_sns if service == "sns" else _partly_sqs}.get(case) or REPLIES.get(
-        case, _accepted_answer
-    )
+    """For each kind of answer: accepted, refused, throttled, partly failed, no HTTP at all."""
+    reply = {"partly": _partly_failed_sns_answer if service == "sns" else _partly_failed_sqs_answer}.get(
+        case
+    ) or REPLIES.get(case, _accepted_answer)
     template = NO_JSON if case == "no JSON" else BODY
     with capturing(reply) as server:
         url = f"http://127.0.0.1:{_closed_port()}" if case == "nobody" else server.url
@@ -234,9 +241,8 @@ _GARBLED: dict[str, tuple[int, bytes]] = {
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("case", _GARBLED)
-def test_after_a_garbled_answer_the_outcome_is_unknown_and_publishing_goes_on(
-    tmp_path: Path, case: str, name: str
-) -> None:
+def test_after_a_garbled_answer_each_outcome_is_unknown(tmp_path: Path, case: str, name: str) -> None:
+    """The messages may have been accepted. The history records `info`, which means unknown."""
     status, body = _GARBLED[case]
     with capturing(lambda _: Reply(status, body)) as server:
         errors, rows = _written_rows(name, "sqs", server.url, tmp_path, BODY)
@@ -248,6 +254,7 @@ def test_after_a_garbled_answer_the_outcome_is_unknown_and_publishing_goes_on(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: str) -> None:
+    """A publisher that dies in the call leaves a record of what may have been sent."""
     seen: list[list[tuple[int, str]]] = []
 
     def look(request: CapturedRequest) -> Reply:
@@ -263,7 +270,7 @@ def test_every_intent_is_on_disk_before_the_call_leaves(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name: str) -> None:
+def test_a_connection_is_reused_until_the_server_closes_it(tmp_path: Path, name: str) -> None:
     ends = iter([False, False, True, False, False, False])
 
     def reply(request: CapturedRequest) -> Reply:
@@ -275,7 +282,8 @@ def test_a_connection_is_used_again_and_a_closed_one_is_not(tmp_path: Path, name
     assert answers == [{}] * 6
 
 
-def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_transport_by_sockets_refuses_a_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would go past the proxy without a word."""
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
@@ -297,9 +305,10 @@ def test_a_proxy_is_refused_where_it_would_not_be_used(tmp_path: Path, monkeypat
         ("http://127.0.0.1:9", None, "sockets", "sockets"),
     ],
 )
-def test_a_run_without_a_transport_takes_the_cheapest_that_fits(
+def test_a_run_chooses_the_cheapest_transport_that_fits(
     monkeypatch: pytest.MonkeyPatch, proxy: str | None, saboteur: str | None, named: str | None, expected: str
 ) -> None:
+    """Plain sockets cost least, but know no proxies, and a saboteur works inside boto3."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     if proxy is not None:
@@ -308,13 +317,15 @@ def test_a_run_without_a_transport_takes_the_cheapest_that_fits(
     assert choose_transport(named, "https://sns.eu-west-1.amazonaws.com", saboteur) == expected
 
 
-def test_sockets_are_refused_where_a_saboteur_would_not_work() -> None:
+def test_a_saboteur_needs_boto3() -> None:
+    """It changes boto3's requests and answers, so over sockets the run would not be sabotaged."""
     with pytest.raises(ConfigError, match="allowed is boto3"):
         choose_transport("sockets", "https://sns.eu-west-1.amazonaws.com", "corrupt-bodies")
 
 
 @pytest.mark.parametrize(("named", "saboteur"), [("sockets", None), (None, "corrupt-bodies")])
 def test_destination_outbox_allows_no_other_transport_and_no_saboteur(named: str | None, saboteur: str | None) -> None:
+    """A relay publishes there, and the load test only commits."""
     url = "https://sns.eu-west-1.amazonaws.com"
 
     assert choose_transport(None, url, None, destination="outbox") == "outbox"
@@ -338,6 +349,8 @@ def test_many_calls_are_in_flight_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_latencies_are_those_of_the_endpoint(tmp_path: Path, name: str) -> None:
+    """The endpoint answers call n after n / 20 s; a recorded latency is never shorter."""
+
     def reply(request: CapturedRequest) -> Reply:
         SystemClock().sleep(json.loads(request.body)["Entries"][0]["MessageBody"].count("z") / 20)
         return _accepted_answer(request)
@@ -371,7 +384,8 @@ def test_a_call_that_is_never_answered_ends_with_an_unknown_outcome(tmp_path: Pa
     assert [(row["outcome"], row["error"]) for row in rows] == [("info", "ReadTimeoutError"), ("ok", None)]
 
 
-def test_an_https_endpoint_without_tls_is_an_error(tmp_path: Path) -> None:
+def test_an_https_url_to_a_server_without_tls_fails_the_call(tmp_path: Path) -> None:
+    """Nothing is sent in clear text."""
     with capturing(_accepted_answer) as server:
         with _open("sockets", "sqs", server.url.replace("http:", "https:"), tmp_path) as transport:
             errors = _send(transport, *_calls(QUEUE, "a"))[0].errors
@@ -383,7 +397,9 @@ def test_an_https_endpoint_without_tls_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [None, 1, 7, 40])
-def test_an_answer_in_any_pieces_is_read(tmp_path: Path, cut: int | None) -> None:
+def test_an_answer_in_chunks_of_any_size_is_read(tmp_path: Path, cut: int | None) -> None:
+    """Also one byte at a time; the connection can be used again."""
+
     def reply(request: CapturedRequest) -> Reply:
         return _accepted_answer(request)._replace(chunk_bytes=cut)
 
@@ -397,6 +413,8 @@ def test_an_answer_in_any_pieces_is_read(tmp_path: Path, cut: int | None) -> Non
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("kept_bytes", [0, 30])
 def test_an_answer_that_is_cut_short_counts_as_none(tmp_path: Path, service: str, name: str, kept_bytes: int) -> None:
+    """Its messages' outcome is unknown, because the server may have accepted them."""
+
     def reply(request: CapturedRequest) -> Reply:
         whole = _accepted_answer(request).body
         return Reply(body=whole[:kept_bytes], missing_bytes=len(whole) - kept_bytes)
@@ -413,6 +431,8 @@ def test_an_answer_that_is_cut_short_counts_as_none(tmp_path: Path, service: str
 def test_a_message_that_cannot_be_recorded_is_not_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
+    """The disk is full: a message without its record could not be judged."""
+
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -39,6 +39,7 @@ def _run(folder: Path) -> LoadRun:
 
 
 def test_there_is_nothing_to_compare_where_no_worker_ever_began(tmp_path: Path) -> None:
+    """Neither is a database made by the comparison."""
     journal = Journal(tmp_path, "journal", common={})
 
     with Lines() as lines:
@@ -110,15 +111,22 @@ def test_a_redrive_moves_dead_letters_and_without_any_hits_nothing(tmp_path: Pat
 
 
 def test_faults_that_hit_nothing_or_came_too_late_are_named(tmp_path: Path) -> None:
-    met, late = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
-    nobody = ScheduledFault(kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1)
+    """The database that is to be locked does not exist, and the last fault is due after the run's end."""
+    done_fault, late_fault = _KILL, replace(_KILL, at_seconds=12345.67, until_seconds=12345.67)
+    fault_without_target = ScheduledFault(
+        kind=FaultKind.LOCK, target="billing:database", at_seconds=0.0, until_seconds=0.1
+    )
     journal = Journal(tmp_path, "journal", common={})
     with Lines() as lines:
-        harm = RunHarm(_run(tmp_path), [met, nobody, late], lines)
+        harm = RunHarm(_run(tmp_path), [done_fault, fault_without_target, late_fault], lines)
         harm.take(cast("Places", _Everybody()))
 
         harm.begin(SystemClock().now_us(), journal, SystemClock())
-        eventually(lambda: harm.missed_faults == [nobody.brief, late.brief], timeout_seconds=30, describe="the kill")
+        eventually(
+            lambda: harm.missed_faults == [fault_without_target.brief, late_fault.brief],
+            timeout_seconds=30,
+            describe="the kill",
+        )
         harm.end()
 
     assert harm.missed_faults == ["lock of billing:database at 0 s", "kill of billing-0 at 12345.67 s"]
@@ -216,8 +224,9 @@ def test_all_is_done_when_consumers_are_past_every_number_and_queues_empty(tmp_p
 
 
 def test_a_run_is_not_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
+    """Queues are empty and the inbox is past every number, but the fault at 1,000 s is still ahead."""
     run = replace(_run(tmp_path), id="epoch-7", deployment=replace(ONE_QUEUE, endpoint_url="http://localhost:1"))
-    letters, late = cast("DeadLetters", _Queues()), replace(_KILL, at_seconds=1_000.0, until_seconds=1_000.0)
+    letters, late_fault = cast("DeadLetters", _Queues()), replace(_KILL, at_seconds=1_000.0, until_seconds=1_000.0)
     engine = create_engine(f"sqlite:///{worker_processes.database_files(run)['billing']}")
     tables.metadata.create_all(engine)
     row = {"consumer": "billing", "group_id": "g", "epoch": 7, "first_seq": 1, "last_seq": run.plan.row_count}
@@ -225,7 +234,7 @@ def test_a_run_is_not_done_while_a_fault_is_to_come(tmp_path: Path) -> None:
         connection.execute(insert(tables.groups).values(**row, updated_at_us=0))
     engine.dispose()
     with Lines() as lines:
-        harm = RunHarm(run, [late], lines)
+        harm = RunHarm(run, [late_fault], lines)
         harm.begin(SystemClock().now_us(), Journal(tmp_path, "journal", common={}), SystemClock(), letters)
         during = harm.is_all_done(letters)
         harm.end()

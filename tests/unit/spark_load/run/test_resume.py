@@ -73,7 +73,8 @@ class _Growing(VirtualClock):
             written.write(b"more")
 
 
-def test_rows_of_a_resumed_run_contain_its_first_part(tmp_path: Path) -> None:
+def test_a_resumed_runs_progress_contains_its_first_attempt(tmp_path: Path) -> None:
+    """Eight of eleven messages were published and five deleted. The rates are of the second attempt only."""
     clock = VirtualClock()
     run = _resume(tmp_path)
     coordinator = run.coordinator(clock)
@@ -164,7 +165,8 @@ def test_a_run_that_broke_before_any_record_is_not_resumed(tmp_path: Path) -> No
         ({"publishing"}, 5, r"the run began 5.0 days ago, and its queues keep messages for 4.0: what it left there"),
     ],
 )
-def test_a_run_that_cannot_end_well_is_not_gone_on_with(phases: set[str], days: int, message: str) -> None:
+def test_a_run_is_not_resumed_where_its_judgement_would_be_unknown(phases: set[str], days: int, message: str) -> None:
+    """It had not begun, or broke during a redrive, or its queues have dropped messages meanwhile."""
     done = resume.FinishedWork(began_at_us=0, phases=frozenset(phases), deleted={}, ended={})
 
     with pytest.raises(ConfigError, match=message):

@@ -27,6 +27,7 @@ DEV = Environment(name="dev", consumers=(Consumer(name="billing"), Consumer(name
         ),
     ],
 )
-def test_existing_or_unjudgeable_queues_are_not_loaded(environment: Environment, message: str) -> None:
+def test_a_load_test_refuses_existing_topics_and_unjudgeable_queues(environment: Environment, message: str) -> None:
+    """A standard queue has no order, a filter drops messages lawfully, and an existing topic has other subscribers."""
     with pytest.raises(ConfigError, match=message):
         deployment.find(environment, endpoint_url="http://127.0.0.1:9")

@@ -21,12 +21,12 @@ from spark_load.runtime import spark_session
         ({"master": "spark://a:1", "remote": "sc://a:2"}, r"allowed is one of them"),
     ],
 )
-def test_an_invalid_address_is_refused(given: dict[str, str], message: str) -> None:
+def test_an_invalid_address_of_a_cluster_is_refused(given: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         spark_session.Cluster(**given)
 
 
-def test_under_spark_submit_no_other_cluster_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_naming_a_cluster_under_spark_submit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
 
     with pytest.raises(ConfigError, match="given under spark-submit, which has chosen the cluster already"):
@@ -88,6 +88,7 @@ def _interrupt() -> None:
 
 
 def _fail_to_close(logger: logging.Logger) -> None:
+    """Log as Py4J does when it cannot close a socket."""
     try:
         raise BrokenPipeError
     except OSError:

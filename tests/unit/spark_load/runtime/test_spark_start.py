@@ -63,17 +63,19 @@ def test_a_spark_home_of_another_version_is_refused(tmp_path: Path, version: str
         ),
     ],
 )
-def test_submit_arguments_that_cannot_be_right_are_refused(arguments: str, message: str) -> None:
+def test_wrong_pyspark_submit_args_are_refused(arguments: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_surroundings({"PYSPARK_SUBMIT_ARGS": arguments})
 
 
-def test_a_java_option_that_ours_do_not_outweigh_is_refused() -> None:
+def test_a_java_option_that_would_override_ours_is_refused() -> None:
+    """_JAVA_OPTIONS takes precedence over Spark's own options."""
     with pytest.raises(ConfigError, match=r"^_JAVA_OPTIONS has -Djava.net.preferIPv6Addresses=true, "):
         check_surroundings({"_JAVA_OPTIONS": "-Xmx1g -Djava.net.preferIPv6Addresses=true"})
 
 
-def test_settings_that_can_be_right_are_left_alone(tmp_path: Path) -> None:
+def test_possible_settings_for_spark_are_accepted(tmp_path: Path) -> None:
+    """Another patch release of Spark, options without a cluster, and Java options that ours override."""
     check_surroundings({})
     check_surroundings(
         {
