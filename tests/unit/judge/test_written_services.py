@@ -412,6 +412,16 @@ def _lose_all_attributes_in_the_dead_letter_queue(service: WrittenService) -> No
     service.work(service.dead_url(url))
 
 
+def _lose_all_attributes_of_a_message_that_dies(service: WrittenService) -> None:
+    """The attributes are missing in the queue and in its DLQ, so that the two agree."""
+    url = service.create_queue(receives_max=1)
+    service.record()
+    service.sabotage("drop-message-attributes", every=1)
+    service.send(url, 0, "a")
+    service.exhaust(url, 1)
+    service.work(service.dead_url(url))
+
+
 def _find_attributes_in_the_envelope(service: WrittenService) -> None:
     url = service.create_queue()
     service.subscribe(url, RawMessageDelivery="false")
@@ -459,6 +469,7 @@ _UNKNOWN: Mapping[_Life, str] = {
 _INVALID: Mapping[_Life, set[str]] = {
     _lose_all_attributes: {"G3"},
     _lose_all_attributes_in_the_dead_letter_queue: {"F6"},
+    _lose_all_attributes_of_a_message_that_dies: {"F6", "G3"},
     _lose_what_the_filter_accepts: {"A2"},
     _lose_without_a_filter: {"A2"},
     _lose_what_was_sent_directly: {"A2"},

@@ -39,8 +39,8 @@ def _md5_mismatch(group: Group) -> Iterator[FoundViolation]:
 @rule("G3")
 def _attribute_loss(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
-        if event.deduplication_id is None or not group.is_bound(queue, event.idx):
-            continue
+        if event.deduplication_id is None or not group.has_stayed(queue, event.idx, by=event):
+            continue  # what comes back from a DLQ has another deduplication id
         ids = {publish.deduplication_id for publish in published}
         attributes = {publish.attributes_hash for publish in published}
         changed = [

@@ -188,14 +188,13 @@ def _content(group: Group) -> Iterator[FoundViolation]:
 def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: HistoryEvent | None) -> str | None:
     """Return how a dead letter differs from its published message; None if no difference is known."""
     ids = group.ids.get((queue, dead.idx or 0), [])
-    published = {event.body_hash for event in group.publishes_by(dead)}
-    if (
-        published
-        and not group.may_be_older(dead)
-        and dead.body_hash is not None
-        and not {dead.body_hash, None} & published
-    ):
+    published = [] if group.may_be_older(dead) else group.publishes_by(dead)
+    if published and dead.body_hash is not None and not {dead.body_hash, None} & {e.body_hash for e in published}:
         return "its body is another"
+    attributes = [{event.attributes_hash for event in published}] if published else []
+    attributes += [{source.attributes_hash}] if source is not None else []
+    if dead.attributes_hash is not None and not all({dead.attributes_hash, None} & known for known in attributes):
+        return "its attributes are others"
     if source is None or dead.idx is None:
         return None
     copies = windows_max(group, dead.idx, by=dead)
@@ -203,8 +202,6 @@ def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: History
     is_known = 0 < copies <= len(by_then) and not group.moves_before(dead, queue)
     if dead.sqs_message_id is not None and dead.sqs_message_id not in ids and is_known:
         return f"its message id is {dead.sqs_message_id}, and not the one it had"
-    if None not in (source.attributes_hash, dead.attributes_hash) and source.attributes_hash != dead.attributes_hash:
-        return "its attributes are others"
     own = {dead.sqs_message_id} if dead.sqs_message_id is not None else {*ids} if is_known else set()
     if dead.deduplication_id is not None and own and dead.deduplication_id not in own:
         return f"its deduplication id is {dead.deduplication_id}, and not its message id"
