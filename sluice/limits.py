@@ -166,6 +166,7 @@ FUNCTION_FIFO_BATCH_MAX = 10
 FUNCTION_TIMEOUTS_HIDDEN = 6
 # https://docs.aws.amazon.com/lambda/latest/api/API_ScalingConfig.html (read 2026-11-27)
 MAPPING_CONCURRENCY_MIN, MAPPING_CONCURRENCY_MAX = 2, 1_000
-# https://docs.aws.amazon.com/lambda/latest/api/API_ProvisionedPollerConfig.html, of SQS (read 2026-11-27); its maximum
-# is 2,000 there and 10,000 in one translation: the lower is safe.
+# https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-parameters.html and CloudFormation's and CDK's pages of
+# ProvisionedPollerConfig, of SQS (read 2026-11-27). The API takes up to 10,000 by now (its page, and botocore 1.44.5);
+# the stacks are CloudFormation's, and the lower maximum is safe.
 POLLERS_MIN, MINIMUM_POLLERS_MAX, MAXIMUM_POLLERS_MAX = 2, 200, 2_000

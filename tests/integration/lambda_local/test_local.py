@@ -18,7 +18,10 @@ from sluice.messaging.envelope import Envelope, Event
 from sluice.messaging.inbox import tables
 from sluice.simulator.server import SimulatorServer
 from sluice.topology import Topology, deploy
+from tests.support.processes import judged_function
+from tests.support.project import PROJECT
 
+_JUDGED = ("--entry-point", judged_function.ENTRY_POINT)
 _ENVIRONMENTS = """
 from sluice.declaration import Consumer, Environment, Lambda
 
@@ -59,7 +62,7 @@ def bill(session, event, context):
     if event.data == "slow1" and is_first(event.data):
         time.sleep(60)
     if event.data == "retry1" and is_first(event.data):
-        return Retry(delay_seconds=0)
+        return Retry(delay_seconds=1)
     if event.data == "bad1":
         raise PermanentError("not ours")
 """
@@ -87,11 +90,8 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Simu
         yield server, deploy(environment, sqs=sqs, sns=sns), sqs
 
 
-@pytest.mark.slow
-def test_effects_are_once_and_in_order_whatever_ends_the_process(
-    shop: tuple[SimulatorServer, Topology, Any], tmp_path: Path
-) -> None:
-    """A process that ends in its handler, one that takes too long, a retry, a refusal, in batches of mixed groups."""
+def work_until_idle(shop: tuple[SimulatorServer, Topology, Any], folder: Path, *options: str) -> list[str]:
+    """Run the function on three events of each group until nothing comes; return the names of its effects, in order."""
     server, topology, sqs = shop
     for number in (1, 2, 3):
         for group in ("kill", "slow", "retry", "bad", "good"):
@@ -105,14 +105,64 @@ def test_effects_are_once_and_in_order_whatever_ends_the_process(
             )
 
     command = [sys.executable, "-m", "sluice", "lambda", "local", "--consumer", "billing", "--until-idle", "15"]
-    command += ["--dsn", f"sqlite:///{tmp_path}/shop.db", "--endpoint-url", server.url]
+    command += ["--start-timeout", "60"]
+    command += ["--dsn", f"sqlite:///{folder}/shop.db", "--endpoint-url", server.url, *options]
     ended = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=170, check=False)
 
     assert ended.returncode == 0, ended.stderr[-3_000:]
-    with closing(sqlite3.connect(tmp_path / "shop.db")) as connection:
-        bills = [name for (name,) in connection.execute("SELECT name FROM bill ORDER BY rowid")]
+    with closing(sqlite3.connect(folder / "shop.db")) as connection:
+        return [name for (name,) in connection.execute("SELECT name FROM bill ORDER BY rowid")]
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder in which a judged function writes down its answers."""
+    folder = tmp_path / "invocations"
+    folder.mkdir()
+    monkeypatch.setenv(judged_function.INVOCATIONS, str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(PROJECT))
+    return folder
+
+
+@pytest.mark.slow
+def test_effects_are_once_and_in_order_whatever_ends_the_process(
+    shop: tuple[SimulatorServer, Topology, Any], tmp_path: Path, judged: Path
+) -> None:
+    """A process that ends in its handler, one that takes too long, a retry, a refusal, in batches of mixed groups."""
+    bills = work_until_idle(shop, tmp_path, *_JUDGED)
+
+    _, topology, sqs = shop
     dead = sqs.receive_message(QueueUrl=topology.dead_letter_queues["billing"], MaxNumberOfMessages=10)
     for group in ("kill", "slow", "retry", "good"):
         assert [name for name in bills if name.startswith(group)] == [f"{group}{number}" for number in (1, 2, 3)]
     assert [name for name in bills if name.startswith("bad")] == ["bad2", "bad3"]
     assert ["bad1" in message["Body"] for message in dead["Messages"]] == [True]
+    assert judged_function.wrong_answers(judged) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("mistake", "sentence"),
+    [
+        ("report-only-the-failed", "a message behind one that failed was taken for handled"),
+        ("stop-the-whole-batch", "was reported untouched, and nothing of its group had failed"),
+        ("delete-before-commit", "retry1 has no effect"),
+        ("count-receives-as-attempts", "was taken for handled untouched"),
+    ],
+)
+def test_a_real_function_with_a_classic_mistake_is_found(
+    shop: tuple[SimulatorServer, Topology, Any],
+    tmp_path: Path,
+    judged: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mistake: str,
+    sentence: str,
+) -> None:
+    """The same messages, with which the product's function does everything once and in order."""
+    monkeypatch.setenv(judged_function.MISTAKE, mistake)
+
+    bills = work_until_idle(shop, tmp_path, *_JUDGED)
+
+    found = judged_function.wrong_answers(judged)
+    found += [] if "retry1" in bills else ["retry1 has no effect"]
+    assert any(sentence in each for each in found)
