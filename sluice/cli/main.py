@@ -39,6 +39,7 @@ COMMANDS = {
     "contracts": Lazy("contract_tests.command:contracts", "Verify every promise against an endpoint.", "contracts"),
     "delays": Lazy("sluice.cli.record:delays", "Show where the time went in a recorded history.", "recorder"),
     "dlq": Lazy("sluice.cli.dlq.commands:dlq", "Look at dead letters, mend them, bring them back."),
+    "drill": Lazy("sluice.cli.drill.commands:drill", "Practise a restore on copies, with a stopwatch."),
     "env": Lazy(
         "sluice.cli.env.commands:env", "List the declared environments, their names, and what they cost.", "rehearse"
     ),

@@ -62,11 +62,11 @@ def run(command: tuple[str, ...]) -> NoReturn:
 
     require_program(command)
     with SimulatorServer(port=0) as server:
-        code = run_program(command, _environment(server.url))
+        code = run_program(command, simulated_variables(server.url))
     sys.exit(code)
 
 
-def _environment(url: str) -> dict[str, str]:
+def simulated_variables(url: str) -> dict[str, str]:
     """Return this process's variables, with AWS's replaced so that every client of AWS calls the simulator at `url`."""
     other_variables = {
         name: value

@@ -10,13 +10,14 @@ from sluice.pages.parts import fill, list_items, pairs, rows_html
 from sluice.terminal.files import write_whole
 
 _TEMPLATE = Path(__file__).resolve().parent / "verdict.html"
-_STATUS = {"VALID": "holds", "INVALID": "violated", "UNKNOWN": "unknown"}
+STATUS = {"VALID": "holds", "INVALID": "violated", "UNKNOWN": "unknown"}
+"""The class of a page's head, by verdict."""
 _MEANS = {
     "VALID": "Everything that was judged has come, is set aside, or is dead and in its DLQ.",
     "INVALID": "Something is lost, or a subscription is wrong.",
     "UNKNOWN": "Something cannot be judged.",
 }
-_NUMBERS = ("opportunities", "broken", "missing", "first", "last")
+_NUMBERS = ("opportunities", "broken", "missing", "first", "last", "seconds")
 
 
 def write(path: Path, found: Mapping[str, Any]) -> None:
@@ -34,20 +35,20 @@ def html(found: Mapping[str, Any]) -> str:
     unknown = [f"{each['consumer']}: {reason}" for each in consumers for reason in each["unknown"]]
     parts = {
         "title": escape(f"{verdict}: {found['topic']}"),
-        "status": _STATUS[verdict],
+        "status": STATUS[verdict],
         "word": verdict,
         "heading": escape(f"Outbox of {found['topic']}"),
         "means": _MEANS[verdict],
         "under": "",
         "reasons": list_items(f"{each['consumer']}: {wrong}" for each in consumers for wrong in each["wrong"]),
-        "properties": _table(
+        "properties": table(
             ("property", "verdict", "broken", "opportunities"),
             (
                 (each["means"], each["verdict"], each["violations"], each["opportunities"])
                 for each in found["properties"]
             ),
         ),
-        "consumers": _table(
+        "consumers": table(
             ("consumer", "verdict", "missing", "numbers"),
             (
                 (
@@ -59,7 +60,7 @@ def html(found: Mapping[str, Any]) -> str:
                 for each in consumers
             ),
         ),
-        "lost": _table(("consumer", "group", "epoch", "first", "last", "why"), _lost_rows(found)),
+        "lost": table(("consumer", "group", "epoch", "first", "last", "why"), _lost_rows(found)),
         "unknown": list_items(unknown or ["nothing"]),
         "origin": pairs(
             [
@@ -82,6 +83,7 @@ def _lost_rows(found: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
         yield ", ".join(group["ahead"]), group["group"], group["epoch"], "", group["last_seq"], group["cause"]
 
 
-def _table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+def table(head: tuple[str, ...], rows: Iterable[tuple[Any, ...]]) -> str:
+    """Return a table of rows as HTML, which scrolls in a narrow window."""
     cells = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f'<div class="scroll">{rows_html(head, cells, numbers=_NUMBERS)}</div>' if cells else "<p>nothing</p>"

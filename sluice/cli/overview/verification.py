@@ -59,6 +59,78 @@ class ConsumerVerdict:
         return UNKNOWN if self.doubts else VALID
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """The verdicts on a topic's consumers.
+
+    Args:
+        fields: all of it as the command prints it in JSON.
+        verdicts: one for each consumer.
+        epochs: the epoch of each group, if they were read.
+    """
+
+    fields: dict[str, Any]
+    verdicts: list[ConsumerVerdict]
+    epochs: list[GroupEpochs] | None
+
+
+def reconcile(
+    sources: Sources,
+    *,
+    topic: str | None,
+    topic_arn: str | None,
+    in_flight: int | None = None,
+    old_only: bool = False,
+    shows_epochs: bool = False,
+    most: int,
+) -> Verification:
+    """Compare what was sent to a topic with what each consumer received.
+
+    Args:
+        sources: the databases and services of an environment.
+        topic: declared name of the topic; None is the first.
+        topic_arn: of the topic; None is by name.
+        in_flight: the longest time in seconds that a message may be on its way; None is the longest retention.
+        old_only: leave younger messages out.
+        shows_epochs: read the epoch of each group, too.
+        most: at most this many findings of each consumer.
+
+    Raises:
+        ConfigError: no database of the outbox is named, or there is no such topic.
+    """
+    environment = sources.environment
+    declared = environment.topic(topic)
+    name = naming.topic_name(environment, declared.name)
+    consumers = environment.consumers_of(declared)
+    longest_retention_seconds = max(
+        (consumer.message_retention_seconds for consumer in consumers), default=SETTLED_SECONDS
+    )
+    in_flight_seconds = longest_retention_seconds if in_flight is None else in_flight
+    engine = sources.outbox
+    if isinstance(engine, Unknown):
+        raise ConfigError(engine.reason)
+    with engines.reading(engine) as connection:
+        now_us = engines.now_us(connection, None)
+    subscriptions = read_subscriptions(sources, topic_arn or find_topic_arn(sources, declared.name), consumers)
+    routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
+    compared = Reconciliation(
+        engine,
+        name,
+        routes,
+        now_us=now_us,
+        in_flight_us=in_flight_seconds * 1_000_000,
+        counts_young=not old_only,
+    )
+    unreadable = explaining(compared.compare)
+    epochs = list(compare_epochs(engine, name, routes)) if shows_epochs and unreadable is None else None
+    verdicts = [
+        _verdict(consumer, route, subscriptions[consumer.name], compared, unreadable)
+        for consumer, route in zip(consumers, routes, strict=True)
+    ]
+    fields = _fields(name, in_flight_seconds, compared, verdicts, unreadable, most)
+    return Verification(fields=fields, verdicts=verdicts, epochs=epochs)
+
+
 def verify(
     *,
     environment: Environment,
@@ -79,47 +151,28 @@ def verify(
 
     Each argument is the option of that name; `in_flight` is in seconds.
     """
-    declared = environment.topic(topic)
-    name = naming.topic_name(environment, declared.name)
-    consumers = environment.consumers_of(declared)
-    longest_retention_seconds = max(
-        (consumer.message_retention_seconds for consumer in consumers), default=SETTLED_SECONDS
-    )
-    in_flight_seconds = longest_retention_seconds if in_flight is None else in_flight
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
-        engine = sources.outbox
-        if isinstance(engine, Unknown):
-            raise ConfigError(engine.reason)
-        with engines.reading(engine) as connection:
-            now_us = engines.now_us(connection, None)
-        subscriptions = read_subscriptions(sources, topic_arn or find_topic_arn(sources, declared.name), consumers)
-        routes = [_route(sources, consumer, subscriptions[consumer.name]) for consumer in consumers]
-        compared = Reconciliation(
-            engine,
-            name,
-            routes,
-            now_us=now_us,
-            in_flight_us=in_flight_seconds * 1_000_000,
-            counts_young=not old_only,
+        compared = reconcile(
+            sources,
+            topic=topic,
+            topic_arn=topic_arn,
+            in_flight=in_flight,
+            old_only=old_only,
+            shows_epochs=shows_epochs,
+            most=most,
         )
-        unreadable = explaining(compared.compare)
-        epochs = list(compare_epochs(engine, name, routes)) if shows_epochs and unreadable is None else None
-    verdicts = [
-        _verdict(consumer, route, subscriptions[consumer.name], compared, unreadable)
-        for consumer, route in zip(consumers, routes, strict=True)
-    ]
-    found = _fields(name, in_flight_seconds, compared, verdicts, unreadable, most)
+    found, epochs = compared.fields, compared.epochs
     if page is not None:
         from sluice.cli.overview import verdict_page
 
         verdict_page.write(page, found)
     if is_measured:
-        _measure(environment, declared.name, found)
+        _measure(environment, environment.topic(topic).name, found)
     if as_json or is_measured:
         listed = {"epochs": _epoch_rows(epochs)} if shows_epochs else {}
         output.as_json(found | listed, indent=None if is_measured else 2)
     else:
-        _print(found, verdicts, most)
+        _print(found, compared.verdicts, most)
         if epochs is not None:
             _print_epochs(epochs, most)
     if found["verdict"] != VALID:

@@ -1,0 +1,1 @@
+"""`sluice drill …`: practise what has to work on a bad day, on copies."""
