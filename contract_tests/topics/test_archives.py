@@ -8,8 +8,12 @@ import json
 import pytest
 
 from contract_tests.resources import QueueUnderTest, Resources, TopicUnderTest, bodies, refusal, require_accepted
+from sluice.clock import eventually
 
 _FROM_THE_BEGINNING = json.dumps({"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z"})
+_OF_A_PAST_YEAR = json.dumps(
+    {"PointType": "Timestamp", "StartingPoint": "2020-01-01T00:00:00.000Z", "EndingPoint": "2021-01-01T00:00:00.000Z"}
+)
 
 
 def _subscribe(topic: TopicUnderTest, queue: QueueUnderTest, *, raw: bool = True) -> None:
@@ -79,3 +83,46 @@ def test_only_a_fifo_topic_has_an_archive(resources: Resources) -> None:
     assert refused[1] == 400  # code and text are not recorded
     assert kept is not None
     assert json.loads(kept) == {"MessageRetentionPeriod": "1"}
+
+
+@pytest.mark.promise("SNS-136")
+def test_a_replay_is_completed_in_the_end(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = _archived_topic(resources)
+    topic.publish("m1", id="m1")
+
+    arn = require_accepted(topic.subscribe, queue, ReplayPolicy=_FROM_THE_BEGINNING)
+
+    assert bodies(queue.drain(1)) == ["m1"]
+    eventually(
+        lambda: topic.sns.get_subscription_attributes(SubscriptionArn=arn)["Attributes"].get("ReplayStatus"),
+        until=lambda status: status == "Completed",
+        timeout_seconds=queue.patience_seconds,
+        describe="the replay to be Completed",
+    )
+
+
+@pytest.mark.promise("SNS-163")
+def test_a_replay_with_an_ending_point_stops_its_subscription(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = _archived_topic(resources)
+
+    require_accepted(topic.subscribe, queue, ReplayPolicy=_OF_A_PAST_YEAR)
+    topic.publish("m1", id="m1")
+
+    assert queue.receive(wait=1) == []
+
+
+@pytest.mark.promise("SNS-164")
+def test_a_stopped_subscription_goes_on_by_a_replay_without_an_ending_point(resources: Resources) -> None:
+    queue = resources.fifo_queue()
+    topic = _archived_topic(resources)
+    arn = require_accepted(topic.subscribe, queue, ReplayPolicy=_OF_A_PAST_YEAR)
+    topic.publish("m1", id="m1")
+
+    topic.set_subscription(arn, "ReplayPolicy", _FROM_THE_BEGINNING)
+    missed = bodies(queue.drain(1))
+    topic.publish("m2", id="m2")
+
+    assert missed == ["m1"]
+    assert bodies(queue.drain(1)) == ["m2"]

@@ -170,6 +170,16 @@ def _disguise_replay(message: dict[str, Any]) -> None:
         message["Body"] = json.dumps(envelope)
 
 
+def _lift_ending_point(params: dict[str, Any]) -> None:
+    """Remove the ending point of a replay policy that is given with Subscribe."""
+    attributes = params.get("Attributes", {})
+    if "ReplayPolicy" in attributes:
+        policy = json.loads(attributes["ReplayPolicy"])
+        params["Attributes"] = attributes | {
+            "ReplayPolicy": json.dumps({name: value for name, value in policy.items() if name != "EndingPoint"})
+        }
+
+
 def _widen_archive_period(params: dict[str, Any]) -> None:
     if params.get("AttributeName") == "ArchivePolicy" and params["AttributeValue"] != "{}":
         params["AttributeValue"] = '{"MessageRetentionPeriod": "365"}'
@@ -193,6 +203,12 @@ SABOTEURS = {
     "forget-orphans": Saboteur("denies the subscriptions of a deleted topic at once", _ForgetOrphans),
     "skip-replays": Saboteur("subscribes without the replay policy", omit("ReplayPolicy", of="sns.Subscribe")),
     "disguise-replays": Saboteur("delivers replayed messages as if they were new", of_received(_disguise_replay)),
+    "lift-ending-points": Saboteur(
+        "replays without the ending point that was given", change(_lift_ending_point, "sns.Subscribe")
+    ),
+    "never-complete-replays": Saboteur(
+        "reports every replay as in progress", report("sns.GetSubscriptionAttributes", ReplayStatus="In progress")
+    ),
     "widen-archive-period": Saboteur(
         "keeps archives for a year whatever was asked for", change(_widen_archive_period, "sns.SetTopicAttributes")
     ),
@@ -242,6 +258,7 @@ SABOTEURS = {
             ("filter-policy", "FilterPolicy"),
             ("filter-scope", "FilterPolicyScope"),
             ("undelivered", "RedrivePolicy"),
+            ("replay-policy", "ReplayPolicy"),
         )
     },
     "only-show-topic-ids": Saboteur(

@@ -267,6 +267,8 @@ MUTANTS = (
     Mutant("subscription-gone-at-once", "a subscription is gone with its topic", sns, "_SUBSCRIPTION_READABLE_SECONDS", 0, read_by=(Sns, "_delete_topic")),
     Mutant("unsubscribe-any-text", "Unsubscribe takes what is no ARN", Sns, "_unsubscribe", without(Sns, "_unsubscribe", "An ARN must have", instead={})),
     Mutant("unsubscribe-topic", "Unsubscribe takes the ARN of a topic", Sns, "_unsubscribe", without(Sns, "_unsubscribe", "SubscriptionId", instead={})),
+    Mutant("replay-never-stops", "a replay's ending point stops no subscription", Subscription, "is_paused", returning(value=False)),
+    Mutant("replay-stops-at-once", "a replay policy stops its subscription", Subscription, "is_paused", lambda self, _: bool(self.replay_policy())),
     Mutant("subscribed-twice", "subscribing again makes another subscription", Sns, "_subscribe", _always_new),
     Mutant("subscribed-again-otherwise", "subscribing again with other attributes is no mistake", Sns, "_subscribe", without(Sns, "_subscribe", "already exists with different attributes", instead={"SubscriptionArn": "arn"})),
     Mutant("subscribed-without-attributes", "attributes given with Subscribe have no effect", Sns, "_subscribe", _subscribe_without("FilterPolicy", "FilterPolicyScope", "RedrivePolicy", "RawMessageDelivery")),

@@ -97,9 +97,9 @@ def replay_kept(
         topic=naming.topic_name(environment, declared.name), from_us=from_us, to_us=to_us, groups=frozenset(groups)
     )
     with opening(environment, dsn, inboxes, endpoint_url) as sources:
-        outbox, inbox = _require_database(sources.outbox), _require_database(sources.inboxes[consumer.name])
+        outbox, inbox = require_database(sources.outbox), require_database(sources.inboxes[consumer.name])
         arn = topic_arn or find_topic_arn(sources, declared.name)
-        subscription = _require_subscribed(consumer, read_subscriptions(sources, arn, (consumer,))[consumer.name])
+        subscription = require_subscribed(consumer, read_subscriptions(sources, arn, (consumer,))[consumer.name])
         replay = Replay(
             outbox,
             inbox,
@@ -119,7 +119,7 @@ def replay_kept(
         done, changed = planned, list[str]()
         if confirmed:
             done, changed = _carry_out(replay, kept, allowed)
-            if late == "publish" and done.late:
+            if late == "handle" and done.late:
                 operator = OutboxOperator(topic=past.topic, actor=actor(), reason=reason)
                 with outbox.begin() as connection:
                     resend_all(operator, connection, done.late)
@@ -131,13 +131,18 @@ def replay_kept(
         sys.exit(PARTLY)
 
 
-def _require_database(found: Engine | Unknown) -> Engine:
+def require_database(found: Engine | Unknown) -> Engine:
+    """Return the engine of a database.
+
+    Raises:
+        ConfigError: no such database is named or can be opened.
+    """
     if isinstance(found, Unknown):
         raise ConfigError(found.reason)
     return found
 
 
-def _require_subscribed(consumer: Consumer, found: Subscription) -> Subscription:
+def require_subscribed(consumer: Consumer, found: Subscription) -> Subscription:
     """Return the consumer's subscription, with its filter policy.
 
     Raises:
@@ -171,7 +176,7 @@ def _refusals(consumer: Consumer, planned: ReplayTotals, allowed: frozenset[Repl
         ReplayOutcome.HANDLED: f"{consumer.name} would drop them, {_LEAVES_OUT}",
         ReplayOutcome.REJECTED: f"{consumer.name} would reject them, {_LEAVES_OUT}",
         ReplayOutcome.FORGOTTEN: f"{consumer.name} might handle them twice, {_LEAVES_OUT}",
-        ReplayOutcome.LATE: "they cannot be handled in order, --late publish has them handled late, --late leave-out"
+        ReplayOutcome.LATE: "they cannot be handled in order, --late handle has them handled late, --late leave-out"
         " leaves them out",
     }
     refused = []
@@ -255,7 +260,7 @@ def _consequence(outcome: ReplayOutcome, late: str | None) -> str:
     """Return the rest of the line about a outcome."""
     if outcome is ReplayOutcome.SET_ASIDE:
         return ""
-    return ", and are published again" if outcome is ReplayOutcome.LATE and late == "publish" else ", and are left out"
+    return ", and are published again" if outcome is ReplayOutcome.LATE and late == "handle" else ", and are left out"
 
 
 def _numbers_text(numbers: tuple[str, int, int]) -> str:

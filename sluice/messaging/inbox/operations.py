@@ -182,9 +182,12 @@ class InboxOperator(Operator):
         """Audit a run that brought dead letters back, with the result of the run."""
         self._record(connection, audit, "redrive", {"consumer": self.consumer}, detail)
 
-    def write_down_replay(self, connection: Connection, group_id: str, seq: int, detail: Mapping[str, Any]) -> None:
-        """Audit that events of a group were set aside to be handled, from this number on."""
-        self._write_down(connection, "replay", group_id, seq, detail)
+    def write_down_replay(
+        self, connection: Connection, group_id: str | None, seq: int | None, detail: Mapping[str, Any]
+    ) -> None:
+        """Audit a replay: of a group from this number on, or of a topic's archive, which has neither."""
+        place = {"consumer": self.consumer, "group_id": group_id, "seq": seq}
+        self._record(connection, audit, "replay", place, detail)
 
     def _require_any(self, found: list[tuple[str, int, int]], what: str) -> list[tuple[str, int, int]]:
         if not found:

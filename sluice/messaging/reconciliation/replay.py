@@ -126,7 +126,7 @@ class Replay:
         if not rows:
             raise OutboxError(
                 f"the outbox of {self._past.topic} keeps no event of that time and those groups; see `sluice outbox ls"
-                " --status sent`"
+                " --status sent`, or replay the topic's archive (--archive start)"
             )
         return [KeptNumbers(group_id=group_id, first=first, last=last) for group_id, first, last in rows]
 

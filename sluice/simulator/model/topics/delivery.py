@@ -60,7 +60,9 @@ class Delivery:
         self, topic: SimulatedTopic, entry: Params, published: PublishResult, deduplication_id: str | None, now: float
     ) -> None:
         for subscription in self._subscriptions_of(topic):
-            if subscription.wants(entry["Message"], entry.get("MessageAttributes", {})):
+            if not subscription.is_paused(published.published_at) and subscription.wants(
+                entry["Message"], entry.get("MessageAttributes", {})
+            ):
                 self._deliver(topic, subscription, entry, published, deduplication_id, now)
 
     def _deliver(

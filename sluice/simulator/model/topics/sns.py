@@ -276,7 +276,8 @@ class Sns:
             "SubscriptionPrincipal": f"arn:aws:iam::{subscription.arn.split(':')[4]}:user/simulated",
         }
         scope = {"FilterPolicyScope": "MessageAttributes"} if subscription.attributes.get("FilterPolicy") else {}
-        return {"Attributes": known | scope | subscription.attributes}
+        status = {"ReplayStatus": "Completed"} if subscription.replay_policy() else {}  # it ends at once [SNS-136]
+        return {"Attributes": known | scope | status | subscription.attributes}
 
     def _set_subscription_attributes(self, params: Params, now: float) -> AnswerFields:
         subscription = self._subscription(params["SubscriptionArn"], now)

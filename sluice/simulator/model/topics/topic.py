@@ -104,6 +104,11 @@ class Subscription:
         policy: Mapping[str, str] = json.loads(self.attributes.get("ReplayPolicy") or "{}")
         return policy
 
+    def is_paused(self, published_at: float) -> bool:
+        """Return whether a replay with an ending point has stopped before this publish [SNS-163]."""
+        until = _instant(self.replay_policy().get("EndingPoint"))
+        return until is not None and published_at > until
+
 
 class SimulatedTopic:
     """A topic, FIFO or standard.

@@ -205,10 +205,10 @@ def test_events_behind_live_messages_are_refused_or_late(used_shop: OperatedShop
     assert code == 3
     assert failed.splitlines()[-1] == (
         "sluice: nothing is replayed: events behind later numbers of their group: 3 (such as 1 to 3 of a); they cannot"
-        " be handled in order, --late publish has them handled late, --late leave-out leaves them out"
+        " be handled in order, --late handle has them handled late, --late leave-out leaves them out"
     )
 
-    code, printed, _ = _replay(shop, "--unhandled", "--late", "publish", "--yes")
+    code, printed, _ = _replay(shop, "--unhandled", "--late", "handle", "--yes")
     assert code == 0
     assert "3 are behind later numbers of their group, and are published again" in printed.splitlines()
     shop.relay()
