@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import pytest
 from sqlalchemy.orm import Session
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
 
 from sluice.declaration import Consumer, Lambda
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
@@ -170,6 +172,19 @@ def test_throttled_receives_are_no_attempts(lambda_harness: Harness) -> None:
         (3, Ack),
     ]
     assert harness.dead_letters == []
+
+
+def test_the_log_names_attempts_and_not_receives(lambda_harness: Harness) -> None:
+    """A message that was received several times and never tried is logged with its first attempt."""
+    harness = lambda_harness(Handling(a1=[Retry(reason="not yet")]), consumer=BATCHES)
+    publish_groups(harness, "a1")
+    harness.throttle(18)
+
+    with capture_logs(processors=[merge_contextvars]) as logged:
+        harness.run()
+
+    attempts = [line["attempt"] for line in logged if line["event"] in ("not handled, and comes again", "handled")]
+    assert attempts == [1, 2]
 
 
 def test_failed_attempts_end_in_the_dlq_with_the_last_reason(lambda_harness: Harness) -> None:

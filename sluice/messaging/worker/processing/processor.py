@@ -191,6 +191,8 @@ class MessageProcessor:
                     reason = f"{past.unfinished_count} attempts in a row came to no end; see the function's log"
                     return self._die(lease, arrived, reason)
                 arrived = replace(arrived, attempt=past.failed_count + 1)
+                if arrived.attempt != arrived.receive_count:  # the block that names the message takes it back
+                    structlog.contextvars.bind_contextvars(attempt=arrived.attempt)
             ended = self._transact_late(lease, arrived)
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
