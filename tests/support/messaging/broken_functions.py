@@ -1,17 +1,28 @@
-"""Lambda functions with the classic mistakes, each made of the product's handler; a judge has to notice each."""
+"""Lambda functions with the classic mistakes, each made of the product's handler; a judge has to notice each.
 
+Where users of another library reported a mistake, the docstring names the issue.
+"""
+
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from sluice.messaging.aws_lambda.batch import read_batch
 from sluice.messaging.aws_lambda.handler import LambdaHandler
+from sluice.messaging.inbox import tables
 from sluice.testing.lambda_harness import Function, FunctionContext
 
 _RECEIVES_MAX = 3
+_remembered: defaultdict[LambdaHandler, set[str]] = defaultdict(set)
+"""The groups that failed in a process."""
 
 
 def report_only_the_failed(handler: LambdaHandler) -> Function:
-    """Handle each message of a batch as if it were alone."""
+    """Handle each message of a batch as if it were alone, also those behind a failure of their group.
+
+    https://github.com/aws-powertools/powertools-lambda-python/issues/1927,
+    https://github.com/aws-powertools/powertools-lambda-java/issues/1140
+    """
 
     def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
         answers = [handler({"Records": [record]}, context) for record in event["Records"]]
@@ -21,7 +32,11 @@ def report_only_the_failed(handler: LambdaHandler) -> Function:
 
 
 def stop_the_whole_batch(handler: LambdaHandler) -> Function:
-    """Report everything behind the first failure, of whatever group."""
+    """Report everything behind the first failure, of whatever group.
+
+    https://github.com/aws-powertools/powertools-lambda-python/issues/2981,
+    https://github.com/aws-powertools/powertools-lambda-typescript/issues/2561
+    """
 
     def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
         for position, record in enumerate(event["Records"]):
@@ -54,6 +69,39 @@ def count_receives_as_attempts(handler: LambdaHandler) -> Function:
             else:
                 left.append(record)
         return handler({"Records": left}, context) if left else {"batchItemFailures": []}
+
+    return function
+
+
+def lose_the_mark(handler: LambdaHandler) -> Function:
+    """Commit the effect, and lose that it was handled: effect and mark are not in one transaction.
+
+    https://github.com/aws-powertools/powertools-lambda-python/issues/2023
+    """
+
+    def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
+        answer = handler(event, context)
+        with handler.worker.parts.engine.begin() as connection:
+            for table in tables.metadata.tables.values():
+                connection.execute(table.delete())
+        return answer
+
+    return function
+
+
+def remember_failed_groups(handler: LambdaHandler) -> Function:
+    """Report every message of a group that failed in an earlier invocation of the same process, without a handler.
+
+    https://github.com/aws-powertools/powertools-lambda-typescript/issues/3673
+    """
+
+    def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
+        groups = {record["messageId"]: record["attributes"]["MessageGroupId"] for record in event["Records"]}
+        left = [record for record in event["Records"] if groups[record["messageId"]] not in _remembered[handler]]
+        answer = handler({"Records": left}, context) if left else {"batchItemFailures": []}
+        _remembered[handler] |= {groups[failure["itemIdentifier"]] for failure in answer["batchItemFailures"]}
+        skipped = [{"itemIdentifier": record["messageId"]} for record in event["Records"] if record not in left]
+        return {"batchItemFailures": [*answer["batchItemFailures"], *skipped]}
 
     return function
 

@@ -24,6 +24,8 @@ from sluice.testing.lambda_harness import Function
 from tests.support.messaging.broken_functions import (
     count_receives_as_attempts,
     delete_before_commit,
+    lose_the_mark,
+    remember_failed_groups,
     report_only_the_failed,
     stop_the_whole_batch,
     succeed_after_errors,
@@ -98,6 +100,7 @@ def faults_of(harness: LambdaHarness, *, rejected: set[str], published: list[str
         pytest.param(report_only_the_failed, {"out of order"}, id="report-only-the-failed"),
         pytest.param(stop_the_whole_batch, {"a failure held up another group"}, id="stop-the-whole-batch"),
         pytest.param(delete_before_commit, {"lost"}, id="delete-before-commit"),
+        pytest.param(remember_failed_groups, {"dead and never tried", "lost"}, id="remember-failed-groups"),
         pytest.param(
             count_receives_as_attempts,
             {"dead and never tried", "dead before its attempts were used up"},
@@ -152,6 +155,26 @@ def test_an_invocation_that_fails_as_a_whole_loses_nothing(
     harness.run()
 
     assert effects_of(harness) == effects
+
+
+@pytest.mark.parametrize(
+    ("broken", "effects"),
+    [
+        pytest.param(None, ["a1", "b1", "a2"], id="the-product"),
+        pytest.param(lose_the_mark, ["a1", "b1", "a2", "a1", "b1", "a2"], id="lose-the-mark"),
+    ],
+)
+def test_a_batch_that_comes_again_has_one_effect(
+    lambda_harness: Harness, broken: Callable[[LambdaHandler], Function] | None, effects: list[str]
+) -> None:
+    """Lambda is at least once: it may invoke a function again with a batch that was handled and answered for."""
+    harness = lambda_harness(Handling(), consumer=BATCHES, broken=broken)
+    publish_groups(harness, "a1", "b1", "a2")
+    harness.run()
+
+    harness.redeliver()
+
+    assert sorted(effects_of(harness)) == sorted(effects)
 
 
 # --- attempts
