@@ -86,6 +86,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "promise(id): the promise this contract test verifies")
     config.addinivalue_line("markers", "core: one of the promises everybody should be able to recite")
     config.addinivalue_line("markers", "deployment: verifies a deployed environment, which it changes and leaves clean")
+    config.addinivalue_line("markers", "functions: verifies the Lambda functions of a deployed environment")
     config.addinivalue_line("markers", "slow: waits for what takes AWS minutes, or needs LocalStack's Lambda")
     if config.getoption("--mutants"):
         if config.getoption("--target") != "simulator" or config.getoption("--prove"):
@@ -172,6 +173,11 @@ def _declared_environment(config: pytest.Config) -> Environment:
     return load_declaration(config.getoption("--declaration")).environment(config.getoption("--env"))
 
 
+def _has_functions(config: pytest.Config) -> bool:
+    """Return whether a consumer of the environment of `--env` runs as a Lambda function."""
+    return any(consumer.runtime is not None for consumer in _declared_environment(config).consumers)
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Print what a run on AWS takes, and by which names its resources would be found if it were killed."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -227,6 +233,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True, raises=(AssertionError,)))
     if target == "simulator" or not _is_declared(config):
         _deselect(config, contracts, [item for item in contracts if item.get_closest_marker("deployment") is not None])
+    elif not _has_functions(config):
+        _deselect(config, contracts, [item for item in contracts if item.get_closest_marker("functions") is not None])
     if not binding.plays_functions(target):
         played = [item for item in contracts if PROMISES[_promise_id(item)].promiser is Promiser.MAPPING]
         _deselect(config, contracts, played)
@@ -296,6 +304,9 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         deployed_only = sum(promise.promiser is Promiser.STACK for promise in PROMISES.values())
         hint = "" if _is_declared(config) else "; none is declared here, name its file with --declaration"
         terminalreporter.write_line(f"{deployed_only} promises need a deployed environment and were deselected{hint}")
+    elif not _has_functions(config):
+        name = config.getoption("--env")
+        terminalreporter.write_line(f"promises of Lambda functions were deselected: environment {name!r} has none")
     if not binding.plays_functions(os.environ[_TARGET]):
         of_mappings = sum(promise.promiser is Promiser.MAPPING for promise in PROMISES.values())
         terminalreporter.write_line(
@@ -372,7 +383,7 @@ def deployed_environment(request: pytest.FixtureRequest, target: binding.Target)
 @pytest.fixture
 def deployment(deployed_environment: Environment, target: binding.Target, saboteur: str | None) -> DeployedEnvironment:
     """Return the deployed environment with clients of this test, which a saboteur may have changed."""
-    services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms")
+    services = ("sqs", "sns", "cloudwatch", "cloudformation", "kms", "lambda", "iam", "events")
     clients = {service: target.make_client(service) for service in services}
     if saboteur is not None:
         sabotage(clients.values(), saboteur)
@@ -380,6 +391,7 @@ def deployment(deployed_environment: Environment, target: binding.Target, sabote
         environment=deployed_environment,
         account=target.make_client("sts").get_caller_identity()["Account"],
         patience_seconds=target.patience_seconds,
+        functions=clients.pop("lambda"),
         **clients,
     )
 

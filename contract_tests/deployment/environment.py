@@ -36,6 +36,9 @@ class DeployedEnvironment:
     cloudwatch: Any
     cloudformation: Any
     kms: Any
+    functions: Any
+    iam: Any
+    events: Any
     account: str
     patience_seconds: float
 

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
+from urllib.parse import quote, unquote
 
 from botocore.awsrequest import AWSResponse
 
@@ -83,6 +84,47 @@ def _raise_threshold(alarm: dict[str, Any]) -> None:
     alarm["Threshold"] += 1
 
 
+_FUNCTION, _MAPPINGS = "lambda.GetFunction", "lambda.ListEventSourceMappings"
+
+
+def _of_functions(**values: Any) -> Callable[[int], Hook]:
+    """Return a factory of hooks that report these values in the configuration of every function."""
+    return misreport(lambda parsed: parsed["Configuration"].update(values), _FUNCTION)
+
+
+def _of_mappings(**values: Any) -> Callable[[int], Hook]:
+    """Return a factory of hooks that report these settings of every event source mapping."""
+    return misreport(of_each("EventSourceMappings", lambda mapping: mapping.update(values)), _MAPPINGS)
+
+
+def _of_role_policies(edit: Edit) -> Callable[[int], Hook]:
+    """Return a factory of hooks that edit each statement of a reported role's policy, which is quoted JSON so far."""
+
+    def rewrite(parsed: dict[str, Any]) -> None:
+        policy = json.loads(unquote(parsed["PolicyDocument"]))
+        of_each("Statement", edit)(policy)
+        parsed["PolicyDocument"] = quote(json.dumps(policy))
+
+    return misreport(rewrite, "iam.GetRolePolicy")
+
+
+def _allow_every_resource(statement: dict[str, Any]) -> None:
+    if statement["Effect"] == "Allow":
+        statement["Resource"] = "*"
+
+
+def _deny_nothing(statement: dict[str, Any]) -> None:
+    statement["Effect"] = "Allow"
+
+
+def _invite_everybody(parsed: dict[str, Any]) -> None:
+    policy = json.loads(parsed["Policy"])
+    for statement in policy["Statement"]:
+        statement["Principal"] = "*"
+        statement.pop("Condition", None)
+    parsed["Policy"] = json.dumps(policy)
+
+
 SABOTEURS = {
     "lose-redrive-policy": Saboteur(
         "reports queues without their redrive policy", conceal(QUEUE_ATTRIBUTES, "RedrivePolicy")
@@ -130,4 +172,38 @@ SABOTEURS = {
         "reports alarms that also tell when there is no data", _of_alarms(_tell_without_data)
     ),
     "raise-thresholds": Saboteur("reports alarms that ring later", _of_alarms(_raise_threshold)),
+    "shrink-functions": Saboteur("reports functions with the least memory", _of_functions(MemorySize=128)),
+    "hurry-functions": Saboteur("reports functions with a second of time", _of_functions(Timeout=1)),
+    "empty-function-variables": Saboteur("reports functions without variables", _of_functions(Environment={})),
+    "expose-functions": Saboteur("reports functions outside of the network", _of_functions(VpcConfig={})),
+    "hide-mappings": Saboteur(
+        "lists no event source mappings", misreport(lambda parsed: parsed["EventSourceMappings"].clear(), _MAPPINGS)
+    ),
+    "grow-live-batches": Saboteur("reports mappings with batches of eleven", _of_mappings(BatchSize=11)),
+    "stop-live-mappings": Saboteur("reports mappings that are disabled", _of_mappings(State="Disabled")),
+    "drop-live-failure-reports": Saboteur(
+        "reports mappings that read no answers", _of_mappings(FunctionResponseTypes=[])
+    ),
+    "delay-live-batches": Saboteur(
+        "reports mappings with a batching window", _of_mappings(MaximumBatchingWindowInSeconds=5)
+    ),
+    "hide-schedules": Saboteur(
+        "lists no rules of a function",
+        misreport(lambda parsed: parsed["RuleNames"].clear(), "events.ListRuleNamesByTarget"),
+    ),
+    "stop-schedules": Saboteur(
+        "reports rules that are disabled",
+        misreport(lambda parsed: parsed.update(State="DISABLED"), "events.DescribeRule"),
+    ),
+    "change-scheduled-events": Saboteur(
+        "reports rules with an empty event",
+        misreport(of_each("Targets", lambda target: target.update(Input="{}")), "events.ListTargetsByRule"),
+    ),
+    "widen-function-roles": Saboteur(
+        "reports roles that may use every resource", _of_role_policies(_allow_every_resource)
+    ),
+    "permit-everything-denied": Saboteur("reports roles that are denied nothing", _of_role_policies(_deny_nothing)),
+    "open-functions": Saboteur(
+        "reports functions that anybody invokes", misreport(_invite_everybody, "lambda.GetPolicy")
+    ),
 }

@@ -166,3 +166,21 @@ def test_a_real_function_with_a_classic_mistake_is_found(
     found = judged_function.wrong_answers(judged)
     found += [] if "retry1" in bills else ["retry1 has no effect"]
     assert any(sentence in each for each in found)
+
+
+@pytest.mark.slow  # every example of the page on a simulator
+def test_the_example_handles_each_effect_once_with_a_function_beside_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands are those of docs/guides/examples.md; the last of them compares the services with the orders."""
+    monkeypatch.setenv("SLUICE_DECLARATION", "examples/functions/environments.py")
+    monkeypatch.setenv("SLUICE_DSN", f"sqlite:///{tmp_path}/functions.db")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+
+    command = ["sluice", "simulator", "run", "--", "sh", "examples/functions/run.sh"]
+    ended = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=170, check=False)
+
+    assert ended.returncode == 0, ended.stderr[-3_000:]
+    assert ended.stdout.splitlines()[-1] == "each effect was once, in order, and none is missing"
+    assert '"failed": 0' in ended.stderr

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,3 +165,32 @@ def test_a_deployed_project_passes_a_load_test(project: Path, endpoint: str) -> 
     printed = run_to_end("make", "load", endpoint, cwd=project).stdout
 
     assert "VALID" in printed
+
+
+@pytest.mark.slow  # an environment by pip, with nothing but what the project's page says
+@pytest.mark.timeout(900)
+def test_a_project_on_lambda_works_by_its_page_alone(wheel: Path, tmp_path: Path) -> None:
+    """Each command is one that `sluice init` or the README names; the project installs Sluice by itself."""
+    run_to_end(PROJECT / ".venv" / "bin" / "uv", "venv", "--quiet", "--python", sys.executable, "base", cwd=tmp_path)
+    install(tmp_path / "base", str(wheel))
+    written = run_to_end(tmp_path / "base" / "bin" / "sluice", "init", "desk", "--runtime", "lambda", cwd=tmp_path)
+    project = tmp_path / "desk"
+    (project / "node_modules").symlink_to(PROJECT / "node_modules")  # `make setup` is `make install` and npm
+
+    tried = run_to_end("make", "try", f"PYTHON={sys.executable}", cwd=project)
+    tested = run_to_end("make", "test", cwd=project)
+    function = run_to_end("make", "function", cwd=project)
+    run_to_end("make", "package", cwd=project)
+    declared = (project / "environments.py").read_text(encoding="utf-8")
+    packaged = declared.replace("maximum_concurrency=10)", 'maximum_concurrency=10, package="build/function")')
+    (project / "environments.py").write_text(packaged, encoding="utf-8")
+    run_to_end("make", "synth", "ENV=dev", cwd=project)
+
+    assert "make function" in written.stdout
+    assert '"handled": 1' in tried.stderr
+    assert "6 passed" in tested.stdout
+    assert '"answered": 1, "failed": 0' in function.stderr
+    assert packaged != declared
+    assemblies = (project / "cdk.out" / "assembly-dev").glob("*.template.json")
+    templates = "".join(file.read_text(encoding="utf-8") for file in assemblies)
+    assert '"Runtime": "python3.13"' in templates

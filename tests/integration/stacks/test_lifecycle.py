@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,10 +25,10 @@ _TOOLKIT = "CDKToolkit"  # the stack of cdk bootstrap
 _CDK_SECONDS = 240
 
 
-def _run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def _run(*command: str | Path, cwd: Path = PROJECT, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
-        cwd=PROJECT,
+        cwd=cwd,
         env=os.environ | variables,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -38,7 +39,7 @@ def _run(*command: str | Path, **variables: str) -> subprocess.CompletedProcess[
 
 
 def _change(action: str, name: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return _run(sys.executable, "scripts/change.py", action, name, **variables)
+    return _run(sys.executable, "scripts/change.py", action, name, cwd=PROJECT, **variables)
 
 
 def _cdk(*arguments: str) -> str:
@@ -167,6 +168,33 @@ def test_an_environment_with_keys_of_its_own_keeps_its_contracts(empty: localsta
 
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "6 passed, 1 deselected" in ended.stdout
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.slow
+def test_a_function_beside_tasks_is_deployed_and_keeps_its_contracts(
+    empty: localstack.Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All stacks are made: function, role, mapping and schedule. Each contract turns red under each of its saboteurs.
+
+    This LocalStack makes functions without Docker, because a hook of ours plays them
+    (`emulator/hooks/invoke_functions_by_http.py`). CloudFormation there makes no reserved concurrency.
+    """
+    for package in ("sluice", "examples"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(PROJECT / package, tmp_path / "build" / "function" / package, ignore=ignored)
+    monkeypatch.setenv("PACKAGE_ROOT", str(tmp_path))
+    bootstrapped = _run("cdk", "bootstrap", "aws://000000000000/us-east-1", "--no-notices", cwd=tmp_path)
+    assert bootstrapped.returncode == 0, bootstrapped.stdout + bootstrapped.stderr
+    _cdk("deploy", "--app", f"{sys.executable} -m tests.integration.stacks.mixed_app", "local/*")
+
+    contracts = (sys.executable, "-m", "pytest", "--quiet", "contract_tests/deployment/test_functions.py")
+    declared = ("--declaration", "examples/functions/environments.py", "--endpoint-url", empty.endpoint_url)
+    honest = _run(*contracts, *declared)
+    proven = _run(*contracts, *declared, "--prove")
+
+    assert "4 passed" in honest.stdout, honest.stdout + honest.stderr
+    assert "15 of 15 turned red" in proven.stdout, proven.stdout + proven.stderr
 
 
 @pytest.mark.slow  # a minute

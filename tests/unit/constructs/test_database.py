@@ -4,13 +4,15 @@ Who gets in: test_network.py; who reads its secret: test_task_service.py and tes
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from aws_cdk import aws_rds as rds
 
-from sluice.declaration import NewDatabase
-from tests.support.templates.environments import CHANGING, GENERATED, OWNED
+from sluice.constructs.database import DatabaseAccess
+from sluice.declaration import DatabaseRole, ExistingDatabase, NewDatabase
+from tests.support.templates.environments import CHANGING, GENERATED, OWNED, SHARED
 from tests.support.templates.resources import Resource, StackTemplates, of_kind, outputs, resources
 
 CLUSTER, INSTANCE = "AWS::RDS::DBCluster", "AWS::RDS::DBInstance"
@@ -187,3 +189,21 @@ def test_the_way_back_to_the_owner_takes_no_export_away(
     exported = edited_stacks[users]["database"].template["Outputs"].values()
 
     assert [output for output in exported if "DBClusterResourceId" in output.get("Export", {}).get("Name", "")]
+
+
+def test_a_proxy_is_reached_by_its_host_and_a_token() -> None:
+    """A task and a function find it as they find a cluster; IAM names the proxy by its own id."""
+    assert isinstance(SHARED.database, ExistingDatabase)
+    host = "shop.proxy-abc.us-east-1.rds.amazonaws.com"
+    proxy = replace(SHARED.database, resource_id="prx-ABCDEFGHIJKL01234", host=host)
+
+    access = DatabaseAccess.to_existing(proxy)
+    (statement,) = access.statements(DatabaseRole.WORKER)
+
+    assert access.variables(DatabaseRole.WORKER) == {
+        "SLUICE_DATABASE_USER": "sluice_worker",
+        "SLUICE_DATABASE_HOST": host,
+        "SLUICE_DATABASE_PORT": "5432",
+        "SLUICE_DATABASE_NAME": "shop",
+    }
+    assert [arn.rpartition(":")[2] for arn in statement.resources] == ["prx-ABCDEFGHIJKL01234/sluice_worker"]

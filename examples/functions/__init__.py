@@ -1,0 +1,1 @@
+"""The declaration of `examples.services` with billing as a Lambda function."""
