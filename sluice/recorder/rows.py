@@ -25,7 +25,6 @@ from sluice.recorder.move_tasks import RecordedMoveTasks
 from sluice.recorder.subscriptions import RecordedSubscriptions
 
 _HANDLES_MAX = 20_000
-_NO_ATTRIBUTES = short_hash("{}")
 _NUMBER_SETTINGS = ("VisibilityTimeout", "MessageRetentionPeriod")
 _NUMBER_MAX = (1 << 31) - 1
 
@@ -285,15 +284,14 @@ def _received_attributes_hash(
 
     That none came is known, too, unless the attributes stand in an envelope.
     """
-    if {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ())):
+    attributes = message.get("MessageAttributes")
+    if {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ())) or (is_enveloped and not attributes):
         return None
-    return _attributes_hash(message.get("MessageAttributes")) or (None if is_enveloped else _NO_ATTRIBUTES)
+    return _attributes_hash(attributes)
 
 
-def _attributes_hash(attributes: Mapping[str, Any] | None) -> str | None:
-    if not attributes:
-        return None
-    return short_hash(json.dumps(attributes, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
+def _attributes_hash(attributes: Mapping[str, Any] | None) -> str:
+    return short_hash(json.dumps(attributes or {}, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
 
 
 def entries_by_id(entries: Sequence[Mapping[str, Any] | None]) -> dict[str, Mapping[str, Any]]:

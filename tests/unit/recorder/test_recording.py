@@ -98,6 +98,18 @@ def test_a_message_has_the_same_idx_in_publish_receive_and_delete(tmp_path: Path
     assert publish.attributes_hash == receive.attributes_hash is not None
 
 
+def test_a_message_without_attributes_is_recorded_as_such(tmp_path: Path) -> None:
+    """Attributes that it is received with would be somebody's invention."""
+    shop = OrderService()
+    with _record(shop, tmp_path):
+        shop.sqs.send_message(QueueUrl=shop.url, MessageBody="b", MessageGroupId="ann", MessageDeduplicationId="1")
+        shop.sqs.receive_message(QueueUrl=shop.url, MessageAttributeNames=["All"])
+
+    hashes = {event.kind: event.attributes_hash for event in read_recording(tmp_path)}
+
+    assert hashes[Kind.PUBLISHED] == hashes[Kind.RECEIVED] is not None
+
+
 @pytest.mark.parametrize("is_raw", [True, False])
 def test_without_a_deduplication_id_the_body_tells_messages_apart(tmp_path: Path, *, is_raw: bool) -> None:
     """With content-based deduplication SNS makes an id of the body.

@@ -39,7 +39,9 @@ def _md5_mismatch(group: Group) -> Iterator[FoundViolation]:
 @rule("G3")
 def _attribute_loss(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
-        if event.deduplication_id is None or not group.has_stayed(queue, event.idx, by=event):
+        dead = group.dead_letter(queue, event.idx)
+        has_stayed = group.has_stayed(queue, event.idx, by=event) and (dead is None or group.is_before(event, dead))
+        if event.deduplication_id is None or not has_stayed:
             continue  # what comes back from a DLQ has another deduplication id
         ids = {publish.deduplication_id for publish in published}
         attributes = {publish.attributes_hash for publish in published}
