@@ -127,8 +127,8 @@ class FunctionRun(VirtualRun):
         return handle
 
     def is_throttled(self) -> bool:
-        """Return whether an invocation is refused now."""
-        is_throttled = self._active(FaultKind.THROTTLE, CONSUMER) is not None
+        """Return whether an invocation is refused now: all of them, or those of one poller, where concurrency sank."""
+        is_throttled = self._active(FaultKind.THROTTLE, CONSUMER, self._current) is not None
         self.hits["throttle"] += is_throttled
         return is_throttled
 

@@ -1,7 +1,11 @@
 """Virtual runs: the product is valid under every seed, what does without a part is not, and each repeats itself."""
 
+from dataclasses import replace
+
 import pytest
 
+from spark_load.faults.drawing import ScheduledFault
+from spark_load.faults.shapes import FaultKind
 from tests.chaos.virtual.running import Result, result, witness
 from tests.chaos.virtual.schedules import function_story, story
 
@@ -80,6 +84,24 @@ def test_a_function_does_everything_once_and_in_order_under_chaos(seed: int) -> 
     assert found.unfinished is None
     assert found.events == 8
     assert found.hits.total() > 0
+
+
+def test_a_function_whose_concurrency_changes_does_everything_once_and_in_order() -> None:
+    """First one of two invocations is refused, then both, then the other, each for longer than a batch is tried again.
+
+    The queue's visibility timeout is twelve seconds: batches are dropped, and come again.
+    """
+    throttles = tuple(
+        ScheduledFault(kind=FaultKind.THROTTLE, target=target, at_seconds=at_seconds, until_seconds=at_seconds + 15)
+        for target, at_seconds in (("worker-0", 0.0), ("consumer", 15.0), ("worker-1", 30.0))
+    )
+    whole = function_story(_FUNCTION_SEED, messages=8, seconds=40)
+
+    found = result(replace(whole, faults=throttles), "lambda")
+
+    assert found.violations == ()
+    assert found.unfinished is None
+    assert found.hits["throttle"] > len(throttles)
 
 
 @pytest.mark.parametrize(
