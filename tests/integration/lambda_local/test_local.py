@@ -115,7 +115,7 @@ def work_until_idle(shop: tuple[SimulatorServer, Topology, Any], folder: Path, *
 
 
 @pytest.fixture
-def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def answers_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder in which a judged function writes down its answers."""
     folder = tmp_path / "invocations"
     folder.mkdir()
@@ -126,7 +126,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_effects_are_once_and_in_order_whatever_ends_the_process(
-    shop: tuple[SimulatorServer, Topology, Any], tmp_path: Path, judged: Path
+    shop: tuple[SimulatorServer, Topology, Any], tmp_path: Path, answers_folder: Path
 ) -> None:
     """A process that ends in its handler, one that takes too long, a retry, a refusal, in batches of mixed groups."""
     bills = work_until_idle(shop, tmp_path, *_JUDGED)
@@ -137,7 +137,7 @@ def test_effects_are_once_and_in_order_whatever_ends_the_process(
         assert [name for name in bills if name.startswith(group)] == [f"{group}{number}" for number in (1, 2, 3)]
     assert [name for name in bills if name.startswith("bad")] == ["bad2", "bad3"]
     assert ["bad1" in message["Body"] for message in dead["Messages"]] == [True]
-    assert judged_function.wrong_answers(judged) == []
+    assert judged_function.wrong_answers(answers_folder) == []
 
 
 @pytest.mark.slow
@@ -153,7 +153,7 @@ def test_effects_are_once_and_in_order_whatever_ends_the_process(
 def test_a_real_function_with_a_classic_mistake_is_found(
     shop: tuple[SimulatorServer, Topology, Any],
     tmp_path: Path,
-    judged: Path,
+    answers_folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     mistake: str,
     sentence: str,
@@ -163,7 +163,7 @@ def test_a_real_function_with_a_classic_mistake_is_found(
 
     bills = work_until_idle(shop, tmp_path, *_JUDGED)
 
-    found = judged_function.wrong_answers(judged)
+    found = judged_function.wrong_answers(answers_folder)
     found += [] if "retry1" in bills else ["retry1 has no effect"]
     assert any(sentence in each for each in found)
 
