@@ -302,8 +302,9 @@ LOOKS: tuple[tuple[Table, Callable[[Connection, Subject], Iterator[FoundRow]]], 
 
 
 def _read(connection: Connection, columns: tuple[Column[Any], ...], *conditions: Any) -> Iterator[dict[str, Any]]:
-    rows = connection.execute(select(*columns).where(*conditions).execution_options(yield_per=_PAGE))
-    return (dict(row) for row in rows.mappings())
+    with connection.execute(select(*columns).where(*conditions).execution_options(yield_per=_PAGE)) as rows:
+        for row in rows.mappings():
+            yield dict(row)
 
 
 def _may_match(subject: Subject, columns: Any) -> ColumnElement[bool]:

@@ -83,9 +83,12 @@ QUEUE, DLQ = naming.queue_name(PARKING, BILLING), naming.dead_letter_queue_name(
 
 
 @contextmanager
-def troubled_shop(folder: Path, *groups: str) -> Iterator[OperatedShop]:
-    """Yield a shop whose billing has refused number 1 of each group; number 2 waits behind it in the parked group."""
-    engine = engines.engine(f"sqlite:///{folder / 'shop.db'}")
+def troubled_shop(folder: Path, *groups: str, url: str | None = None) -> Iterator[OperatedShop]:
+    """Yield a shop whose billing has refused number 1 of each group; number 2 waits behind it in the parked group.
+
+    Its database is that of `url`, which is empty; None is SQLite in the folder.
+    """
+    engine = engines.engine(f"sqlite:///{folder / 'shop.db'}" if url is None else url)
     with engine.begin() as connection:
         outbox.metadata.create_all(connection)
     with pytest.MonkeyPatch.context() as patch, running_shop(engine, patch) as made:

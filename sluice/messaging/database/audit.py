@@ -99,8 +99,9 @@ def acts(
         ordered = ordered.where(table.c.id < before_id)
     if not choice.types and choice.died_of is None:
         ordered = ordered.limit(most)
-    rows = (dict(row) for row in connection.execute(ordered.execution_options(yield_per=_PAGE)).mappings())
-    return list(islice((row for row in rows if _is_chosen(row["detail"], choice)), most))
+    with connection.execute(ordered.execution_options(yield_per=_PAGE)) as found:  # Postgres has a cursor open for it
+        rows = (dict(row) for row in found.mappings())
+        return list(islice((row for row in rows if _is_chosen(row["detail"], choice)), most))
 
 
 def _is_chosen(detail: str | None, choice: RowChoice) -> bool:

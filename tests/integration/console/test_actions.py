@@ -4,6 +4,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sluice.cli.acts import actor
 from sluice.cli.overview.sources import opening
 from sluice.messaging.inbox import tables as inbox
 from sluice.messaging.outbox import tables as outbox
+from tests.integration.messaging.conftest import private_server
 from tests.support.console import (
     DLQ,
     HOSTILE_TEXT,
@@ -31,11 +33,14 @@ SURE = {"confirmed": "1", "reason": WHY}
 GROUPS = ("back", "group", "replace", "skip", "awaited", "purge", "held", "gone", "moved", "changed", "<b>&{{7*7}}")
 
 
-@pytest.fixture(scope="module")
-def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedShop]:
-    """Yield a shop in which each test has a group of its own."""
-    with troubled_shop(tmp_path_factory.mktemp("shop"), *GROUPS) as made:
-        yield made
+@pytest.fixture(scope="module", params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def shop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatedShop]:
+    """Yield a shop in which each test has a group of its own; at night on Postgres, too."""
+    with ExitStack() as stack:
+        url = None
+        if request.param == "postgresql":
+            url = stack.enter_context(private_server(tmp_path_factory)).get_uri()
+        yield stack.enter_context(troubled_shop(tmp_path_factory.mktemp("shop"), *GROUPS, url=url))
 
 
 @pytest.fixture(scope="module")
