@@ -20,7 +20,7 @@ from sluice import pages
 from sluice.cli.acts import actor
 from sluice.cli.overview.sources import explain_failure
 from sluice.console import acting, letters, listings, rendering
-from sluice.console.overview import show_live, show_overview
+from sluice.console.overview import show_live, show_overview, show_verdict
 from sluice.console.security import ConsoleGate, Form, GateMiddleware, RefusedRequestError
 from sluice.console.state import Console
 from sluice.console.views import Answer, Draw, PageNotFoundError
@@ -50,6 +50,7 @@ VIEWS: Mapping[str, View] = {
     "/parked": listings.list_parked,
     "/parked/{consumer}": listings.show_group,
     "/outbox": listings.list_outbox,
+    "/verdict": show_verdict,
     "/find": listings.find,
     "/audit": listings.list_acts,
     "/audit/{owner}/{act:int}": listings.show_act,

@@ -1,4 +1,4 @@
-"""The overview: the state of the environment, again and again."""
+"""The overview: the state of the environment, again and again; and the verdict on what was sent."""
 
 from typing import Any
 
@@ -7,13 +7,16 @@ from starlette.requests import Request
 from sluice.cli.overview.facts import EnvironmentState
 from sluice.cli.overview.screen import leader_text
 from sluice.cli.overview.sources import Unknown
+from sluice.cli.overview.verification import reconcile
 from sluice.console import live_charts
 from sluice.console.state import Console
 from sluice.console.views import Answer, Draw, parameter
+from sluice.errors import ConfigError
 from sluice.messaging.outbox.store import Lag
 
 _POLL_SECONDS = 10
 _REASONS_SHOWN = 5
+_LOST_SHOWN = 200
 
 
 def show_overview(console: Console, request: Request) -> Answer:
@@ -24,6 +27,24 @@ def show_overview(console: Console, request: Request) -> Answer:
 def show_live(console: Console, _: Request) -> Answer:
     """Show the state alone, which the page's script puts in the place of the one before."""
     return Draw("live.html", _values(console))
+
+
+def show_verdict(console: Console, request: Request) -> Answer:
+    """Show the verdict of `sluice outbox verify` on a topic, made now, when it is called for.
+
+    As the task of every hour does, it judges only messages that are older than the longest time in flight.
+    """
+    topics = [topic.name for topic in console.environment.published_topics]
+    topic = parameter(request, "topic") or next(iter(topics), "")
+    found = None
+    if parameter(request, "compare"):
+        if topic not in topics:
+            raise ConfigError(
+                f"topic is {topic!r}, allowed is one that this environment publishes: {', '.join(topics)}"
+            )
+        compared = reconcile(console.sources, topic=topic, topic_arn=None, old_only=True, most=_LOST_SHOWN)
+        found = compared.fields
+    return Draw("verdict.html", {"page": "verdict", "topics": topics, "topic": topic, "found": found})
 
 
 def _values(console: Console) -> dict[str, Any]:

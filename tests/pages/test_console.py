@@ -30,6 +30,7 @@ PAGES = {
     "group": "/parked/billing?group=order-13",
     "outbox": "/outbox?status=sent",
     "find": "/find?q=order-13",
+    "verdict": "/verdict?compare=1",
     "audit": "/audit",
 }
 WHY = "agreed with finance"

@@ -140,6 +140,21 @@ def test_a_dead_and_an_awaited_number_are_given_up(shop: OperatedShop, browser: 
     assert acts_of(shop, "awaited") == [("skip", 1, WHY)]
 
 
+def test_the_verdict_names_a_message_that_nobody_published(shop: OperatedShop, browser: ConsoleBrowser) -> None:
+    """A row that is marked as sent and has no message id of SNS; nothing is compared before somebody wants it."""
+    shop.commit("<i>lost", 5)
+    sql = "UPDATE sluice_outbox SET status = 'sent', sent_at_us = 1, created_at_us = 1 WHERE status = 'pending'"
+    shop.execute(sql)
+
+    assert "INVALID" not in browser.get("/verdict")
+    page = browser.get("/verdict", compare="1")
+
+    assert "<b>INVALID</b>" in page
+    assert "&lt;i&gt;lost" in page
+    assert "<i>lost" not in page
+    shop.execute("DELETE FROM sluice_outbox WHERE sns_message_id IS NULL")
+
+
 def test_a_letter_is_deleted_and_the_audit_keeps_its_body(shop: OperatedShop, browser: ConsoleBrowser) -> None:
     key, before = _dead_key(browser, "purge"), count_messages(shop, DLQ)
 
