@@ -266,7 +266,7 @@ def pytest_runtest_makereport(
     if not item.config.getoption("--prove") or call.when != "call":
         return report
     promise, saboteur = _promise_id(item), item.callspec.params["saboteur"]  # type: ignore[attr-defined]
-    seen = _colour(promise, call)
+    seen = _sabotage_result(promise, call)
     report.user_properties.append(("proof", f"{promise} {saboteur} {seen} {results.failing_line(item, call)}"))
     if seen in ("red", "deviates"):
         report.outcome, report.longrepr = "passed", None
@@ -276,7 +276,7 @@ def pytest_runtest_makereport(
     return report
 
 
-def _colour(promise: str, call: pytest.CallInfo[None]) -> str:
+def _sabotage_result(promise: str, call: pytest.CallInfo[None]) -> str:
     """Return the result of a test under a saboteur: red, GREEN, ERROR, or deviates.
 
     Only a failed assertion is red. A crash is an ERROR and proves nothing. On a target that breaks the promise anyway,

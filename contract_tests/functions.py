@@ -44,15 +44,15 @@ class InvocationUnderTest:
         return dict(found)
 
     def answer(self, payload: object) -> None:
-        """Return from the function."""
+        """Let the function return this payload."""
         self._finish({"StatusCode": 200, "Payload": payload})
 
     def report(self, *bodies: str) -> None:
-        """Return from the function, and report the messages with these bodies as failed."""
+        """Let the function return, and report the messages with these bodies as failed."""
         self.answer({"batchItemFailures": [{"itemIdentifier": self.record(body)["messageId"]} for body in bodies]})
 
     def fail(self) -> None:
-        """Raise in the function, or let its process end: its caller is told no more than that it failed."""
+        """Let the function fail by an exception or the end of its process: its caller cannot tell which."""
         self._finish({"StatusCode": 200, "FunctionError": "Unhandled", "Payload": None})
 
     def _finish(self, parsed: dict[str, Any]) -> None:
@@ -87,11 +87,11 @@ class FunctionUnderTest:
         return None if found is None else InvocationUnderTest(self.client, found)
 
     def throttle(self) -> None:
-        """Leave the function no concurrency."""
+        """Reserve no concurrency for the function, so that every invocation is throttled."""
         self.client.put_function_concurrency(FunctionName=self.name, ReservedConcurrentExecutions=0)
 
     def release_throttle(self) -> None:
-        """Leave the function all concurrency there is."""
+        """Remove the reservation, so that the function is invoked again."""
         self.client.delete_function_concurrency(FunctionName=self.name)
 
 
@@ -104,17 +104,17 @@ class MappingUnderTest:
     patience_seconds: float
 
     def enable(self) -> None:
-        """Let it receive, and wait until it says that it does."""
+        """Switch the mapping on, and wait until its state says so."""
         self.client.update_event_source_mapping(UUID=self.id, Enabled=True)
         self.await_state("Enabled")
 
     def disable(self) -> None:
-        """Let it receive nothing, and wait until it says so."""
+        """Switch the mapping off, and wait until its state says so."""
         self.client.update_event_source_mapping(UUID=self.id, Enabled=False)
         self.await_state("Disabled")
 
     def await_state(self, state: str) -> None:
-        """Wait until it is in a state."""
+        """Wait until the mapping reports this state."""
         eventually(
             lambda: self.client.get_event_source_mapping(UUID=self.id).get("State"),
             until=lambda reported: reported == state,
@@ -123,12 +123,12 @@ class MappingUnderTest:
         )
 
     def delete(self) -> None:
-        """Delete it, and wait until it is gone."""
+        """Delete the mapping, and wait until it is gone."""
         self.client.delete_event_source_mapping(UUID=self.id)
         eventually(self.is_gone, timeout_seconds=self.patience_seconds, describe="the mapping to be deleted")
 
     def is_gone(self) -> bool:
-        """Return whether there is none of that id."""
+        """Return whether Lambda no longer knows the mapping."""
         try:
             self.client.get_event_source_mapping(UUID=self.id)
         except ClientError as error:

@@ -122,25 +122,25 @@ def test_an_empty_redrive_policy_takes_the_dlq_away(resources: Resources) -> Non
 
 
 @pytest.mark.promise("DLQ-18")
-def test_a_dlq_says_which_queues_may_name_it(resources: Resources) -> None:
+def test_a_dlq_refuses_queues_that_its_redrive_allow_policy_leaves_out(resources: Resources) -> None:
     listed, unlisted = resources.fifo_queue(), resources.fifo_queue()
     by_queue = json.dumps({"redrivePermission": "byQueue", "sourceQueueArns": [listed.arn]})
-    choosy = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)  # it allows the listed queue only
-    closed = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
+    open_to_listed = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=by_queue)
+    open_to_none = resources.fifo_queue(hint="dlq", RedriveAllowPolicy=json.dumps({"redrivePermission": "denyAll"}))
 
-    listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2}))
-    refused = _set_refused_policy(unlisted, {"deadLetterTargetArn": choosy.arn, "maxReceiveCount": 2})
-    refused_by_closed = _set_refused_policy(listed, {"deadLetterTargetArn": closed.arn, "maxReceiveCount": 2})
+    listed.set_attributes(RedrivePolicy=json.dumps({"deadLetterTargetArn": open_to_listed.arn, "maxReceiveCount": 2}))
+    refused = _set_refused_policy(unlisted, {"deadLetterTargetArn": open_to_listed.arn, "maxReceiveCount": 2})
+    refused_by_all = _set_refused_policy(listed, {"deadLetterTargetArn": open_to_none.arn, "maxReceiveCount": 2})
     eleven = {"redrivePermission": "byQueue", "sourceQueueArns": [f"{listed.arn}{number}" for number in range(11)]}
-    too_many = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps(eleven))
-    unknown = refusal(choosy.set_attributes, RedriveAllowPolicy=json.dumps({"redrivePermission": "some"}))
+    too_many = refusal(open_to_listed.set_attributes, RedriveAllowPolicy=json.dumps(eleven))
+    unknown = refusal(open_to_listed.set_attributes, RedriveAllowPolicy=json.dumps({"redrivePermission": "some"}))
 
-    statuses = [answer[1] for answer in (refused, refused_by_closed, too_many, unknown)]
+    statuses = [answer[1] for answer in (refused, refused_by_all, too_many, unknown)]
     assert statuses == [400, 400, 400, 400]  # codes and texts are not recorded
 
 
 @pytest.mark.promise("DLQ-26")
-def test_a_dlq_that_changes_its_mind_is_heard(resources: Resources) -> None:
+def test_a_changed_redrive_allow_policy_has_its_effect(resources: Resources) -> None:
     queue, dead_letters = resources.fifo_queue(), resources.fifo_queue(hint="dlq")
     policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": 2}
 

@@ -34,14 +34,14 @@ _SECURE = {"aws:securetransport": "true"}
 _STRANGER = "arn:aws:iam::999999999999:user/stranger"
 
 
-def _encryption(deployment: DeployedEnvironment) -> dict[str, str]:
+def _expected_encryption(deployment: DeployedEnvironment) -> dict[str, str]:
     """Return the queue attributes about encryption that the declaration calls for."""
     if deployment.environment.encryption is Encryption.SQS_MANAGED:
         return {"SqsManagedSseEnabled": "true"}
     return {"KmsMasterKeyId": deployment.key_id("queues")}
 
 
-def _queue_facts(deployment: DeployedEnvironment, name: str) -> dict[str, Any]:
+def _live_queue(deployment: DeployedEnvironment, name: str) -> dict[str, Any]:
     """Return a queue's live attributes without its policy; redrive policies are parsed JSON."""
     attributes: dict[str, Any] = deployment.queue_attributes(name)
     del attributes["Policy"]
@@ -64,7 +64,7 @@ _HIGH_THROUGHPUT = {
 }
 
 
-def _queue(
+def _expected_queue(
     deployment: DeployedEnvironment, name: str, *, retention_seconds: int, bytes_max: int = MESSAGE_BYTES_MAX
 ) -> dict[str, Any]:
     """Return the expected attributes of a queue; the caller replaces those that differ for a consumer's queue."""
@@ -78,7 +78,7 @@ def _queue(
             "VisibilityTimeout": "30",
             "ReceiveMessageWaitTimeSeconds": "0",
         }
-        | _encryption(deployment)
+        | _expected_encryption(deployment)
     )
 
 
@@ -91,10 +91,10 @@ def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> Non
         dead_letters = naming.dead_letter_queue_name(environment, consumer)
         undelivered = naming.undelivered_queue_name(environment, consumer)
         kept_seconds = consumer.dead_letter_retention_seconds
-        expected[undelivered] = _queue(deployment, undelivered, retention_seconds=kept_seconds)
+        expected[undelivered] = _expected_queue(deployment, undelivered, retention_seconds=kept_seconds)
         if consumer.queue is not None:  # an existing queue and its DLQ are configured by their owner
             continue
-        expected[name] = _queue(
+        expected[name] = _expected_queue(
             deployment,
             name,
             retention_seconds=consumer.message_retention_seconds,
@@ -107,23 +107,23 @@ def test_every_queue_is_live_as_declared(deployment: DeployedEnvironment) -> Non
                 "maxReceiveCount": consumer.max_receive_count,
             },
         }
-        expected[dead_letters] = _queue(deployment, dead_letters, retention_seconds=kept_seconds) | {
+        expected[dead_letters] = _expected_queue(deployment, dead_letters, retention_seconds=kept_seconds) | {
             "RedriveAllowPolicy": {"redrivePermission": "byQueue", "sourceQueueArns": [deployment.queue_arn(name)]}
         }
 
-    seen = {name: _queue_facts(deployment, name) for name in expected}
+    seen = {name: _live_queue(deployment, name) for name in expected}
 
     assert seen == expected
 
 
 @pytest.mark.promise("STK-02")
 def test_every_topic_is_live_as_declared(deployment: DeployedEnvironment) -> None:
-    seen = {arn: _topic_facts(deployment, arn) for arn in deployment.own_topics}
+    seen = {arn: _live_topic(deployment, arn) for arn in deployment.own_topics}
 
-    assert seen == {arn: _topic(deployment, arn) for arn in deployment.own_topics}
+    assert seen == {arn: _expected_topic(deployment, arn) for arn in deployment.own_topics}
 
 
-def _topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
+def _expected_topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
     """Return the expected attributes of a topic."""
     environment = deployment.environment
     expected = {
@@ -142,7 +142,7 @@ def _topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
     return expected
 
 
-def _topic_facts(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
+def _live_topic(deployment: DeployedEnvironment, arn: str) -> dict[str, str]:
     """Return a topic's live attributes, without its policy, counts and computed values."""
     seen = deployment.topic_attributes(arn)
     volatile = ("Policy", "EffectiveDeliveryPolicy", "BeginningArchiveTime")
@@ -162,11 +162,11 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
     expected, seen = {}, {}
     for topic in environment.topics:
         arn = naming.topic_arn(environment, deployment.account, topic.name)
-        declared = _subscriptions(deployment, topic)
+        declared = _expected_subscriptions(deployment, topic)
         accounts = topic.subscriber_accounts if isinstance(topic, DeclaredTopic) else ()
         expected[arn] = declared
         seen[arn] = {
-            endpoint: _subscription(attributes)
+            endpoint: _live_subscription(attributes)
             for endpoint, attributes in deployment.subscriptions(arn).items()
             if endpoint in declared or not (isinstance(topic, ExistingTopic) or endpoint.split(":")[4] in accounts)
         }
@@ -174,7 +174,7 @@ def test_every_queue_is_subscribed_as_declared_and_nothing_else_is(deployment: D
     assert seen == expected
 
 
-def _subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
+def _expected_subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | ExistingTopic) -> dict[str, Any]:
     """Return the expected subscriptions of a topic, by the ARN of the consumer's queue."""
     environment = deployment.environment
     expected = {}
@@ -192,8 +192,8 @@ def _subscriptions(deployment: DeployedEnvironment, topic: DeclaredTopic | Exist
     return expected
 
 
-def _subscription(attributes: dict[str, str]) -> dict[str, Any]:
-    """Return a live subscription's attributes as `_subscriptions` has the expected ones."""
+def _live_subscription(attributes: dict[str, str]) -> dict[str, Any]:
+    """Return a live subscription's attributes as `_expected_subscriptions` has the expected ones."""
     return {
         "Protocol": attributes["Protocol"],
         "RawMessageDelivery": attributes["RawMessageDelivery"],
@@ -226,7 +226,7 @@ def _decisions(policy: dict[str, Any], *, action: str, resource: str, service: s
     }
 
 
-_LET_IN = {
+_OWN_SERVICE_ALLOWED = {
     "on our behalf": PolicyDecision.ALLOW,
     "on a stranger's behalf": PolicyDecision.NOT_STATED,
     "on nobody's behalf": PolicyDecision.NOT_STATED,
@@ -234,7 +234,7 @@ _LET_IN = {
     "a stranger": PolicyDecision.NOT_STATED,
     "a stranger without TLS": PolicyDecision.DENY,
 }
-_NOBODY = _LET_IN | {"on our behalf": PolicyDecision.NOT_STATED}
+_NO_CALLER_ALLOWED = _OWN_SERVICE_ALLOWED | {"on our behalf": PolicyDecision.NOT_STATED}
 
 
 @pytest.mark.promise("STK-04")
@@ -243,11 +243,14 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
     expected, seen = {}, {}
     for consumer in environment.consumers:
         of_consumer = {
-            naming.queue_name(environment, consumer): _LET_IN,
-            naming.dead_letter_queue_name(environment, consumer): _NOBODY,
+            naming.queue_name(environment, consumer): _OWN_SERVICE_ALLOWED,
+            naming.dead_letter_queue_name(environment, consumer): _NO_CALLER_ALLOWED,
         }
         own = {} if consumer.queue is not None else of_consumer
-        for name, decisions in {**own, naming.undelivered_queue_name(environment, consumer): _LET_IN}.items():
+        for name, decisions in {
+            **own,
+            naming.undelivered_queue_name(environment, consumer): _OWN_SERVICE_ALLOWED,
+        }.items():
             expected[name] = decisions
             seen[name] = _decisions(
                 json.loads(deployment.queue_attributes(name)["Policy"]),
@@ -256,9 +259,9 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
                 service="sns.amazonaws.com",
                 own={"aws:sourcearn": naming.topic_arn(environment, deployment.account, consumer.topic)},
             )
-    topics = dict.fromkeys(deployment.own_topics, _NOBODY)
+    topics = dict.fromkeys(deployment.own_topics, _NO_CALLER_ALLOWED)
     if deployment.environment.alarm_topic_arn is None:  # the policy of an existing topic is up to its owner
-        topics[deployment.operator_topic_arn] = _LET_IN
+        topics[deployment.operator_topic_arn] = _OWN_SERVICE_ALLOWED
     for arn, decisions in topics.items():
         expected[arn] = decisions
         seen[arn] = _decisions(
@@ -273,12 +276,12 @@ def test_policies_let_in_the_topic_and_alarms_and_nobody_else(deployment: Deploy
 
 
 def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
-    """Return a declared alarm with the fields that `_flat` gives a deployed alarm."""
+    """Return a declared alarm with the fields that `_flatten_alarm` gives a deployed alarm."""
     if isinstance(alarm.watches, Expression):
-        inputs = {id_: _input(metric) for id_, metric in alarm.watches.metrics.items()}
+        inputs = {id_: _expected_metric(metric) for id_, metric in alarm.watches.metrics.items()}
         watches: dict[str, Any] = {"Expression": alarm.watches.text, "Inputs": inputs}
     else:
-        watches = _input(alarm.watches)
+        watches = _expected_metric(alarm.watches)
     return watches | {
         "AlarmDescription": alarm.description,
         "DatapointsToAlarm": alarm.minutes,
@@ -289,8 +292,8 @@ def _expected_alarm(alarm: Alarm) -> dict[str, Any]:
     }
 
 
-def _input(metric: WatchedMetric) -> dict[str, Any]:
-    """Return a declared metric with a period of one minute, as `_flat_input` returns a deployed one."""
+def _expected_metric(metric: WatchedMetric) -> dict[str, Any]:
+    """Return a declared metric with a period of one minute, as `_flatten_metric` returns a deployed one."""
     return {
         "Namespace": metric.namespace,
         "MetricName": metric.name,
@@ -310,25 +313,25 @@ def test_every_alarm_is_live_as_declared(deployment: DeployedEnvironment) -> Non
     notified = {"AlarmActions": operators, "OKActions": operators, "InsufficientDataActions": []}
     described = {"ActionsEnabled": True, **notified}
 
-    live = {name: _flat(alarm) for name, alarm in deployment.alarms().items() if name not in others}
+    live = {name: _flatten_alarm(alarm) for name, alarm in deployment.alarms().items() if name not in others}
     seen = {name: {key: live[name].get(key) for key in expected[name] | described} for name in live.keys() & expected}
 
     assert sorted(live) == sorted(expected)
     assert seen == {name: alarm | described for name, alarm in expected.items()}
 
 
-def _flat(alarm: dict[str, Any]) -> dict[str, Any]:
+def _flatten_alarm(alarm: dict[str, Any]) -> dict[str, Any]:
     """Return a deployed alarm with its dimensions as a dictionary, or with its expression and the metrics in that."""
     queries = alarm.get("Metrics", [])
     expressions = [query["Expression"] for query in queries if "Expression" in query]
     if not expressions:
         return alarm | {"Dimensions": _dimensions(alarm)}
-    inputs = {query["Id"]: _flat_input(query["MetricStat"]) for query in queries if "MetricStat" in query}
+    inputs = {query["Id"]: _flatten_metric(query["MetricStat"]) for query in queries if "MetricStat" in query}
     return alarm | {"Expression": "; ".join(expressions), "Inputs": inputs}
 
 
-def _flat_input(statistic: dict[str, Any]) -> dict[str, Any]:
-    """Return a metric of a deployed alarm's expression with the fields of `_input`."""
+def _flatten_metric(statistic: dict[str, Any]) -> dict[str, Any]:
+    """Return a metric of a deployed alarm's expression with the fields of `_expected_metric`."""
     metric = statistic["Metric"]
     return {
         "Namespace": metric["Namespace"],
@@ -354,7 +357,9 @@ def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnv
     shape = model.input_shape.members["MetricDataQueries"]
 
     faults = {place: [*expressions.faults(queries, shape)] for place, queries in requests.items()}
-    answers = {place: _answer(deployment, target, queries) for place, queries in requests.items() if not faults[place]}
+    answers = {
+        place: _query_result(deployment, target, queries) for place, queries in requests.items() if not faults[place]
+    }
 
     kinds = {place.partition(" ")[0] for place in requests}
     assert kinds == {"alarm", "scaling", "graph"}
@@ -362,7 +367,7 @@ def test_every_deployed_expression_is_taken_and_answered(deployment: DeployedEnv
     assert {place: answer for place, answer in answers.items() if answer not in (None, "Complete")} == {}
 
 
-def _answer(deployment: DeployedEnvironment, target: Target, queries: expressions.Queries) -> str | None:
+def _query_result(deployment: DeployedEnvironment, target: Target, queries: expressions.Queries) -> str | None:
     """Return CloudWatch's answer to queries about the last ten minutes: "Complete", or what is wrong.
 
     None stands for a target that computes no expressions.
@@ -390,7 +395,7 @@ def operator_inbox(deployment: DeployedEnvironment, resources: Resources, target
             honest.unsubscribe(SubscriptionArn=subscription["SubscriptionArn"])
 
 
-def _listen(deployment: DeployedEnvironment, queue: QueueUnderTest) -> None:
+def _subscribe_inbox(deployment: DeployedEnvironment, queue: QueueUnderTest) -> None:
     """Subscribe a queue to the operator topic, and wait until a published message arrives in it."""
     topic = TopicUnderTest(deployment.sns, deployment.operator_topic_arn)
     topic.subscribe(queue, raw=False)
@@ -455,7 +460,7 @@ def test_a_poison_message_is_dead_lettered_and_an_operator_hears_of_it(
     queue = deployment.queue(naming.queue_name(environment, consumer))
     dead_letters = deployment.queue(naming.dead_letter_queue_name(environment, consumer))
     alarm = naming.alarm_name(environment, consumer.name, "dead-letters")
-    _listen(deployment, operator_inbox)
+    _subscribe_inbox(deployment, operator_inbox)
     _await_quiet(deployment, alarm)
 
     queue.send(poison, group=poison, id=poison)

@@ -1,8 +1,8 @@
 """The rules of a message group hold for each message, whatever way it came into the queue.
 
-`_live` does everything with two messages that a consumer can do, and returns what it received; `_FULL_LIFE` is what it
-has to return. Messages come by a batch, by a topic, by the DLQ of another queue, or by a move task, into queues with
-unusual attributes.
+`_exercise_both_messages` does everything with two messages that a consumer can do, and returns what it received;
+`_EXPECTED_RECEIVES` is what it has to return. Messages come by a batch, by a topic, by the DLQ of another queue, or by
+a move task, into queues with unusual attributes.
 """
 
 import contextlib
@@ -26,17 +26,17 @@ from sluice.clock import eventually
 
 _ATTRIBUTES: dict[str, Any] = {"kind": {"DataType": "String", "StringValue": "order"}}
 _STEPS = ("at first", "after a release", "after a shortened timeout", "after a timeout", "after a delete")
-_FULL_LIFE = [f"{body} {step}" for body, step in zip(["m1"] * 4 + ["m2"], _STEPS, strict=True)]
+_EXPECTED_RECEIVES = [f"{body} {step}" for body, step in zip(["m1"] * 4 + ["m2"], _STEPS, strict=True)]
 _UNUSUAL_ATTRIBUTES: dict[str, Any] = {
     "DelaySeconds": "1",
     "DeduplicationScope": "messageGroup",
     "ContentBasedDeduplication": "true",
 }
-_COUNTERS_SETTLE_SECONDS = 120  # so late may AWS count
+_COUNTERS_SETTLE_SECONDS = 120  # how far the approximate counts of AWS may lag behind
 _EMPTY_COUNTS = {f"ApproximateNumberOfMessages{name}": "0" for name in ("", "NotVisible", "Delayed")}
 
 
-def _with_history(queue: QueueUnderTest) -> QueueUnderTest:
+def _after_purge_and_change(queue: QueueUnderTest) -> QueueUnderTest:
     """Return the queue after a send, a purge and a change of its attributes."""
     queue.send("before", id="before")
     queue.purge()
@@ -45,24 +45,24 @@ def _with_history(queue: QueueUnderTest) -> QueueUnderTest:
 
 
 def _send_in_a_batch(queue: QueueUnderTest, body: str) -> str:
-    """Send a message in a batch, with attributes and content-based deduplication; return its message id."""
+    """Send a message in a batch, with attributes and without a deduplication id; return its message id."""
     sent = queue.send_batch(entry(body, MessageDeduplicationId=None, MessageAttributes=_ATTRIBUTES))
     (answered,) = sent["Successful"]
     return str(answered["MessageId"])
 
 
 def _publish(topic: TopicUnderTest, body: str) -> None:
-    """Publish a message in a batch, with attributes and content-based deduplication."""
+    """Publish a message in a batch, with attributes and without a deduplication id."""
     topic.publish_batch({"Message": body, "MessageDeduplicationId": None, "MessageAttributes": _ATTRIBUTES})
 
 
-def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
+def _exercise_both_messages(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
     """Receive, release, extend, let expire and delete m1, then receive and delete m2 of the same group.
 
     The queue has no other messages. Counts and attributes are checked on the way.
 
     Returns:
-        Each receive as `BODY STEP`; see `_FULL_LIFE`.
+        Each receive as `BODY STEP`; see `_EXPECTED_RECEIVES`.
     """
     seen: list[Message] = []
 
@@ -104,64 +104,64 @@ def _live(queue: QueueUnderTest, *, settling_seconds: float = 0) -> list[str]:
 
 
 def _settling_seconds(target: Target) -> float:
-    """Return how long the target's counts may be wrong."""
+    """Return how long the target's message counts may lag."""
     return _COUNTERS_SETTLE_SECONDS if target.name == "aws" else 0
 
 
 @pytest.mark.promise("SLU-59")
-def test_a_message_sent_in_every_way_at_once_lives_as_any_other(resources: Resources, target: Target) -> None:
-    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
+def test_a_message_sent_with_every_option_follows_its_groups_rules(resources: Resources, target: Target) -> None:
+    queue = _after_purge_and_change(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     first = _send_in_a_batch(queue, "m1")
     queue.send("m2", id="m2")
 
-    life = _live(queue, settling_seconds=_settling_seconds(target))
+    received = _exercise_both_messages(queue, settling_seconds=_settling_seconds(target))
     again = _send_in_a_batch(queue, "m1")
 
-    assert life == _FULL_LIFE
+    assert received == _EXPECTED_RECEIVES
     assert again == first
     assert queue.receive(most=10, wait=2) == []
 
 
 @pytest.mark.promise("SLU-60")
-def test_a_message_of_a_topic_lives_as_any_other(resources: Resources, target: Target) -> None:
-    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
+def test_a_message_of_a_topic_follows_its_groups_rules(resources: Resources, target: Target) -> None:
+    queue = _after_purge_and_change(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     _publish(topic, "m1")
     queue.await_attributes({"ApproximateNumberOfMessages": "1"}, settling_seconds=_settling_seconds(target))
     queue.send("m2", id="m2")
 
-    life = _live(queue, settling_seconds=_settling_seconds(target))
+    received = _exercise_both_messages(queue, settling_seconds=_settling_seconds(target))
     _publish(topic, "m1")
 
-    assert life == _FULL_LIFE
+    assert received == _EXPECTED_RECEIVES
     assert queue.receive(most=10, wait=2) == []
 
 
 @pytest.mark.promise("SLU-61")
-def test_a_dead_letter_lives_as_any_other_message(resources: Resources, target: Target) -> None:
-    dead_letters = _with_history(resources.fifo_queue(hint="dlq", DeduplicationScope="messageGroup"))
+def test_a_dead_letter_follows_its_groups_rules(resources: Resources, target: Target) -> None:
+    dead_letters = _after_purge_and_change(resources.fifo_queue(hint="dlq", DeduplicationScope="messageGroup"))
     queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1, ContentBasedDeduplication="true")
     _send_in_a_batch(queue, "m1")
     queue.await_message(visibility=0)
     assert queue.receive(wait=1) == []
     dead_letters.send("m2", id="m2")
 
-    assert _live(dead_letters, settling_seconds=_settling_seconds(target)) == _FULL_LIFE
+    assert _exercise_both_messages(dead_letters, settling_seconds=_settling_seconds(target)) == _EXPECTED_RECEIVES
 
 
 @pytest.mark.promise("SLU-62")
-def test_a_redriven_message_lives_as_any_other(resources: Resources, target: Target) -> None:
+def test_a_redriven_message_follows_its_groups_rules(resources: Resources, target: Target) -> None:
     dead_letters = resources.fifo_queue(hint="dlq")
     queue = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    other = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
+    other = _after_purge_and_change(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     queue.dead_letter("m1")
     dead_letters.redrive(DestinationArn=other.arn)
     other.send("m2", id="m2")
 
-    assert _live(other, settling_seconds=_settling_seconds(target)) == _FULL_LIFE
+    assert _exercise_both_messages(other, settling_seconds=_settling_seconds(target)) == _EXPECTED_RECEIVES
 
 
-def _die(queue: QueueUnderTest, dead_letters: QueueUnderTest) -> list[tuple[str, str, str]]:
+def _let_both_die(queue: QueueUnderTest, dead_letters: QueueUnderTest) -> list[tuple[str, str, str]]:
     """Receive m1 and m2 twice each, which is all that their queue allows, so that they go to the DLQ.
 
     Returns:
@@ -181,37 +181,41 @@ def _die(queue: QueueUnderTest, dead_letters: QueueUnderTest) -> list[tuple[str,
     return [(message["Body"], message["Attributes"]["MessageGroupId"], message["MessageId"]) for message in dead]
 
 
-def _queue_with_history_and_dlq(resources: Resources) -> tuple[QueueUnderTest, QueueUnderTest]:
+def _two_receive_queue_and_dlq(resources: Resources) -> tuple[QueueUnderTest, QueueUnderTest]:
     """Return a queue with unusual attributes that allows two receives, and its DLQ."""
-    dead_letters = _with_history(resources.fifo_queue(hint="dlq", DelaySeconds="1", DeduplicationScope="messageGroup"))
-    queue = _with_history(resources.fifo_queue(dead_letters=dead_letters, max_receive_count=2, **_UNUSUAL_ATTRIBUTES))
+    dead_letters = _after_purge_and_change(
+        resources.fifo_queue(hint="dlq", DelaySeconds="1", DeduplicationScope="messageGroup")
+    )
+    queue = _after_purge_and_change(
+        resources.fifo_queue(dead_letters=dead_letters, max_receive_count=2, **_UNUSUAL_ATTRIBUTES)
+    )
     return queue, dead_letters
 
 
 @pytest.mark.promise("SLU-63")
-def test_a_message_sent_in_every_way_at_once_dies_as_any_other(resources: Resources) -> None:
-    queue, dead_letters = _queue_with_history_and_dlq(resources)
+def test_a_message_sent_with_every_option_is_dead_lettered_in_order(resources: Resources) -> None:
+    queue, dead_letters = _two_receive_queue_and_dlq(resources)
     sent = [_send_in_a_batch(queue, "m1"), _send_in_a_batch(queue, "m2")]
 
-    dead = _die(queue, dead_letters)
+    dead = _let_both_die(queue, dead_letters)
 
     assert dead == [("m1", "g1", sent[0]), ("m2", "g1", sent[1])]
 
 
 @pytest.mark.promise("SLU-64")
-def test_a_message_of_a_topic_dies_as_any_other(resources: Resources) -> None:
-    queue, dead_letters = _queue_with_history_and_dlq(resources)
+def test_a_message_of_a_topic_is_dead_lettered_in_order(resources: Resources) -> None:
+    queue, dead_letters = _two_receive_queue_and_dlq(resources)
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     _publish(topic, "m1")
     _publish(topic, "m2")
 
-    dead = _die(queue, dead_letters)
+    dead = _let_both_die(queue, dead_letters)
 
     assert [(body, group) for body, group, _ in dead] == [("m1", "g1"), ("m2", "g1")]
 
 
 @pytest.mark.promise("SLU-65")
-def test_a_redriven_message_dies_again(resources: Resources) -> None:
+def test_a_redriven_message_is_dead_lettered_again(resources: Resources) -> None:
     first_dlq = resources.fifo_queue(hint="dlq")
     source = resources.fifo_queue(dead_letters=first_dlq, max_receive_count=1)
     dead_letters = resources.fifo_queue(hint="dlq")
@@ -235,11 +239,11 @@ def test_a_purge_removes_every_message_however_it_came_and_is_held(resources: Re
     source.dead_letter("redriven", group="redriven")
     dead_letters.redrive(DestinationArn=queue.arn)
     _publish(topic, "published")
-    _hold(queue, "g1", 0)  # it has arrived
+    _hold_message_of(queue, "g1", 0)  # it has arrived
     _send_in_a_batch(queue, "sent")
     for group, seconds in (("extended", 300), ("released", 0)):
         queue.send(group, group=group)
-        _hold(queue, group, seconds)
+        _hold_message_of(queue, group, seconds)
     changed = resources.fifo_queue()
     changed.send_each("m1")
     changed.set_attributes(VisibilityTimeout="31")
@@ -255,7 +259,7 @@ def test_a_purge_removes_every_message_however_it_came_and_is_held(resources: Re
         purged.await_attributes(_EMPTY_COUNTS, settling_seconds=_settling_seconds(target))
 
 
-def _hold(queue: QueueUnderTest, group: str, seconds: int) -> None:
+def _hold_message_of(queue: QueueUnderTest, group: str, seconds: int) -> None:
     """Receive until a message of the group comes; give it this visibility timeout, and release the others."""
 
     def take() -> bool:
@@ -298,7 +302,7 @@ def test_a_repeat_is_dropped_whatever_became_of_the_first(resources: Resources) 
 @pytest.mark.promise("DED-19")
 def test_the_window_ends_whatever_became_of_the_first(resources: Resources, target: Target) -> None:
     window_seconds = 3 if target.has_short_window else 300
-    queue = _with_history(resources.fifo_queue(hint="window3", **_UNUSUAL_ATTRIBUTES))
+    queue = _after_purge_and_change(resources.fifo_queue(hint="window3", **_UNUSUAL_ATTRIBUTES))
     changed = resources.fifo_queue(hint="window3")
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     states = ("released", "expired", "extended")
@@ -328,7 +332,7 @@ def test_the_window_ends_whatever_became_of_the_first(resources: Resources, targ
 
 @pytest.mark.promise("RCV-37")
 def test_an_attempt_can_be_repeated_however_its_messages_came(resources: Resources) -> None:
-    queue = _with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
+    queue = _after_purge_and_change(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES))
     _send_in_a_batch(queue, "m1")
     queue.await_message(visibility=0)
     attempt: dict[str, Any] = {"QueueUrl": queue.url, "ReceiveRequestAttemptId": "attempt-1", "WaitTimeSeconds": 1}
@@ -360,9 +364,9 @@ def test_an_attempt_can_be_repeated_in_a_dlq_and_after_a_move(resources: Resourc
 
 @pytest.mark.promise("SLU-67")
 def test_an_older_handle_deletes_nothing_that_is_held_however_it_came(resources: Resources) -> None:
-    dead_letters = _with_history(resources.fifo_queue(hint="dlq", DeduplicationScope="messageGroup"))
+    dead_letters = _after_purge_and_change(resources.fifo_queue(hint="dlq", DeduplicationScope="messageGroup"))
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    sent, published = (_with_history(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES)) for _ in range(2))
+    sent, published = (_after_purge_and_change(resources.fifo_queue(**_UNUSUAL_ATTRIBUTES)) for _ in range(2))
     moved = resources.fifo_queue()
     source.dead_letter("redriven")
     dead_letters.redrive(DestinationArn=moved.arn)
@@ -405,7 +409,7 @@ def test_a_later_message_of_a_receive_is_held_as_the_first_is(resources: Resourc
 
 
 @pytest.mark.promise("SLU-69")
-def test_a_dead_letter_dies_again(resources: Resources) -> None:
+def test_a_dead_letter_is_dead_lettered_again(resources: Resources) -> None:
     last = resources.fifo_queue(hint="dlq")
     middle = resources.fifo_queue(hint="dlq", dead_letters=last, max_receive_count=2)
     queue = resources.fifo_queue(dead_letters=middle, max_receive_count=1)
@@ -445,7 +449,7 @@ def test_sequence_numbers_rise_however_the_messages_come(resources: Resources) -
 def test_a_move_task_takes_every_message_however_it_came(resources: Resources) -> None:
     middle, last = resources.fifo_queue(hint="dlq"), resources.fifo_queue()
     resources.fifo_queue(dead_letters=middle)
-    dead_letters = _with_history(resources.fifo_queue(hint="dlq", **_UNUSUAL_ATTRIBUTES))
+    dead_letters = _after_purge_and_change(resources.fifo_queue(hint="dlq", **_UNUSUAL_ATTRIBUTES))
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
     source.dead_letter("dead", group="dead")
     _publish(resources.fifo_topic(dead_letters, ContentBasedDeduplication="true"), "published")
@@ -465,18 +469,18 @@ def test_a_move_task_takes_every_message_however_it_came(resources: Resources) -
 def test_retention_ends_for_every_message_however_it_came_and_is_held(resources: Resources, target: Target) -> None:
     dead_letters = resources.fifo_queue(hint="dlq", MessageRetentionPeriod="60")
     source = resources.fifo_queue(dead_letters=dead_letters, max_receive_count=1)
-    queue = _with_history(resources.fifo_queue(MessageRetentionPeriod="60", **_UNUSUAL_ATTRIBUTES))
+    queue = _after_purge_and_change(resources.fifo_queue(MessageRetentionPeriod="60", **_UNUSUAL_ATTRIBUTES))
     topic = resources.fifo_topic(queue, ContentBasedDeduplication="true")
     source.dead_letter("redriven", group="redriven")
     dead_letters.redrive(DestinationArn=queue.arn)
     source.dead_letter("dead", group="dead")
     dead_letters.await_message(visibility=1)
     _publish(topic, "published")
-    _hold(queue, "g1", 0)  # it has arrived
+    _hold_message_of(queue, "g1", 0)  # it has arrived
     _send_in_a_batch(queue, "sent")
     for group, seconds in (("extended", 300), ("released", 0)):
         queue.send(group, group=group)
-        _hold(queue, group, seconds)
+        _hold_message_of(queue, group, seconds)
 
     target.await_age(70, since=target.clock.monotonic())
 
