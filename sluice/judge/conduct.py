@@ -32,8 +32,8 @@ AGAIN = {
 """Cause of a redelivery to its description."""
 
 
-class _Row(NamedTuple):
-    """The columns of an event that are looked at; texts that are only compared are hashes or codes."""
+class _LeaseEvent(NamedTuple):
+    """A receive, delete or visibility change; ids that are only compared are hashes."""
 
     invoked_us: int
     responded_us: int
@@ -61,7 +61,7 @@ class _Lease:
     `refused` why its last delete was not accepted.
     """
 
-    row: _Row
+    row: _LeaseEvent
     ends_us: int | None
     timeout_us: int | None
     settled_us: int | None = None
@@ -96,11 +96,11 @@ def conduct(history: History, timeouts: Mapping[str, int]) -> dict[str, Any]:
         `found`: a sentence for each thing that is no promise of AWS, and the consumer's to mend.
     """
     tally = ObservationTally(history.tally(partial(_conduct_of_part, timeouts=dict(timeouts))))
-    queues = {name: _of_queue(tally, name) for name in sorted(tally.names("received"))}
-    return {"queues": queues, "found": [line for name, of in queues.items() for line in _findings(name, of)]}
+    queues = {name: _queue_conduct(tally, name) for name in sorted(tally.names("received"))}
+    return {"queues": queues, "found": [line for name, of in queues.items() for line in _finding_sentences(name, of)]}
 
 
-def _of_queue(tally: ObservationTally, queue: str) -> dict[str, Any]:
+def _queue_conduct(tally: ObservationTally, queue: str) -> dict[str, Any]:
     refused = {}
     for name in tally.names("refused"):
         of, _, code = name.partition(" ")  # no queue's name has a space
@@ -117,8 +117,8 @@ def _of_queue(tally: ObservationTally, queue: str) -> dict[str, Any]:
     }
 
 
-def _findings(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
-    slow = f"work took up to {units.duration(of['late_work_us_max'])}, the timeout is {_timeout(of)}"
+def _finding_sentences(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
+    slow = f"work took up to {units.duration(of['late_work_us_max'])}, the timeout is {_timeout_text(of)}"
     if again := of["again"].get("late"):
         yield f"{queue}: {plural(again, 'message')} received again before the work on it had ended: {slow}"
     if of["late"]:
@@ -134,7 +134,7 @@ def _findings(queue: str, of: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _timeout(of: Mapping[str, Any]) -> str:
+def _timeout_text(of: Mapping[str, Any]) -> str:
     return units.duration(of["late_timeout_us"])
 
 
@@ -160,12 +160,12 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
     of_message: dict[tuple[str, str | None, int], _Lease] = {}
     of_group: dict[tuple[str, str | None, str | None], list[_Lease]] = defaultdict(list)
     found: Counter[tuple[str, str, int]] = Counter()
-    for row in sorted((row for events in part for row in _rows(events)), key=_Row.order):
+    for row in sorted((row for events in part for row in _lease_events(events)), key=_LeaseEvent.order):
         key = row.queue, row.group, row.handle
         if row.kind != Kind.RECEIVED:
             used = leases.get(key)
             if used is not None and used.row.clock == row.clock:
-                _use(used, row, found)
+                _apply_call(used, row, found)
         elif row.responded_us != NONE:
             lease = _lease_of(row, timeouts)
             if leases.setdefault(key, lease) is not lease:
@@ -176,7 +176,7 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
             if row.message:
                 lease.earlier = of_message.get((row.queue, row.group, row.message))
                 of_message[row.queue, row.group, row.message] = lease
-    found.update(chain.from_iterable(map(_count, leases.values())))
+    found.update(chain.from_iterable(map(_count_lease, leases.values())))
     for of in of_group.values():
         for queue, count in _out_of_order(of):
             found["together", queue, 0] += count
@@ -185,8 +185,8 @@ def _conduct_of_part(part: Iterable[Events], *, timeouts: Mapping[str, int]) -> 
     return [pa.table(made, schema=TALLY) if made else TALLY.empty_table()]
 
 
-def _rows(events: Events) -> Iterator[_Row]:
-    """Yield the rows that matter, from columns: a history has many others."""
+def _lease_events(events: Events) -> Iterator[_LeaseEvent]:
+    """Yield the receives, deletes and visibility changes of messages with a group."""
     kinds, names = events.codes("kind")
     is_of_group = events.is_known("message_group_id") & (events.numbers("invoked_at_us") != NONE)
     is_chosen = np.isin(kinds, [place for place, name in enumerate(names) if name in _KINDS]) & is_of_group
@@ -214,16 +214,16 @@ def _rows(events: Events) -> Iterator[_Row]:
         texts("outcome"),
         texts("error"),
     )
-    yield from map(_Row._make, zip(*columns, strict=True))
+    yield from map(_LeaseEvent._make, zip(*columns, strict=True))
 
 
-def _lease_of(row: _Row, timeouts: Mapping[str, int]) -> _Lease:
+def _lease_of(row: _LeaseEvent, timeouts: Mapping[str, int]) -> _Lease:
     seconds = timeouts.get(row.queue) if row.timeout_seconds == NONE else row.timeout_seconds
     timeout_us = None if seconds is None else seconds * 1_000_000
     return _Lease(row, timeout_us=timeout_us, ends_us=None if timeout_us is None else row.responded_us + timeout_us)
 
 
-def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None:
+def _apply_call(lease: _Lease, row: _LeaseEvent, found: Counter[tuple[str, str, int]]) -> None:
     """Record the effect of a delete or a visibility change on a lease."""
     worked_us = row.invoked_us - lease.row.responded_us
     if lease.ends_us is not None and row.invoked_us > lease.ends_us and not lease.is_settled:
@@ -238,7 +238,7 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
             lease.deleted_us = row.responded_us
         lease.settled_us = row.invoked_us if lease.settled_us is None else lease.settled_us
         if lease.why_again == "unsettled":
-            lease.why_again = None  # that it came again is no doing of its consumer
+            lease.why_again = None  # its consumer deleted it, so a further receive has another cause
     elif row.outcome != CallOutcome.FAIL and row.timeout_seconds == NONE:
         lease.ends_us = None
     elif row.outcome != CallOutcome.FAIL and lease.ends_us is not None:
@@ -249,7 +249,7 @@ def _use(lease: _Lease, row: _Row, found: Counter[tuple[str, str, int]]) -> None
             lease.why_again, lease.settled_us = "released", row.invoked_us
 
 
-def _count(lease: _Lease) -> Iterator[tuple[str, str, int]]:
+def _count_lease(lease: _Lease) -> Iterator[tuple[str, str, int]]:
     """Yield the counts of a lease after all of its uses."""
     if lease.earlier is not None and lease.earlier.why_again is not None:
         yield lease.earlier.why_again, lease.row.queue, 0

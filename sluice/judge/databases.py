@@ -2,7 +2,7 @@
 
 Pure: evidence in, findings out; no code of the runtime.
 
-The order of commits is the database's own (`pg_xact_commit_timestamp`), and does not rely on Sluice's numbers.
+The order of commits comes from the database (`pg_xact_commit_timestamp`) and not from Sluice's numbers.
 """
 
 from collections import Counter, defaultdict
@@ -147,7 +147,7 @@ def judge(evidence: DatabaseEvidence, always_ordered: Mapping[str, bool]) -> Jud
         evidence: the rows of the run.
         always_ordered: consumer to whether its effects are in order whatever its inbox lists: with PARK and HALT.
     """
-    violations = [*_of_producers(evidence), *_of_outbox(evidence)]
+    violations = [*_producer_violations(evidence), *_outbox_violations(evidence)]
     unfinished: list[tuple[str, str]] = []
     late_counts: dict[str, int] = {}
     for consumer, is_always in always_ordered.items():
@@ -155,17 +155,17 @@ def judge(evidence: DatabaseEvidence, always_ordered: Mapping[str, bool]) -> Jud
             (effect for effect in evidence.done if effect.consumer == consumer),
             key=lambda effect: (effect.committed_at_us, effect.id),
         )
-        violations += _of_effects(evidence, consumer, done)
-        missing, lost = _missing(evidence, consumer, {effect.event_id for effect in done})
+        violations += _effect_violations(evidence, consumer, done)
+        missing, lost = _missing_effects(evidence, consumer, {effect.event_id for effect in done})
         unfinished += missing
         violations += lost
-        late = set() if is_always else _late(evidence, consumer, done)
+        late = set() if is_always else _late_effect_ids(evidence, consumer, done)
         late_counts[consumer] = len(late)
-        violations += _of_order(evidence, consumer, [effect for effect in done if effect.id not in late])
+        violations += _order_violations(evidence, consumer, [effect for effect in done if effect.id not in late])
     return Judgement(violations=tuple(violations), unfinished=tuple(unfinished), late_counts=late_counts)
 
 
-def _of_producers(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
+def _producer_violations(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
     """Yield the violations in the producers' own rows: the database keeps every acknowledged commit, and no other."""
     there = {committed.event_id: committed for committed in evidence.committed}
     for event_id in evidence.acknowledged:
@@ -177,16 +177,16 @@ def _of_producers(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
             yield _violation(DatabaseAnomaly.ROLLED_BACK, there[event_id], "its row is there")
 
 
-def _of_outbox(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
+def _outbox_violations(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
     """Yield the differences between outbox and rows: each event once, numbered in the order of commits."""
-    committed = _in_order(evidence.committed)
+    committed = _commits_by_group(evidence.committed)
     published: dict[str, list[OutboxMessage]] = defaultdict(list)
     for publish in sorted(evidence.published, key=lambda published: published.seq):
         published[publish.group].append(publish)
     rows = {entry.event_id for entry in evidence.committed}
     for group in {**committed, **published}:
         messages = published.get(group, [])
-        yield from (_unknown(evidence, entry) for entry in messages if entry.event_id not in rows)
+        yield from (_uncommitted_violation(evidence, entry) for entry in messages if entry.event_id not in rows)
         in_outbox = {entry.event_id for entry in messages}
         for row in committed.get(group, []):
             if row.event_id not in in_outbox:
@@ -197,7 +197,7 @@ def _of_outbox(evidence: DatabaseEvidence) -> Iterator[DatabaseViolation]:
             if message.event_id != event_id or (len(known) == len(messages) and message.seq != place):
                 sentence = f"has number {message.seq}; commit {place} of the group was {event_id}"
                 yield _violation(DatabaseAnomaly.MISNUMBERED, message, sentence)
-                break  # the rest of the group follows from it
+                break  # the later numbers of the group are wrong because of this one
 
 
 def _violation(
@@ -211,7 +211,7 @@ def _violation(
     )
 
 
-def _unknown(
+def _uncommitted_violation(
     evidence: DatabaseEvidence, row: OutboxMessage | AppliedEffect, consumer: str | None = None
 ) -> DatabaseViolation:
     if row.event_id in evidence.rolled_back:
@@ -219,7 +219,7 @@ def _unknown(
     return _violation(DatabaseAnomaly.INVENTED, row, "no producer has committed it", consumer)
 
 
-def _of_effects(
+def _effect_violations(
     evidence: DatabaseEvidence, consumer: str, done: Sequence[AppliedEffect]
 ) -> Iterator[DatabaseViolation]:
     """Yield a violation for each effect that should not exist, or has other data."""
@@ -228,7 +228,7 @@ def _of_effects(
     for effect in done:
         row = rows.get(effect.event_id)
         if row is None:
-            yield _unknown(evidence, effect, consumer)
+            yield _uncommitted_violation(evidence, effect, consumer)
         elif effect.is_doomed:
             sentence = f"effect {effect.id} is of an attempt that was to be rolled back"
             yield _violation(DatabaseAnomaly.DOOMED, effect, sentence, consumer)
@@ -240,7 +240,7 @@ def _of_effects(
             yield _violation(DatabaseAnomaly.DOUBLE, rows[event_id], f"it has {count} effects", consumer)
 
 
-def _missing(
+def _missing_effects(
     evidence: DatabaseEvidence, consumer: str, done: Collection[str]
 ) -> tuple[list[tuple[str, str]], list[DatabaseViolation]]:
     """Return the events without effect: those that a queue or inbox still has, and those that are lost."""
@@ -262,13 +262,13 @@ def _missing(
             continue
         sentence = (
             "it has no effect, is in no queue and no DLQ, and is not set aside;"
-            f" its inbox says {_inbox_says(evidence, consumer, row.group, seqs.get(row.event_id))}"
+            f" its inbox says {_inbox_state_text(evidence, consumer, row.group, seqs.get(row.event_id))}"
         )
         lost.append(_violation(DatabaseAnomaly.LOST, row, sentence, consumer))
     return unfinished, lost
 
 
-def _inbox_says(evidence: DatabaseEvidence, consumer: str, group: str, seq: int | None) -> str:
+def _inbox_state_text(evidence: DatabaseEvidence, consumer: str, group: str, seq: int | None) -> str:
     for listed in evidence.listed:
         is_its = (listed.consumer, listed.group) == (consumer, group)
         if is_its and seq is not None and listed.seq <= seq <= listed.through:
@@ -276,7 +276,7 @@ def _inbox_says(evidence: DatabaseEvidence, consumer: str, group: str, seq: int 
     return f"nothing of number {seq}"
 
 
-def _late(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
+def _late_effect_ids(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> set[int]:
     """Return the effects that an inbox lists as late: their numbers were missing or dead before."""
     came = {
         (listed.group, listed.epoch, seq)
@@ -287,10 +287,14 @@ def _late(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffec
     return {effect.id for effect in done if (effect.group, effect.epoch, effect.seq) in came}
 
 
-def _of_order(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]) -> Iterator[DatabaseViolation]:
+def _order_violations(
+    evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedEffect]
+) -> Iterator[DatabaseViolation]:
     """Yield each effect that comes after one whose event was committed later in the same group."""
     places = {
-        row.event_id: place for rows in _in_order(evidence.committed).values() for place, row in enumerate(rows, 1)
+        row.event_id: place
+        for rows in _commits_by_group(evidence.committed).values()
+        for place, row in enumerate(rows, 1)
     }
     last: dict[str, AppliedEffect] = {}
     for effect in done:
@@ -307,7 +311,7 @@ def _of_order(evidence: DatabaseEvidence, consumer: str, done: Iterable[AppliedE
         yield _violation(DatabaseAnomaly.REORDERED, effect, sentence, consumer)
 
 
-def _in_order(committed: Iterable[CommittedEvent]) -> dict[str, list[CommittedEvent]]:
+def _commits_by_group(committed: Iterable[CommittedEvent]) -> dict[str, list[CommittedEvent]]:
     """Return the events of each group in the order of their commits."""
     groups: dict[str, list[CommittedEvent]] = defaultdict(list)
     for entry in sorted(committed, key=lambda committed: (committed.committed_at_us, committed.position)):

@@ -1,7 +1,7 @@
-"""Questions of the judge to a history, part by part: the same in this process and in Spark's tasks.
+"""Compute the facts that the judge needs of a history, part by part, in this process or in Spark's tasks.
 
-Each question is a partial, a function of one part of the history (`parts`), and what the partials of all parts add up
-to. A recording of up to some hundred thousand events is one part, in memory, as Arrow columns.
+Each fact is computed by a function of one part of the history (`parts`); the results of all parts are then joined. A
+recording of up to some hundred thousand events is one part, in memory, as Arrow columns.
 """
 
 from collections import Counter, defaultdict
@@ -28,20 +28,24 @@ from sluice.judge.reading import folders
 from sluice.judge.reading.columns import NONE, Events, hash_numbers
 from sluice.judge.reading.damage import UNREADABLE, read_whole, readable
 from sluice.judge.reading.parquet_files import Piece, RowSelection, pieces
-from sluice.judge.screening.buckets import ScreeningResult, cleared_part, conclude
+from sluice.judge.screening.buckets import ScreeningResult, conclude, screen_part
 from sluice.judge.series import series
 from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timed_part, timings
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 
 EVENTS_MAX = 300_000
 """The most events of a recording that is judged in this process, unless the command line says otherwise."""
-_PART_EVENTS = 10_000  # of a journal, read and settled together: batches of few events take ten times their size
+_PART_EVENTS = 10_000  # of a journal that are read together: batches of few events take ten times their size in memory
 _NEVER_US = 2**62
 FRAMED = (Kind.OPENED.value, Kind.CLOSED.value, Kind.TOPOLOGY.value)
 """Kinds of events in which recorders identify themselves."""
-_CONSUMED = (Kind.POLL.value, Kind.RECEIVED.value, Kind.DELETED.value)  # name a queue messages come from
+_CONSUMED = (
+    Kind.POLL.value,
+    Kind.RECEIVED.value,
+    Kind.DELETED.value,
+)  # their `queue` is one from which messages are received
 _BEGUN = (*FRAMED, Kind.PUBLISHED.value, Kind.POLL.value, Kind.RECEIVED.value)
-"""Kinds of events of which is told who recorded them, and when the first was."""
+"""Kinds of events for which `overview` has the recorder and the first instant."""
 _OF_MESSAGES = (Kind.RECEIVED.value, Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 """Kinds of events that are judged by message group, unless they failed: then the handle was invalid."""
 _OVERVIEW = ("schema_version", "run", "kind", "worker", "queue", "detail", "is_of_no_group", "opened_us")
@@ -79,20 +83,21 @@ class JudgeEngine:
 
     def screen(self, expectation: Expectation) -> ScreeningResult:
         """Return the results of one pass over the whole history."""
-        counted, maybe, seen = self._history.look(partial(cleared_part, expectation=expectation))
+        counted, maybe, seen = self._history.look(partial(screen_part, expectation=expectation))
         return conclude(counted, maybe, seen, expectation)
 
     def around(self) -> list[HistoryEvent]:
         """Return the events without a group, of the kinds `counts.AROUND`, which the judge needs one by one."""
-        (found,) = self._history.look(_rows_of_part, RowSelection("kind", AROUND, is_grouped=False))
+        (found,) = self._history.look(_select_in_part, RowSelection("kind", AROUND, is_grouped=False))
         return events_of(found)
 
     def around_moves_and_purges(self, expectation: Expectation, surrounded: QueueContext) -> list[str]:
-        """Return the groups with a receive that may concern a move task or a purge, though nothing else is unusual.
+        """Return the groups with a receive that may be affected by a move task or a purge.
 
-        One that was asked for before a move task to its queue began, and answered after: what it brought may have come
-        back with the task, and the checker leaves that open. Whatever else may have was received more than once, or
-        from a DLQ. And one that was asked for after a purge of its queue, of what may have been there before.
+        A receive that was called before a move task to its queue began, and answered after it, may have returned a
+        moved message; the checker leaves that open. A receive that was called after a purge of its queue may have
+        returned a message from before the purge. Other messages that a task may have moved were received more than
+        once, or from a DLQ, so they are suspect anyway.
         """
         look = partial(_moves_in_part, expectation=expectation, surrounded=surrounded)
         (found,) = self._history.look(
@@ -114,10 +119,11 @@ class JudgeEngine:
         return counts
 
     def shared_ids(self) -> Mapping[tuple[str, int], Sequence[IdUse]]:
-        """Return (group, idx) of a message whose deduplication id others have, too, to what was published under it.
+        """Return every publish under a deduplication id that several messages have, by (group, idx) of each message.
 
-        An id is of a whole queue or topic, unless the scope says otherwise (DED-01, SNS-19): then only one of the
-        messages is delivered. Without an id the body stands for it. Messages of one id have one list, not a copy each.
+        A deduplication id holds for a whole queue or topic, unless its scope is the message group (DED-01, SNS-19), so
+        only one of these messages is delivered. If a message has no id, its body counts as the id. Messages with the
+        same id share one list.
         """
         (found,) = self._history.look(_ids_of_part)
         keys = found.group_by("key", use_threads=False).aggregate([("message", "count_distinct")])
@@ -140,16 +146,16 @@ class JudgeEngine:
             for message, ids in of_message.items()
         }
 
-    def acknowledged_otherwise(self, expectation: Expectation) -> list[str]:
+    def groups_with_unconfirmed_ids(self, expectation: Expectation) -> list[str]:
         """Return the groups in which a message id that a queue acknowledged was never received from it."""
         (found,) = self._history.look(
-            partial(_otherwise_in_part, expectation=expectation),
+            partial(_unconfirmed_ids_in_part, expectation=expectation),
             RowSelection("kind", _ANSWERED_KINDS, _ANSWERED_COLUMNS),
         )
         return [group for group in found.column("message_group_id").to_pylist() if group is not None]
 
     def clock_timings(self, expectation: Expectation) -> ClockTimings:
-        """Return the history's facts about its clocks, of which there are several.
+        """Return what the history proves about the differences of its clocks.
 
         A publish is the cause of a receive with its idx and body, if one clock timed all its tries and all publishes
         are on record; a receive is the cause of what was done with its receipt handle.
@@ -198,10 +204,10 @@ class JudgeEngine:
                 )
 
     def overview(self) -> list[Mapping[str, Any]]:
-        """Return how many events have the same kind, queue, worker and detail, as far as these show what a history is.
+        """Return counts of events by kind, queue, worker and detail, as far as they describe the recording itself.
 
         Each row has a `count`. `kind` is set for kinds in FRAMED, publishes, and events that name a queue; `queue` for
-        those but the first; `worker` for FRAMED, publishes, polls and receives; `detail` for topologies.
+        publishes and these; `worker` for FRAMED, publishes, polls and receives; `detail` for topologies.
         `is_of_no_group` says that an event needs a message group and has none.
         """
         (found,) = self._history.look(_overview_of_part, RowSelection(columns=_OVERVIEW_COLUMNS, is_grouped=False))
@@ -245,7 +251,7 @@ def _parts_of(folder: Path) -> Iterator[pa.Table | Piece]:
         yield from read_parts(path, events_max=_PART_EVENTS)
 
 
-def _rows_of_part(part: Iterable[Events]) -> list[pa.Table]:
+def _select_in_part(part: Iterable[Events]) -> list[pa.Table]:
     return [pa.concat_tables([SCHEMA.empty_table(), *(events.table for events in part)])]
 
 
@@ -267,7 +273,7 @@ def _moves_in_part(part: Iterable[Events], *, expectation: Expectation, surround
     return [pa.concat_tables(found).group_by("message_group_id", use_threads=False).aggregate([])]
 
 
-def _otherwise_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+def _unconfirmed_ids_in_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
     none = SCHEMA.empty_table().select(_ANSWERED_COLUMNS)
     table = pa.concat_tables([none, *(events.table.select(_ANSWERED_COLUMNS) for events in part)])
     is_here = pc.is_in(table.column("queue"), pa.array(expectation.queues, pa.string()))
@@ -313,7 +319,7 @@ def _ids_of_part(part: Iterable[Events]) -> list[pa.Table]:
     for events in part:
         message = hash_numbers(events.hashes("message_group_id"), events.numbers("idx", 0))
         where = _is_published(events)
-        found.append(pa.table({"key": _id_keys(events)[where], "message": message[where]}, _IDS))
+        found.append(pa.table({"key": _id_hashes(events)[where], "message": message[where]}, _IDS))
     return [pa.concat_tables(found).group_by(_IDS.names, use_threads=False).aggregate([])]
 
 
@@ -324,7 +330,7 @@ def _publishes_in_part(part: Iterable[Events], *, keys: Sequence[int]) -> list[p
     names = {**dict.fromkeys(texts, pa.string()), "idx": pa.int64()}
     found = [pa.schema({**names, "key": pa.uint64(), **times}).empty_table()]
     for events in part:
-        key = _id_keys(events)
+        key = _id_hashes(events)
         where = np.flatnonzero(_is_published(events) & np.isin(key, np.array(keys, np.uint64)))
         invoked_us = events.numbers("invoked_at_us", 0)
         answered_us = events.numbers("responded_at_us", _NEVER_US)
@@ -344,7 +350,7 @@ def _is_published(events: Events) -> np.ndarray:
     return found
 
 
-def _id_keys(events: Events) -> np.ndarray:
+def _id_hashes(events: Events) -> np.ndarray:
     ids = events.hashes("deduplication_id")
     return np.where(ids == 0, events.hashes("body_hash"), ids)
 

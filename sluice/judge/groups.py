@@ -23,13 +23,13 @@ WITNESSED_MAX = 8
 """Violations shown of each anomaly; all are counted."""
 UNKNOWNS_MAX = 20
 """The most sentences about open questions that are shown."""
-_CHECKED_EVENTS = 20_000  # made of columns together: one group at a time takes ten times as long
-_KEPT_MAX = 10_000  # findings of a part, before all but the first of each anomaly are left out
+_CHECKED_EVENTS = 20_000  # converted from columns at once: converting one group at a time takes ten times as long
+_KEPT_MAX = 10_000  # findings of a part that are kept before all but the first of each anomaly are dropped
 UNKNOWN = ""
-"""In place of an anomaly."""
+"""In the column `anomaly` of FOUND, it marks an open question."""
 _SHOWN = {anomaly.id for anomaly in ANOMALIES.values() if anomaly.severity is not Severity.INFORMATION}
 FOUND = pa.schema([(name, pa.string()) for name in ("anomaly", "sort_key", "finding")])
-"""A violation, or a sentence of what stays open: of each anomaly those with the least key are shown."""
+"""The columns of a violation or open question; of each anomaly, those with the smallest keys are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ def find_in_part(part: Iterable[Events], *, expectation: Expectation, around: Qu
 def _events_of_groups(
     whole: list[pa.Table], expectation: Expectation, around: QueueContext
 ) -> Iterator[tuple[list[HistoryEvent], frozenset[int] | None]]:
-    """Take some groups, and yield the events that are needed of each, and of which messages the findings count."""
+    """Remove some groups from `whole`; yield the needed events of each, and the messages whose findings count."""
     together: list[NeededEvents] = []
     while whole and sum(len(group.events) for group in together) < _CHECKED_EVENTS:
         together.append(needed_events(whole.pop(), expectation, around))

@@ -99,7 +99,7 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     )
     counts = {**event_counts.counts, **{name: seen.total(name) for name in COUNTED}}
     unfinished = _unfinished_recorders(event_counts.recorded, facts)
-    provable = _provable(event_counts, facts, unfinished)
+    provable = _with_provable_facts(event_counts, facts, unfinished)
     uncounted: list[str] = []
     if not expectation.is_planned and counts["redelivered"]:
         declared, provable = provable, _with_others(provable, engine.unseen_receives(provable))
@@ -108,7 +108,7 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
     provable, apart = with_clock_bound(provable, event_counts.clocks, timed)
     is_disturbed = bool(surrounded.moves or surrounded.purges)
     moved = engine.around_moves_and_purges(provable, surrounded) if is_disturbed else ()
-    otherwise = engine.acknowledged_otherwise(provable) if counts["sent"] else ()
+    otherwise = engine.groups_with_unconfirmed_ids(provable) if counts["sent"] else ()
     suspects = {*looked.suspects, *moved, *timed.groups, *otherwise}
     found = engine.findings(suspects, provable, surrounded)
     measured = measures(seen, expectation) | {
@@ -149,7 +149,7 @@ def judge(engine: JudgeEngine, facts: RunFacts) -> Verdict:
             *reasons.values(),
             *apart,
             *uncounted,
-            *_causes(found.shown, excused),
+            *_harness_faults(found.shown, excused),
             *found.unknowns,
         ),
         measures=measured,
@@ -180,7 +180,7 @@ def _unfinished_recorders(recorded: Mapping[str, Mapping[int, bool]], facts: Run
     return [name for name in facts.recorders if name not in facts.killed and not is_whole(recorded.get(name, {}))]
 
 
-def _provable(event_counts: EventCounts, facts: RunFacts, unfinished: list[str]) -> Expectation:
+def _with_provable_facts(event_counts: EventCounts, facts: RunFacts, unfinished: list[str]) -> Expectation:
     """Return the expectation without the parts that this history cannot prove."""
     expectation = facts.expectation
     unproven = {
@@ -230,8 +230,8 @@ def _undeclared_others(declared: Expectation, provable: Expectation, surrounded:
     ]
 
 
-def _causes(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
-    """Return the faults of the run itself that caused violations in its groups."""
+def _harness_faults(violations: tuple[Violation, ...], excused: Mapping[str, str]) -> list[str]:
+    """Return sentences about violations that the run itself caused, such as a late generator."""
     return [
         f"{violation.anomaly} in group {violation.message_group_id}: {violation.sentence}"
         for violation in violations
@@ -292,7 +292,7 @@ def faults_of(recoveries: Iterable[Recovery]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _time(at_us: int | None) -> str:
+def _time_text(at_us: int | None) -> str:
     return "an unknown time" if at_us is None else f"{utc(at_us):%H:%M:%S.%f} UTC"
 
 
@@ -308,7 +308,7 @@ def _measured_values(
         latency_us={queue: of["latency_us"]["p99"] for queue, of in of_queue.items()},
         drained_in_seconds={queue: of["drain_seconds"] for queue, of in of_queue.items() if of["drain_seconds"]},
         recovered_in_seconds={
-            f"{fault['kind']} of {fault['target']} at {_time(fault['began_at_us'])} in {queue}": seconds
+            f"{fault['kind']} of {fault['target']} at {_time_text(fault['began_at_us'])} in {queue}": seconds
             for fault in faults
             for queue, seconds in fault["recovered_in_seconds"].items()
             if seconds is not None

@@ -1,7 +1,7 @@
-"""A history in parts, each of whole message groups, and the tables that a judge computes over all parts.
+"""A history in parts, each of whole message groups.
 
-The judge passes in a function of one part, the *partial*. A history in memory is one part. On Spark each bucket
-is one, and the same partial runs in its tasks (`spark_load.judge.parts`).
+The judge passes in a function of one part, the *partial*, and gets the results of all parts. A history in memory is one
+part. In Spark each bucket is a part, and the partial runs in tasks (`spark_load.judge.parts`).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from sluice.judge.tally import add_up
 type Partial = Callable[[Iterable[Events]], Sequence[pa.Table]]
 """A function of the events of one part, given in batches. It returns the same number of tables for every part.
 
-A part without events is no exception. The function and what it is bound to are pickled, to run in tasks of Spark.
+It must also return them for a part without events. It is pickled for Spark's tasks, together with its bound arguments.
 """
 
 

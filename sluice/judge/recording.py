@@ -1,7 +1,7 @@
-"""A recording: a history without a load test, and the known facts of the service that was recorded.
+"""Judge a recording: the history of somebody's own service, without a plan of what was to be published.
 
-Facts that nobody declares are derived from the history if possible, and left open otherwise. A queue without a declared
-timeout proves neither losses nor leases, and nothing was planned.
+Facts that nobody declares are derived from the history if possible, and left open otherwise. If the timeout of a queue
+is unknown, neither losses nor violated leases can be proven for it.
 """
 
 from collections import Counter
@@ -23,12 +23,12 @@ from sluice.judge.reading import folders
 from sluice.recorder.journal import is_empty
 
 _OTHERS = "where others received as well"
-_UNNAMED = "of which nobody said what it was to receive; name it with --queue"
+_UNDECLARED = "of which nobody said what it was to receive; name it with --queue"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedQueue:
-    """Settings of a queue, its DLQ, and the queue where SNS puts what it could not deliver; None where nobody says.
+    """Settings of a queue, its DLQ, and the DLQ of its subscription; None for an unknown setting.
 
     `is_unfiltered` says that the queue gets every message of the topic since before the recording.
     """
@@ -81,7 +81,7 @@ def parse_queue(text: str) -> tuple[str, RecordedQueue]:
 
 
 def parse_queues(texts: Iterable[str]) -> dict[str, RecordedQueue]:
-    """Return the settings of several of them, by name; none may be given twice, or be another's DLQ."""
+    """Return the settings in several texts of `parse_queue`, by name; no name may occur twice, or be another's DLQ."""
     queues: dict[str, RecordedQueue] = {}
     for text in texts:
         name, queue = parse_queue(text)
@@ -123,14 +123,14 @@ def check(
     has_other_consumers: bool = False,
     clock_bound_us: int = 0,
 ) -> tuple[Verdict, Expectation]:
-    """Judge what was recorded; return the verdict, and what was expected.
+    """Judge a recording; return the verdict and the expectation.
 
-    `root` is the folder the user named. No `queues` means those that were received from. If others published unrecorded
-    (`has_other_producers`), what came from nowhere may be theirs; if others received (`has_other_consumers`), they may
-    have what never came. `clock_bound_us` is how far the clocks of two machines are declared to be apart at most, 0
-    where nothing is.
+    `root` is the folder that the user named. Without `queues`, all queues from which messages were received are judged.
+    `has_other_producers` and `has_other_consumers` say that processes without a recorder published or received, so that
+    a message without a publish, or an acknowledged message without a receive, may be theirs. `clock_bound_us` is the
+    declared bound of the difference between two machines' clocks, or 0.
     """
-    topology = _topology(engine.overview(), root)
+    topology = _read_topology(engine.overview(), root)
     expectation = _with_settings(
         _expectation(topology, queues, has_other_producers=has_other_producers), topology.settings
     )
@@ -186,7 +186,7 @@ class _Topology:
     unknowns: tuple[str, ...] = field(default=())
 
 
-def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
+def _read_topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
     require_version([row["schema_version"] for row in rows], root)
     runs = sorted({row["run"] for row in rows})
     if len(runs) != 1:
@@ -204,7 +204,7 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
         if row["is_of_no_group"]:
             groupless[row["queue"]] += row["count"]
     unseen = sorted({str(detail["unseen"]) for detail in found if "unseen" in detail})
-    began_us = _began_us(rows, root)
+    began_us = _recording_began_us(rows, root)
     publishing_us = [us for (kind, _), us in began_us.items() if kind == Kind.PUBLISHED]
     samples = sorted({detail["one_group_in"] for detail in found if isinstance(detail.get("one_group_in"), int)})
     return _Topology(
@@ -227,14 +227,14 @@ def _topology(rows: Sequence[Mapping[str, Any]], root: Path) -> _Topology:
                 f"calls were made that no recorder can see: {calls}; what is absent may have been there"
                 for calls in unseen
             ),
-            *_groupless(groupless),
+            *_groupless_sentences(groupless),
             *([f"recorders kept different groups: one in {', '.join(map(str, samples))}"] if len(samples) > 1 else []),
         ),
     )
 
 
-def _began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, str], int]:
-    """Return (kind of call, queue) -> from when on such calls are on record, of publishes, polls and receives.
+def _recording_began_us(rows: Sequence[Mapping[str, Any]], root: Path) -> dict[tuple[str, str], int]:
+    """Return the time since when publishes, polls and receives are on record, by (kind, queue).
 
     Several processes may have made them, and each may have made some before its recorder was opened. An opening that
     its own events contradict tells nothing.
@@ -302,7 +302,7 @@ def _receive_begins(began_us: Mapping[tuple[str, str], int]) -> dict[str, int]:
     return found
 
 
-def _groupless(found: Mapping[str, int]) -> Iterator[str]:
+def _groupless_sentences(found: Mapping[str, int]) -> Iterator[str]:
     """Yield the reasons why events without a message group are not judged; AWS: a FIFO queue's name ends with `.fifo`.
 
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_CreateQueue.html (read 2026-11-26)
@@ -332,7 +332,7 @@ def _expectation(topology: _Topology, queues: Mapping[str, RecordedQueue], *, ha
         raise HistoryError(
             f"messages came from {unnamed[0]!r}, which is not among the queues named; name it with --queue"
         )
-    unproven = dict.fromkeys([] if queues else unnamed, _UNNAMED)
+    unproven = dict.fromkeys([] if queues else unnamed, _UNDECLARED)
     unproven |= {name: f"where {count} calls tell no group" for name, count in topology.groupless.items()}
     if not topology.is_whole:
         unproven = dict.fromkeys(queues or unnamed, "where not every recorder finished")

@@ -3,11 +3,11 @@
 There are at most BINS_MAX bins of time, RANKS_MAX of groups and CODES_MAX error codes, and timelines of at most
 GROUPS_MAX groups with EVENTS_MAX events each, so a hundred million events make as small a file as a thousand.
 
-A history is looked at twice, part by part: when it began and ended and how large its groups are; then what happened in
-each bin and rank, as a tally that adds up. So percentiles are of all values. They are exact where a part has at most
-EXACT_MAX latencies; of more, a value is taken to be at most 1 / ACCURACY less than it is, and the largest of a bin
-stays what it is. A latency is from the intended publish to the first receive from that queue, and stands in the bin of
-the intended publish: a stall shows where the messages were due, also those that could not be sent.
+A history is read twice, part by part: first for its beginning, its end and the sizes of its groups, then for the events
+in each bin and rank, as a tally of all parts. Percentiles are of all values. They are exact if no part has more than
+EXACT_MAX latencies; otherwise each is at most 1 / ACCURACY too small, and the largest of a bin is still exact. A
+latency is from the intended publish to the first receive from that queue, and stands in the bin of the intended
+publish: a stall shows where the messages were due, also those that could not be sent.
 """
 
 import heapq
@@ -42,7 +42,7 @@ EVENTS_MAX = 80
 OTHER_CODES = "other"
 _US = 1_000_000
 _WIDTHS_SECONDS = (0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600)
-ALL = "all"  # no queue's name: those end in .fifo
+ALL = "all"  # cannot be a queue, whose name ends with .fifo
 DRAWN = (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.REDRIVEN)
 OF_EVENT = (
     "kind",
@@ -148,7 +148,7 @@ def waiting(acked: Iterable[int], received: Iterable[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Extent:
-    """From when to when a history is, who was at work when, and how large its groups are.
+    """The beginning and end of a history, the working times of its tasks, and the sizes of its groups.
 
     Args:
         bins: the time from the first intended publish to the last answer.
@@ -183,7 +183,7 @@ _SPANS = pa.schema(
         "until_us": pa.int64(),
     }
 )
-"""First and last instants: of a recorder's events, for each queue it received from; without one of calls."""
+"""First and last instants of the events of a recorder in each queue; without a recorder, of publishes and receives."""
 _SIZES = pa.schema({"size": pa.int64(), "groups": pa.int64()})
 
 
@@ -272,7 +272,9 @@ def _message_rows(events: Events, expectation: Expectation) -> pa.Table:
     is_published = events.is_equal("kind", Kind.PUBLISHED)
     is_received = events.is_equal("kind", Kind.RECEIVED) & events.is_equal("message_run", expectation.run)
     is_acked = is_published & events.is_equal("outcome", CallOutcome.OK)
-    is_elsewhere = ~events.decode("queue", expectation.queues.__contains__, bool)  # the topic: it goes to all of them
+    is_elsewhere = ~events.decode(
+        "queue", expectation.queues.__contains__, bool
+    )  # published to the topic, which sends it to all queues
     responded_us = events.numbers("responded_at_us")
     columns = {
         "group": group,
@@ -403,7 +405,7 @@ def _timelines(history: History, violations: Sequence[Violation]) -> dict[str, l
         (found,) = history.look(
             partial(_nearest_in_part, spans=spans), RowSelection("message_group_id", spans, _DRAWN_COLUMNS)
         )
-        for row in sorted(found.to_pylist(), key=_in_order):
+        for row in sorted(found.to_pylist(), key=_sort_key):
             drawn[row["message_group_id"]].append({name: row[name] for name in OF_EVENT if row[name] is not None})
     return drawn
 
@@ -419,13 +421,13 @@ def _nearest_in_part(part: Iterable[Events], *, spans: Mapping[str, tuple[int, i
 
     def nearness(row: SeriesRow) -> tuple[Any, ...]:
         from_us, to_us = spans[row["message_group_id"]]
-        return max(from_us - row["invoked_at_us"], row["invoked_at_us"] - to_us, 0), _in_order(row)
+        return max(from_us - row["invoked_at_us"], row["invoked_at_us"] - to_us, 0), _sort_key(row)
 
     nearest = [row for rows in of_group.values() for row in heapq.nsmallest(EVENTS_MAX, rows, key=nearness)]
     return [pa.Table.from_pylist(nearest, schema)]
 
 
-def _in_order(row: SeriesRow) -> tuple[Any, ...]:
+def _sort_key(row: SeriesRow) -> tuple[Any, ...]:
     return row["invoked_at_us"], row["kind"], row["idx"] is not None, row["idx"] or 0
 
 

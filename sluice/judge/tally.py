@@ -10,12 +10,12 @@ from sluice.judge.reading.columns import starts
 TALLY = pa.schema(
     {"what": pa.string(), "name": pa.string(), "place": pa.int32(), "value": pa.int64(), "count": pa.int64()}
 )
-"""How often `value` was found of something, of a queue or code, in a bin of time or rank of groups."""
+"""`count` is how often `value` was found for `what`, of a queue or code (`name`), in a bin or rank (`place`)."""
 VALUE_KEYS, PLACE_KEYS = TALLY.names[:-1], TALLY.names[:-2]
 """The columns that identify a counted value, and those that identify its place."""
 PERCENTILES = {"p50": 50, "p95": 95, "p99": 99}
 """The percentiles of every distribution, by name."""
-_BITS = 13  # of a value that are kept where it is rounded: 4,096 values each octave
+_BITS = 13  # leading bits of a value that rounding keeps: 4,096 different values between n and 2n
 ACCURACY = 1 << (_BITS - 1)
 """A rounded value is smaller than the original by at most 1 / ACCURACY of it."""
 

@@ -1,4 +1,4 @@
-"""The clocks that timed a history, and the bounds on their differences, declared and proven."""
+"""Bound the differences of a history's clocks, from its events and from a declaration."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -24,7 +24,7 @@ TIMED = tuple(
     kind.value
     for kind in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED, Kind.PARKED)
 )
-"""Kinds of events whose clocks matter to their group."""
+"""Kinds of events whose times the checker compares within a group."""
 TIMED_COLUMNS = (
     "kind",
     "queue",
@@ -44,12 +44,12 @@ SETTLED = (Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockTimings:
-    """Timings of several clocks, as their history shows them.
+    """The differences of clocks that a history proves.
 
     Args:
-        groups: those that several clocks timed.
-        ahead_us: clock to another clock to the least time from a cause by the one to its effect by the other.
-        span_us: from the first event to the last.
+        groups: the groups whose events were timed by several clocks.
+        ahead_us: the least time from a cause, by the first clock, to its effect, by the second clock.
+        span_us: the time from the first event to the last.
     """
 
     groups: Collection[str] = ()
@@ -72,10 +72,12 @@ def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.T
     )
     clocks = events.group_by("message_group_id").aggregate([("clock_id", "min"), ("clock_id", "max")])
     several = clocks.filter(pc.not_equal(clocks.column("clock_id_min"), clocks.column("clock_id_max")))
-    ends = [end for name in ("invoked_at_us", "responded_at_us") for end in _ends(events.column(name))]
+    ends = [end for name in ("invoked_at_us", "responded_at_us") for end in _first_and_last(events.column(name))]
     return [
         several.select(["message_group_id"]).rename_columns(_GROUPS.names),
-        pa.concat_tables([_AHEAD.empty_table(), *_by_publishes(events, expectation), *_by_handles(events)]),
+        pa.concat_tables(
+            [_AHEAD.empty_table(), *_times_from_publishes(events, expectation), *_times_from_receives(events)]
+        ),
         pa.table({"at_us": ends}, schema=_ENDS),
     ]
 
@@ -93,12 +95,12 @@ def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> ClockTimings:
     )
 
 
-def _ends(column: pa.ChunkedArray) -> list[int]:
+def _first_and_last(column: pa.ChunkedArray) -> list[int]:
     ends = pc.min_max(column).as_py()
     return [end for end in ends.values() if end is not None]
 
 
-def _by_publishes(events: pa.Table, expectation: Expectation) -> Iterator[pa.Table]:
+def _times_from_publishes(events: pa.Table, expectation: Expectation) -> Iterator[pa.Table]:
     if not expectation.is_publishing_recorded:
         return
     is_published = pc.equal(events.column("kind"), Kind.PUBLISHED.value)
@@ -112,10 +114,14 @@ def _by_publishes(events: pa.Table, expectation: Expectation) -> Iterator[pa.Tab
     )
 
 
-def _by_handles(events: pa.Table) -> Iterator[pa.Table]:
+def _times_from_receives(events: pa.Table) -> Iterator[pa.Table]:
     is_received = pc.equal(events.column("kind"), Kind.RECEIVED.value)
     is_settled = pc.is_in(events.column("kind"), pa.array(SETTLED))
-    keys = ["message_group_id", "queue", "receipt_handle_hash"]  # one handle in two groups is two: a part has one
+    keys = [
+        "message_group_id",
+        "queue",
+        "receipt_handle_hash",
+    ]  # the group is part of the key, because a part has only whole groups
     yield _least_times(
         events.filter(is_received), events.filter(is_settled), keys, ("responded_at_us", "invoked_at_us")
     )
@@ -123,7 +129,7 @@ def _by_handles(events: pa.Table) -> Iterator[pa.Table]:
 
 def _least_times(causes: pa.Table, effects: pa.Table, keys: list[str], instants: tuple[str, str]) -> pa.Table:
     """Return the least time from a cause by one clock to its effect by another, as a table of _AHEAD."""
-    for name in keys:  # nothing equals what is not known
+    for name in keys:  # an unknown value equals no other
         causes, effects = (table.filter(pc.is_valid(table.column(name))) for table in (causes, effects))
     since, until = instants
     first = causes.group_by(keys).aggregate([("clock_id", "min"), ("clock_id", "max"), (since, "min")])
@@ -149,8 +155,8 @@ def with_clock_bound(
     reasons = []
     if is_contradictory(proven):
         reasons.append(
-            "no clocks explain the times: something was received before it was published, whatever they show; a clock"
-            " was set while it recorded"
+            "no difference of the clocks explains the times: a message would have been received before it was"
+            " published; a clock was set during the recording"
         )
         proven = {}
     apart = furthest_apart(proven)

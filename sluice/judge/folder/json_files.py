@@ -1,6 +1,6 @@
-"""The JSON files of a run's folder: written as a whole; one that was cut or edited by hand is refused with the field.
+"""Read and write the JSON files of a run's folder; an error names the field that is wrong.
 
-A field more is no error: a newer version may have written it.
+An unknown field is no error, because a newer version may have written it.
 """
 
 import reprlib
@@ -14,13 +14,15 @@ from pydantic_core import ErrorDetails
 from sluice.errors import HistoryError
 from sluice.terminal.files import write_whole
 
-INT_MAX = 2**53  # what a program that reads JSON as floating point still holds; as an instant, the year 2255
+INT_MAX = (
+    2**53
+)  # larger numbers are not exact in programs that read JSON as floating point; as an instant, the year 2255
 STRICT = ConfigDict(strict=True, allow_inf_nan=False)
-"""Of a TypedDict, and of what is inside it: numbers are numbers. KEEPS and CLOSED say what happens to a field more."""
+"""Configuration of a TypedDict: a text is no number. KEEPS allows unknown fields, and CLOSED refuses them."""
 KEEPS = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
 CLOSED = ConfigDict(strict=True, allow_inf_nan=False, extra="forbid")
 BRIEF = reprlib.Repr(maxlevel=1, maxstring=80, maxlong=80, maxother=80)
-"""Shows any value in one short line: YAML's aliases can make any size of little."""
+"""Shows any value in one short line; a small YAML file with aliases can describe a huge value."""
 
 type Int = Annotated[int, Field(ge=-INT_MAX, le=INT_MAX)]
 type Count = Annotated[int, Field(ge=0, le=INT_MAX)]

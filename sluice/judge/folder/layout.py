@@ -2,10 +2,10 @@
 
     run.json        what was planned and expected, and what went wrong while it ran
     trace.parquet   the arrivals it replays, where its profile has a trace
-    journals/       what the recorders wrote: the evidence
-    history/        made of the journals: Parquet
-    earlier/        the same of the attempts before a run was resumed
-    verdict.json    and what tells of it: summary.md, junit.xml, series.json, report.html
+    journals/       the events that the recorders wrote: the evidence
+    history/        the events of the journals as Parquet
+    earlier/        the same for the attempts before a run was resumed
+    verdict.json    the verdict; summary.md, junit.xml, series.json and report.html present it
 
 A run's tasks add `board-N/`, one for each attempt, and `workers/` with the logs of real workers; `rehearsal.json` tells
 how many of those ran, minute by minute, where the scaling policy said so.

@@ -11,10 +11,10 @@ from sluice.judge.folder.json_files import INT_MAX, KEEPS, STRICT, Count, Int, J
 SCHEMA_VERSION = 3
 BINS_MAX = 120
 EXACT_MAX = 50_000
-"""Latencies of a part of a history up to which they are told as they are; else rounded, see `accuracy`."""
+"""If a part of a history has more latencies than this, they are rounded; see `accuracy`."""
 
 type RunSeries = dict[str, Any]
-"""A `SeriesSchema`, as those handle it who draw it."""
+"""A `SeriesSchema` for code that draws it, without its types."""
 
 
 class _Percentiles[C, V](TypedDict):
@@ -112,4 +112,4 @@ class _AnySeries(TypedDict):
 
 SERIES = TypeAdapter[SeriesSchema](Annotated[SeriesSchema, AfterValidator(_require_equal_lengths)])
 ANY_SERIES = TypeAdapter(_AnySeries)
-"""Of any series.json, another version's too."""
+"""The fields of a series.json of any version."""

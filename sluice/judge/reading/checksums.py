@@ -1,7 +1,7 @@
-"""The checksums of a Parquet file, in a file beside it: a page can have its own checksum, the footer cannot.
+"""Checksums of a Parquet file, in a file beside it: Parquet has checksums for pages, but none for the footer.
 
-It is the file that Hadoop writes and looks at, and with it Spark, where files are on a file system: `.name.crc`, with
-the CRC-32 of every so many bytes. Neither asks for it where it is missing.
+The file `.name.crc` has the format of Hadoop, with a CRC-32 for each chunk of bytes. Hadoop and Spark verify it on
+local file systems, and accept a file without it.
 
 https://github.com/apache/hadoop/blob/trunk/hadoop-common-project/hadoop-common/src/main/java/org/apache/hadoop/fs/ChecksumFileSystem.java
 (read 2026-11-23).

@@ -1,6 +1,6 @@
-"""A table of events as numpy columns: numbers as they are, few texts as codes, many texts hashed to 64 bits.
+"""A table of events as numpy columns: numbers, codes of texts that repeat, and 64-bit hashes of texts that differ.
 
-What is not there is NONE in a column of signed numbers, and 0 in one of hashes.
+A missing value is NONE in a column of signed numbers, and 0 in a column of hashes.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ HASHED = (
     "body_hash",
     "attributes_hash",
 )
-"""Columns of many texts, of which the judge needs no more than hashes."""
+"""Columns with many different texts, which the judge only compares, so that hashes are enough."""
 _NUMBERED = ("sns_sequence_number", "sqs_sequence_number")
 HASH_SUFFIX, _LOW = "_64", "_low"
 HASH_SCHEMA = pa.schema(
     [*((f"{name}{HASH_SUFFIX}", pa.int64()) for name in HASHED), *((f"{name}{_LOW}", pa.int64()) for name in _NUMBERED)]
 )
-"""Of `hash_columns`. A sequence number has the hash of its first digits, and its last ones as a number."""
+"""The schema of `hash_columns`. A sequence number has a hash of its first digits, and its last 18 as a number."""
 _WORD = 8
 _NUMBER_DIGITS = 39
 _LOW_DIGITS = 18
@@ -37,7 +37,7 @@ _FINISHER = np.uint64(0xBF58476D1CE4E5B9)
 _HALF = np.uint64(32)
 
 type Columns = dict[str, np.ndarray]
-"""Name to values, all of one length."""
+"""Values by the name of their column; all columns have one length."""
 
 
 class Events:
@@ -109,7 +109,7 @@ class Events:
         if (stored := self._stored_name(name)) not in self._names:
             return np.zeros(len(self), np.uint64)
         array = self._array(stored)
-        if pa.types.is_dictionary(array.type):  # each is hashed once
+        if pa.types.is_dictionary(array.type):  # each different text is hashed once
             return np.append(hashes(array.dictionary), np.uint64(0))[self.codes(name)[0]]
         return array.fill_null(0).to_numpy().view(np.uint64) if pa.types.is_integer(array.type) else hashes(array)
 
@@ -159,10 +159,10 @@ def hash_columns(table: pa.Table) -> dict[str, pa.Array]:
 def hashes(texts: pa.Array) -> np.ndarray:
     """Return a 64-bit hash of each text, never 0; 0 where there is none. The same in every process.
 
-    Equal hashes are taken for equal texts. That two of n texts share one has a chance of n² / 2**65: one in 3,700 for a
-    hundred million. No message is called wrong for it, because the checker reads the texts of whatever is suspect. Of
-    ids or groups that share a hash, messages look like doubles, or out of order, and are suspect. A change goes
-    unnoticed only if the hash of what was published is that of what came instead: a chance of 1 in 2**64 for each.
+    Equal hashes count as equal texts. The chance that any two of n texts share a hash is n² / 2**65, which is one in
+    3,700 for a hundred million texts. This never makes a false violation: messages whose ids or groups share a hash
+    look doubled or reordered, so their groups are suspect, and the checker reads the texts of suspects. A changed text
+    is missed if it has the hash of the published text, with a chance of 1 in 2**64 for each message.
     """
     found = np.zeros(len(texts), dtype=np.uint64)
     if texts.null_count == len(texts):
@@ -170,7 +170,7 @@ def hashes(texts: pa.Array) -> np.ndarray:
     texts = texts.cast(pa.string())
     dense = texts.drop_null() if texts.null_count else texts
     lengths = pc.binary_length(dense).to_numpy()
-    hashed = _hash_words(_rows(dense, lengths), lengths)
+    hashed = _hash_words(_byte_rows(dense, lengths), lengths)
     if not texts.null_count:
         return hashed
     found[texts.is_valid().to_numpy(zero_copy_only=False)] = hashed
@@ -181,8 +181,8 @@ def hash_numbers(*numbers: np.ndarray) -> np.ndarray:
     """Return a 64-bit hash of each row of whole numbers, never 0."""
     found = np.zeros(len(numbers[0]), dtype=np.uint64)
     for column in numbers:
-        found = _stir(found, column.astype(np.uint64))
-    return _finish(found)
+        found = _mix_words(found, column.astype(np.uint64))
+    return _finish_hashes(found)
 
 
 def starts(ordered: np.ndarray) -> np.ndarray:
@@ -190,7 +190,7 @@ def starts(ordered: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.concatenate((np.ones(len(ordered[:1]), dtype=bool), ordered[1:] != ordered[:-1])))
 
 
-def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
+def _byte_rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
     """Return the texts as a matrix of bytes: a row for each text, filled up with zeros to whole words."""
     width = int(lengths.max())
     if int(lengths.min()) != width:
@@ -207,24 +207,24 @@ def _rows(dense: pa.Array, lengths: np.ndarray) -> np.ndarray:
 def _hash_words(rows: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     words = rows.view(np.uint64)
     shortest = int(lengths.min())
-    found = _stir(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
+    found = _mix_words(np.zeros(len(rows), dtype=np.uint64), lengths.astype(np.uint64))  # "b" is not "a\0"
     for index in range(words.shape[1]):
         if index * _WORD < shortest:
-            found = _stir(found, words[:, index])
-        else:  # only of those that are so long: a hash does not depend on what stands beside
+            found = _mix_words(found, words[:, index])
+        else:  # only texts of this length: a hash must not depend on the length of the other texts
             where = np.flatnonzero(lengths > index * _WORD)
-            found[where] = _stir(found[where], words[where, index])
-    return _finish(found)
+            found[where] = _mix_words(found[where], words[where, index])
+    return _finish_hashes(found)
 
 
-def _stir(found: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _mix_words(found: np.ndarray, words: np.ndarray) -> np.ndarray:
     found = (found ^ words) * _MULTIPLIER
     found ^= found >> _HALF
     found *= _FINISHER  # so that all of a word reaches all of the next
     return found
 
 
-def _finish(found: np.ndarray) -> np.ndarray:
+def _finish_hashes(found: np.ndarray) -> np.ndarray:
     found = found * _FINISHER
     found ^= found >> _HALF
     return np.maximum(found, np.uint64(1))

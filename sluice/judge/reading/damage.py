@@ -1,7 +1,7 @@
-"""A damaged history as an error that names the file: damage that is refused before judging, or found later.
+"""Turn errors of Arrow and Spark about a damaged history into a HistoryError that names the file.
 
-The reason is one line of ours, because Spark prints many, of its own parts and of Java's. It follows from the text of
-an error, because a recording is judged even if Spark is not installed.
+The reason is one line of ours, because the texts of Spark's errors have many lines. Spark's errors are recognised by
+their text, because this module must work without Spark.
 """
 
 import re
@@ -24,12 +24,14 @@ _SITUATIONS = {
     r"ExecutorLostFailure|Lost executor": "an executor of the cluster was lost",
     r"Job \d+ cancelled|SparkContext was shut down": "Spark was stopped before the end",
 }
-"""A part of an error's text to its meaning."""
+"""Expressions for a part of an error's text, each with its meaning."""
 _CLASS = re.compile(r"^.*\b(?:[a-z][\w$]*\.)+[A-Z][\w$]*: (?=\S)")
 _BUILTIN = re.compile(r"^[A-Z]\w*(?:Error|Exception): \S")
 _UNREADABLE_FILE = re.compile(r"reading file (?:file:/*(?=/))?(\S+?)\.?(?:\s|$)")
 _MARKS = re.compile(r"^: |^\[[A-Z_.0-9]+\] | ?SQLSTATE: \w+;?$")
-_OF_SPARK = re.compile(r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktrace|Job aborted|thrown from the Python")
+_SPARK_TEXT = re.compile(
+    r"calling \w+\.\w+|py4j|Py4J|org\.apache\.|java\.|stacktrace|Job aborted|thrown from the Python"
+)
 
 
 def error_in_task(error: BaseException) -> str | None:
@@ -48,36 +50,36 @@ def reason(error: BaseException) -> str:
     lines = [line for line in str(error).splitlines() if line.strip() and not line.lstrip().startswith("at ")]
     text = "\n".join(lines)
     for pattern, meaning in _SITUATIONS.items():
-        if re.search(pattern, text) and _is_of_spark(error):
+        if re.search(pattern, text) and _is_spark_error(error):
             return meaning
-    if _is_of_spark(error) and (unreadable := _UNREADABLE_FILE.search(text)) is not None:
+    if _is_spark_error(error) and (unreadable := _UNREADABLE_FILE.search(text)) is not None:
         return f"{unreadable[1]} cannot be read"
-    return _innermost(lines, error)[:_CHARACTERS_MAX]
+    return _innermost_cause(lines, error)[:_CHARACTERS_MAX]
 
 
-def _is_of_spark(error: BaseException) -> bool:
+def _is_spark_error(error: BaseException) -> bool:
     modules = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
     return not modules.isdisjoint(("pyspark", "py4j"))
 
 
-def _innermost(lines: list[str], error: BaseException) -> str:
-    if not _is_of_spark(error):
+def _innermost_cause(lines: list[str], error: BaseException) -> str:
+    if not _is_spark_error(error):
         return " ".join(" ".join(lines).split()) or type(error).__name__
     causes = [_CLASS.sub("", line) for line in lines if _CLASS.match(line) or _BUILTIN.match(line)] or lines[:1]
-    plain = [cause for cause in (_MARKS.sub("", cause).strip() for cause in causes) if not _OF_SPARK.search(cause)]
+    plain = [cause for cause in (_MARKS.sub("", cause).strip() for cause in causes) if not _SPARK_TEXT.search(cause)]
     return plain[-1] if plain and plain[-1] else "Spark has ended, or does not say why"
 
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, LookupError, OverflowError, MemoryError, TypeError)
-"""What reading a damaged file may raise: its footer says where everything is, and how much."""
+"""The errors that reading a damaged file may raise; a wrong footer leads to wrong offsets and sizes."""
 
 
 @contextmanager
 def readable(folder: Path, *besides: type[Exception]) -> Iterator[None]:
     """Raise HistoryError, with the file's name, if the block finds the history damaged.
 
-    The end of a file may be intact although the bytes before it are not, so damage may show only here. Errors of Arrow
-    mean damage, and so do those in `besides`: Spark's.
+    The footer of a file may be intact although other bytes are damaged, so damage may be found only in the block.
+    Errors of Arrow mean damage, and so do the errors in `besides`, which are Spark's.
     """
     try:
         yield
@@ -95,7 +97,7 @@ def require_undamaged(path: Path) -> None:
     Raises:
         HistoryError: it is damaged, or a row has values that no recorder writes.
     """
-    with _naming(path):
+    with _with_file_name(path):
         checksums.require(path)
         found = pieces_of(path)
     for piece in found:
@@ -109,12 +111,12 @@ def read_whole(piece: Piece) -> Iterator[pa.Table]:
     Raises:
         HistoryError: it is damaged, or a row has values that no recorder writes.
     """
-    with _naming(Path(piece.path)):
+    with _with_file_name(Path(piece.path)):
         yield from examine(piece)
 
 
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def _with_file_name(path: Path) -> Iterator[None]:
     try:
         yield
     except UNREADABLE as error:

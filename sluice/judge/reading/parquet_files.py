@@ -1,12 +1,12 @@
 """Histories as Parquet: written from journals, groups kept together; read in pieces that fit into memory.
 
 A journal is written in *buckets*, a file for each: all events of a message group are in the same bucket of every
-journal. Who judges groups reads bucket after bucket, and nothing has to be exchanged. Other files with the columns of a
-history work too, with an exchange. Files rewritten by Arrow carry ARROW:schema and may keep our bucket metadata
-although their rows moved: ignore their bucket metadata.
+journal. So each bucket can be judged by itself. Other files with the columns of a history can be judged too, after
+their events were exchanged by group. Bucket metadata is ignored in files with the key ARROW:schema: Arrow has
+rewritten them, and may have kept the metadata although the rows moved.
 
-Beside its texts, a file in buckets has the hashes of those that the judge only compares: it reads eight bytes in place
-of some forty, and hashes nothing.
+A file in buckets also has the hashes of the texts that the judge only compares, so that it reads eight bytes instead of
+about forty, and need not compute hashes.
 """
 
 import json
@@ -28,11 +28,11 @@ from sluice.judge.reading.columns import HASH_SCHEMA, HASH_SUFFIX, HASHED, Event
 from sluice.recorder import journal
 from sluice.recorder.valid_rows import require_valid_rows
 
-BUCKETS_MAX = 128  # whoever writes them has so many files open, and a process may be allowed no more than 256
+BUCKETS_MAX = 128  # a writer has so many files open at once, and a process may be allowed only 256
 _READ_EVENTS = 400_000
-_READ_EVENTS_MIN = 200_000  # so that what is done once for each part costs little; more would have to be copied
+_READ_EVENTS_MIN = 200_000  # smaller batches would cost more per event; larger ones would be copied to be joined
 _BUCKETS, _BY_ARROW = b"sluice.buckets", b"ARROW:schema"
-_FEW_TEXTS = (
+_REPEATED_TEXTS = (
     "kind",
     "outcome",
     "queue",
@@ -44,22 +44,24 @@ _FEW_TEXTS = (
     "message_run",
     "detail",
 )
-_FEW_WRITTEN = (*_FEW_TEXTS, "run", "host")
+_DICTIONARY_COLUMNS = (*_REPEATED_TEXTS, "run", "host")
 _UNREAD = ("schema_version", "run", "host", "publish_attempt", "first_received_at_us", "receive_request_attempt_id")
 _UNREAD_COUNTS = ("visible_count", "in_flight_count", "delayed_count", "moved_count")
 _READ = [name for name in journal.SCHEMA.names if name not in (*_UNREAD, *_UNREAD_COUNTS)]
 _CODED = pa.dictionary(pa.int32(), pa.string())
 _CODED_SCHEMA = pa.schema(
-    [(field.name, _CODED if field.name in _FEW_WRITTEN else field.type) for field in journal.SCHEMA]
+    [(field.name, _CODED if field.name in _DICTIONARY_COLUMNS else field.type) for field in journal.SCHEMA]
 )
 _WRITTEN_SCHEMA = pa.unify_schemas([_CODED_SCHEMA, HASH_SCHEMA])
-_PLAIN_SCHEMA = pa.schema([(name, _CODED if name in _FEW_TEXTS else journal.SCHEMA.field(name).type) for name in _READ])
+_PLAIN_SCHEMA = pa.schema(
+    [(name, _CODED if name in _REPEATED_TEXTS else journal.SCHEMA.field(name).type) for name in _READ]
+)
 _READ_SCHEMA = pa.unify_schemas(
     [pa.schema([field for field in _PLAIN_SCHEMA if field.name not in HASHED]), HASH_SCHEMA]
 )
 _PLAIN_TEXTS = [name for name in journal.SCHEMA.names if pa.types.is_string(_CODED_SCHEMA.field(name).type)]
-_HOW: dict[str, Any] = {
-    "use_dictionary": list(_FEW_WRITTEN),
+_WRITE_OPTIONS: dict[str, Any] = {
+    "use_dictionary": list(_DICTIONARY_COLUMNS),
     # Texts are read in half the time of snappy, and no larger. Numbers that follow each other are read in a third of
     # the time that LZ4 takes, from a third of the bytes; hashes and codes do not become smaller.
     "compression": {name: "lz4" if name in _PLAIN_TEXTS else "none" for name in _WRITTEN_SCHEMA.names},
@@ -69,7 +71,7 @@ _HOW: dict[str, Any] = {
         if pa.types.is_integer(field.type) and not field.name.endswith(HASH_SUFFIX)
     },
     "store_schema": False,
-    "write_page_checksum": True,  # else a byte that flipped is another number, and another verdict
+    "write_page_checksum": True,  # otherwise a flipped bit would change a number, and the verdict
 }
 _SAMPLES = pa.array(["sluice", "7".zfill(24), "7".zfill(39)])
 _HASHED = int(
@@ -77,7 +79,7 @@ _HASHED = int(
         hashes(_SAMPLES), *Events(pa.table({"sns_sequence_number": _SAMPLES})).sequence_numbers("sns_sequence_number")
     ).sum()
 )
-"""Files of another way to hash have other buckets and other hashes."""
+"""Identifies the hash function: files with another value have other buckets and hashes, which are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
     """Write events to one file for each bucket, with a row group for each table; a history has one `bucket_count`."""
     paths = [folder / f"{name}-{bucket:03d}.parquet" for bucket in range(bucket_count)]
     with ExitStack() as files:
-        writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN_SCHEMA, **_HOW)) for path in paths]
+        writers = [files.enter_context(pq.ParquetWriter(path, _WRITTEN_SCHEMA, **_WRITE_OPTIONS)) for path in paths]
         for bucket, writer in enumerate(writers):
             description = {"name": name, "count": bucket_count, "bucket": bucket, "hashed": _HASHED}
             writer.add_key_value_metadata({_BUCKETS: json.dumps(description)})
@@ -139,7 +141,7 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
             for writer, count in zip(writers, np.bincount(of_bucket, minlength=bucket_count).tolist(), strict=True):
                 begin, end = end, end + count
                 if count:
-                    part = _slim(ordered.slice(begin, count))
+                    part = _with_small_dictionaries(ordered.slice(begin, count))
                     for field, hashed in hash_columns(part).items():
                         part = part.append_column(field, hashed)
                     writer.write_table(part, row_group_size=count)
@@ -150,14 +152,14 @@ def write(tables: Iterable[pa.Table], folder: Path, name: str, bucket_count: int
 def _encode_texts(table: pa.Table) -> pa.Table:
     """Return the events with texts that repeat as dictionaries."""
     columns = [
-        column.combine_chunks().dictionary_encode() if name in _FEW_WRITTEN else column
+        column.combine_chunks().dictionary_encode() if name in _DICTIONARY_COLUMNS else column
         for name, column in zip(table.column_names, table.columns, strict=True)
     ]
     return pa.table(columns, schema=_CODED_SCHEMA)
 
 
-def _slim(table: pa.Table) -> pa.Table:
-    """Return the events without the texts of others, where those are many: a slice has the whole dictionary."""
+def _with_small_dictionaries(table: pa.Table) -> pa.Table:
+    """Return the events with smaller dictionaries: a slice of a table keeps the texts of the whole table."""
     columns = [
         column.cast(pa.string()).combine_chunks().dictionary_encode()
         if pa.types.is_dictionary(column.type) and sum(len(chunk.dictionary) for chunk in column.chunks) > len(column)
@@ -192,15 +194,15 @@ class _BucketDescription(NamedTuple):
 def pieces(history: Path) -> tuple[list[Piece], int | None]:
     """Return the pieces of a folder, and how many buckets they are in; None if it has no buckets.
 
-    Of a history in buckets that is a file of one of them, else as many row groups as are read at a time.
+    In a history in buckets, a piece is one file. Otherwise it is a number of neighbouring row groups of a file.
 
     Raises:
-        HistoryError: it is in buckets, and has not all of them.
+        HistoryError: the history is in buckets, and some are missing.
     """
     files = [(str(path), *_footer(path)) for path in sorted(history.glob("*.parquet"))]
     buckets = [bucket for *_, bucket in files if bucket is not None]
     if not buckets or len(buckets) < len(files) or len({bucket.bucket_count for bucket in buckets}) > 1:
-        return [Piece(path, *part, 0) for path, sizes, _ in files for part in _cut(sizes)], None
+        return [Piece(path, *part, 0) for path, sizes, _ in files for part in _row_group_ranges(sizes)], None
     _require_all_buckets(history, buckets)
     found = [
         Piece(path, 0, len(sizes), sum(sizes), bucket.bucket)
@@ -211,10 +213,10 @@ def pieces(history: Path) -> tuple[list[Piece], int | None]:
 
 def pieces_of(path: Path) -> list[Piece]:
     """Return the pieces of a file, without regard to its bucket."""
-    return [Piece(str(path), *part, 0) for part in _cut(_footer(path)[0])]
+    return [Piece(str(path), *part, 0) for part in _row_group_ranges(_footer(path)[0])]
 
 
-def _cut(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+def _row_group_ranges(sizes: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Yield neighbouring row groups that are read together: (first row group, number of row groups, their events)."""
     first = events = 0
     for number, size in enumerate(sizes):
@@ -259,7 +261,7 @@ def _bucket_description(metadata: pq.FileMetaData) -> _BucketDescription | None:
 
 def read(found: Iterable[Piece]) -> Iterator[Events]:
     """Yield the events of pieces, a row group or several small ones at a time, with the columns the judge needs."""
-    yield from together(_parts(found))
+    yield from together(_tables_of(found))
 
 
 def together(tables: Iterable[pa.Table]) -> Iterator[Events]:
@@ -278,12 +280,12 @@ def _concatenate(tables: Sequence[pa.Table]) -> Events:
     return Events(pa.concat_tables(tables, promote_options="default") if len(tables) > 1 else tables[0])
 
 
-def _parts(found: Iterable[Piece]) -> Iterator[pa.Table]:
+def _tables_of(found: Iterable[Piece]) -> Iterator[pa.Table]:
     """Yield tables without their empty columns."""
     for piece in found:
         with _open(piece) as file:
             has_hashes = _has_hashes(file)
-            for number in _numbers(piece):
+            for number in _row_group_numbers(piece):
                 row_group = file.metadata.row_group(number)
                 names = _with_values(row_group, _READ_SCHEMA.names if has_hashes else _READ)
                 count = 0
@@ -325,7 +327,7 @@ def read_rows(piece: Piece, rows: RowSelection) -> pa.Table:
     wanted = [name for name in journal.SCHEMA.names if name in {*rows.columns, rows.name}]
     tables = [schema.empty_table()]
     with _open(piece) as file:
-        for number in _numbers(piece):
+        for number in _row_group_numbers(piece):
             row_group = file.metadata.row_group(number)
             if rows.name is not None:
                 (column,) = file.read_row_group(number, columns=[rows.name], use_threads=False).columns
@@ -342,13 +344,13 @@ def examine(piece: Piece) -> Iterator[pa.Table]:
     """Yield all whole events of a piece, a row group at a time.
 
     Raises:
-        HistoryError: a row says what no recorder writes.
-        OSError: it is damaged, as does ArrowException.
+        HistoryError: a row has values that no recorder writes.
+        OSError, ArrowException: the piece is damaged.
     """
     with _open(piece) as file:
         sizes = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
-        for number in _numbers(piece):
-            table = _whole(file, number)
+        for number in _row_group_numbers(piece):
+            table = _read_row_group(file, number)
             _require_count(piece, len(table), sizes[number])
             if _has_hashes(file):
                 stored = file.read_row_group(number, columns=HASH_SCHEMA.names, use_threads=False)
@@ -358,7 +360,7 @@ def examine(piece: Piece) -> Iterator[pa.Table]:
             yield table
 
 
-def _whole(file: pq.ParquetFile, number: int) -> pa.Table:
+def _read_row_group(file: pq.ParquetFile, number: int) -> pa.Table:
     """Return a row group as the events from which it was written."""
     table = file.read_row_group(number, columns=journal.SCHEMA.names, use_threads=False)
     return table.select(journal.SCHEMA.names).cast(journal.SCHEMA)
@@ -371,10 +373,10 @@ def _require_count(piece: Piece, found: int, stated: int) -> None:
 
 
 def _open(piece: Piece) -> pq.ParquetFile:
-    return pq.ParquetFile(piece.path, read_dictionary=_FEW_WRITTEN, page_checksum_verification=True)
+    return pq.ParquetFile(piece.path, read_dictionary=_DICTIONARY_COLUMNS, page_checksum_verification=True)
 
 
-def _numbers(piece: Piece) -> range:
+def _row_group_numbers(piece: Piece) -> range:
     return range(piece.row_group, piece.row_group + piece.row_group_count)
 
 

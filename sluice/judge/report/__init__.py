@@ -28,7 +28,7 @@ _FROM_HISTORY = "it is made again from the history"
 type _Anomaly = Annotated[str, one_of(ANOMALIES)]
 
 
-def _small(event: HistoryEvent) -> HistoryEvent:
+def _with_small_numbers(event: HistoryEvent) -> HistoryEvent:
     if any(abs(value) > INT_MAX for value in astuple(event) if isinstance(value, int)):
         raise ValueError(f"allowed are numbers up to {INT_MAX}")
     return event
@@ -49,7 +49,7 @@ class _Violation(TypedDict):
     queue: str | None
     idxs: tuple[Int, ...]
     sentence: str
-    witness: tuple[Annotated[HistoryEvent, AfterValidator(_small)], ...]
+    witness: tuple[Annotated[HistoryEvent, AfterValidator(_with_small_numbers)], ...]
 
 
 class _Rate(TypedDict):
@@ -128,7 +128,7 @@ class _Measures(TypedDict, total=False):
     consumer: _Consumer
 
 
-def _whole(merged: _Measures) -> _Measures:
+def _require_measures(merged: _Measures) -> _Measures:
     missing = sorted({"published", "queues", "events", "groups", "suspect_groups"} - merged.keys())
     if merged and missing:
         raise ValueError(f"{missing[0]} is missing")
@@ -155,26 +155,26 @@ class _Run(TypedDict, total=False):
 
 @with_config(STRICT)
 class _VerdictSchema(TypedDict):
-    """Of verdict.json: what of `Verdict.as_json` cannot be computed from the rest, and the status."""
+    """The fields of verdict.json that are read; the others can be computed from them. `status` is compared."""
 
     status: PropertyStatus
     unknowns: tuple[str, ...]
     properties: tuple[_Property, ...]
     violations: tuple[_Violation, ...]
-    measures: Annotated[_Measures, AfterValidator(_whole)]
+    measures: Annotated[_Measures, AfterValidator(_require_measures)]
     run: _Run
 
 
 @with_config(STRICT)
 class _AnyVerdict(TypedDict):
-    """Of any verdict.json, a newer one too."""
+    """The fields of a verdict.json of any version."""
 
     schema_version: NotRequired[int]
 
 
 @with_config(STRICT)
 class _VerdictEnd(TypedDict):
-    """Of verdict.json, how it ended."""
+    """The status in verdict.json."""
 
     status: PropertyStatus
 
@@ -185,9 +185,9 @@ _JUDGED = TypeAdapter(_VerdictEnd)
 
 
 def write(verdict: Verdict, folder: Path) -> None:
-    """Write summary, JUnit and verdict into the run's folder; the verdict last and by rename: it is there whole or not.
+    """Write summary, JUnit and verdict into the run's folder; the verdict is last, and appears as a whole by a rename.
 
-    The page is not drawn here: nothing that draws may cost a verdict. One of an older verdict is removed.
+    The page is drawn later, because an error of the drawing must not prevent the verdict. An older page is removed.
     """
     replace(folder / SUMMARY_FILE, markdown(verdict))
     replace(folder / JUNIT_FILE, junit.xml(verdict))
@@ -230,10 +230,10 @@ def read_verdict(folder: Path) -> Verdict:
             " read it with the version that wrote it, or a newer one"
         )
     fields = json_files.read(path, _VERDICT, instead=again)
-    verdict = _verdict(fields)
+    verdict = _to_verdict(fields)
     if verdict.status is not fields["status"]:
         raise HistoryError(
-            f"{path} is damaged: its status is {fields['status'].value}, and what it tells makes"
+            f"{path} is damaged: its status is {fields['status'].value}, and its properties and unknowns make"
             f" {verdict.status.value}; {again}"
         )
     return verdict
@@ -247,7 +247,7 @@ def read_status(folder: Path) -> PropertyStatus | None:
         return None
 
 
-def _verdict(verdict_schema: _VerdictSchema) -> Verdict:
+def _to_verdict(verdict_schema: _VerdictSchema) -> Verdict:
     return Verdict(
         properties=tuple(
             Property(

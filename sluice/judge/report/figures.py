@@ -19,13 +19,13 @@ _PERCENTILES: tuple[tuple[str, str, tuple[int, ...]], ...] = (
     ("p95", "var(--p95)", ()),
     ("p50", "var(--p50)", ()),
 )
-_LOG_FROM = 30  # times the smallest: from there a linear axis shows only the largest
+_LOG_FROM = 30  # the ratio of largest to smallest value from which an axis is logarithmic
 _US_PER_MS, _US = 1_000, 1_000_000
-_VISIBLE_SHARE = 0.005  # of the axis: what is shorter is an instant
-_LABELS_MAX = 60  # faults; the table names all of them
+_VISIBLE_SHARE = 0.005  # of the axis; a shorter fault is drawn as a line
+_LABELS_MAX = 60  # with more faults, only the table names them
 
 
-def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
+def _time_axis(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
     """Return (seconds of the time axis' unit, the axis, the warm-up on the axis)."""
     span = series["bin_seconds"] * series["bin_count"]
     divisor, unit = next(
@@ -38,9 +38,9 @@ def _time(series: RunSeries) -> tuple[float, Axis, tuple[float, float] | None]:
     return divisor, axis, warm_up
 
 
-def _points(series: RunSeries, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
+def _bin_points(series: RunSeries, values: Sequence[float | None], by: float = 1) -> list[tuple[float, float | None]]:
     """Return (middle of the bin, value divided by `by`) for every bin."""
-    middle = series["bin_seconds"] / _time(series)[0]
+    middle = series["bin_seconds"] / _time_axis(series)[0]
     return [((index + 0.5) * middle, None if value is None else value / by) for index, value in enumerate(values)]
 
 
@@ -49,12 +49,14 @@ def names(series: RunSeries) -> dict[str, str]:
     return units.short_names(list(series["queues"]))
 
 
-def _per_queue(series: RunSeries, measure: str, by: float = 1) -> list[ChartLine]:
+def _queue_lines(series: RunSeries, measure: str, by: float = 1) -> list[ChartLine]:
     short = names(series)
-    return _lines({short[queue]: _points(series, of[measure], by) for queue, of in series["queues"].items()})
+    return _coloured_lines(
+        {short[queue]: _bin_points(series, of[measure], by) for queue, of in series["queues"].items()}
+    )
 
 
-def _lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[ChartLine]:
+def _coloured_lines(points_by_name: Mapping[str, Sequence[tuple[float, float | None]]]) -> list[ChartLine]:
     """Return a line for each name, each in another colour and dash."""
     return [
         ChartLine(name, points, f"var(--s{index % _QUEUE_COLOURS})", _QUEUE_DASHES[index % len(_QUEUE_DASHES)])
@@ -73,7 +75,7 @@ def _over_time(
     is_stepped: bool = False,
 ) -> Figure:
     """Return lines over the time of a run as a figure."""
-    _, x, warm_up = _time(series)
+    _, x, warm_up = _time_axis(series)
     chart = charts.lines(lines, x=x, y=y, shade=warm_up, is_stepped=is_stepped)
     return draw_figure(chart, name=name, title=title, description=description, svg_title=f"{title} over time")
 
@@ -81,12 +83,12 @@ def _over_time(
 def throughput(series: RunSeries) -> Figure:
     """Return messages per second, in and out."""
     seconds = series["bin_seconds"]
-    published = ChartLine("published", _points(series, series["published"], seconds), "var(--ink)")
+    published = ChartLine("published", _bin_points(series, series["published"], seconds), "var(--ink)")
     description = (
         f"Published, and received for the first time from each queue, in bins of {seconds:g} s."
         f" At most {units.rate(max(series['published'], default=0) / seconds)} were published."
     )
-    lines = [published, *_per_queue(series, "received", seconds)]
+    lines = [published, *_queue_lines(series, "received", seconds)]
     return _over_time(
         series, lines, Axis(title="messages per second"), description, name="throughput", title="Throughput"
     )
@@ -94,24 +96,23 @@ def throughput(series: RunSeries) -> Figure:
 
 def backlog(series: RunSeries) -> Figure:
     """Return how many messages waited in each queue."""
-    description = (
-        f"Acknowledged and not yet received once, at the end of each bin. Most at once: {_most(series, 'waiting')}."
-    )
-    lines = _per_queue(series, "waiting")
+    most = _largest_text(series, "waiting")
+    description = f"Acknowledged and not yet received once, at the end of each bin. Most at once: {most}."
+    lines = _queue_lines(series, "waiting")
     return _over_time(series, lines, Axis(title="messages waiting"), description, name="backlog", title="Backlog")
 
 
 def tasks(series: RunSeries) -> Figure:
     """Return how many tasks received from each queue."""
     description = (
-        f"At work, each from the first event it wrote down to its last. Most at once: {_most(series, 'tasks')}."
+        f"At work, each from the first event it wrote down to its last. Most at once: {_largest_text(series, 'tasks')}."
     )
-    lines = _per_queue(series, "tasks")
+    lines = _queue_lines(series, "tasks")
     return _over_time(series, lines, Axis(title="tasks"), description, name="tasks", title="Tasks", is_stepped=True)
 
 
-def _most(series: RunSeries, measure: str) -> str:
-    """Return the most there was at once, of each queue."""
+def _largest_text(series: RunSeries, measure: str) -> str:
+    """Return the largest value of a measure for each queue, as text."""
     short = names(series)
     return ", ".join(f"{short[queue]} {max(of[measure], default=0):,}" for queue, of in series["queues"].items())
 
@@ -132,7 +133,7 @@ def latency(series: RunSeries, queue: str, *, name: str) -> Figure:
     """Return a chart of one queue's latency percentiles, over the time at which the messages were due."""
     of = series["queues"][queue]["latency_us"]
     lines = [
-        ChartLine(percentile, _points(series, _drawable(of[percentile]), _US_PER_MS), colour, dash)
+        ChartLine(percentile, _bin_points(series, _at_least_a_millisecond(of[percentile]), _US_PER_MS), colour, dash)
         for percentile, colour, dash in _PERCENTILES
     ]
     worst = max((value for value in of["p99"] if value is not None), default=None)
@@ -141,8 +142,8 @@ def latency(series: RunSeries, queue: str, *, name: str) -> Figure:
     return _over_time(series, lines, _latency_axis(series), description, name=name, title=title)
 
 
-def _drawable(values: Sequence[int | None]) -> list[float | None]:
-    """Return the values with nothing under a millisecond: a logarithm has no zero, and clocks are no finer."""
+def _at_least_a_millisecond(values: Sequence[int | None]) -> list[float | None]:
+    """Return the values, raised to at least a millisecond: a logarithmic axis has no zero, and clocks are no finer."""
     return [None if value is None else max(value, _US_PER_MS) for value in values]
 
 
@@ -156,29 +157,31 @@ def ranks(series: RunSeries, queue: str, *, name: str) -> Figure | None:
             ChartLine(percentile, _rank_points([None if of is None else of[percentile] for of in found]), colour, dash)
             for percentile, colour, dash in _PERCENTILES
         ],
-        x=Axis(title=_parts(series["ranks"]), domain=(0.5, len(found) + 0.5)),
+        x=Axis(title=_rank_axis_title(series["ranks"]), domain=(0.5, len(found) + 0.5)),
         y=_latency_axis(series),
     )
     hottest, coldest = (of["p99"] if of else None for of in (found[0], found[-1]))
     description = (
-        f"p99 is {units.duration(hottest)} in the hottest {_groups(series['ranks'][0])}"
-        f" and {units.duration(coldest)} in the coldest {_groups(series['ranks'][-1])}."
+        f"p99 is {units.duration(hottest)} in the hottest {_group_count_text(series['ranks'][0])}"
+        f" and {units.duration(coldest)} in the coldest {_group_count_text(series['ranks'][-1])}."
     )
     title = f"Latency by group, {names(series)[queue]}"
     return draw_figure(chart, name=name, title=title, description=description)
 
 
 def _rank_points(values: Sequence[int | None]) -> list[tuple[float, float | None]]:
-    return [(rank, None if us is None else us / _US_PER_MS) for rank, us in enumerate(_drawable(values), 1)]
+    return [
+        (rank, None if us is None else us / _US_PER_MS) for rank, us in enumerate(_at_least_a_millisecond(values), 1)
+    ]
 
 
-def _parts(ranks: Sequence[Mapping[str, Any]]) -> str:
+def _rank_axis_title(ranks: Sequence[Mapping[str, Any]]) -> str:
     if all(rank["groups"] == 1 for rank in ranks):
         return "groups, hottest first"
     return f"groups in {len(ranks)} parts of about {ranks[0]['groups']:,}, hottest first"
 
 
-def _groups(rank: Mapping[str, Any]) -> str:
+def _group_count_text(rank: Mapping[str, Any]) -> str:
     return "group" if rank["groups"] == 1 else units.plural(rank["groups"], "group")
 
 
@@ -186,7 +189,9 @@ def failures(series: RunSeries) -> Figure | None:
     """Return a chart of the failures over time; None if there were none."""
     if not series["failed"]:
         return None
-    lines = _lines({code: _points(series, counts, series["bin_seconds"]) for code, counts in series["failed"].items()})
+    lines = _coloured_lines(
+        {code: _bin_points(series, counts, series["bin_seconds"]) for code, counts in series["failed"].items()}
+    )
     counts = ", ".join(f"{code} {units.times(sum(counts))}" for code, counts in series["failed"].items())
     y, description = Axis(title="failures per second"), f"By error code: {counts}."
     return _over_time(series, lines, y, description, name="failed", title="Failed attempts")
@@ -201,18 +206,18 @@ def faults(series: RunSeries, done: Sequence[Mapping[str, Any]]) -> Figure | Non
     """
     if not done:
         return None
-    divisor, x, warm_up = _time(series)
+    divisor, x, warm_up = _time_axis(series)
     bands = [_band(fault, series, divisor, is_labelled=len(done) <= _LABELS_MAX) for fault in done]
     bare = replace(x, is_bare=True)
     p99 = {
-        name: _points(series, _drawable(of["latency_us"]["p99"]), _US_PER_MS)
+        name: _bin_points(series, _at_least_a_millisecond(of["latency_us"]["p99"]), _US_PER_MS)
         for name, of in zip(names(series).values(), series["queues"].values(), strict=True)
     }
     most = max((task for of in series["queues"].values() for task in of["tasks"]), default=0)
     rows = (
-        (_per_queue(series, "waiting"), Axis(title="backlog")),
-        (_lines(p99), replace(_latency_axis(series), title="p99")),
-        (_per_queue(series, "tasks"), Axis(title="tasks", domain=(0, most + 0.5))),
+        (_queue_lines(series, "waiting"), Axis(title="backlog")),
+        (_coloured_lines(p99), replace(_latency_axis(series), title="p99")),
+        (_queue_lines(series, "tasks"), Axis(title="tasks", domain=(0, most + 0.5))),
     )
     panels = [
         charts.lines(
@@ -237,7 +242,7 @@ def faults(series: RunSeries, done: Sequence[Mapping[str, Any]]) -> Figure | Non
 
 
 def _band(fault: Mapping[str, Any], series: RunSeries, divisor: float, *, is_labelled: bool) -> Band:
-    """Return a fault as a band of the chart; one that was over at once is a line."""
+    """Return a fault as a band of the chart; a fault without a duration is a line."""
     began, ended = (
         0 if at_us is None else (at_us - series["started_at_us"]) / _US / divisor
         for at_us in (fault["began_at_us"], fault["ended_at_us"])
@@ -258,7 +263,7 @@ def tables(series: RunSeries) -> list[Table]:
         Table(
             f"{short[queue]} over time",
             ("from", "published", "received", "again", "waiting", *units.QUANTILES),
-            tuple(_row(series, of, index) for index in range(series["bin_count"])),
+            tuple(_table_row(series, of, index) for index in range(series["bin_count"])),
         )
         for queue, of in series["queues"].items()
     ]
@@ -271,7 +276,7 @@ def tables(series: RunSeries) -> list[Table]:
                     str(index + 1),
                     f"{rank['groups']:,}",
                     f"{rank['messages']:,}",
-                    *_quantiles(rank["latency_us"].get(queue)),
+                    *_quantile_texts(rank["latency_us"].get(queue)),
                 )
                 for index, rank in enumerate(series["ranks"])
             ),
@@ -281,16 +286,16 @@ def tables(series: RunSeries) -> list[Table]:
     return over_time + by_rank
 
 
-def _row(series: RunSeries, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
+def _table_row(series: RunSeries, of: Mapping[str, Any], index: int) -> tuple[str, ...]:
     return (
         f"{index * series['bin_seconds']:g} s",
         f"{series['published'][index]:,}",
         f"{of['received'][index]:,}",
         f"{of['again'][index]:,}",
         f"{of['waiting'][index]:,}",
-        *_quantiles({name: values[index] for name, values in of["latency_us"].items()}),
+        *_quantile_texts({name: values[index] for name, values in of["latency_us"].items()}),
     )
 
 
-def _quantiles(of: Mapping[str, int | None] | None) -> tuple[str, ...]:
+def _quantile_texts(of: Mapping[str, int | None] | None) -> tuple[str, ...]:
     return tuple(units.duration(None if of is None else of[name]) for name in units.QUANTILES)

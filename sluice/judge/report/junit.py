@@ -13,11 +13,11 @@ _SUFFIXES = {PropertyState.VIOLATED: "failure", PropertyState.CROSSED: "failure"
 
 
 def xml(verdict: Verdict) -> str:
-    """Return it as text.
+    """Return the verdict as JUnit XML.
 
     A property that was violated, or whose threshold was crossed, is a failure with its witnesses; one that was not
-    exercised is skipped, one that cannot be told is an error. What is unknown of no single property is an error of one
-    more case, so that an UNKNOWN run never looks like a pass.
+    exercised is skipped, one that is unknown is an error. The unknowns of the run as a whole are an error of one more
+    test case, so that an UNKNOWN run never looks like a pass.
     """
     run = _clean(str(verdict.run.get("run", "")))
     suite = ET.Element("testsuite", name=f"sluice load {run}".strip())

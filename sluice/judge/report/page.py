@@ -1,4 +1,4 @@
-"""The page with charts: one file of HTML and inline SVG that asks the network for nothing and needs no script."""
+"""The page with charts: one file of HTML and inline SVG, which needs neither the network nor scripts."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _SIGNS = {
     PropertyState.NO_THRESHOLD: "-",
     PropertyState.NOT_EXERCISED: "○",
 }
-_TIMELINES_MAX = 16  # drawn; each takes a fifth of a second
+_TIMELINES_MAX = 16  # drawing one takes a fifth of a second
 
 
 def html(verdict: Verdict, run_series: RunSeries) -> str:
@@ -55,9 +55,9 @@ def html(verdict: Verdict, run_series: RunSeries) -> str:
     parts = {
         "title": escape(f"{verdict.status.value.upper()}: {run['run']}"),
         "status": "crossed" if is_crossed else verdict.status.value,
-        "word": verdict.status.value.upper() + _but(verdict),
+        "word": verdict.status.value.upper() + _caveat_text(verdict),
         "heading": escape(str(run["run"])),
-        "under": f'<p class="soft">{_what(verdict, run_series)}</p><dl class="tiles">{_tiles(verdict)}</dl>',
+        "under": f'<p class="soft">{_subtitle(verdict, run_series)}</p><dl class="tiles">{_tiles(verdict)}</dl>',
         "means": escape(means(verdict)),
         "reasons": list_items(reasons(verdict)),
         "consumer": _consumer(verdict),
@@ -84,7 +84,7 @@ def html(verdict: Verdict, run_series: RunSeries) -> str:
     return fill(_TEMPLATE, parts)
 
 
-def _but(verdict: Verdict) -> str:
+def _caveat_text(verdict: Verdict) -> str:
     """Return the text beside the word VALID if it has caveats."""
     if verdict.exit_code != EXIT_CROSSED:
         return ""
@@ -96,7 +96,7 @@ def _consumer(verdict: Verdict) -> str:
     return f'<h2 id="consumer">{CONSUMER}</h2><ul>{list_items(sentences)}</ul>' if sentences else ""
 
 
-def _what(verdict: Verdict, series: RunSeries) -> str:
+def _subtitle(verdict: Verdict, series: RunSeries) -> str:
     run, started_at = verdict.run, utc(series["started_at_us"])
     when = f"{started_at:%Y-%m-%d %H:%M:%S} UTC" if series["started_at_us"] else "never begun"
     span = units.seconds(series["bin_seconds"] * series["bin_count"])
@@ -143,17 +143,17 @@ def _quantile(of: Mapping[str, Any], name: str) -> str:
     return units.duration(of["latency_us"][name] if of["latency_us"] else None)
 
 
-def _class(holding: PropertyState) -> str:
+def _css_class(holding: PropertyState) -> str:
     return holding.value.replace(" ", "-")
 
 
-def _mark(holding: PropertyState) -> str:
-    return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {holding.value}</span>'
+def _state_mark(holding: PropertyState) -> str:
+    return f'<span class="mark {_css_class(holding)}">{_SIGNS[holding]} {holding.value}</span>'
 
 
 def _counts(properties: Sequence[Property]) -> str:
     count = Counter(prop.holding for prop in properties)
-    return " ".join(f"<li>{_mark(holding)} {count[holding]}</li>" for holding in PropertyState if count[holding])
+    return " ".join(f"<li>{_state_mark(holding)} {count[holding]}</li>" for holding in PropertyState if count[holding])
 
 
 def _cells(properties: Sequence[Property]) -> str:
@@ -195,7 +195,7 @@ def _fold(properties: Sequence[Property], html: str) -> str:
 def _cell(prop: Property) -> str:
     known = ANOMALIES[prop.anomaly]
     return (
-        f'<a class="cell {_class(prop.holding)}" href="#{prop.anomaly}" title="{prop.anomaly} {escape(known.name)}:'
+        f'<a class="cell {_css_class(prop.holding)}" href="#{prop.anomaly}" title="{prop.anomaly} {escape(known.name)}:'
         f' {prop.holding.value}">{escape(known.name)} <span>{_SIGNS[prop.holding]}</span></a>'
     )
 
@@ -223,9 +223,9 @@ def _property(prop: Property) -> str:
     }
     note = why.get(prop.holding, "")
     return (
-        f'<tr id="{known.id}" class="{_class(prop.holding)}"><td class="id">{known.id}</td>'
+        f'<tr id="{known.id}" class="{_css_class(prop.holding)}"><td class="id">{known.id}</td>'
         f'<th scope="row">{escape(known.name)}<small>{escape(known.definition)} {escape(note)}</small></th>'
-        f'<td>{_mark(prop.holding)}</td><td class="number" data-title="found">{prop.violation_count:,}</td>'
+        f'<td>{_state_mark(prop.holding)}</td><td class="number" data-title="found">{prop.violation_count:,}</td>'
         f'<td class="number" data-title="of opportunities">{prop.opportunities:,}</td></tr>'
     )
 
@@ -259,7 +259,7 @@ def _since_start(at_us: int | None, series: RunSeries) -> str:
 
 
 def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
-    """Return how long after a fault its queues were well again, and whether that was soon enough."""
+    """Return the time from a fault to the recovery of its queues, marked by whether the threshold was kept."""
     seconds = recovery(fault)
     if seconds is None:
         queues = ", ".join(queue for queue, after in fault["recovered_in_seconds"].items() if after is None)
@@ -267,7 +267,7 @@ def _recovery_html(fault: Mapping[str, Any], allowed: float | None) -> str:
     if allowed is None:
         return units.seconds(seconds)
     holding = PropertyState.HOLDS if seconds <= allowed else PropertyState.CROSSED
-    return f'<span class="mark {_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
+    return f'<span class="mark {_css_class(holding)}">{_SIGNS[holding]} {units.seconds(seconds)}</span>'
 
 
 def _over_time(series: RunSeries, *, is_scaled: bool) -> list[Figure]:
@@ -278,7 +278,7 @@ def _over_time(series: RunSeries, *, is_scaled: bool) -> list[Figure]:
         *(
             figures.latency(series, queue, name=f"latency-{index}")
             for index, (queue, of) in enumerate(series["queues"].items())
-            if any(of["latency_us"]["count"])  # of a recording nobody knows when a message was meant
+            if any(of["latency_us"]["count"])  # a recording has no latencies, because it has no intended times
         ),
     ]
 
@@ -341,7 +341,7 @@ def _thresholds(rows: Sequence[ThresholdResult]) -> str:
     body = "".join(
         f'<tr><td class="id"><a href="#{row.anomaly}">{row.anomaly}</a></td><th scope="row">{escape(row.measure)}</th>'
         f'<td data-title="seen">{escape(row.seen)}</td><td data-title="allowed">{escape(row.allowed)}</td>'
-        f"<td>{_mark(PropertyState.HOLDS if row.is_met else PropertyState.CROSSED)}</td></tr>"
+        f"<td>{_state_mark(PropertyState.HOLDS if row.is_met else PropertyState.CROSSED)}</td></tr>"
         for row in rows
     )
     return rows_html(("id", "measure", "seen", "allowed", ""), body, css="thresholds")

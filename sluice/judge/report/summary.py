@@ -1,4 +1,4 @@
-"""The verdict for people in a hurry: a page of Markdown, the same on the terminal, and its sentences for the page."""
+"""The summary of a verdict as Markdown, for a file and the terminal, and the sentences that the page shares."""
 
 import re
 from collections import Counter
@@ -36,7 +36,7 @@ THRESHOLDS = {
     "D3": "passed_over_seconds_max",
     "H1": "stuck_seconds_max",
 }
-"""Anomaly to the field of the profile whose crossing it is, in the order in which they are shown."""
+"""The profile's field with the threshold of each anomaly, in the order in which they are shown."""
 _WAITS = {
     "E3": "between a message's first queue and its last",
     "D3": "a group waiting while its queue serves others",
@@ -63,7 +63,7 @@ FAMILIES = {
     "H": "Speed",
     "R": "Effects",
 }
-"""First character of an anomaly's id to what its family is about."""
+"""The name of each family of anomalies, by the first letter of their ids."""
 CONSUMER = "What your consumer did"
 _KEPT = (PropertyState.HOLDS, PropertyState.ALLOWED, PropertyState.SEEN)
 _PLAIN = (PropertyState.HOLDS, PropertyState.NOT_EXERCISED, PropertyState.NO_THRESHOLD)
@@ -112,7 +112,7 @@ def _violations(verdict: Verdict) -> str:
 
 
 def where(violation: Violation) -> str:
-    """Return the group, the queue and the messages a violation is of."""
+    """Return the group, the queue and the messages of a violation, as text."""
     names = ", ".join(_message(idx, violation) for idx in violation.idxs) or "no single message"
     queue = "all queues" if violation.queue is None else f"queue {violation.queue}"
     return f"group {violation.message_group_id}, {queue}, {'message ' if names[0].isdecimal() else ''}{names}"
@@ -127,13 +127,13 @@ def _message(idx: int, violation: Violation) -> str:
 
 
 def since(violation: Violation) -> str:
-    """Return when the first event of a witness was, from which the times of all are counted."""
+    """Return the instant of a witness's first event, as text; the times in `witness_lines` are relative to it."""
     first_us = _first_us(violation)
     try:
         return (
             "" if first_us is None else f" (+0 s is {_EPOCH + timedelta(microseconds=first_us):%Y-%m-%dT%H:%M:%S.%fZ})"
         )
-    except OverflowError:  # a verdict of before may have any
+    except OverflowError:  # an older verdict may have an instant that no date has
         return f" (+0 s is {first_us} µs)"
 
 
@@ -142,7 +142,7 @@ def _first_us(violation: Violation) -> int | None:
 
 
 def witness_lines(violation: Violation, quote: Callable[[str], str] = str) -> list[str]:
-    """Return the events of a witness, a line each: the fields that say something, their values as `quote` has them."""
+    """Return a line for each event of a witness; `quote` escapes the values of its fields."""
     first_us = _first_us(violation)
     return [_event_line(event.as_dict(), first_us or 0, quote) for event in violation.witness]
 
@@ -429,9 +429,9 @@ def _measures_with_threshold(measures: Mapping[str, Any]) -> Iterator[tuple[str,
         yield "H6", f"throttled of {calls['count']:,} calls", calls["throttled"] / calls["count"]
 
 
-_LOSSES = ("A1", "A3", "E1")  # judged only where the end of a group was seen
+_LOSSES = ("A1", "A3", "E1")  # judged only for groups whose end marker was received
 _NAMED_MAX = 3
-_ACKNOWLEDGED = "A2"  # has an opportunity for each acknowledged message
+_ACKNOWLEDGED = "A2"  # the anomaly with an opportunity for each acknowledged message
 
 
 def caveats(verdict: Verdict) -> list[str]:
@@ -441,16 +441,16 @@ def caveats(verdict: Verdict) -> list[str]:
     """
     if verdict.status is not PropertyStatus.VALID:
         return []
-    return [*_of_conduct(verdict), *_of_losses(verdict), *_of_faults(verdict), *_of_speed(verdict)]
+    return [*_conduct_caveats(verdict), *_loss_caveats(verdict), *_fault_caveats(verdict), *_speed_caveats(verdict)]
 
 
-def _of_conduct(verdict: Verdict) -> list[str]:
+def _conduct_caveats(verdict: Verdict) -> list[str]:
     """Return the caveat about the consumers' conduct, which violates no promise; the sentences are under CONSUMER."""
     count = len(verdict.conduct)
     return [f"your consumer needs mending ({plural(count, 'finding')} under {CONSUMER!r})"] if count else []
 
 
-def _of_losses(verdict: Verdict) -> list[str]:
+def _loss_caveats(verdict: Verdict) -> list[str]:
     of_anomaly = {prop.anomaly: prop for prop in verdict.properties}
     open_ = [
         anomaly
@@ -468,23 +468,23 @@ def _of_losses(verdict: Verdict) -> list[str]:
     return [f"loss was not judged ({named}): {why}"]
 
 
-def _of_faults(verdict: Verdict) -> list[str]:
+def _fault_caveats(verdict: Verdict) -> list[str]:
     missed, crashed = verdict.run.get("missed", ()), verdict.run.get("crashed", ())
     found = []
     if missed:
         of = f"{len(missed)} of {plural(len(verdict.run['faults']), 'fault')}"
-        found.append(f"{of} met nobody, or were to come when the run ended: {_first(missed)}")
+        found.append(f"{of} hit nothing, or were to come when the run ended: {_join_first(missed)}")
     if crashed:
         workers = plural(len(crashed), "worker")
-        found.append(f"{workers} ended with an error under faults, and another took the place: {_first(crashed)}")
+        found.append(f"{workers} ended with an error under faults, and another took the place: {_join_first(crashed)}")
     return found
 
 
-def _first(sentences: Sequence[str]) -> str:
+def _join_first(sentences: Sequence[str]) -> str:
     return "; ".join(sentences[:_NAMED_MAX]) + ("; …" if len(sentences) > _NAMED_MAX else "")
 
 
-def _of_speed(verdict: Verdict) -> list[str]:
+def _speed_caveats(verdict: Verdict) -> list[str]:
     profile = verdict.run.get("profile")
     if profile is None or profile.get("latency_seconds_max") is not None:
         return []

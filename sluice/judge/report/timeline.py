@@ -43,7 +43,7 @@ def draw(violation: Violation, run_series: RunSeries, *, name: str) -> Figure | 
 def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
     """Return the timeline as a chart, before it is drawn."""
     events = _events(violation, series["groups"].get(violation.message_group_id, ()))
-    events = _about(events, violation)
+    events = _events_near(events, violation)
     if not events:
         return None
     window = _window(events)
@@ -54,8 +54,8 @@ def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
     for event in events:
         source = "publish" if event["kind"] == Kind.PUBLISHED else short.get(event["queue"], event["queue"])
         row = f"{source} {'end' if is_end_marker(event['idx']) else f'#{event["idx"]}'}"
-        rows[_order(event, series)] = row
-        bars += [_cut(bar, window, origin) for bar in _bars(event, events, row, violation, series)]
+        rows[_row_position(event, series)] = row
+        bars += [_clip_bar(bar, window, origin) for bar in _bars(event, events, row, violation, series)]
     return charts.timeline(
         [bar for bar in bars if bar.tone != _RECEIVE_CALL],
         thin=[bar for bar in bars if bar.tone == _RECEIVE_CALL],
@@ -68,7 +68,7 @@ def lay_out(violation: Violation, series: RunSeries) -> alt.LayerChart | None:
     )
 
 
-def _order(event: EventFields, series: RunSeries) -> tuple[int, int, str]:
+def _row_position(event: EventFields, series: RunSeries) -> tuple[int, int, str]:
     """Return the position of a row: publishes first, then queues in the declared order, then others.
 
     End markers last.
@@ -92,7 +92,7 @@ def _events(violation: Violation, stored: Sequence[EventFields]) -> list[EventFi
     return sorted(found.values(), key=lambda event: event["invoked_at_us"])
 
 
-def _about(events: Sequence[EventFields], violation: Violation) -> list[EventFields]:
+def _events_near(events: Sequence[EventFields], violation: Violation) -> list[EventFields]:
     """Return the events of the violation's messages and their neighbours, in the queue of the violation."""
     witnesses = [event for event in violation.witness if event.idx is not None]
     shown_idxs = list(dict.fromkeys([*violation.idxs, *(event.idx for event in witnesses if event.idx is not None)]))
@@ -121,7 +121,7 @@ def _window(events: Sequence[EventFields]) -> tuple[float, float]:
     return min(instants) - margin, max(instants) + margin
 
 
-def _cut(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
+def _clip_bar(bar: Bar, window: tuple[float, float], origin: int) -> Bar:
     """Return the visible part of a bar, in seconds, and wide enough to be seen."""
     began, ended = (min(max(instant, window[0]), window[1]) for instant in (bar.began, bar.ended))
     if bar.ended > bar.began:

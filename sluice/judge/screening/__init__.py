@@ -1,1 +1,1 @@
-"""The fast path of the judge: whole columns show which groups cannot be wrong; only suspects are checked by event."""
+"""Screening: it clears ordinary groups by operations on whole columns; the checker reads only the other groups."""

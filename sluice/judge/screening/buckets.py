@@ -18,7 +18,7 @@ from sluice.judge.screening.suspects import empty_answer_bits, groups
 from sluice.judge.tally import TALLY, ObservationTally
 
 NAMES = pa.schema({"group": pa.uint64(), "name": pa.string()})
-"""Of `group_names`."""
+"""The schema of `group_names`."""
 MAYBE = pa.schema({"name": pa.string(), "is_suspect": pa.bool_(), "waited": pa.int64()})
 """The schema of the groups that `screen` returns."""
 
@@ -32,8 +32,8 @@ class ScreeningResult:
     seen: ObservationTally
 
 
-def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    """Return what one pass over a part finds: tables of COUNTED, of MAYBE, and of what was observed, of TALLY."""
+def screen_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    """Screen one part; return tables of its counts, of its groups that may be suspect, and of its observations."""
     messages, names, counted = MessageRollup(expectation), [NAMES.empty_table()], [COUNTED.empty_table()]
     for events in part:
         counted.append(count(events, expectation))
@@ -46,7 +46,7 @@ def cleared_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa
 
 
 def conclude(counted: pa.Table, maybe: pa.Table, seen: pa.Table, expectation: Expectation) -> ScreeningResult:
-    """Return the results of the tables of `cleared_part` over all parts."""
+    """Return the result for a whole history, from the joined tables of `screen_part`."""
     counts = facts(counted, expectation)
     return ScreeningResult(
         counts=counts, suspects=suspects(maybe, counts.activity, expectation), seen=ObservationTally(seen)

@@ -14,7 +14,7 @@ from types import FunctionType
 import numpy as np
 
 INTERPRETED_MAX = 20_000
-"""Rows up to which Python takes no longer than to load what was compiled: of all calls of a loop in this process."""
+"""Up to so many rows, in all calls of a loop in this process, Python takes no longer than loading compiled code."""
 
 
 def compile_loop[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
@@ -32,7 +32,7 @@ def compile_loop[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
             return loop
         try:
             return njit(cache=is_kept)(with_stable_file(loop) if is_kept else loop)  # type: ignore[no-any-return]
-        except (OSError, RuntimeError):  # there is no place to write to
+        except (OSError, RuntimeError):  # no folder for the cache can be written to
             return njit(loop)  # type: ignore[no-any-return]
 
     @wraps(loop)
@@ -44,20 +44,19 @@ def compile_loop[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
             return loop(*args, **kwargs)
         try:
             return make(is_kept=True)(*args, **kwargs)
-        except (OSError, EOFError, UnpicklingError):  # numba keeps it, or looks for what is kept, before it runs
+        except (OSError, EOFError, UnpicklingError):  # the cache cannot be written or read
             return make(is_kept=False)(*args, **kwargs)
 
     return run
 
 
 def with_stable_file[**P, R](loop: Callable[P, R]) -> Callable[P, R]:
-    """Return the loop as if it stood in a file named by its code, constants and types, wherever they are from.
+    """Return the loop as if it stood in a file whose name is a hash of its code, constants and types.
 
-    Numba keeps what it compiled by path and text of a module: it takes no notice of a constant of another module that
-    changed, or of a class that moved, and Spark's executors have modules in a zip whose path is new in every
-    application.
+    Numba keys its cache by the path and text of a module. That would miss a changed constant of another module, and
+    would miss every time on Spark's executors, whose modules are in a zip with a new path for every application.
     """
-    assert isinstance(loop, FunctionType), "only such are decorated"
+    assert isinstance(loop, FunctionType), "only plain functions are decorated"
     code, known = loop.__code__, loop.__globals__
     constants = {name: known[name] for name in code.co_names if isinstance(known.get(name), int | float | np.generic)}
     content = repr((code.co_code, code.co_varnames, code.co_names, code.co_consts, constants, loop.__annotations__))

@@ -1,6 +1,6 @@
-"""Encodes events as rows of numbers, so that whole columns can be looked at.
+"""Encode events as rows of numbers, so that screening works on whole columns.
 
-What is only compared for equality is hashed to 64 bits, a queue is its index in the expectation (from 1; 0 is
+Texts that are only compared for equality are hashed to 64 bits, a queue is its index in the expectation (from 1; 0 is
 publishing), a sequence number its last 18 digits and the hash of the others.
 """
 
@@ -26,7 +26,7 @@ _CODES: dict[str, int] = {
 }
 _OUTCOMES: dict[str, int] = {CallOutcome.OK: OK, CallOutcome.INFO: INFO}
 _ORDINARY = (*_CODES, Kind.OUTBOXED)
-_APART = np.uint64(0x9E3779B97F4A7C15)  # so that one id in two queues is two
+_APART = np.uint64(0x9E3779B97F4A7C15)  # makes the hashes of one id in two queues different
 _TO_TOPIC = 2  # added to the index of the queue a message was published to, so that none is 0
 
 
@@ -34,17 +34,17 @@ class EncodedRows(NamedTuple):
     """Columns of narrow rows, besides the `group` of each, which is a hash.
 
     Args:
-        kind: LEFT_OUT of what is of no group, or of another run.
+        kind: LEFT_OUT for an event without a group, or of another run.
         outcome: OK, INFO or FAILED.
-        is_odd: it does not belong into a run where nothing happens.
-        invoked_us: of the call, as `answered_us`.
-        since_us: of a publish when it was meant, of a receive when it was sent.
-        low: of its sequence number, as `high`.
-        handle: of a receive or delete the receipt handle, of a publish where to.
-        call: of a publish or receive, as `position`.
-        instance: a hash of the group, the queue and the SQS message id; of a publish its idx.
-        lease_seconds: of a receive; -1 when nobody knows.
-        is_alone: the only message of an answer that had room for more.
+        is_odd: whether the event would not occur in a run without failures.
+        invoked_us: the instant of the call; `answered_us` that of its answer.
+        since_us: for a publish the intended instant, for a receive the instant at which the message was sent.
+        low: the last digits of the sequence number; `high` is a hash of the others.
+        handle: for a receive or delete the receipt handle, for a publish the number of its queue or topic.
+        call: the call of a publish or receive; `position` is its position in the call.
+        instance: a hash of the group, the queue and the SQS message id; for a publish its idx.
+        lease_seconds: the visibility timeout of a receive; -1 if it is unknown.
+        is_alone: whether the message was the only one in an answer that had room for more.
     """
 
     kind: np.ndarray
@@ -70,7 +70,7 @@ class EncodedRows(NamedTuple):
 
 
 def encode_events(events: Events, expectation: Expectation) -> Columns:
-    """Return the events as columns of `EncodedRows`, and `group`; LEFT_OUT is what belongs to no group of this run."""
+    """Return the events as the columns of `EncodedRows`, and the column `group`."""
     kind = events.decode("kind", lambda value: _code(value, _CODES, OTHER), np.int8)
     queue_index = events.decode("queue", lambda value: _queue_index(value, expectation), np.int16)
     is_published, is_received = kind == PUBLISHED, kind == RECEIVED

@@ -1,4 +1,4 @@
-"""Measures of a history: rates, latencies, lateness; observed of its messages, part by part."""
+"""Measure rates, latencies and lateness of a history, part by part."""
 
 from typing import Any
 
@@ -13,18 +13,18 @@ from sluice.judge.tally import ACCURACY, ObservationTally, round_down_but_larges
 _EXACT_MAX = 5_000  # values of one part kept as they are
 _US = 1_000_000
 COUNTED = ("acked", "repeated", "repeated_late", "unanswered", "refused", "groups", "later", "shared")
-"""Counts of messages or groups, beside the values that `measures` reads."""
+"""Names of counts of messages or groups in the tally of `observe`; they are opportunities for anomalies."""
 
 
 def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.Table:
-    """Return what `measures` reads, and the counts behind opportunities, of the messages and groups of one part.
+    """Return the observations of the messages and groups of one part, as a tally for `measures`.
 
-    What was published in the warm-up is counted, and not measured. Of a message published several times the slowest
-    publish is measured; of one received several times the first receive.
+    Messages of the warm-up are counted, but not measured. If a message was published several times, the slowest publish
+    is measured; if it was received several times, the first receive is.
 
     Returns:
-        A tally: COUNTED and `published`; instants of which the first and the last are told (`…_us`); `late`, `took` and
-        `latency` by queue, of which many are rounded, and then there is something `rounded`.
+        A tally of COUNTED and `published`; of first and last instants (names in `_us`); and of `late`, `took`, and
+        `latency` by queue. If there are many values, they are rounded, and `rounded` is counted.
     """
     window_us = expectation.deduplication_window_seconds * _US
     is_message, is_acked, is_repeated = messages["count_0"] > 0, messages["acked_0"] > 0, messages["acked_0"] > 1
@@ -45,8 +45,10 @@ def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.
     }
     found = [total_of(what, "", int(column.sum())) for what, column in counts.items()]
     found += [
-        _ends("published_us", "", messages["invoked_us_0"][is_published], messages["answered_us_0"][is_published]),
-        _ends("invoked_us", "", messages["invoked_us_0"][is_measured]),
+        _first_and_last(
+            "published_us", "", messages["invoked_us_0"][is_published], messages["answered_us_0"][is_published]
+        ),
+        _first_and_last("invoked_us", "", messages["invoked_us_0"][is_measured]),
         *_distribution("late", "", messages["late_us_0"][is_published]),
         *_distribution("took", "", messages["took_us_0"][is_published]),
     ]
@@ -54,13 +56,13 @@ def observe(messages: Columns, groups: Columns, expectation: Expectation) -> pa.
         answered_us = messages[f"answered_us_{queue_index}"][is_measured]
         found += [
             total_of("received", queue, int(is_known(answered_us).sum())),
-            _ends("received_us", queue, answered_us),
+            _first_and_last("received_us", queue, answered_us),
             *_distribution("latency", queue, difference(answered_us, messages["since_us_0"][is_measured])),
         ]
     return pa.concat_tables(found)
 
 
-def _ends(what: str, name: str, *instants: np.ndarray) -> pa.Table:
+def _first_and_last(what: str, name: str, *instants: np.ndarray) -> pa.Table:
     """Return the first and the last of all known instants."""
     known = np.concatenate([each[is_known(each)] for each in instants])
     ends = np.array([known.min(), known.max()]) if len(known) else known
@@ -83,11 +85,11 @@ def measures(seen: ObservationTally, expectation: Expectation) -> dict[str, Any]
         "percentiles": f"each at most 1/{ACCURACY:,} below the value" if seen.total("rounded") else "exact",
         "lateness_us": _quantiles(seen, "late"),
         "publish_latency_us": _quantiles(seen, "took"),
-        "queues": {queue: _of_queue(seen, queue) for queue in expectation.queues},
+        "queues": {queue: _queue_measures(seen, queue) for queue in expectation.queues},
     }
 
 
-def _of_queue(seen: ObservationTally, queue: str) -> dict[str, Any]:
+def _queue_measures(seen: ObservationTally, queue: str) -> dict[str, Any]:
     from_us, until_us = seen.span("received_us", queue)
     _, invoked_us = seen.span("invoked_us")
     return {

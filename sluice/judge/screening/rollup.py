@@ -1,7 +1,7 @@
-"""From narrow rows to messages: how each was published, and received from each queue.
+"""Collect the encoded events of each message: its publish, and its receive, delete and effect in each queue.
 
-One loop over the rows tells each message what happened to it. What it has only once where all is well (a receive from
-each queue, a delete, an effect) is that of its last row; where there are several, the message is odd.
+One loop over the rows writes each event into the record of its message. An ordinary message has one receive from each
+queue, one delete and one effect; a record has the last of each, and a message with several is marked as odd.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ from sluice.judge.screening.encode import (
 
 _US = 1_000_000
 _LATEST = np.iinfo(np.int64).max
-_END_MARKERS = 2**61  # behind every other message
-_MESSAGES_INITIALLY = 1 << 18  # pages are mapped when they are touched, and moved, not copied, when there are more
+_END_MARKERS = 2**61  # places end markers behind all other messages
+_MESSAGES_INITIALLY = (
+    1 << 18
+)  # memory that is not touched costs nothing, and growing moves pages instead of copying them
 _GROWTH = 1.1
 _NEAR = 2_048
 _TIME, _HASH, _COUNT, _FLAG = "i8", "u8", "i4", "?"
@@ -62,7 +64,7 @@ _RECEIVE = np.dtype(
 )
 
 _SETTLED = ("handle", "instance", "deleted_instance", "deleted_handle", "handled_instance", "deleted_us", "settled_us")
-"""Of a receive: what is not looked at any more when it is known whether it is odd."""
+"""Fields of a receive that are dropped after it was decided whether it is odd."""
 
 
 def queue_indexes(expectation: Expectation) -> range:
@@ -81,15 +83,15 @@ def difference(after: np.ndarray, before: np.ndarray) -> np.ndarray:
 
 
 class MessageRollup:
-    """The course of each message of whole groups, told by narrow rows that come in any order and number.
+    """Records of the messages of whole groups; their rows may be added in any order.
 
-    A message takes some 600 bytes with three queues, however many rows it has.
+    With three queues, a message takes about 600 bytes, however many rows it has.
     """
 
     def __init__(self, expectation: Expectation) -> None:
         self._expectation = expectation
         self._count = 0
-        self._places = np.full(2, -1, np.int32)  # where a message is found by its hash
+        self._places = np.full(2, -1, np.int32)  # a hash table of record numbers
         self._keys = np.empty(_MESSAGES_INITIALLY, np.dtype([("group", _HASH), ("idx", _TIME), ("hash", _TIME)]))
         self._about, self._published = (np.empty(_MESSAGES_INITIALLY, dtype) for dtype in (_MESSAGE, _PUBLISH))
         self._received = [np.empty(_MESSAGES_INITIALLY, _RECEIVE) for _ in expectation.queues]
@@ -106,41 +108,43 @@ class MessageRollup:
             hashed, rows["group"], rows["idx"], rows["kind"], self._keys, self._places, self._count
         )
         for records in (self._about, self._published, *self._received):
-            _grow(records, count)
-            records[self._count : count] = _nothing(records.dtype)
+            _grow_records(records, count)
+            records[self._count : count] = _empty_record(records.dtype)
         self._count = count
         columns = EncodedRows(*(rows[name] for name in EncodedRows._fields))
-        _publish(numbers, columns, self._about, self._published)
+        _record_publishes(numbers, columns, self._about, self._published)
         for queue_index, records in zip(queue_indexes(self._expectation), self._received, strict=True):
-            _receive(numbers, columns, queue_index, records)
+            _record_receives(numbers, columns, queue_index, records)
         self._instances.append(rows["instance"][rows["kind"] == RECEIVED])
 
     def _reserve(self, count: int) -> None:
         """Make room for the keys of so many messages, and let half of the places be free."""
-        _grow(self._keys, count)
+        _grow_records(self._keys, count)
         if len(self._places) < 2 * count:
             self._places = np.full(1 << (2 * count).bit_length(), -1, np.int32)
-            _place(self._keys[: self._count]["hash"].copy(), self._places)
+            _fill_hash_table(self._keys[: self._count]["hash"].copy(), self._places)
 
     def rows(self) -> Columns:
         """Return one row for each message of each group, all of a group together and in the order of the plan.
 
-        What was added is not here any more.
+        The rows are removed from this object, to free their memory.
 
         Returns:
-            `group`, `idx` (NO_IDX for what has none), `is_odd` (something about it is unusual), `is_warm_up`, and with
-            the queue index as suffix how and when it was published (0), and received, held and handled. Without a plan
-            the order is that of the numbers it was published under.
+            `group`, `idx` (NO_IDX if it has none), `is_odd` (something about it is unusual), `is_warm_up`, and columns
+            with a queue index as suffix: 0 for its publish, others for its receive, lease and effect. Without a plan,
+            messages are in the order of their sequence numbers.
         """
         group, idx = (self._keys[name][: self._count].copy() for name in ("group", "idx"))
         planned = np.where(idx < 0, _END_MARKERS - idx, idx)
         order = np.lexsort((planned if self._expectation.is_planned else self._published["low"][: self._count], group))
-        found: Columns = {"group": group[order], "idx": idx[order]} | _columns(self._about, order)
-        found |= _publish_columns(_columns(self._published, order), self._expectation)
-        doubles = _doubles(self._instances)
+        found: Columns = {"group": group[order], "idx": idx[order]} | _to_columns(self._about, order)
+        found |= _publish_columns(_to_columns(self._published, order), self._expectation)
+        doubles = _ids_received_twice(self._instances)
         del self._keys, self._about, self._published
-        for queue_index in queue_indexes(self._expectation):  # a hot group may be a tenth of a history
-            received = _columns(self._received.pop(0), order)
+        for queue_index in queue_indexes(
+            self._expectation
+        ):  # one queue at a time, because a group may be a tenth of a history
+            received = _to_columns(self._received.pop(0), order)
             if len(doubles):
                 received["is_odd"] |= np.isin(received["instance"], doubles)
             found |= _receive_columns(queue_index, received, self._expectation)
@@ -155,12 +159,12 @@ def messages(rows: Columns, expectation: Expectation) -> Columns:
     return all_.rows()
 
 
-def _grow(records: np.ndarray, count: int) -> None:
+def _grow_records(records: np.ndarray, count: int) -> None:
     if len(records) < count:
         records.resize(max(count, int(len(records) * _GROWTH)), refcheck=False)
 
 
-def _nothing(dtype: np.dtype) -> np.ndarray:
+def _empty_record(dtype: np.dtype) -> np.ndarray:
     """Return a record without any facts."""
     record = np.zeros((), dtype)
     for name in dtype.names or ():
@@ -169,7 +173,7 @@ def _nothing(dtype: np.dtype) -> np.ndarray:
     return record
 
 
-def _columns(records: np.ndarray, order: np.ndarray) -> Columns:
+def _to_columns(records: np.ndarray, order: np.ndarray) -> Columns:
     """Return records as columns in this order; a few records at a time, so that they stay in the processor's cache."""
     names = records.dtype.names or ()
     found = {name: np.empty(len(order), records.dtype[name]) for name in names}
@@ -180,14 +184,14 @@ def _columns(records: np.ndarray, order: np.ndarray) -> Columns:
     return found
 
 
-def _doubles(instances: Sequence[np.ndarray]) -> np.ndarray:
+def _ids_received_twice(instances: Sequence[np.ndarray]) -> np.ndarray:
     """Return the SQS message ids that were received more than once."""
     ids = np.sort(np.concatenate(instances)) if instances else np.zeros(0, np.uint64)
     return ids[1:][ids[1:] == ids[:-1]]
 
 
 @compile_loop
-def _place(hashed: np.ndarray, places: np.ndarray) -> None:
+def _fill_hash_table(hashed: np.ndarray, places: np.ndarray) -> None:
     mask = len(places) - 1
     for number in range(len(hashed)):
         place = hashed[number] & mask
@@ -228,7 +232,7 @@ def _number_messages(
 
 
 @compile_loop
-def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
+def _record_publishes(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is read once)
     numbers: np.ndarray, rows: EncodedRows, about: np.ndarray, published: np.ndarray
 ) -> None:
     """Write the facts of rows about messages and their publishes into the records; contradictory rows are odd."""
@@ -290,7 +294,7 @@ def _publish(  # noqa: C901, PLR0912, PLR0915 (one loop, so that each row is rea
 
 
 @compile_loop
-def _receive(numbers: np.ndarray, rows: EncodedRows, queue_index: int, received: np.ndarray) -> None:
+def _record_receives(numbers: np.ndarray, rows: EncodedRows, queue_index: int, received: np.ndarray) -> None:
     """Write the facts of rows about receives, deletes and effects of a queue into the records of their messages."""
     for row in range(len(numbers)):
         if rows.queue_index[row] != queue_index or numbers[row] < 0:

@@ -1,16 +1,16 @@
-"""Which messages of a suspect group the checker needs: what is unusual, and what stands around it.
+"""Select the messages of a suspect group that the checker needs: the unusual ones, and those around them.
 
-A hot group may be a tenth of a history, and one message of it be wrong. Between two messages in the order of the plan
-is a *cut* where everything before is over before anything behind it begins: in each queue every receive, effect, delete
-and lease; where it was published every call; and all sequence numbers before are lower. What lies between two cuts is a
-*stretch*. No rule finds anything that spans a cut, and a stretch with nothing unusual, by `suspects.unusual`, would be
-cleared if it were a group. So the checker gets the stretches with something unusual, with a whole one on either side,
-and the ends of the group: the first and last that came from each queue, and its end markers. It finds the same in them
-as in the whole group; the tests compare the two. What it finds of a stretch that only stands beside does not count: in
-front of that something is left out, and it may look as if it had waited.
+A busy group may have a tenth of all events, of which one is wrong. A *cut* lies between two messages in the order of
+the plan if all events of the messages before it end before any event behind it begins: publishes, receives, effects,
+deletes and leases; and if all sequence numbers before it are lower. The messages between two cuts are a *stretch*. No
+rule finds anything that spans a cut, and a stretch with nothing unusual, by `suspects.unusual`, would be cleared if it
+were a group. So the checker gets the stretches with something unusual, with a whole one on either side, and the ends of
+the group: the first and last that came from each queue, and its end markers. The findings are the same as in the whole
+group, and tests compare the two. Findings in a stretch that is only beside an unusual one do not count: messages in
+front of it are left out, so that it may look as if it had waited.
 
-A group that is not so simple stays whole: of several clocks, with dead letters, where ids are shared, or where a rule
-may look at messages that stand far apart.
+A group is checked as a whole if it has several clocks, dead letters or shared ids, or if a rule may compare messages
+that are far apart.
 """
 
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ from sluice.judge.screening.suspects import empty_answer_bits, unusual
 from sluice.recorder.journal import events_of
 
 WHOLE_MAX = 1_000
-"""Events up to which a group is checked as a whole: that is as quick."""
+"""A group with at most so many events is checked as a whole, which is as fast as selecting."""
 _US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class NeededEvents:
-    """Events of a group, of which messages the findings count; None means all."""
+    """Events of a group, and the messages whose findings count; None means all."""
 
     events: pa.Table
     idxs: frozenset[int] | None = None
@@ -91,7 +91,7 @@ def _is_simple(events: pa.Table, rows: Columns, expectation: Expectation) -> boo
     if ((rows["high"] != 0) & (rows["low"] == NONE)).any():
         return False
     if (is_published & (rows["outcome"] == OK) & (rows["answered_us"] == NONE)).any():
-        return False  # C7 takes everything behind it to be published too early
+        return False  # for C7 every later message would have been published too early
     ends = [pc.min_max(events.column(name)).as_py() for name in ("invoked_at_us", "responded_at_us")]
     known = [us for end in ends for us in end.values() if us is not None]
     kept = (*expectation.retention_seconds.values(), limits.MESSAGE_RETENTION_SECONDS)
@@ -163,7 +163,7 @@ def _stretches(rows: Columns, places: np.ndarray, found: Columns, odd: Group, ex
         np.minimum.at(from_us, places[is_here], np.minimum(invoked_us, answered_us))
         np.maximum.at(until_us, places[is_here], np.maximum(invoked_us, answered_us))
         if queue_index:
-            _hold(until_us, found["idx"], odd, expectation.queues[queue_index - 1])
+            _extend_by_holds(until_us, found["idx"], odd, expectation.queues[queue_index - 1])
         is_cut &= _is_over(until_us, from_us)
         is_numbered = is_here & (rows["low"] != NONE)
         lowest, highest = np.full(count, NEVER_US), np.full(count, -NEVER_US)
@@ -180,8 +180,8 @@ def _is_over(until: np.ndarray, since: np.ndarray) -> np.ndarray:
     return ended < np.minimum.accumulate(since[::-1])[::-1]
 
 
-def _hold(until_us: np.ndarray, idx: np.ndarray, odd: Group, queue: str) -> None:
-    """Put off until when unusual messages were in a queue, as long as the checker takes them to be there or held."""
+def _extend_by_holds(until_us: np.ndarray, idx: np.ndarray, odd: Group, queue: str) -> None:
+    """Extend `until_us` to the latest times at which the checker assumes unusual messages in the queue, or held."""
     place = dict(zip(idx.tolist(), range(len(idx)), strict=True))
     for (of, _), receives in odd.instances.items():
         if of == queue and receives[0].idx is not None:

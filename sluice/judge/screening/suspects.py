@@ -1,14 +1,13 @@
-"""Which groups the checker has to look at: a cheap, conservative pass over the whole history.
+"""Find the groups that the checker has to check, by a cheap, conservative pass over the whole history.
 
 A group is cleared only when everything about it is as it should be: every message was published once, after the one
 before it was acknowledged, with ascending numbers; it was received exactly once from every queue, as published, in one
 ascending sequence, each after the previous lease had ended; each was deleted in time, and its effect, where that is
 recorded, lies between receive and delete; none waited while its queue said it was empty; and nothing unusual (a lost
-answer, a visibility change, a dead letter, another attempt) happened. Every other group is suspect. So suspect contains
-violated; the tests hold it to that.
+answer, a visibility change, a dead letter, another attempt) happened. Every other group is suspect. So
+every group with a violation is suspect, which tests verify.
 
-What concerns one event or one message is in `messages`. Here each message is compared with those before it, in the
-order of the plan.
+`rollup` marks single messages as odd. Here each message is compared with those before it, in the order of the plan.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,11 +40,11 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     is_suspect = np.logical_or.reduceat(is_off, begins)
     received, later, shared = (np.zeros(len(begins), dtype=np.int64) for _ in range(3))
     for queue_index in queue_indexes(expectation):
-        of = _OfQueue(messages, queue_index, begins)
+        of = _QueueMessages(messages, queue_index, begins)
         counts = np.add.reduceat(messages[f"count_{queue_index}"], begins)
         received += counts
         later += np.maximum(np.add.reduceat((messages[f"count_{queue_index}"] > 0).astype(np.int64), begins) - 1, 0)
-        shared += of.count(_is_together(of))
+        shared += of.count(_is_in_one_call(of))
         is_suspect |= of.count(_is_underfilled(of)) >= UNDERFILLED_MIN
     return {
         "group": messages["group"][begins],
@@ -59,16 +58,19 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
 
 def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np.ndarray]:
     """Return for each message whether it makes its group suspect, and `waited` as in `groups`."""
-    is_off, waited = messages["is_odd"] | _is_off(messages, expectation), np.zeros(len(messages["idx"]), dtype=np.int64)
+    is_off, waited = (
+        messages["is_odd"] | _is_unexpected(messages, expectation),
+        np.zeros(len(messages["idx"]), dtype=np.int64),
+    )
     begins = starts(messages["group"])
     for queue_index in (0, *queue_indexes(expectation)):
-        of = _OfQueue(messages, queue_index, begins)
+        of = _QueueMessages(messages, queue_index, begins)
         if queue_index == 0:
-            is_off[of.where] |= _is_published_off(of)
+            is_off[of.where] |= _is_published_out_of_order(of)
             continue
         held_until_us = of.highest_before("free_us")
         from_us = _available_from_us(of, held_until_us, expectation)
-        is_off[of.where] |= _is_received_off(of, held_until_us) | _is_handled_off(of)
+        is_off[of.where] |= _is_received_out_of_order(of, held_until_us) | _is_handled_out_of_order(of)
         is_off[of.where] |= _has_waited_long(of, from_us, expectation)
         waited[of.where] |= np.where(_has_waited(of, from_us), waited_bit(queue_index), 0)
     return is_off, waited
@@ -84,11 +86,11 @@ def empty_answer_bits(activity: Mapping[str, Sequence[Activity]], expectation: E
 
 
 def waited_bit(queue_index: int) -> int:
-    """Return the bit of a queue in `waited`; the last of very many share one."""
+    """Return the bit of a queue in `waited`; with more than 62 queues the last ones share a bit."""
     return 1 << min(queue_index, _BITS_MAX)
 
 
-class _OfQueue:
+class _QueueMessages:
     """Messages published (queue index 0) or received from a queue, each with the one before it in its group.
 
     `begins` has the position at which each group begins among the messages, `where` the positions of these messages.
@@ -135,7 +137,7 @@ def _highest_before(values: np.ndarray, is_second: np.ndarray) -> np.ndarray:
     return found
 
 
-def _is_off(messages: Columns, expectation: Expectation) -> np.ndarray:
+def _is_unexpected(messages: Columns, expectation: Expectation) -> np.ndarray:
     """Return whether a message was received before its publish, or not from exactly the expected queues."""
     is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
     for queue_index in queue_indexes(expectation):
@@ -156,7 +158,7 @@ def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:
     return latest - earliest > int(expectation.fan_out_skew_seconds_max * _US)
 
 
-def _is_together(of: _OfQueue) -> np.ndarray:
+def _is_in_one_call(of: _QueueMessages) -> np.ndarray:
     """Return whether a message stands right behind the one before it in the same call, at the same time."""
     is_same = of.is_second & is_known(of["call"], of["invoked_us"], of["answered_us"])
     for name in ("call", "invoked_us", "answered_us"):
@@ -164,53 +166,53 @@ def _is_together(of: _OfQueue) -> np.ndarray:
     return is_same & (of["position"] > of.before("position"))
 
 
-def _is_numbered_off(of: _OfQueue) -> np.ndarray:
+def _has_unordered_number(of: _QueueMessages) -> np.ndarray:
     """Return whether the number is not above the one before it, or cannot be compared with it."""
     low, before = of["low"], of.before("low")
     is_above = (low > before) & (before != NONE) & (of["high"] == of.before("high"))
     return of.is_second & ~is_above & ((low != NONE) | (before != NONE))
 
 
-def _is_published_off(of: _OfQueue) -> np.ndarray:
+def _is_published_out_of_order(of: _QueueMessages) -> np.ndarray:
     """Return whether a message was published before the one before it was acknowledged, or with no higher number."""
-    is_together = _is_together(of) & (of["count"] == 1) & (of.before("count") == 1)
+    is_together = _is_in_one_call(of) & (of["count"] == 1) & (of.before("count") == 1)
     is_after = is_known(of["invoked_us"], of.before("answered_us")) & (of["invoked_us"] >= of.before("answered_us"))
-    return of.is_second & ~(is_together | is_after) | _is_numbered_off(of)
+    return of.is_second & ~(is_together | is_after) | _has_unordered_number(of)
 
 
-def _is_received_off(of: _OfQueue, held_until_us: np.ndarray) -> np.ndarray:
+def _is_received_out_of_order(of: _QueueMessages, held_until_us: np.ndarray) -> np.ndarray:
     """Return whether a message was received before earlier ones, while they were held, or with no higher number."""
     answered_us, before_us = of["answered_us"], of.before("answered_us")
     is_after = is_known(answered_us, before_us, held_until_us)
     is_after &= (answered_us > before_us) & (answered_us >= held_until_us)
-    return of.is_second & ~(_is_together(of) | is_after) | _is_numbered_off(of)
+    return of.is_second & ~(_is_in_one_call(of) | is_after) | _has_unordered_number(of)
 
 
-def _is_handled_off(of: _OfQueue) -> np.ndarray:
+def _is_handled_out_of_order(of: _QueueMessages) -> np.ndarray:
     """Return whether the effect of a message was begun before those of all before it were committed."""
     from_us, until_us = of["handled_from_us"], of.highest_before("handled_until_us")
     return is_known(from_us, until_us) & (from_us < until_us)
 
 
-def _is_underfilled(of: _OfQueue) -> np.ndarray:
+def _is_underfilled(of: _QueueMessages) -> np.ndarray:
     """Return whether the answer before had room for more, and this message had been there."""
     is_there = is_known(of["since_us"], of.before("invoked_us"))
     is_there &= of["since_us"] + ENQUEUED_WITHIN_US < of.before("invoked_us")
     return of.is_second & of.before("is_alone") & is_there
 
 
-def _available_from_us(of: _OfQueue, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+def _available_from_us(of: _QueueMessages, held_until_us: np.ndarray, expectation: Expectation) -> np.ndarray:
     """Return when a message could have been received, NONE if unknown."""
     from_us = np.maximum(of["since_us"] + ENQUEUED_WITHIN_US, held_until_us) + expectation.clock_bound_us
     return np.where(is_known(of["since_us"], of["invoked_us"]), from_us, NONE)
 
 
-def _has_waited(of: _OfQueue, from_us: np.ndarray) -> np.ndarray:
+def _has_waited(of: _QueueMessages, from_us: np.ndarray) -> np.ndarray:
     """Return whether a whole second passed between the time a message could have been received and its receive."""
     return is_known(from_us) & (-(-from_us // _US) < of["invoked_us"] // _US)
 
 
-def _has_waited_long(of: _OfQueue, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
+def _has_waited_long(of: _QueueMessages, from_us: np.ndarray, expectation: Expectation) -> np.ndarray:
     """Return whether a message waited for longer than is allowed."""
     waits = (expectation.passed_over_seconds_max, expectation.stuck_seconds_max)
     allowed = [seconds for seconds in waits if seconds is not None]

@@ -271,7 +271,7 @@ def _odd_alone(found: Any, _: Expectation) -> tuple[np.ndarray, np.ndarray]:
 
 _ALONE = {"max_number_of_messages": 10, "detail": '{"received": 1}'}
 _BLINDED: dict[str, tuple[str, Callable[..., object], list[HistoryEvent]]] = {
-    "holds of unusual messages": ("_hold", lambda *_: None, _random(94)),
+    "holds of unusual messages": ("_extend_by_holds", lambda *_: None, _random(94)),
     "all before a cut": ("_is_over", _next_to_each_other, _random(80)),
     "the ends of the group": (
         "_wanted_stretches",

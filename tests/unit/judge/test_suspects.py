@@ -159,7 +159,12 @@ def _effects_in_wrong_order() -> list[HistoryEvent]:
     return [*rest, first, second, *at_once, delete_event(first, 108), delete_event(second, 108, batch_position=1)]
 
 
-_BLINDED = {"_is_off": "E1", "_is_received_off": "C1", "_is_published_off": "C7", "_is_handled_off": "R3"}
+_BLINDED = {
+    "_is_unexpected": "E1",
+    "_is_received_out_of_order": "C1",
+    "_is_published_out_of_order": "C7",
+    "_is_handled_out_of_order": "R3",
+}
 
 
 def test_without_one_of_its_passes_an_anomaly_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:

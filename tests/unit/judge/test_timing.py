@@ -162,7 +162,7 @@ def test_times_that_no_clocks_explain_are_named() -> None:
     verdict = _judge([*in_group(there, "there"), *in_group(back, "back")])
 
     assert verdict.status is PropertyStatus.UNKNOWN
-    assert verdict.unknowns[0].startswith("no clocks explain the times")
+    assert verdict.unknowns[0].startswith("no difference of the clocks explains the times")
 
 
 def test_times_further_apart_than_the_declared_bound_are_judged() -> None:

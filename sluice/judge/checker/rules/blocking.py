@@ -1,4 +1,4 @@
-"""D: a group is with one receiver at a time. H1 and H2: a group does not stand still."""
+"""D: at any time one receiver has a group. H1 and H2: a group with available messages does not wait."""
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
@@ -11,25 +11,27 @@ from sluice.judge.checker.group import ENQUEUED_WITHIN_US, Group, effective, inv
 from sluice.judge.checker.rules import FoundViolation, rule
 from sluice.judge.checker.standing import earliest_removal_us, is_free, may_be_removed, overtakings
 
-_HELD_MAX = 16  # keep only the longest holds of a group: those of an answer of ten, and enough others
+_HELD_MAX = 16  # the longest holds that are kept: an answer has at most ten messages
 _SERVED_MIN = 10
 _EMPTY_MIN = 3
 UNDERFILLED_MIN = 3
 _FANNED_OUT_WITHIN_US = 10_000_000
-"""After its acknowledgement a message is taken to be in every queue: SNS delivers at once, and says not by when."""
+"""A message counts as being in every queue so long after its acknowledgement; AWS documents no bound."""
 
 
 @rule("D1")
-def _group_overlap(group: Group) -> Iterator[FoundViolation]:
-    yield from _held_together(group, lambda event, other: event.worker == other.worker)
+def _find_overlaps_in_a_worker(group: Group) -> Iterator[FoundViolation]:
+    yield from _find_held_together(group, lambda event, other: event.worker == other.worker)
 
 
 @rule("D2")
-def _group_interleave(group: Group) -> Iterator[FoundViolation]:
-    yield from _held_together(group, lambda event, other: event.worker != other.worker)
+def _find_overlaps_between_workers(group: Group) -> Iterator[FoundViolation]:
+    yield from _find_held_together(group, lambda event, other: event.worker != other.worker)
 
 
-def _held_together(group: Group, concerns: Callable[[HistoryEvent, HistoryEvent], bool]) -> Iterator[FoundViolation]:
+def _find_held_together(
+    group: Group, concerns: Callable[[HistoryEvent, HistoryEvent], bool]
+) -> Iterator[FoundViolation]:
     found: set[tuple[int | None, int | None]] = set()
     skips = ((skip.ahead, skip.event) for skip in overtakings(group) if not is_free(group, skip))
     for event, other in chain(skips, _overlaps(group)):
@@ -97,11 +99,11 @@ def find_blockades(group: Group) -> Iterator[Blockade]:
             places = [place for place, idx in enumerate(line) if group.is_dead_lettered(queue, idx)]
             event = group.dead_letter(queue, line[places[-1]]) if places else None
             behind = [idx for idx in line[places[-1] + 1 :] if group.is_certainly_owed(queue, idx)] if places else []
-            if event is not None and _is_left(group, queue, event, behind):
+            if event is not None and _is_blocked_behind(group, queue, event, behind):
                 yield Blockade(queue, event, tuple(behind))
 
 
-def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:
+def _is_blocked_behind(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:
     """Return whether no message behind a dead letter ever arrived, although the queue was polled long enough."""
     since_us = max([responded_us(dead), *(responded_us(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
@@ -111,7 +113,7 @@ def _is_left(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]
 
 
 @rule("D4")
-def _find_block_after_dead_letter(group: Group) -> Iterator[FoundViolation]:
+def _find_blocks_after_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for block in find_blockades(group):
         count, witness = len(block.successors), [block.dead, group.acked[block.successors[0]]]
         sentence = f"behind the dead letter {count} message(s) were never received, though the queue was polled"
@@ -119,7 +121,7 @@ def _find_block_after_dead_letter(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("D5")
-def _batch_underfill(group: Group) -> Iterator[FoundViolation]:
+def _find_underfilled_batches(group: Group) -> Iterator[FoundViolation]:
     """Find receives that returned fewer messages than were available, which is lawful.
 
     AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_ReceiveMessage.html (2026-11-20)
@@ -171,12 +173,12 @@ def waits(group: Group) -> Iterator[GroupWait]:
     """
     for queue in group.expectation.queues:
         if group.is_proven(queue) and not group.expectation.lost_receives.get(queue):
-            yield from _waits(group, queue, group.received.get(queue, []))
+            yield from _waits_in_queue(group, queue, group.received.get(queue, []))
 
 
-def _waits(group: Group, queue: str, received: Sequence[HistoryEvent]) -> Iterator[GroupWait]:
+def _waits_in_queue(group: Group, queue: str, received: Sequence[HistoryEvent]) -> Iterator[GroupWait]:
     bound = group.around_bound_us
-    received_instants = _least_to_come([invoked_us(event) for event in received])
+    received_instants = _minimum_from_here([invoked_us(event) for event in received])
     free_us, is_freed_by_time = _free_us(group, queue), False
     delay_us = _delay_us(group, queue, received)
     for event, next_invoked_us in zip(received, received_instants, strict=True):
@@ -212,7 +214,8 @@ def _delay_us(group: Group, queue: str, received: Sequence[HistoryEvent]) -> int
     return max(0, min(waited, default=0))
 
 
-def _least_to_come(values: Sequence[int]) -> list[int]:
+def _minimum_from_here(values: Sequence[int]) -> list[int]:
+    """Return for each position the smallest value from there to the end."""
     least, found = NEVER_US, []
     for value in reversed(values):
         least = min(least, value)
@@ -221,7 +224,7 @@ def _least_to_come(values: Sequence[int]) -> list[int]:
 
 
 @rule("D3")
-def _find_passed_over(group: Group) -> Iterator[FoundViolation]:
+def _find_groups_passed_over(group: Group) -> Iterator[FoundViolation]:
     allowed, stuck = group.expectation.passed_over_seconds_max, group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -234,7 +237,7 @@ def _find_passed_over(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("H1")
-def _find_stuck(group: Group) -> Iterator[FoundViolation]:
+def _find_stuck_groups(group: Group) -> Iterator[FoundViolation]:
     allowed = group.expectation.stuck_seconds_max
     for wait in waits(group) if allowed is not None else ():
         seconds = (wait.until_us - wait.from_us) / 1e6
@@ -247,7 +250,7 @@ def _find_stuck(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("H2")
-def _false_empty(group: Group) -> Iterator[FoundViolation]:
+def _find_false_empty_polls(group: Group) -> Iterator[FoundViolation]:
     for wait in waits(group):
         _, empty_count = group.around.polls(wait.queue, from_us=wait.from_us, until_us=wait.until_us)
         if empty_count and not wait.is_freed_by_time:

@@ -19,7 +19,7 @@ def _receives_with_publishes(group: Group) -> Iterator[tuple[str, HistoryEvent, 
 
 
 @rule("G1")
-def _find_corrupted(group: Group) -> Iterator[FoundViolation]:
+def _find_corrupted_bodies(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         if event.body_hash is not None and not {event.body_hash, None} & {publish.body_hash for publish in published}:
             sentence = "the received body is not the published one"
@@ -27,7 +27,7 @@ def _find_corrupted(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("G2")
-def _md5_mismatch(group: Group) -> Iterator[FoundViolation]:
+def _find_wrong_md5_sums(group: Group) -> Iterator[FoundViolation]:
     for queue, events in sorted(group.received.items()):
         for event in events:
             if event.md5_ok is False:
@@ -37,7 +37,7 @@ def _md5_mismatch(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("G3")
-def _attribute_loss(group: Group) -> Iterator[FoundViolation]:
+def _find_lost_attributes(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         dead = group.dead_letter(queue, event.idx)
         has_stayed = group.has_stayed(queue, event.idx, by=event) and (dead is None or group.is_before(event, dead))
@@ -55,7 +55,7 @@ def _attribute_loss(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("G4")
-def _envelope_mismatch(group: Group) -> Iterator[FoundViolation]:
+def _find_wrong_envelopes(group: Group) -> Iterator[FoundViolation]:
     for queue, event, published in _receives_with_publishes(group):
         ids = {publish.sns_message_id for publish in published}
         numbers = {number(publish) for publish in published}

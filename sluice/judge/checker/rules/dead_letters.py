@@ -13,7 +13,7 @@ from sluice.judge.checker.rules.ordering import came_before, overtaken
 from sluice.judge.checker.standing import earliest_removal_after_us, earliest_removal_us, queue_lines
 
 
-def _pairs(group: Group) -> Iterator[tuple[str, str]]:
+def _queues_with_dlq(group: Group) -> Iterator[tuple[str, str]]:
     """Yield each queue of which all receives are on record, with its DLQ."""
     for queue in group.expectation.queues:
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
@@ -21,11 +21,11 @@ def _pairs(group: Group) -> Iterator[tuple[str, str]]:
             yield queue, dead_letter_queue
 
 
-def _dead(group: Group, queue: str) -> Iterator[tuple[int, HistoryEvent]]:
+def _dead_letters_of(group: Group, queue: str) -> Iterator[tuple[int, HistoryEvent]]:
     """Yield (idx, first receive from the queue's DLQ) of each message that is certainly a dead letter of this queue."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     if _is_shared(group, dead_letter_queue):
-        yield from sorted(_of_many(group, queue, dead_letter_queue).items())
+        yield from sorted(_dead_letters_in_shared_dlq(group, queue, dead_letter_queue).items())
         return
     for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
         if _stray_from(group, dead_letter_queue, event) is None:
@@ -36,7 +36,7 @@ def _is_shared(group: Group, dead_letter_queue: str) -> bool:
     return list(group.expectation.dead_letter_queues.values()).count(dead_letter_queue) > 1
 
 
-def _of_many(group: Group, queue: str, dead_letter_queue: str) -> dict[int, HistoryEvent]:
+def _dead_letters_in_shared_dlq(group: Group, queue: str, dead_letter_queue: str) -> dict[int, HistoryEvent]:
     """Return the first receives from a shared DLQ of the messages whose ids show that they died in this queue."""
     first: dict[int, HistoryEvent] = {}
     for event in group.received.get(dead_letter_queue, []):
@@ -63,13 +63,13 @@ def _stray_from(group: Group, dead_letter_queue: str, event: HistoryEvent) -> Hi
 
 
 @rule("F1")
-def _premature(group: Group) -> Iterator[FoundViolation]:
+def _find_premature_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.dead_letter_queues:
         most = group.expectation.max_receive_count.get(queue)
-        for idx, dead in _dead(group, queue):
+        for idx, dead in _dead_letters_of(group, queue):
             receives = group.receives(queue, idx)
             possible = len(receives) + group.expectation.lost_receives.get(queue, 0)
-            # other consumers may have received it, because its count continues in the DLQ (DLQ-07)
+            # A recording may lack receives of other consumers; the count in the DLQ includes them (DLQ-07).
             if not group.expectation.is_planned:
                 possible = max(possible, (dead.receive_count or 0) - 1)
             is_whole = group.is_proven(queue)
@@ -93,7 +93,7 @@ def _is_held(group: Group, event: HistoryEvent, dead: HistoryEvent) -> bool:
 
 
 @rule("F2")
-def _late(group: Group) -> Iterator[FoundViolation]:
+def _find_excess_receives(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         most = group.expectation.max_receive_count.get(queue)
         if most is None or queue not in group.expectation.dead_letter_queues:
@@ -108,12 +108,17 @@ def _late(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("F3")
-def _absent(group: Group) -> Iterator[FoundViolation]:
+def _find_missing_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for (queue, id_), receives in sorted(group.instances.items()):
         most, last = group.expectation.max_receive_count.get(queue), receives[-1]
         dead_letter_queue = group.expectation.dead_letter_queues.get(queue)
         empty_us = group.around.empty_since_us.get(dead_letter_queue or "")
-        if most is None or empty_us is None or (last.receive_count or 0) < most or _is_open(group, queue, last):
+        if (
+            most is None
+            or empty_us is None
+            or (last.receive_count or 0) < most
+            or _may_have_left_dlq_unseen(group, queue, last)
+        ):
             continue
         free_us = group.possible_lease_end_us(last) + group.around_bound_us
         _, empty_polls = group.around.polls(queue, from_us=free_us, until_us=empty_us)
@@ -133,7 +138,7 @@ def _absent(group: Group) -> Iterator[FoundViolation]:
             yield queue, [last.idx], sentence, receives[-6:]
 
 
-def _is_open(group: Group, queue: str, last: HistoryEvent) -> bool:
+def _may_have_left_dlq_unseen(group: Group, queue: str, last: HistoryEvent) -> bool:
     """Return whether a message may have arrived in the DLQ after its last receive, and left it without a record."""
     dead_letter_queue = group.expectation.dead_letter_queues.get(queue, "")
     is_proven = group.is_proven(queue) and group.is_proven(dead_letter_queue)
@@ -147,7 +152,7 @@ def _is_over(group: Group, move: Move, event: HistoryEvent) -> bool:
 
 
 @rule("F4")
-def _wrong_target(group: Group) -> Iterator[FoundViolation]:
+def _find_letters_in_wrong_dlq(group: Group) -> Iterator[FoundViolation]:
     for dead_letter_queue in sorted(set(group.expectation.dead_letter_queues.values())):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             source = _stray_from(group, dead_letter_queue, event)
@@ -157,9 +162,9 @@ def _wrong_target(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("F5")
-def _after_delete(group: Group) -> Iterator[FoundViolation]:
+def _find_dead_letters_after_delete(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
-        for idx, dead in _dead(group, queue):
+        for idx, dead in _dead_letters_of(group, queue):
             copies = max(len(group.ids.get((queue, idx), ())), windows_max(group, idx))
             if copies != 1 and dead.sqs_message_id is None:
                 continue  # another copy may be the dead one
@@ -173,9 +178,9 @@ def _after_delete(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("F6")
-def _content(group: Group) -> Iterator[FoundViolation]:
+def _find_changed_dead_letters(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
-        for idx, dead in _dead(group, queue):
+        for idx, dead in _dead_letters_of(group, queue):
             source = group.first_received.get(queue, {}).get(idx)
             if source is not None and group.is_surely_before(dead, source):
                 source = None  # a copy that somebody sent back, or a task moved
@@ -209,14 +214,14 @@ def _change_in_dlq(group: Group, queue: str, dead: HistoryEvent, source: History
 
 
 @rule("F7")
-def _order(group: Group) -> Iterator[FoundViolation]:
+def _find_reordered_dead_letters(group: Group) -> Iterator[FoundViolation]:
     """Find dead letters that stand in the DLQ in another order than in their queue.
 
     A message dies at a receive, and every receive begins at the front of the group: so a message never dies before one
     in front of it (DLQ-06, GRP-10).
     """
     for queue in group.expectation.queues:
-        dead = {event.sqs_message_id: event for _, event in _dead(group, queue) if event.sqs_message_id is not None}
+        dead = {event.sqs_message_id: event for _, event in _dead_letters_of(group, queue) if event.sqs_message_id is not None}
         for line in queue_lines(group, queue) if len(dead) > 1 else ():
             first = {place: receives[0] for place, receives in enumerate(line)}
             last = {
@@ -231,13 +236,13 @@ def _order(group: Group) -> Iterator[FoundViolation]:
                 yield queue, [first[front].idx, first[behind].idx], sentence, witness
 
 
-def _moves(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
+def _moves_by_queue(group: Group) -> Iterator[tuple[str, str, list[Move]]]:
     """Yield (queue, DLQ, move tasks in the order of their begin) for each queue to which tasks moved dead letters back.
 
     A task that failed, was cancelled, or ended in an unknown way may have moved some messages and left others. A task
     without a destination counts as one task to each queue that has the DLQ.
     """
-    for queue, dead_letter_queue in _pairs(group):
+    for queue, dead_letter_queue in _queues_with_dlq(group):
         moves = [move for move in group.around.moves if (move.source, move.destination) == (dead_letter_queue, queue)]
         if moves:
             yield queue, dead_letter_queue, sorted(moves, key=lambda move: move.began_at_us)
@@ -248,7 +253,7 @@ def _is_from_elsewhere(group: Group, queue: str, dead_letter_queue: str, back: H
     return any(move.source != dead_letter_queue for move in group.moves_before(back, queue))
 
 
-def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, HistoryEvent]]:
+def _dead_letters_before(group: Group, dead_letter_queue: str, move: Move) -> Iterator[tuple[int, HistoryEvent]]:
     """Yield (idx, last receive from the DLQ) of each message that was received from the DLQ before the task began."""
     for idx in sorted(group.first_received.get(dead_letter_queue, {})):
         began_us = move.began_at_us - group.around_bound_us
@@ -257,13 +262,13 @@ def _dead_lettered(group: Group, dead_letter_queue: str, move: Move) -> Iterator
             yield idx, before[-1]
 
 
-def _after(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
+def _receives_maybe_after(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
     """Return the receives that may have come after the task began."""
     began_us = move.began_at_us - group.around_bound_us
     return [event for event in group.receives(queue, idx) if responded_us(event) >= began_us]
 
 
-def _back(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
+def _receives_surely_after(group: Group, queue: str, idx: int, move: Move) -> list[HistoryEvent]:
     """Return the receives that certainly came after the task began, whatever the clocks show."""
     return [event for event in group.receives(queue, idx) if group.is_after(event, move.began_at_us)]
 
@@ -279,14 +284,14 @@ def _may_have_died(group: Group, queue: str, receives: Sequence[HistoryEvent], m
 
 
 @rule("F8")
-def _redrive_loss(group: Group) -> Iterator[FoundViolation]:
-    for queue, dead_letter_queue, moves in _moves(group):
+def _find_redrive_losses(group: Group) -> Iterator[FoundViolation]:
+    for queue, dead_letter_queue, moves in _moves_by_queue(group):
         ended_us = max(move.ended_at_us if move.ended_at_us else NEVER_US for move in moves)
         empty = [group.around.empty_since_us.get(name) for name in (queue, dead_letter_queue)]
         is_over = all(since is not None and since > ended_us for since in empty)
         places = {move.destination for move in group.around.moves if move.source == dead_letter_queue}
         is_over = is_over and group.is_proven(dead_letter_queue) and places == {queue}
-        for idx, dead in _dead_lettered(group, dead_letter_queue, moves[-1]) if is_over else ():
+        for idx, dead in _dead_letters_before(group, dead_letter_queue, moves[-1]) if is_over else ():
             arrived_us = min(map(invoked_us, group.receives(queue, idx)), default=moves[0].began_at_us)
             is_gone = earliest_removal_after_us(group, dead_letter_queue, arrived_us) <= ended_us
             is_gone = is_gone or earliest_removal_after_us(group, queue, responded_us(dead)) <= max(
@@ -300,11 +305,11 @@ def _redrive_loss(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("F9")
-def _redrive_duplicate(group: Group) -> Iterator[FoundViolation]:
-    for queue, dead_letter_queue, moves in _moves(group):
+def _find_redrive_duplicates(group: Group) -> Iterator[FoundViolation]:
+    for queue, dead_letter_queue, moves in _moves_by_queue(group):
         owners = [name for name, its in group.expectation.dead_letter_queues.items() if its == dead_letter_queue]
-        for idx, dead, own in _with_tasks(group, dead_letter_queue, moves):
-            back = _back(group, queue, idx, own[0])
+        for idx, dead, own in _dead_letters_with_moves(group, dead_letter_queue, moves):
+            back = _receives_surely_after(group, queue, idx, own[0])
             if back and _is_from_elsewhere(group, queue, dead_letter_queue, back[-1]):
                 continue
             new: dict[str, list[HistoryEvent]] = defaultdict(list)
@@ -317,11 +322,11 @@ def _redrive_duplicate(group: Group) -> Iterator[FoundViolation]:
                 times = "once" if most == 1 else f"{most} times at most"
                 witness = [dead, *(receives[0] for receives in reversed(new.values()))][:6]
                 yield queue, [idx], f"brought back {times}, and {len(new)} messages since", witness
-            elif (still := _still(group, queue, idx, dead, own)) is not None and len(owners) == 1:
+            elif (still := _receive_still_in_dlq(group, queue, idx, dead, own)) is not None and len(owners) == 1:
                 yield queue, [idx], f"brought back, and still in {dead_letter_queue}", [dead, back[0], still]
 
 
-def _with_tasks(
+def _dead_letters_with_moves(
     group: Group, dead_letter_queue: str, moves: Sequence[Move]
 ) -> Iterator[tuple[int, HistoryEvent, Sequence[Move]]]:
     """Yield (idx, last receive from the DLQ, later tasks) of each message received there before its first task began.
@@ -329,24 +334,26 @@ def _with_tasks(
     A task that had ended before this receive cannot have moved the message.
     """
     for move in moves:
-        for idx, dead in _dead_lettered(group, dead_letter_queue, move):
+        for idx, dead in _dead_letters_before(group, dead_letter_queue, move):
             own = [other for other in moves if not _is_over(group, other, dead)]
             if own[0] is move:
                 yield idx, dead, own
 
 
-def _still(group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequence[Move]) -> HistoryEvent | None:
+def _receive_still_in_dlq(
+    group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequence[Move]
+) -> HistoryEvent | None:
     """Return a receive that shows a dead letter to be in its DLQ although a task moved it out; None if there is none.
 
     A message that died again has a new message id, unless the target kept the id (F11).
     """
-    back = _back(group, queue, idx, moves[0])
+    back = _receives_surely_after(group, queue, idx, moves[0])
     if not back or windows_max(group, idx) != 1:
         return None
     is_same = dead.sqs_message_id in (None, *(event.sqs_message_id for event in back))
-    if is_same and _may_have_died(group, queue, _after(group, queue, idx, moves[0]), ()):
+    if is_same and _may_have_died(group, queue, _receives_maybe_after(group, queue, idx, moves[0]), ()):
         return None
-    for event in _after(group, dead.queue or "", idx, moves[0]):
+    for event in _receives_maybe_after(group, dead.queue or "", idx, moves[0]):
         begun = [move for move in moves if move.began_at_us - group.around_bound_us <= responded_us(back[0])]
         is_over = all(move.is_finished and group.is_after(event, move.ended_at_us) for move in begun)
         if event.sqs_message_id == dead.sqs_message_id and (is_over or group.is_before(back[0], event)):
@@ -355,8 +362,8 @@ def _still(group: Group, queue: str, idx: int, dead: HistoryEvent, moves: Sequen
 
 
 @rule("F10")
-def _redrive_reorder(group: Group) -> Iterator[FoundViolation]:
-    for queue, dead_letter_queue, moves in _moves(group):
+def _find_redrive_reorders(group: Group) -> Iterator[FoundViolation]:
+    for queue, dead_letter_queue, moves in _moves_by_queue(group):
         if group.may_be_dead_lettered_unseen(queue):
             continue
         for move in moves:
@@ -374,7 +381,7 @@ def _before_and_after(
     """Return, for the messages in the DLQ at a task's begin, their first receives there and from the queue since."""
     first: dict[int, HistoryEvent] = {}
     back: dict[int, HistoryEvent] = {}
-    for idx, dead in _dead_lettered(group, dead_letter_queue, move):
+    for idx, dead in _dead_letters_before(group, dead_letter_queue, move):
         receives = group.receives(dead_letter_queue, idx)
         if _is_shared(group, dead_letter_queue) and not _is_known_from(group, queue, dead):
             continue
@@ -387,22 +394,22 @@ def _before_and_after(
     return first, back
 
 
-def _came_back(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent, bool]]:
+def _returned_dead_letters(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent, bool]]:
     """Yield (queue, idx, dead letter, its first later receive from the queue, whether a move task may have moved it).
 
     Other later receives are other copies: of a publish a window later, under another id, or to another place.
     """
     for queue in group.expectation.queues:
-        for idx, dead in _dead(group, queue):
+        for idx, dead in _dead_letters_of(group, queue):
             for event in group.receives(queue, idx):
                 is_same = dead.sqs_message_id is not None and event.sqs_message_id == dead.sqs_message_id
-                if (is_same or _is_single(group, queue, idx, dead, event)) and group.is_before(dead, event):
-                    may_be_moved = _is_copy(dead, event) or _may_be_moved(group, queue, dead, event)
+                if (is_same or _is_one_message(group, queue, idx, dead, event)) and group.is_before(dead, event):
+                    may_be_moved = _is_copy_by_tool(dead, event) or _may_be_moved(group, queue, dead, event)
                     yield queue, idx, dead, event, may_be_moved
                     break
 
 
-def _is_single(group: Group, queue: str, idx: int, dead: HistoryEvent, back: HistoryEvent) -> bool:
+def _is_one_message(group: Group, queue: str, idx: int, dead: HistoryEvent, back: HistoryEvent) -> bool:
     """Return whether the publishes of an idx cannot have made both the dead letter and the later received message."""
     tries = effective(group.publishes.get(idx, ()))
     places = {(event.queue, event.deduplication_id) for event in tries}
@@ -412,7 +419,7 @@ def _is_single(group: Group, queue: str, idx: int, dead: HistoryEvent, back: His
     return is_known and len(places) == 1 and dead.queue != tries[0].queue and windows_max(group, idx) < max(2, len(ids))
 
 
-def _is_copy(dead: HistoryEvent, back: HistoryEvent) -> bool:
+def _is_copy_by_tool(dead: HistoryEvent, back: HistoryEvent) -> bool:
     """Return whether a tool sent it for the dead letter, of which its deduplication id has the message id."""
     return dead.sqs_message_id is not None and (back.deduplication_id or "").endswith(f":{dead.sqs_message_id}")
 
@@ -434,8 +441,8 @@ def _may_be_moved(group: Group, queue: str, dead: HistoryEvent, back: HistoryEve
 
 
 @rule("F11")
-def _stale_identity(group: Group) -> Iterator[FoundViolation]:
-    for queue, idx, dead, back, may_be_moved in _came_back(group):
+def _find_kept_message_ids(group: Group) -> Iterator[FoundViolation]:
+    for queue, idx, dead, back, may_be_moved in _returned_dead_letters(group):
         is_same = dead.sqs_message_id is not None and back.sqs_message_id == dead.sqs_message_id
         if is_same and (may_be_moved or not group.expectation.is_publishing_recorded):
             sentence = "came back from the DLQ with the message id it had there"
@@ -444,22 +451,22 @@ def _stale_identity(group: Group) -> Iterator[FoundViolation]:
 
 def returns_without_move(group: Group) -> Iterator[tuple[str, int, HistoryEvent, HistoryEvent]]:
     """Yield (queue, idx, dead letter, later receive) of each message that returned without a move task on record."""
-    for queue, idx, dead, back, may_be_moved in _came_back(group):
+    for queue, idx, dead, back, may_be_moved in _returned_dead_letters(group):
         if not may_be_moved:
             yield queue, idx, dead, back
 
 
 @rule("F13")
-def _escape(group: Group) -> Iterator[FoundViolation]:
+def _find_returns_without_move(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, dead, back in returns_without_move(group) if group.expectation.is_publishing_recorded else ():
         sentence = f"was in {dead.queue}, came back to {queue}, and no move task is on record"
         yield queue, [idx], sentence, [dead, back]
 
 
 @rule("F12")
-def _poison_escape(group: Group) -> Iterator[FoundViolation]:
+def _find_poison_escapes(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
-        dead = dict(_dead(group, queue))
+        dead = dict(_dead_letters_of(group, queue))
         answers: dict[str | None, list[HistoryEvent]] = defaultdict(list)
         for received in group.received.get(queue, []) if dead else ():
             answers[received.call_id].append(received)

@@ -1,4 +1,4 @@
-"""B: too often, and too seldom."""
+"""B: messages that arrive too often or too seldom, for the deduplication window and the leases."""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
@@ -49,7 +49,7 @@ def copies(group: Group) -> Iterator[tuple[str, int, list[HistoryEvent]]]:
 
 
 @rule("B1")
-def _duplicate_in_window(group: Group) -> Iterator[FoundViolation]:
+def _find_duplicates_in_window(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, found in copies(group):
         for count, copy in enumerate(sorted(found, key=responded_us), start=1):
             windows = windows_max(group, idx, by=copy)
@@ -87,7 +87,7 @@ def _single_delivery(group: Group, idx: int) -> str:
 
 
 @rule("B2")
-def _duplicate_outside_window(group: Group) -> Iterator[FoundViolation]:
+def _find_duplicates_outside_window(group: Group) -> Iterator[FoundViolation]:
     for queue, idx, found in copies(group):
         least = span_us(group, group.publishes[idx])[0]
         if least >= window_us(group):
@@ -96,7 +96,7 @@ def _duplicate_outside_window(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("B3")
-def _suppressed_too_long(group: Group) -> Iterator[FoundViolation]:
+def _find_suppressed_repeats(group: Group) -> Iterator[FoundViolation]:
     yield from _find_acknowledged_repeats(group)
     for idx, tries in sorted(group.publishes.items()):
         publishes = sorted(effective(tries), key=invoked_us)
@@ -142,7 +142,7 @@ def _find_acknowledged_repeats(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("B5")
-def _dedup_ack_mismatch(group: Group) -> Iterator[FoundViolation]:
+def _find_mismatched_repeats(group: Group) -> Iterator[FoundViolation]:
     for idx, tries in sorted(group.publishes.items()):
         first = group.acked.get(idx)
         if first is None:
@@ -154,12 +154,12 @@ def _dedup_ack_mismatch(group: Group) -> Iterator[FoundViolation]:
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded_us(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             is_within = is_within and not group.may_be_repeat(idx)
-            if is_repeat and is_same_id and is_within and (other := _difference(first, repeat)) is not None:
+            if is_repeat and is_same_id and is_within and (other := _acknowledgement_difference(first, repeat)) is not None:
                 yield None, [idx], f"a repeat within the window was acknowledged with another {other}", [first, repeat]
                 break
 
 
-def _difference(first: HistoryEvent, repeat: HistoryEvent) -> str | None:
+def _acknowledgement_difference(first: HistoryEvent, repeat: HistoryEvent) -> str | None:
     """Return which of a repeat's numbers and ids is not that of the first publish; of a topic both are (SNS-18)."""
     if number(repeat) != number(first):
         return "sequence number"
@@ -168,27 +168,27 @@ def _difference(first: HistoryEvent, repeat: HistoryEvent) -> str | None:
 
 
 @rule("B6")
-def _redelivery(group: Group) -> Iterator[FoundViolation]:
+def _find_redeliveries(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
-            is_lawful = not _is_early(group, event, other) and group.settled_delete(event) is None
+            is_lawful = not _is_too_early(group, event, other) and group.settled_delete(event) is None
             if is_lawful and not is_repeat(event, other):
                 yield queue, [event.idx], "received again after its lease had ended", [event, other]
 
 
 @rule("B7")
-def _early_redelivery(group: Group) -> Iterator[FoundViolation]:
+def _find_early_redeliveries(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         for event, other in pairwise(receives):
             delete = group.settled_delete(event)
             is_deleted = delete is not None and group.is_before(delete, other)
-            is_early = _is_early if group.has_stayed(queue, event.idx) else _is_within
+            is_early = _is_too_early if group.has_stayed(queue, event.idx) else _is_within_hold
             if not is_repeat(event, other) and not is_deleted and is_early(group, event, other):  # A8
                 sentence = "received again while the first receiver certainly still held it"
                 yield queue, [event.idx], sentence, [event, other]
 
 
-def _is_within(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
+def _is_within_hold(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether the second receive came while the first still held the message, so that it did not die in between.
 
     A moved message that kept its id (F11) may count its receives anew, so the count does not show their order.
@@ -197,7 +197,7 @@ def _is_within(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     return is_after and responded_us(other) + group.bound_us(other, event) < group.expiry_us(event)
 
 
-def _is_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
+def _is_too_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     """Return whether the two receives cannot be a receive and a redelivery after it, in either order.
 
     A delete does not matter: a removed message is not delivered again, and one that was not removed stays held.
@@ -211,7 +211,7 @@ def _is_early(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
 
 
 @rule("B8")
-def _receive_count_jump(group: Group) -> Iterator[FoundViolation]:
+def _find_impossible_receive_counts(group: Group) -> Iterator[FoundViolation]:
     yield from (found for found, is_unseen in miscounts(group) if not is_unseen)
 
 

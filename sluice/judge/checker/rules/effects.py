@@ -9,13 +9,13 @@ from sluice.judge.checker.rules.existence import missing
 from sluice.judge.checker.rules.ordering import overtaken
 
 _OUT_OF_TURN = ("late", "filled")
-"""States of a message that was handled after later ones, which its consumer's policy allows."""
+"""States in an inbox that allow a message to be handled after later ones."""
 _REDRIVEN = ("late",)
-"""Of them, the state of a message that its consumer knows to be dead or skipped."""
+"""The only such state where a consumer loses no number (`Expectation.gapless`): the message was dead or skipped."""
 
 
 @rule("R1")
-def _effect_missing(group: Group) -> Iterator[FoundViolation]:
+def _find_missing_effects(group: Group) -> Iterator[FoundViolation]:
     for queue in (queue for queue in group.expectation.queues if queue in group.expectation.effects_recorded):
         absent = {gap.idx for gap in missing(group) if queue in (*gap.drained, *gap.overtaken, *gap.open, *gap.excused)}
         for idx, publish in sorted(group.acked.items()):
@@ -28,7 +28,7 @@ def _effect_missing(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("R2")
-def _effect_twice(group: Group) -> Iterator[FoundViolation]:
+def _find_double_effects(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         for idx, events in sorted(handled.items()):
             if len(events) > 1:
@@ -36,7 +36,7 @@ def _effect_twice(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("R3")
-def _effects_reordered(group: Group) -> Iterator[FoundViolation]:
+def _find_reordered_effects(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         excused = _REDRIVEN if queue in group.expectation.gapless else _OUT_OF_TURN
         first = {idx: events[0] for idx, events in handled.items() if _state_of(events[0]) not in excused}
@@ -47,7 +47,7 @@ def _effects_reordered(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("R4")
-def _effect_after_delete(group: Group) -> Iterator[FoundViolation]:
+def _find_effects_after_delete(group: Group) -> Iterator[FoundViolation]:
     for queue, handled in sorted(group.handled.items()):
         for idx, events in sorted(handled.items()):
             if idx in group.parked.get(queue, set()):

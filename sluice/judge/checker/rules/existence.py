@@ -34,14 +34,14 @@ class MissingMessage:
     is_received_somewhere: bool = False
 
 
-@lru_cache(maxsize=1)  # five rules call it for the same group
+@lru_cache(maxsize=1)  # five rules call it with the same group
 def missing(group: Group) -> Sequence[MissingMessage]:
     """Return the acked messages that were not received from every queue they had to reach."""
     return tuple(_all_missing(group))
 
 
 def _all_missing(group: Group) -> Iterator[MissingMessage]:
-    furthest = _furthest(group)
+    furthest = _last_received_of_lines(group)
     for idx in sorted(group.acked):
         expected = group.owed_queues(idx)
         absent = [
@@ -90,7 +90,7 @@ def _may_predate(group: Group, queue: str, idx: int) -> bool:
     )
 
 
-def _furthest(group: Group) -> Mapping[str, Sequence[int]]:
+def _last_received_of_lines(group: Group) -> Mapping[str, Sequence[int]]:
     """Return for each queue the last received message of each line, and the received ones published behind a line."""
     furthest: dict[str, list[int]] = {}
     for queue in group.expectation.queues:
@@ -112,7 +112,7 @@ def _is_excused(group: Group, queue: str, idx: int) -> bool:
 
 
 @rule("A1")
-def _find_lost(group: Group) -> Iterator[FoundViolation]:
+def _find_lost_messages(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         if gap.drained and not gap.is_received_somewhere:
             sentence = f"acknowledged, and received from none of {', '.join(gap.drained)}, all drained"
@@ -120,8 +120,8 @@ def _find_lost(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("A2")
-def _lost_prefix(group: Group) -> Iterator[FoundViolation]:
-    furthest = _furthest(group)
+def _find_lost_prefixes(group: Group) -> Iterator[FoundViolation]:
+    furthest = _last_received_of_lines(group)
     for gap in missing(group):
         for queue in gap.overtaken:
             first = group.first_received[queue]
@@ -131,7 +131,7 @@ def _lost_prefix(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("A3")
-def _find_vanished(group: Group) -> Iterator[FoundViolation]:
+def _find_vanished_messages(group: Group) -> Iterator[FoundViolation]:
     for (queue, _), receives in sorted(group.instances.items()):
         last, end = receives[-1], group.end_marker(queue)
         if queue in group.expectation.queues and end is not None and has_vanished(group, last):
@@ -153,7 +153,7 @@ def has_vanished(group: Group, last: HistoryEvent) -> bool:
 
 
 @rule("A4")
-def _phantom(group: Group) -> Iterator[FoundViolation]:
+def _find_phantoms(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_publishing_recorded:
         return
     published = sorted((attempt for tries in group.publishes.values() for attempt in tries), key=invoked_us)
@@ -176,7 +176,7 @@ def is_moved_stranger(group: Group, event: HistoryEvent) -> bool:
 
 
 @rule("A5")
-def _aborted_delivery(group: Group) -> Iterator[FoundViolation]:
+def _find_refused_messages(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_publishing_recorded:
         return
     for idx, publishes in sorted(group.publishes.items()):
@@ -187,7 +187,7 @@ def _aborted_delivery(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("A7")
-def _find_recovered(group: Group) -> Iterator[FoundViolation]:
+def _find_recovered_messages(group: Group) -> Iterator[FoundViolation]:
     for idx, publishes in sorted(group.publishes.items()):
         unanswered = [publish for publish in publishes if publish.outcome == CallOutcome.INFO]
         seen = _first_seen(group, idx)
@@ -196,8 +196,8 @@ def _find_recovered(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("A8")
-def _find_resurrected(group: Group) -> Iterator[FoundViolation]:
-    yield from _outlived_purges(group)
+def _find_resurrected_messages(group: Group) -> Iterator[FoundViolation]:
+    yield from _find_messages_after_purge(group)
     for (queue, _), receives in sorted(group.instances.items()):
         if queue not in group.judged_queues:
             continue
@@ -222,7 +222,7 @@ def _has_waited(group: Group, event: HistoryEvent, other: HistoryEvent) -> bool:
     return group.is_earlier_receive(event, other) and is_over
 
 
-def _outlived_purges(group: Group) -> Iterator[FoundViolation]:
+def _find_messages_after_purge(group: Group) -> Iterator[FoundViolation]:
     """Yield each message that was in a queue at a purge, and was received more than a minute after it.
 
     AWS: a purge takes up to 60 seconds, and removes the messages sent before it, in flight or not (PUR-02).
@@ -255,7 +255,7 @@ def _is_made_by(publish: HistoryEvent, receive: HistoryEvent) -> bool:
 
 
 @rule("E1")
-def _fan_out_incomplete(group: Group) -> Iterator[FoundViolation]:
+def _find_incomplete_fan_out(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         if gap.drained and gap.is_received_somewhere:
             seen = [first[gap.idx] for first in group.first_received.values() if gap.idx in first]
@@ -264,7 +264,7 @@ def _fan_out_incomplete(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("E2")
-def _wrong_queue(group: Group) -> Iterator[FoundViolation]:
+def _find_messages_in_wrong_queue(group: Group) -> Iterator[FoundViolation]:
     expectation = group.expectation
     known = {*expectation.dead_letter_queues.values(), *expectation.subscription_dead_letter_queues.values()}
     for queue, first in sorted(group.first_received.items()):
@@ -278,7 +278,7 @@ def _wrong_queue(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("E3")
-def _fan_out_skew(group: Group) -> Iterator[FoundViolation]:
+def _find_fan_out_skew(group: Group) -> Iterator[FoundViolation]:
     allowed = group.expectation.fan_out_skew_seconds_max
     if allowed is None:
         return
@@ -295,7 +295,7 @@ def _fan_out_skew(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("E4")
-def _subscription_dead_lettered(group: Group) -> Iterator[FoundViolation]:
+def _find_undelivered_messages(group: Group) -> Iterator[FoundViolation]:
     for queue, dead_letter_queue in sorted(group.expectation.subscription_dead_letter_queues.items()):
         for idx, event in sorted(group.first_received.get(dead_letter_queue, {}).items()):
             sentence = f"SNS could not deliver it to {queue}, and put it into {dead_letter_queue}"
@@ -303,7 +303,7 @@ def _subscription_dead_lettered(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("E5")
-def _find_dropped_in_fault(group: Group) -> Iterator[FoundViolation]:
+def _find_messages_dropped_in_fault(group: Group) -> Iterator[FoundViolation]:
     for gap in missing(group):
         for queue in gap.excused:
             sentence = "published during a fault that loses messages"

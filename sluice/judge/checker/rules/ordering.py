@@ -13,7 +13,7 @@ from sluice.judge.checker.standing import Overtaking, is_free, overtakings, queu
 
 
 @rule("C1")
-def _find_reordered(group: Group) -> Iterator[FoundViolation]:
+def _find_reordered_messages(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         first = group.first_received.get(queue, {})
         for line in group.lines:
@@ -97,7 +97,7 @@ def _is_out_of_order(group: Group, first: HistoryEvent, second: HistoryEvent) ->
 
 
 @rule("C3")
-def _head_skip(group: Group) -> Iterator[FoundViolation]:
+def _find_head_skips(group: Group) -> Iterator[FoundViolation]:
     """Find a message that was available again, and passed over.
 
     AWS: a delete with an older handle `succeeds, but the message might not be deleted` (API_DeleteMessage, read
@@ -124,7 +124,7 @@ def _is_deleted_by_any_handle(group: Group, skip: Overtaking) -> bool:
 
 
 @rule("C4")
-def _sqs_sequence(group: Group) -> Iterator[FoundViolation]:
+def _find_falling_sqs_numbers(group: Group) -> Iterator[FoundViolation]:
     for queue in group.expectation.queues:
         for earlier, other in (
             pair for line in group.lines for pair in pairwise(_receives_with_number(group, queue, line))
@@ -149,7 +149,7 @@ def _receives_with_number(group: Group, queue: str, line: Sequence[int]) -> list
 
 
 @rule("C5")
-def _sns_sequence(group: Group) -> Iterator[FoundViolation]:
+def _find_falling_sns_numbers(group: Group) -> Iterator[FoundViolation]:
     places: dict[str | None, list[HistoryEvent]] = defaultdict(list)
     for idx in group.publishes:
         for event in _numbered_publishes(group, idx):
@@ -253,7 +253,7 @@ def _find_shared_numbers(published: Sequence[HistoryEvent]) -> Iterator[FoundVio
 
 
 @rule("C6")
-def _fan_out_divergence(group: Group) -> Iterator[FoundViolation]:
+def _find_fan_out_divergence(group: Group) -> Iterator[FoundViolation]:
     """Find messages without a known order in the group that two queues delivered in different orders.
 
     C1 has the others.
@@ -272,7 +272,7 @@ def _fan_out_divergence(group: Group) -> Iterator[FoundViolation]:
 
 
 @rule("C7")
-def _producer_reorder(group: Group) -> Iterator[FoundViolation]:
+def _find_producer_reorders(group: Group) -> Iterator[FoundViolation]:
     if not group.expectation.is_planned:
         return
     published = [

@@ -137,7 +137,7 @@ def test_a_missing_threshold_is_named_in_every_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shown", [report.markdown, _box, junit.xml], ids=["summary", "page", "junit"])
-def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted(
+def test_faults_that_hit_nothing_and_workers_that_ended_by_themselves_are_counted(
     shown: Callable[[Verdict], str],
 ) -> None:
     """They are no violation, but whoever reads VALID should know of them."""
@@ -151,12 +151,12 @@ def test_faults_that_met_nobody_and_workers_that_ended_by_themselves_are_counted
     found = shown(replace(verdict, run={**verdict.run, **of_run})).replace("\\", "")
 
     named = "kill of billing-0 at 2 s; kill of billing-1 at 2 s; kill of billing-2"
-    assert f"4 of 9 faults met nobody, or were to come when the run ended: {named}" in found
+    assert f"4 of 9 faults hit nothing, or were to come when the run ended: {named}" in found
     assert (
         "1 worker ended with an error under faults, and another took the place: audit-0 ended with 3 (the queue"
         in found
     )
-    assert "met nobody" not in shown(verdict)
+    assert "hit nothing" not in shown(verdict)
 
 
 def test_terminal_summary_has_exceptions_and_families_and_no_other_row() -> None:

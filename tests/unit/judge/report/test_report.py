@@ -241,7 +241,7 @@ def test_a_folder_without_a_verdict_is_refused(tmp_path: Path) -> None:
         (_damage(properties=[{"anomaly": "Z9"}]), "properties.0.anomaly is 'Z9', allowed is one of A1, "),
         (
             _damage(status="valid"),
-            "its status is valid, and what it tells makes invalid; judge the run again: sluice check /",
+            "its status is valid, and its properties and unknowns make invalid; judge the run again: sluice check /",
         ),
         (_damage(measures={"queues": 7}), "measures.queues is 7, allowed is an object"),
         (_damage(measures={"queues": {}}), "measures is {'queues': {}}, events is missing"),

@@ -157,7 +157,7 @@ def test_a_planned_run_is_judged_alike_in_one_part_and_in_several(
 ) -> None:
     """Histories with every anomaly, or with random ones; `shown_min` keeps the comparison from being of nothing."""
     fault = next(event for event in events if event.kind == Kind.FAULT)
-    missed = replace(fault, invoked_at_us=(fault.invoked_at_us or 0) + 1, outcome="fail")  # it met nobody
+    missed = replace(fault, invoked_at_us=(fault.invoked_at_us or 0) + 1, outcome="fail")  # it hit nothing
     history = InMemory(table_of([*events, missed]))
 
     from_whole, from_buckets, from_exchange = (
