@@ -30,8 +30,8 @@ OWN_METRICS: Mapping[tuple[str, str], Term] = {
 """The metric that the alternative's Lambda publishes, in the form of `simulate`'s custom metrics."""
 
 _CPU_PERCENT = 50.0  # this and the steps below as in QueueProcessingFargateService of aws_cdk.aws_ecs_patterns
-_STEPS = (ScalingStep(lower=0, upper=400, adjustment=1), ScalingStep(lower=400, upper=None, adjustment=5))
-_STEPS_FROM = 100
+_UP_STEPS = (ScalingStep(lower=0, upper=400, adjustment=1), ScalingStep(lower=400, upper=None, adjustment=5))
+_UP_THRESHOLD = 100
 
 
 def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> Mapping[str, ScaledService]:
@@ -42,7 +42,7 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
         tasks: how its tasks work.
         traffic: the traffic; the fixed number of tasks is the one that its busiest minute needs.
     """
-    fixed = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
+    needed_tasks = min(service.max_tasks, max(1, math.ceil(traffic.peak_per_second / per_second(tasks, 1))))
     backlog_per_task = metric_expression(
         backlog.backlog_per_task(), queue=service.queue_dimensions, service=service.dimensions
     )
@@ -59,17 +59,19 @@ def alternatives(service: ScaledService, tasks: TaskWork, traffic: Traffic) -> M
             TargetTracking(name="backlog", watched=backlog_per_task, target=target),
         ),
         "backlog published by a Lambda": (TargetTracking(name="lambda", watched=published, target=target),),
-        "steps on visible messages": _steps(service),
+        "steps on visible messages": _step_policies(service),
         "processor target": (TargetTracking(name="cpu", watched=cpu, target=_CPU_PERCENT),),
     }
     tasks_alone = replace(service, mapping=None)
     return {name: replace(tasks_alone, policies=of) for name, of in policies.items()} | {
-        f"{fixed} tasks, always": replace(tasks_alone, min_tasks=fixed, max_tasks=fixed, policies=()),
-        "a Lambda function's mapping": _function(service, tasks),
+        f"{needed_tasks} tasks, always": replace(
+            tasks_alone, min_tasks=needed_tasks, max_tasks=needed_tasks, policies=()
+        ),
+        "a Lambda function's mapping": _with_mapping(service, tasks),
     }
 
 
-def _function(service: ScaledService, tasks: TaskWork) -> ScaledService:
+def _with_mapping(service: ScaledService, tasks: TaskWork) -> ScaledService:
     """Return a function with as much concurrency as all tasks have lanes, behind an event source mapping."""
     lanes = service.max_tasks * (tasks.lanes if service.mapping is None else 1)
     most = min(MAPPING_INVOCATIONS_MAX, max(MAPPING_INVOCATIONS_FIRST, lanes))
@@ -77,14 +79,14 @@ def _function(service: ScaledService, tasks: TaskWork) -> ScaledService:
     return replace(service, min_tasks=mapping.first, max_tasks=most, policies=(), mapping=mapping, is_protected=True)
 
 
-def _steps(service: ScaledService) -> tuple[StepScaling, StepScaling]:
+def _step_policies(service: ScaledService) -> tuple[StepScaling, StepScaling]:
     """Return steps up from a hundred visible messages, and one down when none is left."""
     name, _ = backlog.OF_QUEUE[backlog.VISIBLE]
     visible = MetricExpression.alone(MetricSource(namespace="AWS/SQS", name=name, dimensions=service.queue_dimensions))
-    up = SimulatedAlarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_STEPS_FROM)
+    up = SimulatedAlarm(name="up", watched=visible, comparison="GreaterThanOrEqualToThreshold", threshold=_UP_THRESHOLD)
     down = replace(up, name="down", comparison="LessThanOrEqualToThreshold", threshold=0)
     return (
-        StepScaling(name="up", alarm=up, adjustment_type="ChangeInCapacity", steps=_STEPS, cooldown_seconds=300),
+        StepScaling(name="up", alarm=up, adjustment_type="ChangeInCapacity", steps=_UP_STEPS, cooldown_seconds=300),
         StepScaling(
             name="down",
             alarm=down,

@@ -50,7 +50,7 @@ _TRAFFIC = (
 _GROUPS = 100
 _RECORDED_TRAFFIC = "spark_load.traffic"
 """The module that reads traffic of profiles and recordings, by name, because the library may not import load tests."""
-_WORK = {"lanes": "--lanes", "handler_seconds": "--handler-seconds", "acceptable_latency_seconds": "--latency"}
+_WORK_OPTIONS = {"lanes": "--lanes", "handler_seconds": "--handler-seconds", "acceptable_latency_seconds": "--latency"}
 """Each field of `TaskWork` that no template contains, to the option that sets it."""
 _SIMULATED = tuple(dict.fromkeys(TO_EXPRESSIONS.values()))
 
@@ -76,7 +76,7 @@ class CommandOptions:
     @property
     def work(self) -> Mapping[str, Any]:
         """Return the given fields of `TaskWork`, by name."""
-        return {field: value for field in _WORK if (value := getattr(self, field)) is not None}
+        return {field: value for field in _WORK_OPTIONS if (value := getattr(self, field)) is not None}
 
 
 class _Rehearse(click.Command):
@@ -88,11 +88,11 @@ class _Rehearse(click.Command):
         return super().parse_args(ctx, args)
 
 
-type _Own = dict[tuple[str, str], Term]
+type _OwnMetrics = dict[tuple[str, str], Term]
 
 
-def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> _Own:
-    """Read `NAMESPACE/NAME=EXPRESSION`."""
+def _read_own_metrics(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> _OwnMetrics:
+    """Return the expression of each `--metric NAMESPACE/NAME=EXPRESSION`; click calls this."""
     found = {}
     for text in texts:
         metric, equals, expression = text.partition("=")
@@ -117,7 +117,7 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     "--template",
     type=click.Path(path_type=Path, exists=True),
     metavar="PATH",
-    help="A CloudFormation template, or a folder cdk.out, of anybody's.  [default: ENV, synthesized]",
+    help="A CloudFormation template, or a folder cdk.out, also of another project.  [default: ENV, synthesized]",
 )
 @click.option("--service", "service_name", metavar="NAME", help="Only this consumer, or this service of the template.")
 @click.option("--queue", metavar="NAME", help="The queue its tasks receive from, where the template does not tell.")
@@ -133,7 +133,10 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     "--recording", type=click.Path(path_type=Path, exists=True), metavar="DIR", help="The traffic of a recording."
 )
 @click.option(
-    "--traffic", type=click.Choice(_TRAFFIC), multiple=True, help="Of this kind, compared.  [default: all kinds]"
+    "--traffic",
+    type=click.Choice(_TRAFFIC),
+    multiple=True,
+    help="Try this kind of traffic, beside alternatives.  [default: all kinds]",
 )
 @click.option("--lanes", type=Whole(1, 10_000), metavar="N", help="Messages a task works on at once.")
 @click.option(
@@ -153,17 +156,17 @@ def _own_metrics(_context: click.Context, _option: click.Parameter, texts: Seque
     default=60,
     show_default=True,
     metavar="SECONDS",
-    help="From the decision to run a task until it polls.",
+    help="Time from the decision to run a task until it polls.",
 )
 @click.option(
     "--metric",
     "own",
     multiple=True,
-    callback=_own_metrics,
+    callback=_read_own_metrics,
     metavar="NAMESPACE/NAME=EXPRESSION",
-    help=f"What a metric of your own is, of {', '.join(_SIMULATED)}.",
+    help=f"How to simulate a metric of your own, from {', '.join(_SIMULATED)}.",
 )
-@click.option("--seed", type=Whole(0), default=1, show_default=True, help="Of all draws.")
+@click.option("--seed", type=Whole(0), default=1, show_default=True, help="Seed of the drawn traffic.")
 @click.option("--page", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw one HTML page.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON on standard output.")
 @declaration_option
@@ -195,18 +198,18 @@ def rehearse(
       sluice rehearse --template cdk.out --lanes 1 --handler-seconds 2 --latency 60
     """
     options = CommandOptions(**given)  # type: ignore[arg-type]
-    _check(name, template, options)
+    _check_options(name, template, options)
     if page is not None:
         require_writable(page, "--page")
     declared = None if name is None else load_declaration(declaration)
     environment = None if name is None or declared is None else declared.environment(name)
-    services = _read(template, environment, declared, options, service_name)
-    subjects = _choose(services, environment, service_name)
+    services = _read_services(template, environment, declared, options, service_name)
+    subjects = _choose_subjects(services, environment, service_name)
     for subject in subjects:
         _require_queue(subject.service)
         _require_known_metrics(subject.service, options.own)
     with report.progress() as watch:
-        done = [_rehearse(alike, options, watch) for alike in _group_alike(subjects, options)]
+        done = [_rehearse_alike(alike, options, watch) for alike in _group_alike(subjects, options)]
     if as_json:
         by_name = {name: report.as_json(rehearsal, name) for rehearsal in done for name in rehearsal.names}
         output.as_json([by_name[subject.service.name] for subject in subjects])
@@ -214,14 +217,14 @@ def rehearse(
         for rehearsal in done:
             report.terminal(rehearsal)
     if page is not None:
-        _draw(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
+        _write_page(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
     if any(rehearsal.mistakes for rehearsal in done):
         sys.exit(PARTLY)
     if any(rehearsal.is_missed for rehearsal in done):
         sys.exit(EXIT_CROSSED)
 
 
-def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> None:
+def _write_page(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> None:
     """Write the page of all rehearsals and print where it is."""
     from sluice.rehearse import page  # noqa: PLC0415 (what draws takes a second to load, and few draw)
 
@@ -230,7 +233,7 @@ def _draw(path: Path, done: Sequence[Rehearsal], seed: int, template: str) -> No
     output.line(f"page: {path}", is_error=True)
 
 
-def _check(name: str | None, template: Path | None, options: CommandOptions) -> None:
+def _check_options(name: str | None, template: Path | None, options: CommandOptions) -> None:
     """Refuse options that contradict each other."""
     sources = {"--profile": options.profile_name, "--recording": options.recording, "--traffic": options.traffic}
     given = [option for option, value in sources.items() if value]
@@ -238,12 +241,12 @@ def _check(name: str | None, template: Path | None, options: CommandOptions) -> 
         raise ConfigError(f"{' and '.join(given)} are given, allowed is one of them")
     if name is None and template is None:
         raise ConfigError("neither ENV nor --template is given, needed is one of them; `sluice env` lists the former")
-    missing = [option for field, option in _WORK.items() if field not in options.work]
+    missing = [option for field, option in _WORK_OPTIONS.items() if field not in options.work]
     if name is None and missing:
         raise ConfigError(f"without ENV no declaration tells how tasks work, needed are {', '.join(missing)}")
 
 
-def _read(
+def _read_services(
     template: Path | None,
     environment: Environment | None,
     declared: Declaration | None,
@@ -261,7 +264,7 @@ def _read(
     assert environment is not None, "it was checked"
     assert declared is not None, "it was checked"
     with synthesized_templates(environment.name, declared) as folder:
-        return _read(folder, environment, declared, options, service_name)
+        return _read_services(folder, environment, declared, options, service_name)
 
 
 def _require_queue(service: ScaledService) -> None:
@@ -305,7 +308,7 @@ class Subject:
         """Return how its tasks work: as its consumer declares, or as the command line says."""
         if self.consumer is not None:
             return replace(tasks_of(self.consumer), start_seconds=options.start_seconds, **options.work)
-        if len(options.work) < len(_WORK):
+        if len(options.work) < len(_WORK_OPTIONS):
             raise ConfigError(
                 f"service {self.service.name} is no consumer of the declaration, needed are --lanes,"
                 " --handler-seconds and --latency"
@@ -334,7 +337,7 @@ class Subject:
         }
 
 
-def _choose(
+def _choose_subjects(
     services: Sequence[ScaledService], environment: Environment | None, service_name: str | None
 ) -> Sequence[Subject]:
     """Return the services with the given names; without names all, and of a declaration all consumers' services."""
@@ -366,7 +369,7 @@ def _group_alike(subjects: Sequence[Subject], options: CommandOptions) -> Sequen
     return [alike for _, alike in found]
 
 
-def _rehearse(alike: Sequence[Subject], options: CommandOptions, watch: ProgressWatcher) -> Rehearsal:
+def _rehearse_alike(alike: Sequence[Subject], options: CommandOptions, watch: ProgressWatcher) -> Rehearsal:
     """Rehearse several services that scale alike, by simulating the first of them."""
     subject, *others = alike
     service, tasks = subject.service, subject.tasks(options)

@@ -22,7 +22,7 @@ RUNNING = "RunningTaskCount"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mistake:
-    """A mistake that was found.
+    """A known mistake in how a service scales, found in this service.
 
     Args:
         name: the kind of mistake.
@@ -41,13 +41,13 @@ class Mistake:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """A service with the traffic that it is tried on.
+    """A service with the traffic that it is tried on; results of the service as deployed are kept.
 
     Args:
         service: the service in the template.
         tasks: how its tasks work.
         scenarios: traffic by name.
-        own: custom metrics, as expressions.
+        own: custom metrics: namespace and name to the expression that simulates the metric.
     """
 
     service: ScaledService
@@ -56,8 +56,10 @@ class Experiment:
     own: Mapping[tuple[str, str], Term]
     _as_deployed: dict[str, SimulationResult] = field(default_factory=dict, init=False, compare=False, repr=False)
 
-    def on(self, scenario: str, service: ScaledService | None = None, variant: Variant = USUAL) -> SimulationResult:
-        """Return the result of the service, or of another one, on this traffic."""
+    def result_on(
+        self, scenario: str, service: ScaledService | None = None, variant: Variant = USUAL
+    ) -> SimulationResult:
+        """Return the simulated result on this traffic, of the service or of a changed one."""
         tried = self.scenarios[scenario]
         if service is None and variant is USUAL:
             if scenario not in self._as_deployed:
@@ -67,18 +69,20 @@ class Experiment:
 
     def comparison(self, scenario: str, repaired: ScaledService, traffic: str | None = None) -> str:
         """Return the results of the service and of the repaired one on this traffic, in words."""
-        return comparison(traffic or scenario.replace("-", " "), self.on(scenario), self.on(scenario, repaired))
+        return comparison(
+            traffic or scenario.replace("-", " "), self.result_on(scenario), self.result_on(scenario, repaired)
+        )
 
 
-def on_its_own(service: ScaledService) -> ScaledService:
-    """Return the service with each policy's metrics pointed at its own queue and itself, if these are reported."""
+def with_own_metrics(service: ScaledService) -> ScaledService:
+    """Return the service with every policy's metrics those of its own queue and tasks, all of them reported."""
     for policy in service.policies:
         watched = policy.watched
         metrics = {
             id_: replace(metric, dimensions=service.dimensions_in(metric.namespace) or metric.dimensions)
             for id_, metric in watched.metrics.items()
         }
-        service = service.exchange(policy, policy.looking_at(replace(watched, metrics=metrics)))
+        service = service.exchange(policy, policy.with_watched(replace(watched, metrics=metrics)))
     return replace(service, has_insights=True)
 
 
@@ -107,7 +111,7 @@ def value_with(
     empty: float = 0.0,
     flow: float = 0.0,
 ) -> float | None:
-    """Return the value that a policy sees for a queue in this state: messages, age, flow and tasks."""
+    """Return the value of an expression for a service in this state, to find out what the expression measures."""
     there: dict[str, Series] = {name: [0.0] for name in TO_EXPRESSIONS.values()}
     there |= {"visible": [visible], "running": [tasks], "desired": [tasks], "age": [age], "cpu": [7.0]}
     there |= {"inflight": [in_flight], "empty": [empty], "sent": [flow], "received": [flow], "done": [flow]}
@@ -120,13 +124,13 @@ def value_with(
 
 def comparison(traffic: str, before: SimulationResult, after: SimulationResult) -> str:
     """Return the results of a service and of the repaired one, in words."""
-    was, made = in_short(before), in_short(after)
+    was, made = describe_result(before), describe_result(after)
     return (
         f"{traffic}: {was}; repaired: {made}" if was != made else f"{traffic}: {was}; this repair alone changes nothing"
     )
 
 
-def in_short(outcome: SimulationResult) -> str:
+def describe_result(outcome: SimulationResult) -> str:
     """Return the result of a simulation in words."""
     p95 = outcome.quantile_seconds(0.95)
     seconds = "nothing handled" if p95 is None or math.isinf(p95) else f"p95 {p95:,.0f} s"

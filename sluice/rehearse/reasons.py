@@ -5,7 +5,7 @@ from sluice.rehearse.model.scenarios import per_second
 from sluice.rehearse.model.traffic import DrawnTraffic
 from sluice.rehearse.rehearsal import RehearsalRow
 
-_STARTING_MINUTES = 30
+_STARTING_MINUTES = 30  # messages that are late in this time from the start are put down to too few tasks at first
 
 
 def reason(service: ScaledService, row: RehearsalRow) -> str:

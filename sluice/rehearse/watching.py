@@ -14,27 +14,28 @@ from sluice.rehearse.experiment import (
     Experiment,
     Mistake,
     comparison,
-    in_short,
-    on_its_own,
+    describe_result,
     scales_in,
     value_with,
+    with_own_metrics,
 )
 from sluice.rehearse.model.control_loop import EQUALLY_LATE, USUAL
 from sluice.rehearse.model.policies import MetricExpression, MetricSource, TargetTracking
 from sluice.rehearse.model.simulation import KnownMetrics
 
 
-def _sources(watched: MetricExpression, name: str) -> list[str]:
+def _ids_of_metric(watched: MetricExpression, name: str) -> list[str]:
     return [id_ for id_, metric in watched.metrics.items() if metric.name == name]
 
 
-def _in_flight_ignored(tried: Experiment) -> Iterator[Mistake]:
+def _find_ignored_in_flight(tried: Experiment) -> Iterator[Mistake]:
+    """Find policies that may scale in by visible messages alone, so that messages in work look like no work."""
     for policy in tried.service.policies:
         watched = policy.watched
-        visible = _sources(watched, VISIBLE)
-        if not visible or _sources(watched, IN_FLIGHT) or not scales_in(policy):
+        visible = _ids_of_metric(watched, VISIBLE)
+        if not visible or _ids_of_metric(watched, IN_FLIGHT) or not scales_in(policy):
             continue
-        repaired = tried.service.exchange(policy, policy.looking_at(_with_in_flight(watched, visible[0])))
+        repaired = tried.service.exchange(policy, policy.with_watched(_with_in_flight(watched, visible[0])))
         yield Mistake(
             name="in-flight-ignored",
             policy=policy.name,
@@ -44,8 +45,8 @@ def _in_flight_ignored(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
-def _in_flight_ignored_by_own(tried: Experiment) -> Iterator[Mistake]:
-    """Find a custom metric that ignores messages in flight."""
+def _find_ignored_in_flight_in_own(tried: Experiment) -> Iterator[Mistake]:
+    """Find the same mistake in custom metrics: they count visible messages, and none in flight."""
     for policy in tried.service.policies:
         for metric in policy.watched.metrics.values():
             key = (metric.namespace, metric.name)
@@ -54,7 +55,10 @@ def _in_flight_ignored_by_own(tried: Experiment) -> Iterator[Mistake]:
                 continue
             both = Operation(Metric("visible"), "+", Metric("inflight"))
             repaired = map_term(tried.own[key], lambda part, both=both: both if part == Metric("visible") else part)  # type: ignore[misc]
-            before, after = tried.on("long-jobs"), replace(tried, own={**tried.own, key: repaired}).on("long-jobs")
+            before, after = (
+                tried.result_on("long-jobs"),
+                replace(tried, own={**tried.own, key: repaired}).result_on("long-jobs"),
+            )
             yield Mistake(
                 name="in-flight-ignored",
                 policy=policy.name,
@@ -72,6 +76,7 @@ def _with_in_flight(watched: MetricExpression, visible: str) -> MetricExpression
 
 
 def _find_zero_fills(tried: Experiment) -> Iterator[Mistake]:
+    """Find expressions that fill a metric with 0 where it is only late."""
     for policy in tried.service.policies:
         watched = policy.watched
         late = [
@@ -81,8 +86,8 @@ def _find_zero_fills(tried: Experiment) -> Iterator[Mistake]:
         ]
         if not late:
             continue
-        repeated = map_term(watched.term, _repeating)
-        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
+        repeated = map_term(watched.term, _fill_with_repeat)
+        repaired = tried.service.exchange(policy, policy.with_watched(replace(watched, term=repeated)))
         yield Mistake(
             name="filled-with-zero",
             policy=policy.name,
@@ -92,19 +97,19 @@ def _find_zero_fills(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
-def _repeating(part: Term) -> Term:
-    if not isinstance(part, Fill) or not _is_zero(part.filling) or not any(_raw(part.term)):
+def _fill_with_repeat(part: Term) -> Term:
+    if not isinstance(part, Fill) or not _is_zero(part.filling) or not any(_unfilled_ids(part.term)):
         return part
     return Fill(part.term, "REPEAT")
 
 
-def _raw(term: Term) -> Iterator[str]:
+def _unfilled_ids(term: Term) -> Iterator[str]:
     """Yield the id of every metric that is not filled."""
     if isinstance(term, Metric):
         yield term.id
     elif not isinstance(term, Fill):
         for part in term.terms():
-            yield from _raw(part)
+            yield from _unfilled_ids(part)
 
 
 def _is_zero(filling: object) -> bool:
@@ -112,24 +117,24 @@ def _is_zero(filling: object) -> bool:
 
 
 def _is_filled_with_zero(term: Term, id_: str) -> bool:
-    if isinstance(term, Fill) and id_ in _raw(term.term):
+    if isinstance(term, Fill) and id_ in _unfilled_ids(term.term):
         return _is_zero(term.filling)
     return any(_is_filled_with_zero(part, id_) for part in term.terms())
 
 
-def _late_counts_as_zero(tried: Experiment) -> Iterator[Mistake]:
+def _find_late_as_zero(tried: Experiment) -> Iterator[Mistake]:
     """Find metrics that count as 0 until they arrive, because they arrive later than others of the same expression.
 
     CloudWatch documents for metric math with two time series: a series without a data point yet counts as 0.
     """
     for policy in tried.service.policies:
         watched = policy.watched
-        late = _late_as_zero(watched)
+        late = _late_metrics_as_zero(watched)
         if not late or any(_is_filled_with_zero(watched.term, id_) for id_ in late):
             continue
-        repeated = map_term(watched.term, partial(_repeating_any, [*map(Metric, late)]))
-        repaired = tried.service.exchange(policy, policy.looking_at(replace(watched, term=repeated)))
-        equally = in_short(tried.on("steady", variant=EQUALLY_LATE))
+        repeated = map_term(watched.term, partial(_repeat_late, [*map(Metric, late)]))
+        repaired = tried.service.exchange(policy, policy.with_watched(replace(watched, term=repeated)))
+        equally = describe_result(tried.result_on("steady", variant=EQUALLY_LATE))
         yield Mistake(
             name="late-counts-as-0",
             policy=policy.name,
@@ -140,12 +145,12 @@ def _late_counts_as_zero(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
-def _repeating_any(late: Sequence[Metric], part: Term) -> Term:
+def _repeat_late(late: Sequence[Metric], part: Term) -> Term:
     return Fill(part, "REPEAT") if part in late else part
 
 
-def _late_as_zero(watched: MetricExpression) -> list[str]:
-    """Return the late metrics of an expression: its value is wrong until their newest data points arrive."""
+def _late_metrics_as_zero(watched: MetricExpression) -> list[str]:
+    """Return the ids of metrics that come later than those of ECS, if the expression takes them as 0 until then."""
     late = [
         id_ for id_, metric in watched.metrics.items() if not metric.namespace.endswith(("/ECS", "ContainerInsights"))
     ]
@@ -156,8 +161,8 @@ def _late_as_zero(watched: MetricExpression) -> list[str]:
     return late if value is not None and value != watched.term.value_at(known, 1) else []
 
 
-def _sum_of_a_gauge(tried: Experiment) -> Iterator[Mistake]:
-    """Find a gauge of messages or tasks that is summed over minutes: over five minutes it is five times too large.
+def _find_summed_gauges(tried: Experiment) -> Iterator[Mistake]:
+    """Find a number of messages or tasks that is summed over minutes: over five minutes it is five times too large.
 
     AWS:
     https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
@@ -172,7 +177,7 @@ def _sum_of_a_gauge(tried: Experiment) -> Iterator[Mistake]:
         averages = {
             id_: replace(metric, statistic="Average") if id_ in added else metric for id_, metric in metrics.items()
         }
-        repaired = tried.service.exchange(policy, policy.looking_at(replace(policy.watched, metrics=averages)))
+        repaired = tried.service.exchange(policy, policy.with_watched(replace(policy.watched, metrics=averages)))
         yield Mistake(
             name="sum-of-a-gauge",
             policy=policy.name,
@@ -186,7 +191,7 @@ def _is_gauge(metric: MetricSource) -> bool:
     return metric.name in {VISIBLE, IN_FLIGHT, RUNNING, "DesiredTaskCount"}
 
 
-def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
+def _find_not_proportional(tried: Experiment) -> Iterator[Mistake]:
     """Find target tracking on the number or age of messages: more tasks do not lower these in proportion.
 
     AWS: https://docs.aws.amazon.com/autoscaling/ec2/userguide/as-using-sqs-queue.html (read 2026-11-23) and
@@ -218,18 +223,19 @@ def _not_proportional(tried: Experiment) -> Iterator[Mistake]:
         )
 
 
-_CALLS = {"NumberOfMessagesSent", "NumberOfMessagesReceived", "NumberOfMessagesDeleted", "NumberOfEmptyReceives"}
+_CALL_METRICS = {"NumberOfMessagesSent", "NumberOfMessagesReceived", "NumberOfMessagesDeleted", "NumberOfEmptyReceives"}
 
 
-def _calls_counted(tried: Experiment) -> Iterator[Mistake]:
-    """Find steps on how often the queue is called, and on nothing that is in it.
+def _find_counted_calls(tried: Experiment) -> Iterator[Mistake]:
+    """Find step policies on the number of calls to the queue alone, and not on the messages in it.
 
-    AWS: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
+    AWS:
+    https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/sqs-available-cloudwatch-metrics.html
     (read 2026-11-27): these metrics can include retries, and the queue's status is not to be estimated by them.
     """
     for policy in tried.service.policies:
         names = [metric.name for metric in policy.watched.metrics.values()]
-        if isinstance(policy, TargetTracking) or not names or not _CALLS.issuperset(names):
+        if isinstance(policy, TargetTracking) or not names or not _CALL_METRICS.issuperset(names):
             continue
         yield Mistake(
             name="calls-counted",
@@ -271,21 +277,23 @@ def _find_unreported(tried: Experiment) -> Iterator[Mistake]:
                 name=name,
                 policy=policy.name,
                 found=found,
-                consequence=tried.comparison("steady", on_its_own(service), _UNREPORTED.get(name, "steady traffic")),
+                consequence=tried.comparison(
+                    "steady", with_own_metrics(service), _TRAFFIC_WORDS.get(name, "steady traffic")
+                ),
                 repair=repair,
             )
 
 
-_UNREPORTED = {"wrong-queue": "steady traffic, while that queue is empty"}
+_TRAFFIC_WORDS = {"wrong-queue": "steady traffic, while that queue is empty"}
 
 WATCHING = (
     _find_unreported,
-    _calls_counted,
-    _not_proportional,
-    _in_flight_ignored,
-    _in_flight_ignored_by_own,
+    _find_counted_calls,
+    _find_not_proportional,
+    _find_ignored_in_flight,
+    _find_ignored_in_flight_in_own,
     _find_zero_fills,
-    _late_counts_as_zero,
-    _sum_of_a_gauge,
+    _find_late_as_zero,
+    _find_summed_gauges,
 )
 """The functions that find mistakes, each of one kind."""

@@ -44,7 +44,7 @@ SERVICE = ScaledService(
 MISTAKE = Mistake(
     name="cooldown-0",
     policy="backlog-per-task",
-    found="it rests 0 s after scaling out",
+    found="its cooldown after scaling out is 0 s",
     consequence="a burst: p95 200 s; repaired: p95 90 s",
     repair="a cooldown of 300 s",
 )

@@ -21,7 +21,7 @@ Each rule has its source:
   makes fewer invocations is not said; here it does within the minute, which costs nothing, as none is paid for idle.
   https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html (read 2026-11-27)
 - From zero tasks target tracking waits for one data point, and adds the least it can, one task. That the data point has
-  to be above the target is assumed. That scaling in waits while ECS deploys is left out: nobody deploys here.
+  to be above the target is assumed. That scaling in waits while ECS deploys is left out: no simulation deploys.
   https://docs.aws.amazon.com/AmazonECS/latest/developerguide/service-auto-scaling.html
 
 All read 2026-11-23. What AWS does not say, or sources say differently, is a `Variant`.
@@ -46,12 +46,11 @@ from sluice.rehearse.model.policies import (
 )
 
 MINUTE_SECONDS = 60
-_FURTHER_BACK = 2
-"""How many more data points an alarm evaluates than it needs."""
+_EXTRA_DATAPOINTS = 2
+"""How many data points beyond its evaluation periods an alarm looks at, to make up for missing ones."""
 
 type ReadMetric = Callable[[MetricSource], Series]
-"""Returns the known values of a metric, one a minute, oldest first; None for a minute without a value, or not yet one.
-"""
+"""Returns the known values of a metric, one a minute, oldest first; None where there is no value, or none yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +78,7 @@ class Variant:
     @property
     def further_back(self) -> int:
         """Return how many more data points an alarm evaluates than it needs; at least as many as arrive late."""
-        return max(_FURTHER_BACK, self.lag_minutes)
+        return max(_EXTRA_DATAPOINTS, self.lag_minutes)
 
 
 USUAL = Variant(
@@ -132,7 +131,7 @@ class ScalingDecision:
 
 
 class WatchedValues:
-    """The values of an expression, period by period.
+    """The values of an expression, period by period; values that cannot change any more are computed once.
 
     Args:
         watched: the expression.
@@ -201,10 +200,10 @@ class PeriodSeries(Sequence[float | None]):
         begins = range(0, len(self.series), self.minutes)[idx]
         minutes = range(begins, min(begins + self.minutes, len(self.series)))
         values = [value for minute in minutes if (value := self.series[minute]) is not None]
-        return _of_period(values, self.statistic)
+        return _aggregate(values, self.statistic)
 
 
-def _of_period(values: Sequence[float], statistic: str) -> float | None:
+def _aggregate(values: Sequence[float], statistic: str) -> float | None:
     if not values:
         return None
     if statistic in {"Sum", "SampleCount"}:
@@ -231,18 +230,18 @@ def alarm_state(alarm: SimulatedAlarm, points: Series, before: AlarmState) -> Al
     if is_late and (not breaches or (all(breaches) and len(breaches) < alarm.datapoints_to_alarm)):
         if alarm.missing_data == "ignore":
             return before
-        is_old = len(points) - _first(points) >= alarm.datapoints_to_alarm
+        is_old = len(points) - _oldest_point_idx(points) >= alarm.datapoints_to_alarm
         return AlarmState.ALARM if breaches and is_old else AlarmState.INSUFFICIENT_DATA
     breaching = sum(breaches) + (absent if alarm.missing_data == "breaching" else 0)
     return AlarmState.ALARM if breaching >= alarm.datapoints_to_alarm else AlarmState.OK
 
 
-def _first(points: Series) -> int:
+def _oldest_point_idx(points: Series) -> int:
     """Return the index of the oldest data point; the length of the series if there is none."""
     return next((idx for idx, value in enumerate(points) if value is not None), len(points))
 
 
-def _newest(points: Series) -> float | None:
+def _newest_value(points: Series) -> float | None:
     return next((value for value in reversed(points) if value is not None), None)
 
 
@@ -256,7 +255,7 @@ def _breaches(alarm: SimulatedAlarm, value: float) -> bool:
 
 
 class _Cooldowns:
-    """Both cooldowns of a policy, in minutes of the loop."""
+    """Both cooldowns of a policy: until which minute of the simulation each lasts."""
 
     def __init__(self, out_seconds: int, in_seconds: int) -> None:
         self._out_minutes, self._in_minutes = (math.ceil(each / MINUTE_SECONDS) for each in (out_seconds, in_seconds))
@@ -283,8 +282,8 @@ class _Cooldowns:
         self._in_until = 0
 
 
-class _Tracking:
-    """Target tracking, with the two alarms that it makes."""
+class _TargetTrackingState:
+    """A target tracking policy, with its cooldowns and the two alarms that AWS makes for it."""
 
     def __init__(self, policy: TargetTracking, variant: Variant) -> None:
         self.name = policy.name
@@ -312,32 +311,32 @@ class _Tracking:
         """Return the number of tasks that brings the metric to the target, if it was beyond it for long enough."""
         longest = max(self._high.evaluation_periods, self._low.evaluation_periods) + self._further_back
         points = self._values.before(minute, longest, known)
-        value = _newest(points)
+        value = _newest_value(points)
         if value is None:
             return None
         if desired == 0:
             return 1 if value > self._policy.target else None
-        if self._rings(self._high, points):
-            return max(desired, self._proportional(self.cooldowns.scale_out_base(minute, desired), value))
-        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._rings(self._low, points):
-            return min(desired, self._proportional(desired, value))
+        if self._is_in_alarm(self._high, points):
+            return max(desired, self._tasks_for_target(self.cooldowns.scale_out_base(minute, desired), value))
+        if self.scales_in and self.cooldowns.may_scale_in(minute) and self._is_in_alarm(self._low, points):
+            return min(desired, self._tasks_for_target(desired, value))
         return None
 
     @property
     def scales_in(self) -> bool:
-        """Return whether its consent is needed for scaling in."""
+        """Return whether the policy scales in; then no other target tracking scales in before this one agrees."""
         return not self._policy.disables_scale_in
 
-    def _rings(self, alarm: SimulatedAlarm, points: Series) -> bool:
+    def _is_in_alarm(self, alarm: SimulatedAlarm, points: Series) -> bool:
         looked_at = points[-(alarm.evaluation_periods + self._further_back) :]
         return alarm_state(alarm, looked_at, AlarmState.INSUFFICIENT_DATA) is AlarmState.ALARM
 
-    def _proportional(self, tasks: int, value: float) -> int:
+    def _tasks_for_target(self, tasks: int, value: float) -> int:
         return math.ceil(round(max(tasks, 1) * value / self._policy.target, 9))
 
 
-class _Stepping:
-    """A step policy with its alarm."""
+class _StepScalingState:
+    """A step scaling policy, with its cooldowns and the state of its alarm."""
 
     def __init__(self, policy: StepScaling, variant: Variant) -> None:
         self.name = policy.name
@@ -350,19 +349,19 @@ class _Stepping:
         """Return the number of tasks after the policy's step, while its alarm lasts."""
         alarm = self._policy.alarm
         points = self._values.before(minute, alarm.evaluation_periods + self._further_back, known)
-        self._state, value = alarm_state(alarm, points, self._state), _newest(points)
+        self._state, value = alarm_state(alarm, points, self._state), _newest_value(points)
         if self._state is not AlarmState.ALARM or value is None:
             return None
-        adjustment = self._adjustment(value - alarm.threshold)
+        adjustment = self._matching_adjustment(value - alarm.threshold)
         if adjustment is None:
             return None
-        more = self._adjust(self.cooldowns.scale_out_base(minute, desired), adjustment)
+        more = self._adjusted_tasks(self.cooldowns.scale_out_base(minute, desired), adjustment)
         if more > desired:
             return more
-        fewer = self._adjust(desired, adjustment)
+        fewer = self._adjusted_tasks(desired, adjustment)
         return fewer if fewer < desired and self.cooldowns.may_scale_in(minute) else None
 
-    def _adjustment(self, beyond: float) -> float | None:
+    def _matching_adjustment(self, beyond: float) -> float | None:
         is_above = beyond > 0 or (beyond == 0 and self._policy.alarm.comparison.startswith("Greater"))
         for step in self._policy.steps:
             lower, upper = (
@@ -373,7 +372,7 @@ class _Stepping:
                 return step.adjustment
         return None
 
-    def _adjust(self, tasks: int, adjustment: float) -> int:
+    def _adjusted_tasks(self, tasks: int, adjustment: float) -> int:
         if self._policy.adjustment_type == "ExactCapacity":
             return int(adjustment)
         if self._policy.adjustment_type == "ChangeInCapacity" or not adjustment:
@@ -383,8 +382,8 @@ class _Stepping:
         return tasks + int(math.copysign(max(rounded, self._policy.min_adjustment_magnitude), adjustment))
 
 
-class _Polling:
-    """The pollers of an event source mapping."""
+class _MappingState:
+    """The scaling of an event source mapping by its pollers."""
 
     def __init__(self, policy: MappingScaling) -> None:
         self.name = policy.name
@@ -399,8 +398,8 @@ class _Polling:
         return self._policy.first if desired > self._policy.first else None
 
 
-type _Follower = _Tracking | _Stepping | _Polling
-"""A policy with its state."""
+type _PolicyState = _TargetTrackingState | _StepScalingState | _MappingState
+"""What proposes a number of tasks each minute."""
 
 
 class ControlLoop:
@@ -413,9 +412,13 @@ class ControlLoop:
 
     def __init__(self, service: ScaledService, variant: Variant = USUAL) -> None:
         self._service = service
-        self._tracking = [_Tracking(each, variant) for each in service.policies if isinstance(each, TargetTracking)]
-        self._stepping = [_Stepping(each, variant) for each in service.policies if isinstance(each, StepScaling)]
-        self._polling = [] if service.mapping is None else [_Polling(service.mapping)]
+        self._tracking = [
+            _TargetTrackingState(each, variant) for each in service.policies if isinstance(each, TargetTracking)
+        ]
+        self._stepping = [
+            _StepScalingState(each, variant) for each in service.policies if isinstance(each, StepScaling)
+        ]
+        self._polling = [] if service.mapping is None else [_MappingState(service.mapping)]
 
     def decide(self, minute: int, desired: int, known: ReadMetric) -> ScalingDecision:
         """Return how many tasks have to run after a minute. Call it for each minute in order.
@@ -428,28 +431,30 @@ class ControlLoop:
         tracked = [(each, each.propose_tasks(minute, desired, known)) for each in self._tracking]
         stepped = [(each, each.propose_tasks(minute, desired, known)) for each in self._stepping]
         polled = [(each, each.propose_tasks(minute, desired, known)) for each in self._polling]
-        every: list[tuple[_Follower, int | None]] = [*tracked, *stepped, *polled]
-        requests = [(self._clamp(wanted), each) for each, wanted in every if wanted is not None]
+        every: list[tuple[_PolicyState, int | None]] = [*tracked, *stepped, *polled]
+        requests = [(self._within_bounds(wanted), each) for each, wanted in every if wanted is not None]
         more = [(wanted, each) for wanted, each in requests if wanted > desired]
         if more:
-            return self._carry_out(minute, desired, *max(more, key=lambda proposal: proposal[0]))
-        agrees = all(wanted is not None and self._clamp(wanted) < desired for each, wanted in tracked if each.scales_in)
+            return self._decide_for(minute, desired, *max(more, key=lambda proposal: proposal[0]))
+        agrees = all(
+            wanted is not None and self._within_bounds(wanted) < desired for each, wanted in tracked if each.scales_in
+        )
         fewer = [
             (wanted, each)
             for wanted, each in requests
-            if wanted < desired and (agrees or not isinstance(each, _Tracking))
+            if wanted < desired and (agrees or not isinstance(each, _TargetTrackingState))
         ]
         if fewer:
-            return self._carry_out(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
+            return self._decide_for(minute, desired, *max(fewer, key=lambda proposal: proposal[0]))
         return ScalingDecision(desired)
 
-    def _clamp(self, tasks: int) -> int:
+    def _within_bounds(self, tasks: int) -> int:
         return max(self._service.min_tasks, min(self._service.max_tasks, tasks))
 
-    def _carry_out(self, minute: int, desired: int, wanted: int, policy: _Follower) -> ScalingDecision:
+    def _decide_for(self, minute: int, desired: int, wanted: int, policy: _PolicyState) -> ScalingDecision:
         policy.cooldowns.begin(minute, desired, wanted)
         if wanted > desired:
-            followers: list[_Follower] = [*self._tracking, *self._stepping, *self._polling]
+            followers: list[_PolicyState] = [*self._tracking, *self._stepping, *self._polling]
             for each in followers:
                 each.cooldowns.end_scale_in()
         return ScalingDecision(wanted, policy.name)

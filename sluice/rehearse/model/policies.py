@@ -83,7 +83,7 @@ class TargetTracking:
     scale_in_cooldown_seconds: int = 300
     disables_scale_in: bool = False
 
-    def looking_at(self, watched: MetricExpression) -> "TargetTracking":
+    def with_watched(self, watched: MetricExpression) -> "TargetTracking":
         """Return the policy with another watched expression."""
         return replace(self, watched=watched)
 
@@ -132,7 +132,8 @@ class StepScaling:
         adjustment_type: whether steps add tasks, add per cent, or set a number.
         steps: by the distance from the alarm's threshold.
         cooldown_seconds: 300 where the template gives none (CDK's documentation says none; CloudFormation's and the
-            API's say 300: https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepScalingPolicyConfiguration.html,
+            API's say 300:
+            https://docs.aws.amazon.com/autoscaling/application/APIReference/API_StepScalingPolicyConfiguration.html,
             read 2026-11-23).
         min_adjustment_magnitude: the least change of a per cent step.
     """
@@ -149,7 +150,7 @@ class StepScaling:
         """Return the expression that its alarm watches."""
         return self.alarm.watched
 
-    def looking_at(self, watched: MetricExpression) -> "StepScaling":
+    def with_watched(self, watched: MetricExpression) -> "StepScaling":
         """Return the policy with another watched expression."""
         return replace(self, alarm=replace(self.alarm, watched=watched))
 
@@ -272,7 +273,7 @@ class ScaledService:
         policies = []
         for policy in self.policies:
             metrics = {id_: without_name(metric) for id_, metric in policy.watched.metrics.items()}
-            found = policy.looking_at(replace(policy.watched, metrics=metrics))
+            found = policy.with_watched(replace(policy.watched, metrics=metrics))
             if isinstance(found, StepScaling):
                 found = replace(found, alarm=replace(found.alarm, name=""))
             policies.append(found)

@@ -341,7 +341,7 @@ def _as_it_may_be(service: ScaledService) -> ScaledService:
                 if value != wanted and may_be_same(value, wanted):
                     metrics[id_] = replace(metrics[id_], dimensions={**metrics[id_].dimensions, dimension: wanted})
                     assumed.append(f"policy {policy.name} looks at {dimension} {value}, which is taken for {wanted}")
-        policies.append(policy.looking_at(replace(policy.watched, metrics=metrics)))
+        policies.append(policy.with_watched(replace(policy.watched, metrics=metrics)))
     return replace(service, policies=tuple(policies), assumed=tuple(dict.fromkeys(assumed)))
 
 
