@@ -221,7 +221,11 @@ def _find_reordered_dead_letters(group: Group) -> Iterator[FoundViolation]:
     in front of it (DLQ-06, GRP-10).
     """
     for queue in group.expectation.queues:
-        dead = {event.sqs_message_id: event for _, event in _dead_letters_of(group, queue) if event.sqs_message_id is not None}
+        dead = {
+            event.sqs_message_id: event
+            for _, event in _dead_letters_of(group, queue)
+            if event.sqs_message_id is not None
+        }
         for line in queue_lines(group, queue) if len(dead) > 1 else ():
             first = {place: receives[0] for place, receives in enumerate(line)}
             last = {

@@ -154,7 +154,12 @@ def _find_mismatched_repeats(group: Group) -> Iterator[FoundViolation]:
             is_same_id = is_same_id and not group.is_purged(repeat.queue)
             is_within = responded_us(repeat) + group.publishers_spread_us - opened_us < window_us(group)
             is_within = is_within and not group.may_be_repeat(idx)
-            if is_repeat and is_same_id and is_within and (other := _acknowledgement_difference(first, repeat)) is not None:
+            if (
+                is_repeat
+                and is_same_id
+                and is_within
+                and (other := _acknowledgement_difference(first, repeat)) is not None
+            ):
                 yield None, [idx], f"a repeat within the window was acknowledged with another {other}", [first, repeat]
                 break
 
