@@ -150,7 +150,7 @@ def _schedule(deployment: DeployedEnvironment, name: str, function_arn: str) -> 
 
 
 @pytest.mark.promise("STK-11")
-def test_a_function_may_use_its_own_queues_and_nobody_else_may_call_it(deployment: DeployedEnvironment) -> None:
+def test_a_function_uses_its_own_queues_and_nobody_else_calls_it(deployment: DeployedEnvironment) -> None:
     environment = deployment.environment
     expected, seen = {}, {}
     for name, (consumer, _) in _functions(deployment).items():
