@@ -54,8 +54,9 @@ def used_shop(either_shop: OperatedShop) -> OperatedShop:
 
 def _work(shop: OperatedShop) -> None:
     """Let a worker of audit handle what is in its queue, then what is set aside."""
-    shop.handler = _write_effect
+    of_others, shop.handler = shop.handler, _write_effect
     shop.work(AUDIT)
+    shop.handler = of_others
 
 
 def _effects_of(shop: OperatedShop, group: str) -> list[int]:
