@@ -112,7 +112,9 @@ SERVICES: Mapping[str, ServiceModules] = {
         worker=f"{_DJANGO}.manage",
         producer=f"{_DJANGO}.producers",
     ),
-    "lambda": ServiceModules(function=Lambda(batch_size=10, timeout_seconds=2)),
+    "lambda": ServiceModules(
+        handlers=f"{_SYSTEM}.function_handlers", function=Lambda(batch_size=10, timeout_seconds=2)
+    ),
 }
 """The kinds of producers and workers, by name."""
 
