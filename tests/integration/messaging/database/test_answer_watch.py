@@ -25,6 +25,7 @@ _SELECT = text("SELECT 1")
 
 @pytest.fixture
 def line(postgres: Engine) -> Iterator[DatabaseLine]:
+    """Yield a TCP line to the Postgres, which a test may hold."""
     with DatabaseLine(postgres) as line:
         yield line
 
@@ -62,6 +63,7 @@ def _watch(clock: VirtualClock, monkeypatch: pytest.MonkeyPatch) -> AnswerWatch:
 def test_a_missing_answer_ends_the_wait_when_its_time_is_over(
     line: DatabaseLine, connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After 29 s the connection is still open; after 30 it is closed, and the statement fails."""
     clock = VirtualClock()
     watch = _watch(clock, monkeypatch)
     with ThreadPoolExecutor(1) as pool:
@@ -101,6 +103,7 @@ def test_a_connection_that_waits_for_nothing_is_left_open(
 def test_a_connection_that_was_closed_meanwhile_is_forgotten(
     connection: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`look` returns whether a connection is still watched."""
     clock = VirtualClock()
     watch = _watch(clock, monkeypatch)
     watch.begin(connection)
@@ -110,7 +113,7 @@ def test_a_connection_that_was_closed_meanwhile_is_forgotten(
     assert not watch.look()
 
 
-def _watching() -> int:
+def _watcher_count() -> int:
     """Return how many threads watch for the database's answers."""
     return sum(thread.name == "sluice-answer-watch" for thread in threading.enumerate())
 
@@ -132,7 +135,7 @@ def test_an_engine_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) 
 
     assert answer == 1
     assert failures.may_pass(caught.value)
-    eventually(lambda: not _watching(), timeout_seconds=10, describe="no thread that watches")
+    eventually(lambda: not _watcher_count(), timeout_seconds=10, describe="no thread that watches")
 
 
 def test_a_new_connection_waits_for_no_answer_longer_than_its_time(line: DatabaseLine) -> None:
@@ -158,7 +161,7 @@ def test_a_connection_that_listens_is_not_watched(postgres: Engine, line: Databa
     wait = CommitWait(engine, "events.fifo", Stop())
     try:
         wait.wait(0)
-        eventually(lambda: not _watching(), timeout_seconds=10, describe="no thread that watches")
+        eventually(lambda: not _watcher_count(), timeout_seconds=10, describe="no thread that watches")
         wait.wait(0)
     finally:
         wait.close()

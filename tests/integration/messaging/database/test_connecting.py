@@ -26,6 +26,8 @@ _TIMEOUTS = ("connect_timeout", "keepalives_idle", "keepalives_interval", "keepa
 
 
 class _Secrets:
+    """A client of Secrets Manager with one secret of these fields."""
+
     def __init__(self, **answers: Any) -> None:
         self._text = json.dumps(answers)
 
@@ -68,6 +70,7 @@ def _answer(port: int, **more: str) -> object:
 
 
 def test_a_database_without_tls_gets_no_password_unless_the_secret_says_so(port: int) -> None:
+    """The secret says so by `sslmode=disable`."""
     for more in ({}, {"sslmode": "require"}):
         with pytest.raises(OperationalError, match="server does not support SSL, but SSL was required"):
             _answer(port, **more)
@@ -139,9 +142,7 @@ def _waiting(server: socket.socket) -> int:
     return count
 
 
-def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
-    postgres: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pooled_connection_is_pinged_only_after_a_pause(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ping before each transaction would cost a round trip each time."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     ping, pauses = engine.dialect.do_ping, list[float]()
@@ -162,6 +163,7 @@ def test_a_connection_is_asked_whether_it_is_one_only_after_a_pause(
 
 
 def test_reading_statements_reuse_one_pooled_connection(postgres: Engine) -> None:
+    """Three reads are answered by the same server process."""
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     seen = set()
     for _ in range(3):
@@ -173,6 +175,7 @@ def test_reading_statements_reuse_one_pooled_connection(postgres: Engine) -> Non
 
 
 def test_a_connection_that_was_ended_in_a_pause_is_not_used(postgres: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server ended it while it was in the pool. Any pause, here 0 s, makes the engine ask whether it is alive."""
     monkeypatch.setattr(connections, "_IDLE_SECONDS", 0)
     engine = engines.engine(postgres.url.render_as_string(hide_password=False))
     with engine.begin() as connection:

@@ -32,6 +32,7 @@ def _in_child(do: Callable[[], object]) -> Any:
 
 @pytest.fixture
 def postgres(private_postgres: Any) -> Iterator[Engine]:
+    """Yield an engine on a Postgres of this test's own."""
     made = engines.engine(private_postgres.get_uri())
     yield made
     made.dispose()

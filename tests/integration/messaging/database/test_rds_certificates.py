@@ -43,13 +43,14 @@ def _expiring(clock: Clock) -> list[str]:
     ]
 
 
-def test_the_file_is_the_one_that_was_compared() -> None:
+def test_the_certificates_of_rds_are_the_reviewed_file() -> None:
+    """Its hash was compared with the file that AWS publishes; any change needs another comparison."""
     assert hashlib.sha256(RDS_CERTIFICATES.read_bytes()).hexdigest() == (
         "f159d8baad546754121bf45eafab725b56cd6d1c6774ec3be74328070adb6a92"
     )
 
 
-def test_each_certificate_is_a_root_of_rds_and_each_region_has_three() -> None:
+def test_each_region_of_rds_has_three_self_signed_roots() -> None:
     subjects = [_subject(certificate) for certificate in _certificates()]
     names = [_NAME.fullmatch(subject["commonName"]) for subject in subjects]
 
@@ -64,6 +65,7 @@ def test_each_certificate_is_a_root_of_rds_and_each_region_has_three() -> None:
 
 
 def test_no_certificate_expires_within_two_years() -> None:
+    """The test turns red two years before the first one expires. In 2061, 27 of them do."""
     assert _expiring(SystemClock()) == []
     assert len(_expiring(VirtualClock(start_us=2_900_000_000_000_000))) == 27  # in 2061, the RSA2048 ones
 
@@ -77,9 +79,9 @@ def test_no_certificate_expires_within_two_years() -> None:
         (_CLUSTER, {"SLUICE_DATABASE_CA": __file__}, __file__),
     ],
 )
-def test_a_host_of_rds_is_verified_by_them_unless_others_are_named(
-    host: str, variables: dict[str, str], file: str
-) -> None:
+def test_a_host_of_rds_is_verified_by_the_certificates_of_rds(host: str, variables: dict[str, str], file: str) -> None:
+    """A proxy of RDS and any other host by the system's; a file in SLUICE_DATABASE_CA takes precedence."""
+
     class Secrets:
         def get_secret_value(self, **_: str) -> dict[str, str]:
             return {"SecretString": json.dumps({"username": "u", "password": "p", "host": host, "dbname": "d"})}

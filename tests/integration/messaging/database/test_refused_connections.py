@@ -48,6 +48,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def test_a_refused_connection_has_the_sqlstate_of_the_answer(
     server: Any, role: str, password: str, database: str, state: str, *, is_refused: bool, may_pass: bool
 ) -> None:
+    """By the SQLSTATE a process knows if its credentials are refused, and if waiting may help."""
     url = make_url(server.get_uri()).set(username=role, password=password, database=database)
     engine = engines.engine(url.render_as_string(hide_password=False))
 
@@ -74,7 +75,7 @@ def _answer_in_german(listener: socket.socket, state: bytes) -> None:
 
 
 @pytest.mark.parametrize(("state", "is_refused"), [("28P01", True), ("57P03", False)])
-def test_a_server_that_speaks_another_language_is_treated_alike(state: str, *, is_refused: bool) -> None:
+def test_a_refusal_in_german_is_recognised_by_its_sqlstate(state: str, *, is_refused: bool) -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         threading.Thread(target=_answer_in_german, args=(listener, state.encode()), daemon=True).start()
         port = listener.getsockname()[1]
@@ -89,6 +90,7 @@ def test_a_server_that_speaks_another_language_is_treated_alike(state: str, *, i
 
 
 def test_a_server_that_is_not_there_is_waited_for() -> None:
+    """Nothing listens at the port, so there is no SQLSTATE, and the loss of the connection stands for it."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(OperationalError) as error:

@@ -54,6 +54,7 @@ class _Tokens:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Yield a Postgres for all tests of this module."""
     with private_server(tmp_path_factory) as made:
         yield made
 
@@ -72,12 +73,12 @@ def superuser(server: Any) -> Iterator[Engine]:
         connection.execute(text("CREATE DATABASE shop OWNER master"))
     first.dispose()
     engine = engines.engine(make_url(server.get_uri()).set(database="shop").render_as_string(hide_password=False))
-    _let_in(server, engine, "scram-sha-256")
+    _set_authentication(server, engine, "scram-sha-256")
     yield engine
     engine.dispose()
 
 
-def _let_in(server: Any, superuser: Engine, method: str) -> None:
+def _set_authentication(server: Any, superuser: Engine, method: str) -> None:
     """Let every role in by this method of authentication, and have the server read its rules again."""
     Path(server.pgdata, "pg_hba.conf").write_text(_RULES.format(method), encoding="ascii")
     execute(superuser, "SELECT pg_reload_conf()")
@@ -100,16 +101,19 @@ def _create(owner: Engine) -> list[str]:
 
 @pytest.fixture
 def tokens(tables: Engine) -> _Tokens:
+    """Return a source of tokens, by which users log in."""
     return _Tokens(tables)
 
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock by which connections are limited."""
     return VirtualClock()
 
 
 @pytest.fixture
 def worker(tokens: _Tokens, clock: VirtualClock) -> Iterator[Engine]:
+    """Yield an engine of the worker's user, with a new token for each connection."""
     engine = rotation.token_engine(lambda: tokens.url_of(_WORKER), clock)
     yield engine
     engine.dispose()
@@ -134,9 +138,10 @@ def test_every_connection_has_its_own_token_and_can_outlive_it(worker: Engine, t
     third.close()
 
 
-def test_a_process_opens_so_many_connections_a_second_and_no_more(
+def test_connections_with_tokens_are_opened_at_a_limited_rate(
     worker: Engine, clock: VirtualClock, tokens: _Tokens
 ) -> None:
+    """RDS refuses more than some hundred logins by IAM a second, for all processes together."""
     began = clock.monotonic()
     held = [worker.connect() for _ in range(21)]
 
@@ -145,7 +150,8 @@ def test_a_process_opens_so_many_connections_a_second_and_no_more(
         connection.close()
 
 
-def test_threads_that_connect_at_once_all_get_in(worker: Engine) -> None:
+def test_concurrent_threads_each_connect_with_a_valid_token(worker: Engine) -> None:
+    """A token is valid until the next one here, so each thread must connect before the next token is made."""
     users: list[str] = []
     threads = [threading.Thread(target=lambda: users.append(_user(worker))) for _ in range(6)]
     for thread in threads:
@@ -195,7 +201,8 @@ def test_an_engine_of_asyncio_has_a_token_for_each_connection(tokens: _Tokens, m
     asyncio.run(run())
 
 
-def test_roles_are_made_once_and_rights_that_somebody_changed_are_put_right(tables: Engine) -> None:
+def test_a_second_run_restores_the_rights_that_somebody_changed(tables: Engine) -> None:
+    """Missing rights are granted, and further ones on our tables revoked. Without changes it runs no statement."""
     assert _create(tables) == []
     execute(
         tables,
@@ -248,6 +255,7 @@ def test_tables_of_the_project_are_the_workers_and_producers_before_and_after(su
 
 
 def test_grants_cover_tables_of_the_project_of_any_name_and_schema(superuser: Engine) -> None:
+    """Names with spaces, percent signs and backslashes, and views."""
     execute(
         superuser,
         'CREATE SCHEMA "the shop"',
@@ -268,7 +276,8 @@ def test_grants_cover_tables_of_the_project_of_any_name_and_schema(superuser: En
     )
 
 
-def test_users_get_into_a_database_that_is_closed_to_all_others(superuser: Engine) -> None:
+def test_users_may_connect_to_a_database_closed_to_the_public(superuser: Engine) -> None:
+    """The grants include database and schema, and a second run finds nothing to change."""
     execute(superuser, "REVOKE ALL ON DATABASE shop FROM PUBLIC", "REVOKE ALL ON SCHEMA public FROM PUBLIC")
     for versioned in _PARTS:
         list(migrations.upgrade(superuser, versioned))
@@ -337,7 +346,7 @@ def _grant_as_rds(
 @pytest.fixture
 def rds(superuser: Engine, server: Any) -> Engine:
     """Return the superuser's engine on what lets members of rds_iam in with nothing but a token, as RDS does."""
-    _let_in(server, superuser, "reject")
+    _set_authentication(server, superuser, "reject")
     event.listen(superuser, "before_cursor_execute", _grant_as_rds, retval=True)
     return superuser
 
@@ -405,6 +414,7 @@ def test_an_owner_without_rds_iam_makes_roles_without_it(
 
 
 def test_sqlite_has_no_roles() -> None:
+    """The refusal says that SQLite has no users."""
     engine = engines.engine("sqlite://")
     with engine.connect() as connection, pytest.raises(ConfigError, match="SQLite has no users"):
         roles.create(connection)
@@ -445,6 +455,7 @@ def test_a_token_of_rds_is_made_of_what_the_variables_say(monkeypatch: pytest.Mo
 def test_an_invalid_place_is_refused_before_a_token_is_made_for_it(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
+    """Host or port come from variables; the refusal names the variable."""
     variables = {"USER": _WORKER, "HOST": "shop.example", "PORT": "5432", "NAME": "sluice"} | {name: value}
     for part, given in variables.items():
         monkeypatch.setenv(f"SLUICE_DATABASE_{part}", given)

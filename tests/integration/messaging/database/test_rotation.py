@@ -47,16 +47,19 @@ def owner(private_postgres: Any) -> Iterator[Engine]:
 
 @pytest.fixture
 def clock() -> VirtualClock:
+    """Return the clock by which the secret is read again."""
     return VirtualClock()
 
 
 @pytest.fixture
 def secret(owner: Engine) -> _Secret:
+    """Return the secret, which has the first password."""
     return _Secret(owner.url.render_as_string(hide_password=False))
 
 
 @pytest.fixture
 def engine(secret: _Secret, clock: VirtualClock) -> Iterator[Engine]:
+    """Yield an engine that reads its password from the secret."""
     engine = rotating_engine(secret.read, clock)
     yield engine
     engine.dispose()
@@ -71,6 +74,7 @@ def _user(engine: Engine) -> str:
 def test_a_new_connection_uses_the_new_password_and_open_ones_stay(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
+    """The open connection still has its temporary table after the change."""
     with engine.connect() as held:
         held.execute(text("CREATE TEMPORARY TABLE kept (id INTEGER)"))
         clock.sleep(10)
@@ -97,6 +101,7 @@ def test_the_secret_is_read_again_after_a_minute_and_not_before(
 def test_a_refusal_during_a_rotation_counts_as_an_outage(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
+    """The database has the second password before the secret has it. A process waits, and does not end."""
     refusals = engines.Refusals(engine)
     change_password(owner, "second")
     for _ in range(3):
@@ -119,6 +124,7 @@ def test_a_refusal_during_a_rotation_counts_as_an_outage(
 def test_credentials_that_remain_refused_are_refused_in_the_end(
     owner: Engine, engine: Engine, clock: VirtualClock
 ) -> None:
+    """A rotation takes no longer than the grace time, so after it the process ends with the reason."""
     refusals = engines.Refusals(engine)
     change_password(owner, "second")
     for _ in range(4):
@@ -148,6 +154,7 @@ def test_two_rotations_far_apart_are_not_one_that_takes_long(
 def test_many_threads_that_are_refused_at_once_read_the_secret_once(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
+    """Once at the start, and once after the refusal: Secrets Manager limits calls."""
     users: list[str] = []
     clock.sleep(10)
     secret.value = "second"
@@ -171,6 +178,7 @@ def test_many_threads_that_are_refused_at_once_read_the_secret_once(
 def test_a_secret_that_cannot_be_read_leaves_the_last_credentials(
     engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
+    """They are probably still valid; an outage of Secrets Manager stops nobody."""
     secret.is_away = True
     clock.sleep(rotation.FRESH_SECONDS)
 
@@ -182,6 +190,7 @@ def test_a_secret_that_cannot_be_read_leaves_the_last_credentials(
 def test_a_connection_that_listens_has_the_new_password_too(
     owner: Engine, engine: Engine, secret: _Secret, clock: VirtualClock
 ) -> None:
+    """It is opened outside the pool, and receives a notification."""
     clock.sleep(10)
     secret.value = "second"
     change_password(owner, "second")

@@ -148,7 +148,7 @@ def owner(server: Any) -> Iterator[psycopg.Connection[Any]]:
 
 
 @contextmanager
-def _app(server: Any) -> Iterator[Engine]:
+def _engine_of_app(server: Any) -> Iterator[Engine]:
     """Yield an engine of the role app, whose settings each test changes."""
     engine = engines.engine(make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False))
     yield engine
@@ -199,10 +199,11 @@ def _set(owner: psycopg.Connection[Any], settings: str, *, whose: str = "ROLE ap
 def test_a_role_whose_settings_are_accepted_has_every_guarantee(
     server: Any, owner: psycopg.Connection[Any], settings: str
 ) -> None:
+    """With these settings three events are published and handled once and in order."""
     owner.execute("ALTER ROLE app RESET search_path")
     _set(owner, settings)
 
-    with _app(server) as engine:
+    with _engine_of_app(server) as engine:
         _require(engine)
         published, effects = _deliver(engine)
 
@@ -212,12 +213,13 @@ def test_a_role_whose_settings_are_accepted_has_every_guarantee(
 
 @pytest.mark.parametrize("whose", ["ROLE app", "DATABASE postgres", "ROLE app IN DATABASE postgres"])
 @pytest.mark.parametrize(("setting", "line"), REFUSED.items(), ids=list(REFUSED))
-def test_a_setting_that_would_lose_something_is_refused_in_one_line(
+def test_a_setting_that_may_lose_rows_is_refused_wherever_it_is_set(
     server: Any, owner: psycopg.Connection[Any], setting: str, line: str, whose: str
 ) -> None:
+    """For the role, the database, or the role in the database."""
     _set(owner, setting, whose=whose)
 
-    with _app(server) as engine, pytest.raises(OutboxError) as refused:
+    with _engine_of_app(server) as engine, pytest.raises(OutboxError) as refused:
         _require(engine)
     owner.execute("SET default_transaction_read_only = off")
     owner.execute(f"ALTER {whose} RESET {setting.partition('=')[0]}")
@@ -235,19 +237,19 @@ def test_a_server_that_may_lose_commits_is_refused_unless_it_is_aurora(
     owner.execute("SELECT pg_reload_conf()")
     if is_aurora:
         owner.execute("CREATE FUNCTION aurora_version() RETURNS text LANGUAGE sql AS $$SELECT '17.4'$$")
-    eventually(lambda: _shows(server, setting) == "off", timeout_seconds=30, describe="the reload")
+    eventually(lambda: _setting_value(server, setting) == "off", timeout_seconds=30, describe="the reload")
 
-    with _app(server) as engine, engines.reading(engine) as connection:
+    with _engine_of_app(server) as engine, engines.reading(engine) as connection:
         found = list(server_settings.faults(connection, _RIGHTS))
     owner.execute("DROP FUNCTION IF EXISTS aurora_version")
     owner.execute(f"ALTER SYSTEM RESET {setting}")
     owner.execute("SELECT pg_reload_conf()")
-    eventually(lambda: _shows(server, setting) == "on", timeout_seconds=30, describe="the reload")
+    eventually(lambda: _setting_value(server, setting) == "on", timeout_seconds=30, describe="the reload")
 
     assert [sentence.partition(":")[0] for sentence in found] == [f"{setting} is off, allowed is on"] * (not is_aurora)
 
 
-def _shows(server: Any, setting: str) -> object:
+def _setting_value(server: Any, setting: str) -> object:
     """Return the value of a setting in a new connection."""
     with psycopg.connect(server.get_uri()) as connection:
         row = connection.execute("SELECT current_setting(%s)", [setting]).fetchone()
@@ -256,21 +258,22 @@ def _shows(server: Any, setting: str) -> object:
 
 
 @pytest.mark.parametrize(("change", "line"), [*CHANGES.items(), *((change, None) for change in HARMLESS)])
-def test_tables_that_somebody_changed_are_refused_where_a_row_might_be_lost(
+def test_changed_tables_are_refused_if_rows_might_be_lost(
     server: Any, owner: psycopg.Connection[Any], change: str, line: str | None
 ) -> None:
+    """By rules, triggers, row-level security, missing durability. `line` is None for a change that loses nothing."""
     owner.execute("ALTER ROLE app RESET ALL")
-    with _app(server) as engine:
+    with _engine_of_app(server) as engine:
         owner.execute(change)
         with engines.reading(engine) as connection:
             found = list(server_settings.faults(connection, _RIGHTS))
-        _mend(owner)
+        _reset_tables(owner)
         _require(engine)
 
     assert found[:1] == ([] if line is None else [line])
 
 
-def _mend(owner: psycopg.Connection[Any]) -> None:
+def _reset_tables(owner: psycopg.Connection[Any]) -> None:
     """Undo whatever a test has changed about tables, triggers and rights."""
     if owner.execute("SELECT to_regclass('kept')").fetchone() != (None,):
         owner.execute("DROP FOREIGN DATA WRAPPER IF EXISTS theirs CASCADE; DROP VIEW IF EXISTS sluice_inbox_parked")
@@ -283,13 +286,14 @@ def _mend(owner: psycopg.Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII"])
-def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_exist(
+def test_a_database_in_another_encoding_than_utf8_is_refused(
     server: Any,
     owner: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     encoding: str,
 ) -> None:
+    """By `schema apply`, before tables exist, and by a producer's write. It cannot store every event."""
     owner.execute(f"CREATE DATABASE {encoding} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
     url = make_url(server.get_uri()).set(database=encoding.lower()).render_as_string(hide_password=False)
     line = (
@@ -311,6 +315,7 @@ def test_an_encoding_that_cannot_store_every_text_is_refused_before_tables_exist
 
 
 def test_a_producer_whose_connection_cannot_write_every_text_is_refused(server: Any) -> None:
+    """The program's engine has the client encoding latin1."""
     url = make_url(server.get_uri()).set(drivername="postgresql+psycopg")
     theirs = create_engine(url.update_query_dict({"client_encoding": "latin1"}))
     with Session(theirs) as session:
@@ -332,13 +337,14 @@ def test_a_producer_whose_connection_cannot_write_every_text_is_refused(server: 
         ("worker", "--consumer", "billing"),
     ],
 )
-def test_relay_and_worker_do_not_start_on_such_a_database(
+def test_relay_and_worker_refuse_a_lossy_setting_at_their_start(
     server: Any,
     owner: psycopg.Connection[Any],
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: Sequence[str],
 ) -> None:
+    """`zero_damaged_pages` drops the rows of a damaged page."""
     _set(owner, "zero_damaged_pages=on")
     url = make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False)
 
@@ -350,9 +356,10 @@ def test_relay_and_worker_do_not_start_on_such_a_database(
     assert error.splitlines()[-1] == f"sluice: {REFUSED['zero_damaged_pages=on']}"
 
 
-def test_a_check_names_everything_that_is_wrong(
+def test_outbox_check_names_every_wrong_setting(
     server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A process that starts names only the first one."""
     _set(owner, "zero_damaged_pages=on statement_timeout=900")
     url = make_url(server.get_uri()).set(username="app").render_as_string(hide_password=False)
 
@@ -364,9 +371,10 @@ def test_a_check_names_everything_that_is_wrong(
     assert printed.splitlines() == [REFUSED["statement_timeout=900"], REFUSED["zero_damaged_pages=on"]]
 
 
-def test_a_check_names_a_collation_that_changed_after_its_indexes(
+def test_outbox_check_names_a_changed_collation(
     server: Any, owner: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """An upgrade of the operating system may change the order of texts, and indexes in the old order miss rows."""
     owner.execute("UPDATE pg_database SET datcollversion = '2.31' WHERE datname = 'postgres'")
     with command_line(monkeypatch, capsys) as run:
         changed = run("outbox", "check", "--env", "local", "--dsn", server.get_uri())
@@ -459,9 +467,10 @@ def crashing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         ("PRAGMA recursive_triggers = ON", None),
     ],
 )
-def test_a_setting_of_sqlite_is_refused_where_a_row_might_be_lost(
+def test_an_sqlite_setting_is_refused_if_rows_might_be_lost(
     database_folder: Path, statement: str, line: str | None
 ) -> None:
+    """`line` is None for a setting that loses nothing."""
     engine = engines.engine(f"sqlite:///{database_folder / 'outbox.db'}")
     with engine.begin() as connection:
         outbox_tables.metadata.create_all(connection)
@@ -487,6 +496,7 @@ def test_a_statement_that_keeps_its_commit_is_compiled_once() -> None:
 
 
 def test_a_database_in_memory_is_refused_where_processes_work_on_it() -> None:
+    """It ends with its process, and no other process can see it."""
     engine = engines.engine("sqlite://")
     with engine.connect() as connection:
         found = list(server_settings.faults(connection, _RIGHTS))
@@ -498,6 +508,7 @@ def test_a_database_in_memory_is_refused_where_processes_work_on_it() -> None:
 
 
 def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
+    """Three events are published and handled once and in order."""
     path = database_folder / "utf16.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript("PRAGMA encoding = 'UTF-16le'; CREATE TABLE theirs (x)")
@@ -513,6 +524,7 @@ def test_sqlite_in_utf_16_has_every_guarantee(database_folder: Path) -> None:
 
 
 def test_an_sqlite_file_that_a_uri_names_is_found(database_folder: Path) -> None:
+    """The file's name has a space, which a URI escapes."""
     (database_folder / "a b.db").touch()
 
     engine = engines.engine(f"sqlite:///file:{database_folder}/a%2520b.db?uri=true")

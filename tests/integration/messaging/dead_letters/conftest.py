@@ -17,11 +17,13 @@ __all__ = ["simulated_aws"]
 
 @pytest.fixture
 def simulator(simulated_aws: Simulator) -> Simulator:
+    """Return a simulated AWS that commands reach, too."""
     return simulated_aws
 
 
 @pytest.fixture
 def harness(simulator: Simulator) -> DlqHarness:
+    """Return billing's queues on the simulator."""
     return DlqHarness(simulator)
 
 
@@ -40,6 +42,7 @@ def inbox(request: pytest.FixtureRequest, database_folder: Path) -> Iterator[Eng
 
 @pytest.fixture
 def database(database_folder: Path) -> Iterator[Engine]:
+    """Yield an engine on an SQLite file with the inbox's tables."""
     engine = engines.engine(f"sqlite:///{database_folder / 'inbox.db'}")
     with engine.begin() as connection:
         tables.metadata.create_all(connection)

@@ -24,7 +24,7 @@ from tests.support.messaging.dlq_harness import BILLING, DEAD, LOCAL, QUEUE, Dlq
 from tests.support.messaging.faulty_calls import GroupPlace
 from tests.support.messaging.inbox_harness import InboxHarness, decoded_message
 
-ONE = AutomaticRedrive()
+ONE_ATTEMPT = AutomaticRedrive()
 
 
 class Billing:
@@ -34,7 +34,7 @@ class Billing:
         self._harness, self.engine, self._patch = harness, inbox, patch
         self._inbox = InboxHarness(inbox).inbox
         patch.setattr(queue, "client", lambda *_, **__: harness.tools_sqs)
-        self.declare(ONE)
+        self.declare(ONE_ATTEMPT)
 
     def declare(self, automatic_redrive: AutomaticRedrive | None) -> None:
         """Declare the consumer with this automatic redrive, in the variable that the task reads."""
@@ -116,11 +116,12 @@ class Billing:
 
     def guard(self, run: str, **more: Any) -> RedriveGuard:
         """Return the guard of a run of automatic redrive with the default bounds."""
-        return RedriveGuard(self.engine, "billing", ONE, run=run, **more)
+        return RedriveGuard(self.engine, "billing", ONE_ATTEMPT, run=run, **more)
 
 
 @pytest.fixture
 def billing(harness: DlqHarness, inbox: Engine, monkeypatch: pytest.MonkeyPatch) -> Billing:
+    """Return billing's queue, DLQ and inbox, with automatic redrive switched on."""
     return Billing(harness, inbox, monkeypatch)
 
 
@@ -143,6 +144,7 @@ def test_messages_without_attempts_left_come_back_in_order(billing: Billing) -> 
 def test_a_copy_that_dies_while_its_run_works_switches_it_off(
     billing: Billing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A message that dies a second time shows that the cause is not mended; the gauge rings an alarm."""
     billing.die(("a", 1), ("b", 1))
     again = [("a", 1)]
 
@@ -160,7 +162,8 @@ def test_a_copy_that_dies_while_its_run_works_switches_it_off(
 
 
 def test_failures_before_it_was_switched_on_do_not_switch_it_off(billing: Billing) -> None:
-    billing.declare(replace(ONE, attempts_max=2))
+    """An operator has looked at the second deaths, and switched automatic redrive on again."""
+    billing.declare(replace(ONE_ATTEMPT, attempts_max=2))
     billing.die(("a", 1), ("b", 1))
     assert billing.run()[1]["moved"] == 2
     billing.die_again(("a", 1), ("b", 1))
@@ -412,7 +415,8 @@ def test_a_run_that_fails_gives_its_lease_back(billing: Billing, harness: DlqHar
     assert billing.run()[1]["moved"] == 1
 
 
-def test_switched_off_meanwhile_a_run_sends_nothing_more(billing: Billing, harness: DlqHarness) -> None:
+def test_a_run_that_is_switched_off_sends_nothing_more(billing: Billing, harness: DlqHarness) -> None:
+    """The run asks its guard before each send."""
     billing.die(("a", 1))
     (dead_letter,) = harness.dead_letters().receive_some(1)
     guard = billing.guard("r")
@@ -507,6 +511,7 @@ def test_messages_an_interrupted_run_left_are_finished(billing: Billing, harness
 
 @pytest.mark.parametrize("act", ["automatic-on", "automatic-off"])
 def test_a_switch_without_yes_changes_nothing(billing: Billing, act: str) -> None:
+    """It prints what it would do. `gauge` is the metric, `acts` are the entries of the audit."""
     if act == "automatic-on":
         billing.command("automatic-off", "--reason", "x", "--yes")
     before = (billing.gauge, billing.acts())
@@ -527,6 +532,7 @@ def test_an_undeclared_redrive_is_refused(billing: Billing, arguments: tuple[str
         billing.command(*arguments)
 
 
-def test_the_other_dlq_is_refused(billing: Billing) -> None:
+def test_automatic_redrive_of_undelivered_messages_is_refused(billing: Billing) -> None:
+    """They failed between SNS and SQS, and no record of the inbox guards them."""
     with pytest.raises(ConfigError, match="--undelivered is given, allowed is the consumer's own DLQ"):
         billing.run("--undelivered")

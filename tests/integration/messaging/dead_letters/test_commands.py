@@ -50,7 +50,7 @@ def no_sqs(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "client", lambda *_, **__: pytest.fail("SQS was asked"))
 
 
-def _hold(database: Engine) -> None:
+def _hold_a_message(database: Engine) -> None:
     """Set 3 of group a aside and use up its attempts; 1 was handled."""
     inbox = InboxHarness(database, parks_gaps=True)
     inbox.bring(1, 3, 2)
@@ -62,7 +62,11 @@ def _audit(run: Run) -> list[dict[str, Any]]:
     return [json.loads(line) for line in run("audit").stdout.splitlines()]
 
 
-def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -> None:
+def test_dlq_ls_shows_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -> None:
+    """One of messages that its workers gave up, and one of messages that SNS could not deliver.
+
+    Two consumers have no queues.
+    """
     harness.record_dead(("a", 1), ("b", 1))
     harness.send(UNDELIVERED, envelope("c", 1))
 
@@ -79,8 +83,8 @@ def test_ls_tells_of_both_dlqs_of_each_consumer(run: Run, harness: DlqHarness) -
     assert [entry["is_there"] for consumer in (shipping, audit) for entry in consumer["queues"]] == [False] * 4
 
 
-def test_ls_shows_the_number_that_each_parked_group_waits_for(run: Run, database: Engine) -> None:
-    _hold(database)
+def test_dlq_ls_shows_parked_held_and_dead_messages(run: Run, database: Engine) -> None:
+    _hold_a_message(database)
     InboxHarness(database, parks_poison=True).record_dead(7, group="b")
 
     shown = run("ls", "--consumer", "billing").stdout
@@ -96,7 +100,8 @@ def test_ls_of_an_environment_that_is_not_there_says_so(run: Run) -> None:
         run("ls", "--env", "dev", "--consumer", "billing")
 
 
-def test_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: DlqHarness, database: Engine) -> None:
+def test_dlq_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: DlqHarness, database: Engine) -> None:
+    """The reason comes from the inbox. A letter that cannot be decoded is shown with its body."""
     died = harness.send(DEAD, envelope("a", 1))
     with database.begin() as connection:
         dead = replace(decoded_message(1, receive_count=2), sqs_message_id=died)
@@ -119,7 +124,11 @@ def test_inspect_shows_each_dead_letter_with_its_reason(run: Run, harness: DlqHa
     assert second["undecodable"] == "sluice is 2, allowed is 1; upgrade whoever is behind"
 
 
-def test_skip_gives_up_all_that_a_restored_inbox_waits_for(run: Run, database: Engine) -> None:
+def test_dlq_skip_gives_up_all_missing_numbers_before_an_epoch(run: Run, database: Engine) -> None:
+    """After a restore of the inbox: numbers 2 and 4 were handled in the lost time and will not come.
+
+    Two ways to name numbers cannot be combined, and one is needed.
+    """
     inbox = InboxHarness(database, parks_gaps=True)
     inbox.bring(1, 3, 5)
     reason = ("--reason", "restored to 02:00")
@@ -154,6 +163,7 @@ def test_inspect_tells_of_letters_whose_number_is_done_with(run: Run, harness: D
 
 
 def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
+    """Without one the reasons are missing."""
     harness.record_dead(("a", 1))
 
     printed = json.loads(run("inspect", "--json", "--consumer", "billing", env={}).stdout)
@@ -162,6 +172,7 @@ def test_inspect_needs_no_database(run: Run, harness: DlqHarness) -> None:
 
 
 def test_d10_inspect_releases_the_messages_that_it_shows(run: Run, harness: DlqHarness) -> None:
+    """Five times, and the queue's counts and order stay as they were."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     for _ in range(5):
@@ -211,7 +222,8 @@ def test_d10_ctrl_c_releases_the_messages_that_were_read(
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqHarness) -> None:
+def test_d11_inspect_shows_at_most_ten_letters_of_a_group(run: Run, harness: DlqHarness) -> None:
+    """SQS hands out no more of a FIFO group at once; the output says that more may be behind them."""
     for seq in range(1, 13):
         harness.send(DEAD, envelope("a", seq))
 
@@ -226,6 +238,7 @@ def test_d11_inspect_speaks_of_the_first_of_a_group_only(run: Run, harness: DlqH
 
 
 def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHarness) -> None:
+    """A receive brings ten messages, and 22 are asked for."""
     for number in range(25):
         harness.send(DEAD, envelope(f"g{number:02}", 1))
 
@@ -236,6 +249,7 @@ def test_inspect_sees_several_groups_beyond_one_receive(run: Run, harness: DlqHa
 
 
 def test_an_empty_dlq_is_said_to_have_nothing(run: Run) -> None:
+    """With SQS's approximate counts, because they may disagree."""
     assert run("inspect").stdout == f"nothing to be had in {DEAD}; SQS says about 0, and in flight 0\n"
     assert run("redrive").stdout == f"nothing to be had in {DEAD}; SQS says about 0\n"
     assert run("redrive", "--yes").stdout == "0 brought back\n"
@@ -254,6 +268,7 @@ def test_redrive_without_yes_moves_nothing(run: Run, harness: DlqHarness) -> Non
 
 
 def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
+    """The JSON has each moved message and the id of the run, by which it can be finished if it dies."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--yes", "--json")
@@ -276,6 +291,7 @@ def test_redrive_brings_everything_back(run: Run, harness: DlqHarness) -> None:
 
 
 def test_redrive_brings_back_messages_that_sns_could_not_deliver(run: Run, harness: DlqHarness) -> None:
+    """They are in the DLQ of the subscription, not of the queue."""
     harness.send(UNDELIVERED, envelope("a", 1))
 
     assert run("redrive", "--undelivered", "--yes").exit_code == 0
@@ -284,6 +300,7 @@ def test_redrive_brings_back_messages_that_sns_could_not_deliver(run: Run, harne
 
 
 def test_messages_behind_an_unselected_one_stay_and_are_reported(run: Run, harness: DlqHarness) -> None:
+    """a-2 is selected and a-1, before it in the group, is not: a-2 must not overtake it."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     ended = run("redrive", "--event-id", "b-1", "--event-id", "a-2", "--yes")
@@ -299,7 +316,8 @@ def test_messages_behind_an_unselected_one_stay_and_are_reported(run: Run, harne
     assert run("redrive", "--event-id", "a-1", "--yes").exit_code == 0
 
 
-def test_a_canary_says_what_to_look_at(run: Run, harness: DlqHarness) -> None:
+def test_a_canary_redrive_says_what_to_check(run: Run, harness: DlqHarness) -> None:
+    """One message is brought back, and the operator looks whether it is handled before the rest follows."""
     harness.record_dead(("a", 1), ("a", 2))
 
     printed = run("redrive", "--canary", "1", "--yes").stdout
@@ -317,7 +335,7 @@ def test_older_than_selects_by_the_time_of_death(run: Run, harness: DlqHarness) 
     assert run("redrive", "--older-than", "7x").exit_code == 2
 
 
-def test_the_exit_code_tells_of_messages_not_sent(run: Run, harness: DlqHarness) -> None:
+def test_a_redrive_that_could_not_send_ends_with_2(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1))
     harness.sqs_calls.refuse("AccessDenied")
 
@@ -361,6 +379,7 @@ def test_a_destination_that_is_not_there_is_named(run: Run, harness: DlqHarness)
 
 
 def test_native_redrive_starts_a_move_task_of_sqs(run: Run, harness: DlqHarness) -> None:
+    """The native engine lets SQS itself move the messages."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     assert "would let SQS move about 3 messages" in run("redrive", "--engine", "native").stdout
     assert harness.counts(DEAD) == (3, 0)
@@ -378,6 +397,7 @@ def test_native_redrive_starts_a_move_task_of_sqs(run: Run, harness: DlqHarness)
 
 
 def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: DlqHarness) -> None:
+    """At one message a second; `ls`, `status` and `cancel` speak of the running task."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     started = run("redrive", "--engine", "native", "--rate", "1", "--no-wait", "--yes")
     assert started.stdout == f"SQS moves about 3 messages of {DEAD}; see `dlq status`, `dlq cancel`\n"
@@ -395,7 +415,7 @@ def test_a_native_redrive_can_be_left_alone_and_cancelled(run: Run, harness: Dlq
     assert harness.counts(QUEUE)[0] + harness.counts(DEAD)[0] == 3
 
 
-def test_status_of_a_dlq_without_tasks(run: Run) -> None:
+def test_dlq_status_without_move_tasks_says_so(run: Run) -> None:
     assert run("status").stdout == f"no move tasks of {DEAD}\n"
 
 
@@ -407,6 +427,7 @@ def _data(tmp_path: Path, text: str) -> tuple[str, str]:
 
 
 def test_replace_sends_a_dead_message_with_corrected_data(run: Run, harness: DlqHarness, tmp_path: Path) -> None:
+    """Number, epoch, event id and attributes stay; the deduplication id is new. The audit keeps the old body."""
     harness.record_dead(("a", 1))
     attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
     harness.send(DEAD, envelope("a", 2), MessageAttributes=attributes)
@@ -464,6 +485,7 @@ def test_a_replacement_is_no_larger_than_its_queue_takes(run: Run, harness: DlqH
 
 
 def test_replacing_an_undecodable_message_needs_a_whole_body(run: Run, harness: DlqHarness) -> None:
+    """A body of another group, or one that is no envelope, is refused before anything is sent."""
     undecodable = harness.send(DEAD, envelope("a", 1), MessageBody="{}")
     act = ("replace", "--message-id", undecodable, "--body", "-", *REASON, "--yes")
 
@@ -483,7 +505,8 @@ def test_replacing_an_undecodable_message_needs_a_whole_body(run: Run, harness: 
 def test_replace_of_a_held_message_stays_in_the_inbox(
     run: Run, harness: DlqHarness, database: Engine, tmp_path: Path
 ) -> None:
-    _hold(database)
+    """A held message's attempts are used up, and it is stored there: its row gets the data, and SQS is not called."""
+    _hold_a_message(database)
 
     printed = run("replace", "a", "3", *_data(tmp_path, "null"), *REASON, "--yes").stdout
 
@@ -531,6 +554,7 @@ def test_a_message_that_cannot_be_seen_is_not_replaced(run: Run, harness: DlqHar
 )
 @pytest.mark.usefixtures("no_sqs")
 def test_replace_takes_one_of_two_forms(run: Run, arguments: tuple[str, ...]) -> None:
+    """A message with readable number, and new data; or a message id, and a whole body."""
     ended = run("replace", *arguments, *REASON, input="1")
 
     assert ended.exit_code == 2  # 3 by `main`
@@ -555,6 +579,7 @@ def test_an_impossible_replacement_is_refused(
 
 
 def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: DlqHarness) -> None:
+    """The audit keeps it, so that the deletion can be mended."""
     harness.record_dead(("a", 1), ("b", 1))
     unwanted = harness.send(DEAD, envelope("a", 2))
     act = ("purge-one", "--message-id", unwanted, *REASON)
@@ -570,7 +595,7 @@ def test_purge_one_deletes_one_message_and_keeps_its_body(run: Run, harness: Dlq
     assert json.loads(row["detail"])["body"] == envelope("a", 2).body
 
 
-def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness) -> None:
+def test_purge_one_of_a_message_that_cannot_be_seen_is_refused(run: Run, harness: DlqHarness) -> None:
     harness.record_dead(("a", 1))
 
     with pytest.raises(DeadLetterError, match="message nobody is not among the 1 messages that can be seen"):
@@ -579,7 +604,8 @@ def test_purge_one_of_a_message_that_is_not_there(run: Run, harness: DlqHarness)
 
 
 def test_retry_and_skip_act_on_the_inbox(run: Run, database: Engine) -> None:
-    _hold(database)
+    """On a message whose attempts are used up; each prints its plan, is done with --yes, and is audited."""
+    _hold_a_message(database)
 
     assert run("retry", "a", "3", *REASON).stdout == (
         "would have message 3 of group a tried again; add --yes to do it\n"

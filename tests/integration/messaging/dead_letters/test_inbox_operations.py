@@ -46,21 +46,25 @@ def late(inbox: Engine) -> InboxHarness:
 
 
 def _audit_rows(harness: InboxHarness) -> list[dict[str, Any]]:
+    """Return the audit of the inbox, the latest act first."""
     with harness.engine.connect() as connection:
         return acts(connection, audit.c.consumer, "billing", most=10)
 
 
 def _retry(harness: InboxHarness) -> None:
+    """Have message 3 of group a tried again."""
     with harness.engine.begin() as connection:
         harness.operator.retry(connection, "a", 3)
 
 
 def _replace(harness: InboxHarness, data: object) -> None:
+    """Have message 3 of group a tried again with this data."""
     with harness.engine.begin() as connection:
         harness.operator.replace(connection, "a", 3, data)
 
 
 def _lower_baseline(harness: InboxHarness, seq: int, group: str = "a") -> None:
+    """Let the group begin with an earlier number."""
     with harness.engine.begin() as connection:
         harness.operator.lower_baseline(connection, group, seq)
 
@@ -72,7 +76,8 @@ def _open(harness: InboxHarness) -> list[tuple[int, int, str, str | None]]:
     return [(row["seq"], row["through"], row["state"], row["reason"]) for row in listed]
 
 
-def test_retry_has_a_held_message_tried_again_as_it_is(inbox_with_held: InboxHarness) -> None:
+def test_retry_gives_a_held_message_all_its_attempts_again(inbox_with_held: InboxHarness) -> None:
+    """With the same body. The message behind it is handled afterwards."""
     _retry(inbox_with_held)
 
     message = inbox_with_held.peek()
@@ -83,7 +88,8 @@ def test_retry_has_a_held_message_tried_again_as_it_is(inbox_with_held: InboxHar
     assert not inbox_with_held.is_parked()
 
 
-def test_replace_has_a_held_message_tried_again_with_other_data(inbox_with_held: InboxHarness) -> None:
+def test_replace_gives_a_held_message_new_data_and_audits_the_old(inbox_with_held: InboxHarness) -> None:
+    """Event id, number and epoch stay."""
     _replace(inbox_with_held, {"n": "right"})
 
     message = inbox_with_held.peek()
@@ -108,6 +114,7 @@ def test_replace_has_a_held_message_tried_again_with_other_data(inbox_with_held:
 
 
 def test_data_that_cannot_be_sent_replaces_nothing(inbox_with_held: InboxHarness) -> None:
+    """NaN is no JSON."""
     with pytest.raises(EnvelopeError):
         _replace(inbox_with_held, {"n": float("nan")})
 
@@ -116,6 +123,7 @@ def test_data_that_cannot_be_sent_replaces_nothing(inbox_with_held: InboxHarness
 
 
 def test_skip_gives_up_a_held_message(inbox_with_held: InboxHarness) -> None:
+    """The group goes on with 4; a copy of 3 is dropped; the audit keeps its body."""
     inbox_with_held.skip(3)
 
     with inbox_with_held.engine.connect() as connection:
@@ -129,6 +137,7 @@ def test_skip_gives_up_a_held_message(inbox_with_held: InboxHarness) -> None:
 
 
 def test_skip_gives_up_the_dead_message_a_parked_group_waits_for(parking: InboxHarness) -> None:
+    """3 is then drained, and a redriven copy of 2 is dropped."""
     parking.bring(1)
     assert parking.record_dead(2)
     parking.bring(3)
@@ -177,7 +186,8 @@ def test_a_number_that_may_never_have_been_sent_is_not_given_up(parking: InboxHa
         parking.skip(4)
 
 
-def test_numbers_given_up_in_advance_are_passed_with_the_one_before_them(parking: InboxHarness) -> None:
+def test_numbers_skipped_in_advance_are_passed_when_their_turn_comes(parking: InboxHarness) -> None:
+    """3 and 4 were given up while the group waits for 2. When 2 is given up, it goes on with 5."""
     parking.bring(1, 5)
     parking.skip(3)
     parking.skip(4)
@@ -232,6 +242,7 @@ def test_skip_closes_a_dead_number_the_group_has_passed(recording: InboxHarness)
 
 
 def test_a_tombstone_after_a_skip_is_dropped(parking: InboxHarness) -> None:
+    """Producer and consumer both gave the number up."""
     parking.bring(1, 3)
     parking.skip(2)
 
@@ -258,6 +269,7 @@ def test_a_tombstone_after_a_skip_is_dropped(parking: InboxHarness) -> None:
 def test_an_act_that_does_not_fit_its_number_is_refused(
     inbox_with_held: InboxHarness, act: Any, group: str, seq: int, message: str
 ) -> None:
+    """It changes no record, and is not audited."""
     before = inbox_with_held.number_records()
 
     with pytest.raises(DeadLetterError) as refused, inbox_with_held.engine.begin() as connection:
@@ -290,6 +302,7 @@ def test_a_number_far_ahead_of_an_idle_group_is_not_due(recording: InboxHarness)
 
 @pytest.mark.parametrize("act", [InboxOperator.skip, InboxOperator.retry])
 def test_w16_another_consumers_inbox_is_left_alone(inbox_with_held: InboxHarness, act: Any) -> None:
+    """Both consumers have their rows in the same tables."""
     other = InboxOperator(consumer="shipping", actor="ada", reason="mine")
 
     with pytest.raises(DeadLetterError), inbox_with_held.engine.begin() as connection:
@@ -297,6 +310,7 @@ def test_w16_another_consumers_inbox_is_left_alone(inbox_with_held: InboxHarness
 
 
 def test_parked_and_open_messages_are_listed(inbox_with_held: InboxHarness, recording: InboxHarness) -> None:
+    """A parked group with its held message, and a dead message of another group."""
     assert recording.record_dead(9, group="b")
 
     with inbox_with_held.engine.connect() as connection:
@@ -310,7 +324,8 @@ def test_parked_and_open_messages_are_listed(inbox_with_held: InboxHarness, reco
     assert nobodys == []
 
 
-def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) -> None:
+def test_lowering_the_baseline_records_the_numbers_before_as_missing(late: InboxHarness) -> None:
+    """The consumer joined late, with number 5; 3 and 4 are now handled when they are redriven."""
     _lower_baseline(late, 3)
 
     with late.engine.connect() as connection:
@@ -329,7 +344,8 @@ def test_a_lowered_baseline_makes_what_is_before_it_missing(late: InboxHarness) 
     assert json.loads(row["detail"]) == {"epoch": 1, "first_seq": 5}
 
 
-def test_lowering_the_baseline_calls_no_handled_message_missing(late: InboxHarness) -> None:
+def test_lowering_the_baseline_skips_numbers_that_were_handled(late: InboxHarness) -> None:
+    """Number 2 came before the baseline and was handled then."""
     assert late.bring(2) == [HANDLE]
 
     _lower_baseline(late, 1)

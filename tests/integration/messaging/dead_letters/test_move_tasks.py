@@ -10,12 +10,14 @@ from tests.support.messaging.dlq_harness import DEAD, QUEUE, DlqHarness
 
 @pytest.fixture
 def tasks(harness: DlqHarness) -> MoveTasks:
+    """Return the move tasks of a DLQ with three messages."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
     return MoveTasks(harness.tools_sqs, harness.dead_letters().arn)
 
 
 @pytest.fixture
 def queue_arn(harness: DlqHarness) -> str:
+    """Return the ARN of the queue to which they are moved."""
     return Destination(harness.tools_sqs, QUEUE).arn
 
 
@@ -25,6 +27,7 @@ def _follow(harness: DlqHarness, tasks: MoveTasks) -> list[MoveTask]:
 
 
 def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: MoveTasks, queue_arn: str) -> None:
+    """One message a second: each look brings the count of moved messages."""
     tasks.start(queue_arn, rate=1)
 
     seen = _follow(harness, tasks)
@@ -37,6 +40,7 @@ def test_a_task_is_followed_to_its_end_at_its_rate(harness: DlqHarness, tasks: M
 def test_the_end_of_an_earlier_task_does_not_end_this_task(
     harness: DlqHarness, tasks: MoveTasks, queue_arn: str
 ) -> None:
+    """SQS lists ended tasks too."""
     tasks.start(queue_arn, rate=None)
     assert [task.status for task in _follow(harness, tasks)] == ["COMPLETED"]
     harness.kill()

@@ -30,6 +30,7 @@ POINTS = ("before_send", "after_send", "before_delete", "after_delete")
 
 
 def test_dead_letters_come_back_and_the_dlq_is_empty(harness: DlqHarness) -> None:
+    """In the order of each group; each moved message is reported once."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     reported: list[StoredDeadLetter] = []
 
@@ -78,6 +79,7 @@ def test_d6_a_copy_under_its_own_id_would_be_lost(harness: DlqHarness, monkeypat
 
 
 def test_d7_a_message_comes_back_unchanged(harness: DlqHarness) -> None:
+    """Body, group, ten attributes of each type, and the trace header of X-Ray."""
     attributes = {
         "type": {"DataType": "String", "StringValue": "order.placed"},
         "weight": {"DataType": "Number.kg", "StringValue": "1.50"},
@@ -113,6 +115,7 @@ def _dying_again(harness: DlqHarness) -> Any:
 
 
 def test_d8_a_redriven_message_that_dies_again_stays_and_the_run_ends(harness: DlqHarness) -> None:
+    """Otherwise a run would move the same message for ever; its result counts it as bounced."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(on_moved=_dying_again(harness)).work()
@@ -198,6 +201,7 @@ def test_d12_every_group_arrives_in_order_whatever_fails(disaster: Any) -> None:
 
 
 def test_d16_messages_behind_an_unsendable_message_stay_behind_it(harness: DlqHarness) -> None:
+    """The send of a-1 fails once. a-2 and a-3 wait until it succeeds; b-1 does not."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3), ("b", 1))
     harness.sqs_calls.refuse("InternalError")
 
@@ -211,6 +215,7 @@ def test_d16_messages_behind_an_unsendable_message_stay_behind_it(harness: DlqHa
 
 
 def test_d16_a_pass_without_progress_is_the_last(harness: DlqHarness) -> None:
+    """Every send is refused: one try for each group, and then the run ends with the error."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     harness.sqs_calls.refuse("AccessDenied", 9)
 
@@ -235,6 +240,7 @@ def test_a_run_gives_up_after_ten_failures_one_after_the_other(harness: DlqHarne
 
 
 def test_failures_between_which_something_came_back_are_not_counted_together(harness: DlqHarness) -> None:
+    """A run ends after ten failures in a row; here are nine, a success, and nine."""
     harness.record_dead(*[(f"g{number:02}", 1) for number in range(19)])
     harness.sqs_calls.refuse("ServiceUnavailable", 9)
     harness.sqs_calls.faults.append(Fault(operation="SendMessage"))
@@ -248,6 +254,7 @@ def test_failures_between_which_something_came_back_are_not_counted_together(har
 
 
 def test_a_message_whose_delete_failed_is_not_sent_again(harness: DlqHarness) -> None:
+    """Its next receive in the run only deletes it."""
     harness.record_dead(("a", 1), ("b", 1))
     harness.sqs_calls.refuse("InternalError", operation="DeleteMessage")
 
@@ -268,6 +275,7 @@ def _survivors(harness: DlqHarness) -> set[tuple[str, int]]:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
 def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point: str, count: int) -> None:
+    """The run is killed at each step of its first or second message."""
     places = {("a", 1), ("a", 2), ("b", 1)}
     harness.record_dead(*sorted(places))
 
@@ -280,6 +288,7 @@ def test_d3_a_message_is_always_in_one_of_the_queues(harness: DlqHarness, point:
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
 def test_d4_a_run_that_died_is_finished_under_its_id(harness: DlqHarness, point: str, count: int) -> None:
+    """The same id makes the same deduplication ids, so that a second copy is dropped."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     with pytest.raises(ProcessKill):
         harness.redrive(failpoint=failing_at(point, count)).work()
@@ -340,6 +349,7 @@ def test_d16_ignoring_what_a_send_met_is_caught(harness: DlqHarness, monkeypatch
 def test_only_selected_messages_come_back_and_none_overtakes_another(
     harness: DlqHarness, choice: Choice, moved: list[tuple[str, int]], left: dict[str, int]
 ) -> None:
+    """`left` counts unselected messages, and selected ones behind them in their group."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
 
     result = harness.redrive(choice=choice).work()
@@ -351,6 +361,7 @@ def test_only_selected_messages_come_back_and_none_overtakes_another(
 
 
 def test_a_body_without_envelope_has_neither_type_nor_event(harness: DlqHarness) -> None:
+    """So a filter by type leaves it, and one by group, which SQS knows, selects it."""
     harness.send(DEAD, envelope("a", 1), MessageBody="{}")
 
     assert harness.redrive(choice=Choice(types=frozenset({"order.placed"}))).work().moved == []
@@ -358,6 +369,7 @@ def test_a_body_without_envelope_has_neither_type_nor_event(harness: DlqHarness)
 
 
 def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
+    """The next run brings the rest back."""
     harness.record_dead(("a", 1), ("a", 2), ("a", 3))
 
     result = harness.redrive(most=1).work()
@@ -370,6 +382,7 @@ def test_a_canary_moves_so_many_and_stops(harness: DlqHarness) -> None:
 
 
 def test_a_stopped_run_releases_the_messages_that_it_holds(harness: DlqHarness) -> None:
+    """It is stopped after its first send."""
     harness.record_dead(("a", 1), ("a", 2), ("b", 1))
     run = harness.redrive(is_stopped=lambda: bool(harness.sqs_calls.send_calls))
 
@@ -381,6 +394,7 @@ def test_a_stopped_run_releases_the_messages_that_it_holds(harness: DlqHarness) 
 
 
 def test_a_dlq_that_goes_away_ends_the_run(harness: DlqHarness) -> None:
+    """The second receive does not arrive. The result says what was moved, and the error."""
     harness.record_dead(("a", 1))
     harness.sqs_calls.faults = [Fault(operation="ReceiveMessage", unreachable=is_away) for is_away in (False, True)]
 
@@ -406,6 +420,7 @@ def test_a_slow_run_leaves_letters_that_others_may_have_received(harness: DlqHar
 
 
 def test_d15_a_run_keeps_to_its_rate(harness: DlqHarness) -> None:
+    """Twenty messages at two a second take at least 9.5 s."""
     for seq in range(1, 21):
         harness.send(DEAD, envelope(f"g{seq % 3}", seq))
     started = harness.clock.monotonic()

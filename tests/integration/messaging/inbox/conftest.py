@@ -11,6 +11,7 @@ from sluice.messaging.inbox import tables
 
 @pytest.fixture
 def in_memory() -> Iterator[Engine]:
+    """Yield an engine on SQLite in memory with the inbox's tables."""
     made = engines.engine("sqlite://")
     tables.metadata.create_all(made)
     yield made
@@ -19,11 +20,13 @@ def in_memory() -> Iterator[Engine]:
 
 @pytest.fixture
 def on_postgres(postgres: Engine) -> Engine:
+    """Return an engine on a real Postgres with the inbox's tables."""
     tables.metadata.create_all(postgres)
     return postgres
 
 
 @pytest.fixture(params=schema.names())
 def engine(request: pytest.FixtureRequest) -> Engine:
+    """Run the test twice: on SQLite in memory, and on Postgres."""
     chosen: Engine = request.getfixturevalue("on_postgres" if request.param == "postgresql" else "in_memory")
     return chosen

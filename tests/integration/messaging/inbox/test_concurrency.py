@@ -92,6 +92,7 @@ def test_d9_a_live_message_waits_for_the_drainer(
 
 
 def test_a_second_drainer_goes_on_with_another_group(parking: InboxHarness) -> None:
+    """It does not wait for the first group's row: the lock timeout is 1 ms."""
     parking.record_dead(1, group="b")
     parking.bring(2, group="b")
     parking.bring(1, group="b", copy="-redriven")
@@ -106,6 +107,7 @@ def test_a_second_drainer_goes_on_with_another_group(parking: InboxHarness) -> N
 
 
 def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: InboxHarness) -> None:
+    """Afterwards nothing is left to drain, and it only ends the parking."""
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
         assert handle_message(parking.inbox, live, decoded_message(2, copy="-again")) == _HANDLED

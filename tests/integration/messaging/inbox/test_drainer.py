@@ -15,11 +15,13 @@ _PARK = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
 
 @pytest.fixture
 def world(engine: Engine) -> World:
+    """Return a consumer that parks messages behind a dead or a missing one."""
     create_tables(engine)
     return World(engine, policy=_PARK)
 
 
 def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -> None:
+    """Message 1 dies, 2 and 3 are parked; after the redrive of 1 they are handled, and none counts as late."""
     worker = world.worker()
     world.handler_steps["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
@@ -40,7 +42,8 @@ def test_d2_parked_messages_follow_the_redriven_message_in_order(world: World) -
 
 
 @pytest.mark.parametrize("step", ["after_park", "in_drain", "before_drain_commit", "after_drain_commit"])
-def test_a_crash_loses_and_doubles_nothing(world: World, step: str) -> None:
+def test_a_worker_killed_while_it_parks_or_drains_loses_nothing(world: World, step: str) -> None:
+    """Its successor finishes, and each effect is once and in order."""
     workers = [world.worker(failpoint=failing_at(step))]
     world.handler_steps["a", 1] = [Reject("no such customer")]
     world.send("a", "a", "a")
@@ -79,7 +82,8 @@ def test_a_message_that_kills_every_worker_is_held(world: World, step: str) -> N
     assert world.committed_effects() == [("a", 1)]
 
 
-def test_a_message_that_fails_is_tried_again_with_backoff_and_then_held(world: World) -> None:
+def test_a_failing_parked_message_is_held_after_its_last_attempt(world: World) -> None:
+    """Three attempts, the second after the requested 60 s. An operator has it tried again."""
     worker = world.park("a", behind=2)
     world.calls.clear()
     world.handler_steps["a", 2] = [Retry(delay_seconds=60), Retry(), ValueError("boom")]
@@ -118,7 +122,8 @@ def test_a_rejected_parked_message_is_held_at_once(world: World) -> None:
     assert world.parked_places() == [("a", 2), ("a", 3)]
 
 
-def test_a_worker_that_ends_commits_nothing_more_and_uses_up_no_attempt(world: World) -> None:
+def test_a_worker_that_ends_during_a_drain_uses_up_no_attempt(world: World) -> None:
+    """The end comes inside the handler, whose effect is rolled back; another worker handles both messages."""
     worker = world.park("a", behind=2)
     world.calls.clear()
 

@@ -29,6 +29,7 @@ def _admit_messages(engine: Engine) -> list[Any]:
 
 
 def test_an_inbox_decides_alike_on_a_programs_own_engine(on_postgres: Engine) -> None:
+    """With group names that would break a statement written by hand."""
     theirs = create_engine(on_postgres.url)
     try:
         expected = _admit_messages(theirs)
@@ -66,6 +67,7 @@ def test_after_a_lost_connection_the_next_transaction_gets_a_new_one(on_postgres
 
 
 def test_only_committed_messages_change_the_position(on_postgres: Engine) -> None:
+    """Message 1 is rolled back, then committed; message 2 is not committed."""
     inbox = Inbox(InboxPolicy(consumer="billing"))
     with on_postgres.connect() as connection:
         handle_message(inbox, connection, decoded_message(1))

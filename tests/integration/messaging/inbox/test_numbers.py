@@ -29,6 +29,7 @@ from tests.support.messaging.outbox.postgres_interleaving import await_lock_wait
 
 
 def test_messages_in_order_move_the_position_and_leave_no_exception(engine: Engine) -> None:
+    """An exception is a record of a number that did not come in its order."""
     harness = InboxHarness(engine)
 
     assert [harness.decide(seq).state for seq in (1, 2, 3)] == [State.CONTIGUOUS] * 3
@@ -37,6 +38,7 @@ def test_messages_in_order_move_the_position_and_leave_no_exception(engine: Engi
 
 
 def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine) -> None:
+    """Number 3 comes first: it is handled, and 1 and 2 are recorded as a gap, which they fill when they come."""
     harness = InboxHarness(engine)
 
     assert harness.decide(3) == Decision(State.GAP, HANDLE)
@@ -49,6 +51,7 @@ def test_g3_a_new_group_whose_first_messages_are_lost_misses_them(engine: Engine
 
 
 def test_g3_a_new_group_waits_for_its_first_message_if_gaps_park(engine: Engine) -> None:
+    """Numbers 2 and 3 are parked until 1 comes."""
     harness = InboxHarness(engine, parks_gaps=True)
 
     assert harness.bring(2, 3) == [PARK, PARK]
@@ -65,6 +68,7 @@ def test_g3_a_new_group_waits_for_its_first_message_if_gaps_park(engine: Engine)
 
 
 def test_g3_a_new_group_waits_for_its_first_when_its_second_dies(engine: Engine) -> None:
+    """A message that fails behind a missing one is parked, and not dead."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
 
     assert harness.bring(3) == [PARK]
@@ -74,6 +78,7 @@ def test_g3_a_new_group_waits_for_its_first_when_its_second_dies(engine: Engine)
 
 
 def test_g3_a_late_joining_declared_afterwards_unparks_waiting_groups(engine: Engine) -> None:
+    """The consumer never got the numbers before 41. A group that waits for a dead message still waits."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True)
     harness.bring(41, 42, group="old")
     harness.record_dead(1, group="dead")
@@ -168,6 +173,7 @@ def test_w15_a_later_number_stays_given_up_while_the_group_is_parked(engine: Eng
 
 
 def test_w15_numbers_from_before_the_baseline_live_as_long_as_the_group(engine: Engine) -> None:
+    """Number 5 came before the baseline 41. While the group lives, a repeat of 5 is recognised."""
     harness = InboxHarness(engine, joined_at_us=START_US)
     harness.bring(41, 42, 5)
     harness.clock.sleep(200)
@@ -182,6 +188,7 @@ def test_w15_numbers_from_before_the_baseline_live_as_long_as_the_group(engine: 
 
 
 def test_g3_a_late_consumer_takes_the_first_number_as_its_baseline(engine: Engine) -> None:
+    """Earlier numbers are not missing; if they come, they are handled once."""
     harness = InboxHarness(engine, joined_at_us=START_US)
 
     assert harness.decide(41) == Decision(State.CONTIGUOUS, HANDLE)
@@ -194,7 +201,8 @@ def test_g3_a_late_consumer_takes_the_first_number_as_its_baseline(engine: Engin
     assert harness.inbox.counts(engine)["open_exceptions"] == 0
 
 
-def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
+def test_a_gap_is_recorded_and_the_group_goes_on(engine: Engine) -> None:
+    """5 comes after 1: it is handled, and 2 to 4 are one open record."""
     harness = InboxHarness(engine)
 
     assert harness.bring(1, 5) == [HANDLE, HANDLE]
@@ -204,6 +212,7 @@ def test_a_gap_is_written_down_and_the_group_goes_on(engine: Engine) -> None:
 
 
 def test_g5_a_gap_is_filled_with_its_times_and_after_a_restart(engine: Engine) -> None:
+    """Number 3 of the gap 2 to 4 comes 7 s later, so the record becomes three, and 3 is closed."""
     harness = InboxHarness(engine)
     harness.bring(1, 5)
     harness.clock.sleep(7)
@@ -236,6 +245,7 @@ def test_g6_a_rolled_back_message_counts_as_not_received(engine: Engine) -> None
 
 
 def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engine) -> None:
+    """A repeat of the same event is dropped; another event under a handled number is refused."""
     harness = InboxHarness(engine)
     harness.bring(1, 2, 3)
 
@@ -246,6 +256,7 @@ def test_w17_an_older_number_is_dropped_or_refused_but_not_applied(engine: Engin
 
 
 def test_w17_a_refused_event_stays_refused_and_the_right_one_a_repeat(engine: Engine) -> None:
+    """Number 2 was handled; another event under it is dead, and counts as no missing number."""
     harness = InboxHarness(engine)
     harness.bring(1, 2)
     assert harness.record_dead(2, id="other")
@@ -257,6 +268,7 @@ def test_w17_a_refused_event_stays_refused_and_the_right_one_a_repeat(engine: En
 
 
 def test_w16_two_consumers_in_the_same_tables_do_not_affect_each_other(engine: Engine) -> None:
+    """Billing misses number 2, shipping does not."""
     billing, shipping = InboxHarness(engine), InboxHarness(engine, consumer="shipping")
 
     assert billing.bring(1, 3, 1) == [HANDLE, HANDLE, DROP]
@@ -267,6 +279,7 @@ def test_w16_two_consumers_in_the_same_tables_do_not_affect_each_other(engine: E
 
 
 def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
+    """It stands for an event that the producer skipped; its number is recorded as skipped."""
     harness = InboxHarness(engine)
 
     assert harness.bring(1) + harness.bring(2, type=TOMBSTONE, id="stone") + harness.bring(3) == [HANDLE] * 3
@@ -275,6 +288,7 @@ def test_g4_a_tombstone_is_no_gap(engine: Engine) -> None:
 
 
 def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
+    """2 and 3 are missing, and 5 is dead."""
     harness = InboxHarness(engine)
     harness.bring(1, 4)
     harness.record_dead(5)
@@ -284,6 +298,7 @@ def test_g4_a_tombstone_closes_what_was_missing_or_dead(engine: Engine) -> None:
 
 
 def test_g4_a_number_that_an_operator_skips_is_dropped_without_a_gap(engine: Engine) -> None:
+    """When number 3 comes after all, it is dropped; 4 is still handled."""
     harness = InboxHarness(engine)
     harness.bring(1, 5)
 
@@ -314,6 +329,7 @@ def test_g1_a_decoded_message_has_no_sequence_number_of_sqs() -> None:
 
 
 def test_d2_without_parking_a_redriven_message_is_handled_late(engine: Engine) -> None:
+    """Its successor was handled meanwhile; a further copy is dropped."""
     harness = InboxHarness(engine)
     harness.bring(1)
     assert harness.record_dead(2)
@@ -325,7 +341,8 @@ def test_d2_without_parking_a_redriven_message_is_handled_late(engine: Engine) -
     assert harness.bring(2, copy="-again") == [DROP]
 
 
-def test_d13_a_dead_message_is_no_repeat_when_its_attempts_start_over(engine: Engine) -> None:
+def test_d13_a_redriven_dead_message_is_recognised_by_its_receive_count(engine: Engine) -> None:
+    """A higher count is the dead message on its way to the DLQ; a count of 1 is its redriven copy."""
     harness = InboxHarness(engine)
     harness.record_dead(1, receive_count=2)
 
@@ -370,6 +387,7 @@ def test_a_new_epoch_is_a_new_baseline(engine: Engine) -> None:
 
 
 def test_w15_rows_that_are_younger_parked_or_open_are_kept(engine: Engine) -> None:
+    """Old rows of the groups idle and closed are deleted after 100 s."""
     harness = InboxHarness(engine)
     parking = harness.under(parks_gaps=True)
     harness.bring(1, group="idle")
@@ -427,6 +445,7 @@ def test_w15_a_group_is_kept_as_long_as_records_of_its_numbers(engine: Engine) -
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(fills=st.lists(st.integers(2, 59), max_size=25, unique=True), dead=st.sets(st.integers(2, 59), max_size=5))
 def test_a_gap_is_split_into_ranges_without_hole_or_overlap(fills: Sequence[int], dead: set[int]) -> None:
+    """Numbers 2 to 59 are missing and come, or die, in random order; each number is in exactly one record."""
     engine = engines.engine("sqlite://")
     with engine.begin() as connection:
         tables.metadata.create_all(connection)

@@ -34,7 +34,8 @@ def waiting(engine: Engine) -> InboxHarness:
     return InboxHarness(engine, parks_gaps=True, gap_wait_us=_WAIT_SECONDS * 1_000_000)
 
 
-def test_d2_with_park_order_holds_over_the_whole_history(parking: InboxHarness) -> None:
+def test_d2_a_parked_group_is_handled_in_order_after_the_redrive(parking: InboxHarness) -> None:
+    """2 dies; 3, 5 and 4 are parked. After the redrive of 2 they are drained as 3, 4, 5."""
     assert parking.bring(1) == [HANDLE]
     assert parking.record_dead(2)
     assert parking.bring(3, 5, 4) == [PARK, PARK, PARK]
@@ -69,6 +70,7 @@ def test_d9_live_traffic_goes_to_the_end_while_a_group_is_drained(parking: Inbox
 
 
 def test_a_group_whose_first_message_dies_is_parked_until_it_is_back(parking: InboxHarness) -> None:
+    """Message 2 waits for the redriven message 1."""
     assert parking.record_dead(1)
     assert parking.bring(2) == [PARK]
     assert parking.waits_for() == 1
@@ -79,6 +81,7 @@ def test_a_group_whose_first_message_dies_is_parked_until_it_is_back(parking: In
 
 
 def test_a_late_consumer_waits_for_its_first_message_that_died(engine: Engine) -> None:
+    """The consumer joined at number 7, which died."""
     late = InboxHarness(engine, parks_poison=True, parks_gaps=True, joined_at_us=START_US)
     assert late.record_dead(7)
     assert late.bring(8) == [PARK]
@@ -90,7 +93,8 @@ def test_a_late_consumer_waits_for_its_first_message_that_died(engine: Engine) -
     assert late.numbers() == GroupNumbers(epoch=1, first=7, last=8)
 
 
-def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHarness) -> None:
+def test_a_group_without_parked_messages_is_unparked_too(parking: InboxHarness) -> None:
+    """Its dead message came back before any other message of the group."""
     parking.record_dead(1)
     parking.bring(1, copy="-redriven")
     assert parking.is_parked()
@@ -102,6 +106,7 @@ def test_a_group_in_which_nothing_was_set_aside_is_unparked_too(parking: InboxHa
 
 
 def test_a_group_stays_parked_until_its_last_message_is_committed(parking: InboxHarness) -> None:
+    """A drainer has taken message 2, and has not committed it."""
     parking.record_dead(1)
     parking.bring(2)
     parking.bring(1, copy="-redriven")
@@ -116,6 +121,7 @@ def test_a_group_stays_parked_until_its_last_message_is_committed(parking: Inbox
 
 
 def test_a_second_death_parks_the_group_again(parking: InboxHarness) -> None:
+    """First the redriven message 1 dies again, and then 2."""
     parking.record_dead(1)
     parking.bring(3)
     assert parking.record_dead(1, copy="-redriven")
@@ -146,6 +152,7 @@ def test_a_message_that_dies_in_a_group_parked_meanwhile_is_set_aside(parking: I
 
 
 def test_a_missing_number_is_waited_for_exactly_the_declared_time(waiting: InboxHarness) -> None:
+    """One microsecond before its end nothing is drained; then 4 is handled, and 2 and 3 are recorded as a gap."""
     assert waiting.bring(1, 4) == [HANDLE, PARK]
     waiting.clock.sleep(_WAIT_SECONDS - 0.000_001)
     assert waiting.drain() == []
@@ -159,7 +166,8 @@ def test_a_missing_number_is_waited_for_exactly_the_declared_time(waiting: Inbox
     assert waiting.decide(3) == Decision(State.FILLED, HANDLE)
 
 
-def test_the_wait_belongs_to_the_number_and_not_to_later_messages(waiting: InboxHarness) -> None:
+def test_each_missing_number_has_a_wait_of_its_own(waiting: InboxHarness) -> None:
+    """The wait for 2 does not begin anew when 5 comes; the wait for 4 begins when 3 is handled."""
     waiting.bring(1, 3)
     waiting.clock.sleep(_WAIT_SECONDS - 1)
     waiting.bring(5)
@@ -175,7 +183,7 @@ def test_the_wait_belongs_to_the_number_and_not_to_later_messages(waiting: Inbox
     assert waiting.number_records() == ["2 gap, open", "4 gap, open"]
 
 
-def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHarness) -> None:
+def test_a_missing_number_that_comes_in_time_leaves_no_record(waiting: InboxHarness) -> None:
     waiting.bring(1, 3)
 
     assert waiting.bring(2) == [HANDLE]
@@ -185,6 +193,7 @@ def test_a_missing_number_that_comes_in_time_was_never_missing(waiting: InboxHar
 
 
 def test_halt_waits_until_the_missing_number_is_skipped(engine: Engine) -> None:
+    """The policy HALT has no end of the wait: an operator gives number 2 up."""
     harness = InboxHarness(engine, parks_gaps=True)
     harness.bring(1, 3)
     harness.clock.sleep(10_000_000)
@@ -198,6 +207,7 @@ def test_halt_waits_until_the_missing_number_is_skipped(engine: Engine) -> None:
 
 
 def test_a_dead_message_is_waited_for_without_end(engine: Engine) -> None:
+    """The declared wait is for missing numbers only."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.bring(1, 3)
     assert harness.record_dead(2)
@@ -224,7 +234,8 @@ def test_a_hole_behind_a_redriven_message_waits_though_the_drainer_died(engine: 
     assert harness.drain() == [4]
 
 
-def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness) -> None:
+def test_a_drainer_passes_numbers_that_were_skipped_in_advance(parking: InboxHarness) -> None:
+    """3 and 4 were given up, so 5 follows 2."""
     parking.record_dead(1)
     parking.bring(2, 5)
     parking.skip(3)
@@ -239,6 +250,7 @@ def test_a_skip_of_numbers_ahead_is_passed_by_the_drainer(parking: InboxHarness)
 
 
 def test_a_skip_of_a_held_message_continues_the_group(parking: InboxHarness) -> None:
+    """Held means: its attempts are used up, and it blocks its group."""
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -276,6 +288,7 @@ def test_a_parked_message_is_set_aside_once_however_often_it_comes(parking: Inbo
 
 
 def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHarness) -> None:
+    """No time and no drainer frees it; `retry` does."""
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -297,6 +310,7 @@ def test_a_held_message_holds_its_group_until_an_operator_acts(parking: InboxHar
 
 
 def test_a_failed_message_is_tried_again_after_its_delay(parking: InboxHarness) -> None:
+    """5 s later its second attempt begins."""
     parking.record_dead(1)
     parking.bring(2, 3)
     parking.bring(1, copy="-redriven")
@@ -350,6 +364,7 @@ def test_a_second_drainers_failure_does_not_free_a_held_message(parking: InboxHa
 
 
 def test_a_new_epoch_comes_behind_deferred_messages_of_the_old_epoch(parking: InboxHarness) -> None:
+    """6 waits for the dead 5, so the messages of epoch 2 are parked behind it."""
     parking.bring(1, 2, 3, 4)
     parking.record_dead(5)
     parking.bring(6)
@@ -364,6 +379,7 @@ def test_a_new_epoch_comes_behind_deferred_messages_of_the_old_epoch(parking: In
 
 
 def test_a_new_epoch_behind_deferred_messages_waits_for_its_first_number(parking: InboxHarness) -> None:
+    """Epoch 2 begins with 41, which has not come when 3, the last of epoch 1, is drained."""
     parking.bring(1, 3)
     assert parking.bring(42, 43, epoch=2, first=41) == [PARK, PARK]
     parking.bring(2)
@@ -394,6 +410,7 @@ def test_w5_an_unreadable_message_parks_its_group(parking: InboxHarness) -> None
 
 
 def test_an_unreadable_message_prolongs_no_wait(engine: Engine) -> None:
+    """Its record parks a group that is already parked; the wait for number 2 ends as before."""
     harness = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     harness.bring(1, 3)
     with engine.begin() as connection:
@@ -404,6 +421,7 @@ def test_an_unreadable_message_prolongs_no_wait(engine: Engine) -> None:
 
 
 def test_a_group_that_was_parked_is_drained_under_another_policy(parking: InboxHarness) -> None:
+    """The new policy parks nothing: what is parked is drained, and the dead message 1 is late."""
     parking.record_dead(1)
     parking.bring(2, 4)
     changed = parking.under(parks_poison=False, parks_gaps=False)
@@ -459,6 +477,7 @@ def test_every_wait_policy_waits_for_a_dead_message(engine: Engine) -> None:
 
 
 def test_a_waiting_group_halts_when_that_is_declared(engine: Engine) -> None:
+    """The wait of a second, which had begun, has no end any more."""
     waiting = InboxHarness(engine, parks_poison=True, parks_gaps=True, gap_wait_us=1_000_000)
     waiting.bring(1, 3)
     halting = waiting.under(gap_wait_us=None)

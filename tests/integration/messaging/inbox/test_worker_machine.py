@@ -70,14 +70,16 @@ def _machine(name: str, **more: object) -> type[InboxStateMachine]:
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_everything_is_done_once_and_in_order_whatever_happens(name: str) -> None:
+def test_random_faults_of_workers_leave_each_effect_once_and_in_order(name: str) -> None:
+    """Workers, queue and operators take random steps, with deaths and faults, under each policy."""
     run_machine(_machine(name), in_memory_consumer, max_examples=4, stateful_step_count=30)
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("name", POLICIES)
-def test_many_long_runs_of_a_worker_do_everything_once_and_in_order(name: str) -> None:
+def test_long_random_runs_of_workers_leave_each_effect_once_and_ordered(name: str) -> None:
+    """The same machine as above, for hours."""
     run_machine(_machine(name), in_memory_consumer, max_examples=80, stateful_step_count=60)
 
 
@@ -91,7 +93,7 @@ def test_many_long_runs_of_a_worker_do_everything_once_and_in_order(name: str) -
     ],
     ids=["D2 parked row handled before the poison", "W8 inbox apart", "W7 deleted first", "W7 no repeat is known"],
 )
-def test_a_broken_worker_is_found_out(name: str, broken: dict[str, object], message: str) -> None:
+def test_the_random_runs_find_each_broken_worker(name: str, broken: dict[str, object], message: str) -> None:
     """Negative controls: the state machine finds each defect within a hundred runs."""
     with pytest.raises(AssertionError, match=message):
         run_machine(

@@ -14,12 +14,14 @@ from tests.support.messaging.operated_shop import OperatedShop, operated_shop
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Yield a function that runs `sluice` in this process, and returns exit code, output and error output."""
     with command_line(monkeypatch, capsys) as made:
         yield made
 
 
 @pytest.fixture
 def shop(database_folder: Path, run: Run) -> Iterator[OperatedShop]:
+    """Yield a shop on SQLite: outbox, relay and three consumers with their inboxes."""
     engine = engines.engine(f"sqlite:///{database_folder / 'shop.db'}")
     with engine.begin() as connection:
         tables.metadata.create_all(connection)

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.messaging.operated_shop import BILLING, OperatedShop
 
-ACT = ("--reason", "a test", "--yes")
+REASON_AND_YES = ("--reason", "a test", "--yes")
 OF_BILLING = ("--consumer", "billing")
 
 
@@ -22,6 +22,7 @@ def dead_shop(shop: OperatedShop) -> OperatedShop:
 
 
 def _open_groups(shop: OperatedShop) -> list[str]:
+    """Return the groups of billing's open exceptions."""
     printed, _ = shop.json("dlq", "ls", *OF_BILLING)
     return sorted(row["group_id"] for row in printed["consumers"][0]["exceptions"])
 
@@ -39,6 +40,7 @@ def _open_groups(shop: OperatedShop) -> list[str]:
     ],
 )
 def test_redrive_brings_back_what_matches(dead_shop: OperatedShop, filters: tuple[str, ...], moved: list[str]) -> None:
+    """By group, type, reason and time; `--died-of` matches a part of the reason, and `…` stands for any value."""
     preview, _ = dead_shop.json("dlq", "redrive", *OF_BILLING, *filters)
     redriven, _ = dead_shop.json("dlq", "redrive", *OF_BILLING, *filters, "--yes")
 
@@ -47,6 +49,7 @@ def test_redrive_brings_back_what_matches(dead_shop: OperatedShop, filters: tupl
 
 
 def test_redrive_stops_at_its_limit(dead_shop: OperatedShop) -> None:
+    """A limit and a canary cannot be combined."""
     redriven, _ = dead_shop.json("dlq", "redrive", *OF_BILLING, "--limit", "2", "--yes")
     both = dead_shop.sluice("dlq", "redrive", *OF_BILLING, "--limit", "2", "--canary", "1")
 
@@ -71,7 +74,7 @@ def test_skip_gives_up_what_matches(dead_shop: OperatedShop, filters: tuple[str,
     assert intended[1].splitlines()[-1] == f"{3 - len(left)} numbers to give up"
     assert dead_shop.dump() == before
 
-    done = dead_shop.sluice("dlq", "skip", *OF_BILLING, *filters, *ACT)
+    done = dead_shop.sluice("dlq", "skip", *OF_BILLING, *filters, *REASON_AND_YES)
     assert done[1].splitlines()[-1] == f"{3 - len(left)} numbers given up"
     assert _open_groups(dead_shop) == left
 
@@ -91,9 +94,9 @@ def test_retry_tries_the_held_messages_that_match_again(shop: OperatedShop) -> N
     shop.execute(parked)
 
     intended = shop.sluice("dlq", "retry", *OF_BILLING, "--died-of", "timeout", "--reason", "a test")
-    limited = shop.sluice("dlq", "retry", *OF_BILLING, "--died-of", "timeout", "--limit", "1", *ACT)
-    rest = shop.sluice("dlq", "retry", *OF_BILLING, "--group", "order-2", *ACT)
-    nothing = shop.sluice("dlq", "retry", *OF_BILLING, "--group", "order-3", *ACT)
+    limited = shop.sluice("dlq", "retry", *OF_BILLING, "--died-of", "timeout", "--limit", "1", *REASON_AND_YES)
+    rest = shop.sluice("dlq", "retry", *OF_BILLING, "--group", "order-2", *REASON_AND_YES)
+    nothing = shop.sluice("dlq", "retry", *OF_BILLING, "--group", "order-3", *REASON_AND_YES)
 
     assert [each[1].splitlines()[-1] for each in (intended, limited, rest)] == [
         "2 messages to try again",
@@ -105,6 +108,7 @@ def test_retry_tries_the_held_messages_that_match_again(shop: OperatedShop) -> N
 
 
 def _statuses(shop: OperatedShop) -> dict[str, str]:
+    """Return the status of each group's message in the outbox."""
     rows = [
         shop.json("outbox", "ls", "--status", status)[0]["messages"] for status in ("pending", "quarantined", "sent")
     ]
@@ -122,11 +126,12 @@ def _statuses(shop: OperatedShop) -> dict[str, str]:
 def test_outbox_commands_act_on_what_matches(
     shop: OperatedShop, command: str, filters: tuple[str, ...], status: str
 ) -> None:
+    """Two messages are alike, and the filters or the limit choose one."""
     shop.commit("order-1", 100)
     shop.commit("order-2", 100)
     shop.execute("UPDATE sluice_outbox SET status = :status, last_error = 'InvalidParameter: x'", status=status)
 
-    code, printed, failed = shop.sluice("outbox", command, *filters, *ACT)
+    code, printed, failed = shop.sluice("outbox", command, *filters, *REASON_AND_YES)
 
     assert code == 0, failed
     assert printed.splitlines()[-1].startswith("1 messages ")

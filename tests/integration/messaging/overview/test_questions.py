@@ -27,6 +27,7 @@ LOOKS = (("status",), ("find", "order-7"), ("dlq", "ls"), ("outbox", "verify"))
 
 @pytest.fixture
 def busy_shop(shop: OperatedShop) -> OperatedShop:
+    """Return a shop in which billing has refused two messages."""
     return _make_busy(shop)
 
 
@@ -45,7 +46,8 @@ def _of_consumer(rows: list[dict[str, Any]], consumer: str = "billing") -> dict[
     return found
 
 
-def test_the_overview_answers_each_of_its_questions(either_shop: OperatedShop) -> None:
+def test_status_find_and_verify_answer_the_operators_questions(either_shop: OperatedShop) -> None:
+    """Each question is a comment above its answer."""
     shop = _make_busy(either_shop)
     shop.sluice("dlq", "skip", "order-8", "1", "--consumer", "billing", "--reason", "a test order", "--yes")
     shop.sluice("dlq", "redrive", "--consumer", "billing", "--group", "order-7", "--yes")
@@ -91,6 +93,7 @@ def test_the_overview_answers_each_of_its_questions(either_shop: OperatedShop) -
 
 
 def test_waiting_groups_are_listed_with_the_awaited_number(busy_shop: OperatedShop) -> None:
+    """`status`, `dlq ls` and `find` name group order-7, which waits for number 4."""
     shop = busy_shop
     shop.execute("UPDATE sluice_inbox_group SET parked_at_us = 1, awaits_seq = 4 WHERE group_id = 'order-7'")
 
@@ -105,7 +108,8 @@ def test_waiting_groups_are_listed_with_the_awaited_number(busy_shop: OperatedSh
     assert _of_consumer(group["group"]["consumers"])["awaits_seq"] == 4
 
 
-def test_the_screen_has_eighty_columns(busy_shop: OperatedShop) -> None:
+def test_status_fits_into_eighty_columns(busy_shop: OperatedShop) -> None:
+    """Although a group's name has a hundred letters; equal reasons are one line."""
     shop = busy_shop
     shop.commit("x" * 100, *([-7] * 3))
     shop.relay()
@@ -120,6 +124,7 @@ def test_the_screen_has_eighty_columns(busy_shop: OperatedShop) -> None:
 
 
 def test_dead_letters_are_grouped_by_reason(busy_shop: OperatedShop) -> None:
+    """`--each` lists them one by one; filters choose by reason, group, type and time, also for `inspect`."""
     shop = busy_shop
     ls = ("dlq", "ls", "--consumer", "billing")
 
@@ -164,6 +169,7 @@ def test_the_overview_changes_nothing(busy_shop: OperatedShop) -> None:
 
 
 def test_unreadable_sources_are_unknown_and_never_zero(busy_shop: OperatedShop) -> None:
+    """The role may not read the queues' counts. A dead letter that the inbox knows is still reported."""
     shop = busy_shop
     shop.denied.add("GetQueueAttributes")
 
@@ -181,6 +187,7 @@ def test_unreadable_sources_are_unknown_and_never_zero(busy_shop: OperatedShop) 
 
 
 def test_without_a_database_status_says_that_it_is_not_known(shop: OperatedShop, tmp_path: Any) -> None:
+    """The file has no tables: exit code 2, and no number is shown as 0."""
     other = f"sqlite:///{tmp_path / 'empty.db'}"
     (tmp_path / "empty.db").touch()
 
@@ -196,6 +203,7 @@ def test_without_a_database_status_says_that_it_is_not_known(shop: OperatedShop,
 def test_a_consumer_of_another_database_is_unknown_and_not_idle(
     busy_shop: OperatedShop,
 ) -> None:
+    """Nothing of shipping is in this database."""
     state, _ = busy_shop.json("status")
 
     assert _of_consumer(state["consumers"], "shipping")["inbox"] == {
@@ -279,6 +287,7 @@ def test_find_says_when_an_event_was_handled_by_which_attempt_and_worker(either_
 
 
 def test_find_says_who_handled_a_number_that_came_back(shop: OperatedShop, tmp_path: Path) -> None:
+    """An operator replaced the dead message's data, and another worker handled it."""
     data = tmp_path / "data.json"
     data.write_text('{"cents": 5}')
     event, _ = shop.commit("order-7", -5, 600)

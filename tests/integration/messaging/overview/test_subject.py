@@ -60,6 +60,7 @@ def _order(shop: OperatedShop, group: str, *orders: tuple[str, int]) -> None:
 
 
 def _run(shop: OperatedShop) -> None:
+    """Let relay and workers do everything that is there."""
     shop.relay()
     shop.work()
 
@@ -95,11 +96,13 @@ def _bodies(shop: OperatedShop) -> list[str]:
 
 
 def _subject(shop: OperatedShop, *arguments: str) -> tuple[dict[str, Any], int]:
+    """Run `sluice subject …`, and return its JSON and exit code."""
     printed, code = shop.json("subject", *arguments)
     return printed, code
 
 
-def test_nothing_of_an_erased_person_is_left_anywhere(either_shop: OperatedShop) -> None:
+def test_subject_erase_leaves_no_content_of_a_person_anywhere(either_shop: OperatedShop) -> None:
+    """Neither in a table nor in a queue, also after relay and workers have gone on. The listing itself has none."""
     shop = either_shop
     _plant(shop)
 
@@ -146,6 +149,7 @@ def _positions(shop: OperatedShop) -> dict[str, tuple[int, bool]]:
 
 
 def test_a_dry_run_changes_nothing(shop: OperatedShop) -> None:
+    """Without --yes every table is as before."""
     _plant(shop)
     before = shop.dump()
 
@@ -189,6 +193,7 @@ def test_an_erased_message_that_is_resent_changes_nothing(shop: OperatedShop) ->
 
 
 def test_a_recording_has_no_content_to_erase(shop: OperatedShop, tmp_path: Path) -> None:
+    """A relay with --record writes groups, times and ids, and no bodies."""
     _order(shop, "recorded", (JANE, 5))
 
     shop.relay("--record", str(tmp_path))
@@ -199,6 +204,7 @@ def test_a_recording_has_no_content_to_erase(shop: OperatedShop, tmp_path: Path)
 
 
 def test_a_queue_that_cannot_be_read_is_no_success(shop: OperatedShop) -> None:
+    """Each consumer has two DLQs, and each that was not searched is named."""
     shop.denied.add("ReceiveMessage")
 
     found, code = _subject(shop, "find", *SUBJECT)

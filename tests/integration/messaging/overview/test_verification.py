@@ -21,6 +21,7 @@ QUEUE, DEAD = naming.queue_name(LOCAL, BILLING), naming.dead_letter_queue_name(L
 
 @pytest.fixture
 def calm_shop(shop: OperatedShop) -> OperatedShop:
+    """Return a shop in which every consumer has handled everything."""
     return _make_calm(shop)
 
 
@@ -53,6 +54,7 @@ def _publish(shop: OperatedShop, *groups: str, **attributes: str) -> None:
 
 
 def test_a_calm_shop_is_valid(calm_shop: OperatedShop) -> None:
+    """Two events, each handled by three consumers."""
     verdict, code, consumers = _verify(calm_shop)
 
     assert verdict == "VALID"
@@ -91,6 +93,7 @@ def test_a_purged_queue_is_found_and_resent(either_shop: OperatedShop) -> None:
 
 
 def test_a_deleted_subscription_is_found(calm_shop: OperatedShop) -> None:
+    """At once as a wrong setting; later the event that was published without it is a loss."""
     shop = calm_shop
     shop.sns.unsubscribe(SubscriptionArn=shop.subscription_of(BILLING))
     _publish(shop, "a")
@@ -150,6 +153,7 @@ def test_a_row_that_nobody_published_is_found(calm_shop: OperatedShop, message_i
 
 
 def test_a_lost_message_with_a_later_number_is_found(calm_shop: OperatedShop) -> None:
+    """Message 2 is deleted from the queue, and 3 is handled."""
     shop = calm_shop
     _publish(shop, "a")
     shop.purge(QUEUE)
@@ -164,6 +168,7 @@ def test_a_lost_message_with_a_later_number_is_found(calm_shop: OperatedShop) ->
 
 
 def test_a_purged_dlq_is_found(calm_shop: OperatedShop) -> None:
+    """The inbox knows that message 2 is dead, and no DLQ has it."""
     shop = calm_shop
     shop.commit("a", -5)
     shop.relay()
@@ -193,6 +198,7 @@ def test_a_message_that_may_be_in_a_queue_is_not_judged(calm_shop: OperatedShop)
 
 
 def test_an_inbox_elsewhere_is_not_taken_for_a_loss(calm_shop: OperatedShop) -> None:
+    """Nothing of shipping is in this database: UNKNOWN, with the option that names another one."""
     shop = calm_shop
     shop.execute("DELETE FROM sluice_inbox_group WHERE consumer = 'shipping'")
 
@@ -204,6 +210,7 @@ def test_an_inbox_elsewhere_is_not_taken_for_a_loss(calm_shop: OperatedShop) -> 
 
 
 def test_each_groups_epoch_is_listed_after_a_restore(calm_shop: OperatedShop) -> None:
+    """The outbox was restored to before group a, which consumers have handled. A new epoch makes it valid."""
     shop = calm_shop
     shop.execute("UPDATE sluice_outbox_group SET last_seq = 0 WHERE group_id = 'a'")
     shop.execute("DELETE FROM sluice_outbox WHERE group_id = 'a'")
@@ -226,7 +233,7 @@ def test_each_groups_epoch_is_listed_after_a_restore(calm_shop: OperatedShop) ->
     assert str(epoch) in begun
 
 
-def test_wrong_options_are_refused_in_a_line(shop: OperatedShop) -> None:
+def test_resend_and_verify_refuse_wrong_options_in_one_line(shop: OperatedShop) -> None:
     shop.commit("a", 100)
     refused = {
         ("resend", "a"): "give GROUP and its numbers",
@@ -244,6 +251,7 @@ def test_wrong_options_are_refused_in_a_line(shop: OperatedShop) -> None:
 
 
 def _property(printed: dict[str, Any], name: str) -> tuple[str, int, int]:
+    """Return verdict, violations and opportunities of a property."""
     (found,) = (each for each in printed["properties"] if each["property"] == name)
     return found["verdict"], found["violations"], found["opportunities"]
 
@@ -287,7 +295,8 @@ def test_a_loss_beside_old_dead_letters_is_certain_though_not_by_number(calm_sho
     assert _property(printed, "arrived")[:2] == ("INVALID", 1)
 
 
-def test_a_letter_that_was_deleted_beside_others_is_certain(calm_shop: OperatedShop) -> None:
+def test_a_dead_letter_deleted_beside_another_is_a_certain_loss(calm_shop: OperatedShop) -> None:
+    """Two are dead and the DLQ holds one, so one is lost, though nobody knows which."""
     shop = calm_shop
     shop.commit("a", -5)
     shop.commit("b", -6)
@@ -366,6 +375,7 @@ def _metrics_and_verdict(shop: OperatedShop) -> tuple[dict[str, Any], dict[str, 
 
 
 def test_the_verdict_is_written_as_metrics_and_a_line(calm_shop: OperatedShop) -> None:
+    """For an alarm: the number of verified, broken and unknown groups."""
     shop = calm_shop
     valid, _ = _metrics_and_verdict(shop)
     _publish(shop, "c")
@@ -449,6 +459,7 @@ def _plant_losses(shop: OperatedShop) -> None:
 
 
 def _causes(shop: OperatedShop) -> set[str]:
+    """Return the causes of all losses that are found."""
     try:
         _, _, consumers = _verify(shop)
     except AssertionError:  # a command that failed printed nothing

@@ -30,6 +30,8 @@ from tests.support.messaging.world import World, in_memory_world
 
 
 class RecordedSpans:
+    """A message's hold that is never lost."""
+
     def check(self) -> None:
         """Agree."""
 
@@ -52,6 +54,8 @@ CONTEXT = Context(
 
 
 class TracedProcess:
+    """A process whose spans are kept in memory."""
+
     def __init__(self) -> None:
         self.exporter = InMemorySpanExporter()
         self.provider = TracerProvider()
@@ -67,6 +71,7 @@ class TracedProcess:
 
 @pytest.fixture
 def traced_process() -> Iterator[TracedProcess]:
+    """Yield a process with a tracer."""
     process = TracedProcess()
     yield process
     process.provider.shutdown()
@@ -161,6 +166,7 @@ def test_a_span_says_what_was_handled(traced_process: TracedProcess) -> None:
 
 
 def test_messages_a_handler_sends_are_linked_to_its_span(traced_process: TracedProcess) -> None:
+    """Inside a handler the current trace is its span, in W3C's format."""
     with traced_process.tracing.handling(PLACED, CONTEXT):
         trace = current_trace()
 
@@ -175,6 +181,7 @@ def test_messages_a_handler_sends_are_linked_to_its_span(traced_process: TracedP
 def test_an_outcome_that_is_no_ack_is_the_spans_error(
     traced_process: TracedProcess, outcome: Outcome, kind: str
 ) -> None:
+    """A trace shows why a message was retried or rejected."""
     with traced_process.tracing.handling(PLACED, CONTEXT) as record_outcome:
         record_outcome(outcome)
 
@@ -185,6 +192,8 @@ def test_an_outcome_that_is_no_ack_is_the_spans_error(
 
 
 def test_a_handlers_exception_is_its_spans_error(traced_process: TracedProcess) -> None:
+    """The worker turns the exception into a retry, with the same reason."""
+
     def fails(_: Session, __: Event, ___: Context) -> Outcome:
         raise RuntimeError("the bank is closed")
 
@@ -206,6 +215,7 @@ def test_a_handlers_exception_is_its_spans_error(traced_process: TracedProcess) 
 
 
 def test_an_exception_is_recorded_and_goes_on(traced_process: TracedProcess) -> None:
+    """A lost hold is raised through the span."""
     with pytest.raises(HoldLostError), traced_process.tracing.handling(PLACED, CONTEXT):
         raise HoldLostError("too late")
 
@@ -226,6 +236,7 @@ def test_an_exception_is_recorded_and_goes_on(traced_process: TracedProcess) -> 
     ],
 )
 def test_an_invalid_trace_makes_no_link(traced_process: TracedProcess, trace: dict[str, str]) -> None:
+    """Another program may have written it; and the message is still handled."""
     with traced_process.tracing.handling(Event(type="a", group="b", data={}, trace=trace), CONTEXT):
         pass
 
@@ -233,6 +244,7 @@ def test_an_invalid_trace_makes_no_link(traced_process: TracedProcess, trace: di
 
 
 def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced_process: TracedProcess) -> None:
+    """A program may pass on the trace of a request that it stored."""
     with in_memory_world() as world, traced_process.tracer.start_as_current_span("place order"):
         trace, other = current_trace(), {"traceparent": f"00-{1:032x}-{2:016x}-01"}
         with world.engine.begin() as connection:
@@ -243,6 +255,7 @@ def test_an_event_written_in_a_span_has_it_unless_it_has_another(traced_process:
 
 
 def test_without_a_span_there_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor without OpenTelemetry, which is not imported for it."""
     assert current_trace() == {}
 
     monkeypatch.delitem(sys.modules, "opentelemetry.trace")
@@ -263,6 +276,7 @@ def test_tracing_without_opentelemetry_is_refused(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tracing_goes_to_the_process_provider_or_nowhere() -> None:
+    """Without a provider of the process the hook makes no span, and raises nothing."""
     for hooks in ([opentelemetry(queue_name="billing.fifo")], []):
         with WorkerHookSet(hooks).handling(PLACED, CONTEXT) as record_outcome:
             record_outcome(Reject("never"))
