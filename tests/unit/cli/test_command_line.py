@@ -43,6 +43,7 @@ finally:
 
 @pytest.fixture
 def dsn(tmp_path: Path) -> str:
+    """Return the URL of an SQLite file with all tables."""
     url = f"sqlite:///{tmp_path / 'both.db'}"
     engine = engines.engine(url)
     with engine.begin() as connection:
@@ -112,6 +113,7 @@ def test_a_worker_loads_nothing_of_the_other_parts(dsn: str) -> None:
     ],
 )
 def test_wrong_usage_is_one_line(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    """Exit code 3 means: correct the command. The line names the help."""
     code, out, err = run(*arguments)
 
     assert code == 3
@@ -169,6 +171,7 @@ def test_an_invalid_number_is_refused(run: Run, dsn: str, command: tuple[str, ..
     ],
 )
 def test_an_invalid_database_is_refused(run: Run, url: str, message: str) -> None:
+    """A password in the URL, such as hunter2, is not shown."""
     code, out, err = run("outbox", "lag", "--dsn", url)
 
     assert code == 3
@@ -200,6 +203,8 @@ def test_an_invalid_endpoint_is_refused(run: Run, dsn: str, url: str) -> None:
 
 
 def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error's text may come from outside: it could control the terminal, or fill it."""
+
     def fail(**_: object) -> None:
         raise MessagingError("\x1b[2J\nThe end" + "x" * 1_000_000)
 
@@ -215,6 +220,8 @@ def test_a_failure_is_printable_and_bounded(run: Run, monkeypatch: pytest.Monkey
 
 
 def test_a_traceback_keeps_its_lines_and_is_printable(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a defect of Sluice ends in a traceback; its text may come from outside, too."""
+
     def fail(**_: object) -> None:
         raise RuntimeError("\x1b[2J")
 

@@ -45,6 +45,7 @@ MODULES = [*FOLDER.rglob("*.py"), *(FOLDER.parent / "terminal").rglob("*.py"), F
 
 
 def _commands(group: click.Group, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield each command with its path."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -64,7 +65,7 @@ PARAMETERS = {
 }
 
 
-def _printing(source: str) -> Iterator[str]:
+def _calls_that_print(source: str) -> Iterator[str]:
     """Yield what a module calls to print, and what it imports or writes to for that."""
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -80,7 +81,7 @@ def _printing(source: str) -> Iterator[str]:
 
 def test_only_one_module_prints() -> None:
     """Text that passes by this module would be markup, or a terminal's control characters."""
-    printing = {module.name for module in MODULES if any(_printing(module.read_text(encoding="utf-8")))}
+    printing = {module.name for module in MODULES if any(_calls_that_print(module.read_text(encoding="utf-8")))}
 
     assert printing == {PRINTS}
 
@@ -98,10 +99,11 @@ def test_only_one_module_prints() -> None:
     ],
 )
 def test_printing_functions_are_found(source: str) -> None:
-    assert list(_printing(source))
+    assert list(_calls_that_print(source))
 
 
 def _is_unbounded(kind: object) -> bool:
+    """Return whether an option takes numbers without an end."""
     if isinstance(kind, click.IntRange):
         return None in {kind.min, kind.max}
     return isinstance(kind, click.types.FloatParamType) or kind is click.INT
@@ -120,7 +122,8 @@ def test_no_command_takes_an_invalid_number(path: tuple[str, ...]) -> None:
     ]
 
 
-def test_the_test_of_number_options_finds_number_options() -> None:
+def test_the_options_with_decimal_numbers_are_these() -> None:
+    """The tests above look at the options that they find, so this list keeps them from finding none."""
     found = {(*path, name) for (path, name), parameter in PARAMETERS.items() if isinstance(parameter.type, NumberType)}
 
     assert found == {
@@ -155,7 +158,8 @@ def test_a_command_takes_its_options(path: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(("name", "lazy"), LAZY.items())
-def test_a_lazy_command_is_where_it_is_said_to_be(name: str, lazy: Lazy) -> None:
+def test_each_lazily_imported_command_exists(name: str, lazy: Lazy) -> None:
+    """It is imported at its first use, from the module in the table, whose packages are an extra of pip's."""
     command = cli.get_command(click.Context(cli), name)
 
     assert command is not None
@@ -186,6 +190,7 @@ GROUPS: dict[str, click.Command] = {"sluice": cli, "load": load}
 
 @pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
 def test_the_list_of_commands_has_a_line_for_each_command(group: click.Group) -> None:
+    """On 80 columns no description is cut."""
     page = group.get_help(click.Context(group, terminal_width=80))
 
     listed = page.partition("Commands:\n")[2].rstrip().splitlines()

@@ -14,6 +14,7 @@ from tests.support.declaration import ENVIRONMENTS
 
 
 def _output_of(*arguments: str) -> str:
+    """Return the output of `sluice env` with these arguments."""
     ended = CliRunner().invoke(cli, ["env", *arguments], catch_exceptions=False, standalone_mode=False)
     return ended.stdout
 
@@ -45,7 +46,7 @@ def test_an_environments_names_are_those_of_its_stacks() -> None:
     }
 
 
-def test_tables_show_the_same() -> None:
+def test_env_prints_tables_with_environments_and_names() -> None:
     assert "staging" in _output_of()
     assert "sluice-prod-audit-dlq.fifo" in _output_of("prod")
 
@@ -78,6 +79,7 @@ def test_statements_for_other_peoples_policies_are_printed(tmp_path: Path) -> No
 
 
 def test_policies_take_a_declared_account() -> None:
+    """The environment prod declares none."""
     with pytest.raises(ConfigError, match=r"account is None, allowed is twelve digits: policies name the account"):
         _output_of("prod", "--policies")
 
@@ -102,6 +104,7 @@ def test_the_cost_of_a_volume_is_printed_with_the_largest_line_first() -> None:
 
 
 def test_the_cost_as_json_has_every_line_and_their_sum() -> None:
+    """A volume of 1.5 billion messages of 2 KiB, with a warning that billing needs more tasks."""
     printed = json.loads(_output_of("cost", "dev", "--json", "--messages-per-month", "1.5b", "--size", "2KiB"))
 
     assert printed["messages"] == 1_500_000_000
@@ -111,7 +114,8 @@ def test_the_cost_as_json_has_every_line_and_their_sum() -> None:
     assert printed["warnings"][0].startswith("billing needs ")
 
 
-def test_show_shows_an_environment_named_like_a_command() -> None:
+def test_env_show_equals_env() -> None:
+    """An environment may be called `cost`, which is a command; `show cost` shows the environment."""
     assert _output_of("show", "prod") == _output_of("prod")
     assert _output_of("show") == _output_of()
 

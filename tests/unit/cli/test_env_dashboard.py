@@ -48,7 +48,8 @@ def test_grafana_draws_what_relays_and_workers_serve() -> None:
     assert _panel_metrics(grafana_dashboard(PROD)) == served
 
 
-def test_grafana_draws_counters_a_second_and_gauges_as_they_are() -> None:
+def test_grafana_draws_rates_of_counters_and_maxima_of_gauges() -> None:
+    """Several relays and workers report one metric: counters add up, gauges do not."""
     expressions = [target["expr"] for panel in grafana_dashboard(PROD)["panels"] for target in panel.get("targets", ())]
 
     counted = [expression for expression in expressions if "_total{" in expression]
@@ -67,7 +68,7 @@ def test_a_function_serves_nothing_for_prometheus() -> None:
     assert headings == ["relay", "shipping", "audit"]
 
 
-def test_panels_have_places_and_ids_of_their_own() -> None:
+def test_panels_of_grafana_have_distinct_places_and_ids() -> None:
     panels = grafana_dashboard(FULL)["panels"]
 
     places = [(panel["gridPos"]["x"], panel["gridPos"]["y"]) for panel in panels]
@@ -76,7 +77,7 @@ def test_panels_have_places_and_ids_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ["cloudwatch", "grafana"])
-def test_the_command_prints_the_file(kind: str) -> None:
+def test_env_dashboard_prints_the_dashboard_as_json(kind: str) -> None:
     ended = CliRunner().invoke(cli, ["env", "dashboard", "prod", "--format", kind], standalone_mode=False)
 
     made = cloudwatch_body(PROD) if kind == "cloudwatch" else grafana_dashboard(PROD)

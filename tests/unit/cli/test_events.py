@@ -231,7 +231,11 @@ def findings(sent: Any, read: Any) -> list[tuple[Answer, str, str]]:
     ],
     ids=lambda value: str(value).partition(" at 0x")[0],
 )
-def test_each_event_is_read_or_refused_or_nobody_can_tell(sent: Any, read: Any, answer: Answer) -> None:
+def test_each_pair_of_types_is_readable_a_mistake_or_unknown(sent: Any, read: Any, answer: Answer) -> None:
+    """The first type is a field that a producer sends, the second the one that a consumer reads.
+
+    OK: every sent value can be read. MISTAKE: some value cannot. UNKNOWN: no schema says it.
+    """
     found = findings(sent, read)
 
     assert worst(each for each, _, _ in found) is answer, found
@@ -334,6 +338,7 @@ class Project:
 def project(
     tmp_path: Path, run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Project]:
+    """Yield a project's folder, in which `sluice events` is run."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SLUICE_DECLARATION", str(tmp_path / "environments.py"))
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -427,7 +432,7 @@ def test_a_consumer_that_reads_what_is_sent_is_ok(project: Project) -> None:
         ),
     ],
 )
-def test_the_exit_code_tells_a_mistake_from_what_nobody_can_tell(
+def test_events_check_ends_with_1_for_mistakes_and_2_for_unknowns(
     project: Project, changes: Mapping[str, str], code: int, found: tuple[Any, ...]
 ) -> None:
     project.write(**changes)
@@ -438,7 +443,8 @@ def test_the_exit_code_tells_a_mistake_from_what_nobody_can_tell(
     assert found in compared
 
 
-def test_an_event_that_a_filter_policy_holds_back_is_not_compared(project: Project) -> None:
+def test_an_event_that_a_filter_policy_excludes_is_not_compared(project: Project) -> None:
+    """`order.paid`, for which billing has no handler, never reaches its queue."""
     project.write(more=', filter_policy={"type": ["order.placed"]}')
 
     assert project.check("orders_sent")[0] == 0
@@ -458,7 +464,8 @@ def test_a_producer_elsewhere_is_compared_by_its_document(project: Project) -> N
     assert printed.endswith("mistake: 2 compared\n")
 
 
-def test_the_document_has_each_version_with_its_envelope(project: Project) -> None:
+def test_events_asyncapi_describes_each_version_with_its_envelope(project: Project) -> None:
+    """The envelope's fields, such as type and group, are around the event's own data."""
     project.write()
 
     document = json.loads(project.run("events", "asyncapi", "--env", "dev", "orders_sent")[1])
@@ -497,6 +504,7 @@ def test_a_module_that_sends_nothing_is_refused(project: Project, sends: str, me
 
 
 def test_two_classes_of_a_version_are_refused(project: Project) -> None:
+    """Nobody could know which of them is sent."""
     project.write(sends=_SENDS.replace('"order.paid"', '"order.placed"'))
 
     code, _, error = project.run("events", "check", "--env", "dev", "--sends", "orders_sent")

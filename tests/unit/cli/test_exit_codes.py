@@ -100,11 +100,12 @@ def test_a_place_that_cannot_be_written_is_refused(run: Run, arguments: tuple[st
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EACCES, ConfigError), (errno.ENOSPC, HistoryError)])
 def test_a_full_disk_is_no_wrong_folder(number: int, kind: type[Exception]) -> None:
+    """A folder without rights is the caller's mistake (exit code 3), a full disk is not (2)."""
     assert type(unwritable("runs", OSError(number, os.strerror(number)), "…")) is kind
 
 
 @pytest.mark.usefixtures("there")
-def test_a_profile_that_is_not_there_is_a_wrong_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_profile_of_aws_is_refused_as_a_wrong_value(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "nope")
 
     ended, _, printed = run("dlq", "ls", "--consumer", "billing")

@@ -40,10 +40,12 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
 
 
 def _files(folder: Path) -> list[str]:
+    """Return the paths of all files below a folder."""
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 
 def test_a_project_is_written_under_its_name(run: Run, tmp_path: Path) -> None:
+    """With the module's name, order_desk, in every file, and no placeholder left."""
     code, printed = run("order-desk")
 
     assert code == 0
@@ -205,6 +207,7 @@ def test_a_new_projects_load_profile_says_where_its_fields_are(run: Run, tmp_pat
 
 
 def test_a_message_of_a_new_project_can_be_handled_by_another_consumer(run: Run, tmp_path: Path) -> None:
+    """By `make message CONSUMER=mails`, as its README says."""
     run("shop")
 
     printed = subprocess.run(
@@ -215,6 +218,7 @@ def test_a_message_of_a_new_project_can_be_handled_by_another_consumer(run: Run,
 
 
 def test_a_new_project_is_small(run: Run, tmp_path: Path) -> None:
+    """A first reader reads these three files; the bounds are what they were."""
     run("shop")
     names = ("app.py", "stacks/stage.py", "README.md")
     lines = {name: len((tmp_path / "shop" / name).read_text().splitlines()) for name in names}
@@ -301,6 +305,7 @@ def test_an_empty_folder_is_filled(run: Run, tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_full_disk_is_one_line_and_leaves_nothing(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fifth file cannot be written, and the first four are removed."""
     written: list[Path] = []
     write_text = Path.write_text
 

@@ -22,19 +22,20 @@ class Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def logging() -> Iterator[None]:
+    """Restore structlog's configuration after each test."""
     before = structlog.get_config()
     yield
     structlog.configure(**before)
 
 
-def _raise(text: str) -> None:
+def _raise_value_error(text: str) -> None:
     raise ValueError(text)
 
 
-def _fail(text: str) -> None:
+def _log_an_exception(text: str) -> None:
     try:
         try:
-            _raise(text)
+            _raise_value_error(text)
         except ValueError as error:
             raise RuntimeError("after it\nsecond line") from error
     except RuntimeError:
@@ -42,10 +43,11 @@ def _fail(text: str) -> None:
 
 
 @pytest.mark.parametrize("stream", [Terminal(), io.StringIO()], ids=["terminal", "file"])
-def test_ten_megabytes_of_exception_are_no_log_of_fifty(stream: io.StringIO) -> None:
+def test_a_huge_exception_makes_a_bounded_log_entry(stream: io.StringIO) -> None:
+    """Its text of ten megabytes would be escaped, and be repeated in the traceback."""
     log_to(stream)
 
-    _fail(ESCAPES * 1_000_000)
+    _log_an_exception(ESCAPES * 1_000_000)
 
     written = stream.getvalue()
     assert len(written) < 300_000
@@ -53,11 +55,12 @@ def test_ten_megabytes_of_exception_are_no_log_of_fifty(stream: io.StringIO) -> 
     assert "RuntimeError: after it" in written
 
 
-def test_a_terminal_gets_nothing_it_acts_on() -> None:
+def test_a_log_on_a_terminal_contains_no_control_characters() -> None:
+    """They could clear the screen or forge a line; they are shown as escapes, and code lines stay lines."""
     stream = Terminal()
     log_to(stream)
 
-    _fail(ESCAPES)
+    _log_an_exception(ESCAPES)
     Logger().info(ESCAPES, group="a\nforged line", found=[ESCAPES, {"x": ESCAPES}], body=b"\x1b")
 
     written = stream.getvalue()
@@ -68,7 +71,7 @@ def test_a_terminal_gets_nothing_it_acts_on() -> None:
     assert "\\x1b[2J" in written
 
 
-def test_lines_of_json_say_what_they_were_given() -> None:
+def test_a_json_log_line_keeps_values_and_types() -> None:
     stream = io.StringIO()
     log_to(stream)
 
@@ -99,6 +102,7 @@ def test_a_value_without_text_is_logged() -> None:
 
 @pytest.mark.parametrize(("level", "logged"), [("debug", "diwe"), ("info", "iwe"), ("warning", "we"), ("error", "e")])
 def test_events_below_the_level_are_not_logged(level: str, logged: str) -> None:
+    """Each event is one letter: debug, info, warning, error."""
     stream = io.StringIO()
     log_to(stream, level)
     log = Logger()
@@ -131,11 +135,12 @@ class BrokenStream(io.StringIO):
         raise OSError(28, "No space left on device")
 
 
-def test_a_line_that_cannot_be_written_is_lost_and_nothing_else() -> None:
+def test_a_full_disk_under_the_log_raises_no_error() -> None:
+    """Only the line is lost; the worker goes on."""
     log_to(BrokenStream())
 
     Logger().info("working")
-    _fail("x")
+    _log_an_exception("x")
 
 
 def test_a_program_whose_signal_comes_while_a_line_is_logged_ends() -> None:
@@ -160,7 +165,7 @@ def test_an_exception_that_its_renderer_cannot_show_is_named() -> None:
     stream = io.StringIO()
     structlog.configure(processors=[render], logger_factory=structlog.PrintLoggerFactory(stream))
 
-    _fail("x")
+    _log_an_exception("x")
 
     found = {"event": "it failed, and its traceback cannot be shown", "error": "RuntimeError: after it\\nsecond line"}
     assert json.loads(stream.getvalue()) == found

@@ -26,10 +26,10 @@ _PIECES = (
     "\n",
     "\\",
 )
-HOSTILE = st.lists(st.sampled_from(_PIECES) | st.text(st.characters(), max_size=5), max_size=6).map("".join)
+HOSTILE_TEXTS = st.lists(st.sampled_from(_PIECES) | st.text(st.characters(), max_size=5), max_size=6).map("".join)
 VALUES = st.recursive(
-    HOSTILE | st.none() | st.integers(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HOSTILE, inner, max_size=3),
+    HOSTILE_TEXTS | st.none() | st.integers(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(HOSTILE_TEXTS, inner, max_size=3),
     max_leaves=8,
 )
 
@@ -37,20 +37,21 @@ VALUES = st.recursive(
 type Capture = pytest.CaptureFixture[str]
 
 
-_again = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+_PROPERTY_SETTINGS = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
-@_again
-@given(text=HOSTILE)
+@_PROPERTY_SETTINGS
+@given(text=HOSTILE_TEXTS)
 def test_a_printed_line_contains_no_line_break(capsys: Capture, text: str) -> None:
+    """A name from outside may contain markup, escapes or line breaks."""
     output.line(f"group {text}")
 
     assert capsys.readouterr().out == f"group {printable(text, characters_max=10_000)}\n"
 
 
-@_again
+@_PROPERTY_SETTINGS
 @given(value=VALUES, indent=st.sampled_from([None, 2]))
-def test_json_says_exactly_the_value(capsys: Capture, value: Any, indent: int | None) -> None:
+def test_printed_json_is_printable_and_reads_back_as_the_value(capsys: Capture, value: Any, indent: int | None) -> None:
     output.as_json(value, indent=indent)
 
     text = capsys.readouterr().out
@@ -74,9 +75,10 @@ def test_json_for_an_output_without_unicode_is_ascii(monkeypatch: pytest.MonkeyP
     assert written.getvalue() == b'"\\u6ce8\\u6587"\n'
 
 
-@_again
-@given(text=HOSTILE)
+@_PROPERTY_SETTINGS
+@given(text=HOSTILE_TEXTS)
 def test_a_table_shows_cells_as_they_are(capsys: Capture, text: str) -> None:
+    """Markup of the table's library in a cell is text, and has no effect."""
     output.table(("group", "error"), [(text, 1)], title=text)
 
     lines = capsys.readouterr().out.split("\n")
@@ -85,6 +87,7 @@ def test_a_table_shows_cells_as_they_are(capsys: Capture, text: str) -> None:
 
 
 def test_a_table_in_a_pipe_is_not_cut(capsys: Capture) -> None:
+    """Another program reads it, so no width limits it."""
     output.table(("group", "error"), [("g" * 128, "long " * 200 + "end")])
 
     (row,) = [line for line in capsys.readouterr().out.splitlines() if "ggg" in line]
@@ -93,6 +96,7 @@ def test_a_table_in_a_pipe_is_not_cut(capsys: Capture) -> None:
 
 
 def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On 40 columns a name of sixty characters takes several rows."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     for name, value in (("COLUMNS", "40"), ("TERM", "xterm")):
         monkeypatch.setenv(name, value)
@@ -105,7 +109,7 @@ def test_a_table_on_a_terminal_is_folded_and_loses_nothing(capsys: Capture, monk
     assert "[red]\\x1b[2J" in rows[0]
 
 
-def test_long_texts_are_cut(capsys: Capture) -> None:
+def test_a_printed_line_is_cut_at_a_bound(capsys: Capture) -> None:
     output.line("x" * 10_000_000)
 
     assert len(capsys.readouterr().out) == output.CHARACTERS_MAX + 1

@@ -29,6 +29,7 @@ def show_client(process: ProcessOptions) -> None:
 def test_client_is_light_unless_boto3_is_named_or_calls_are_recorded(
     arguments: list[str], variable: str | None, client: str, tmp_path: Path
 ) -> None:
+    """The light client starts faster; the recorder is a hook of boto3. An option takes precedence over the variable."""
     arguments = [str(tmp_path) if argument == "DIR" else argument for argument in arguments]
 
     ended = CliRunner().invoke(show_client, arguments, env={"SLUICE_CLIENT": variable}, catch_exceptions=False)

@@ -20,9 +20,13 @@ def pipe() -> Iterator[tuple[int, io.TextIOWrapper]]:
     os.close(writer)
 
 
-def test_bytes_that_nobody_reads_are_dropped_and_counted_for_later_readers(
+def test_output_that_nobody_reads_is_dropped_and_counted(
     pipe: tuple[int, io.TextIOWrapper], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A worker must not wait for a reader of its log.
+
+    The pipe holds less than 300,000 bytes; a later reader gets the number of those that are missing.
+    """
     reader, stream = pipe
     monkeypatch.setattr(streams, "WAIT_MILLISECONDS", 1)
     with monkeypatch.context() as patched:

@@ -113,7 +113,7 @@ def test_white_space_around_variables_is_no_part_of_them(
         ("none", REFUSED, "the config profile (none) could not be found; correct AWS_PROFILE, or unset it"),
     ],
 )
-def test_credentials_that_are_missing_are_not_blamed_on_the_endpoint(
+def test_a_failure_to_get_credentials_names_its_own_cause(
     run: Run,
     dsn: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -122,6 +122,7 @@ def test_credentials_that_are_missing_are_not_blamed_on_the_endpoint(
     code: int,
     step: str,
 ) -> None:
+    """Each profile fails in another way; the last line has the next step, and does not blame the endpoint."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_PROFILE", profile)
@@ -162,7 +163,7 @@ def test_values_that_nobody_can_use_are_named(
     assert sentence in err
 
 
-def test_too_few_files_are_one_line(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_open_files_are_reported_in_one_line(run: Run, dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise OSError(24, "Too many open files")
 

@@ -22,12 +22,14 @@ RELAY = {*OF_DATABASE, "relay-lagging", "relay-quarantined", "relay-alone"}
 
 
 def _alarm_names(environment: Environment) -> set[str]:
+    """Return the conditions of an environment's alarms, of which none is doubled."""
     names = [alarm.name.removeprefix("sluice-dev-") for alarm in alarms(environment)]
     assert len(set(names)) == len(names)
     return set(names)
 
 
 def test_every_environment_has_the_alarms_of_its_topic_and_its_consumers() -> None:
+    """Without any option."""
     assert _alarm_names(ENVIRONMENT) == ALWAYS
 
 
@@ -79,14 +81,16 @@ def test_an_option_of_a_consumer_has_its_alarm(changes: dict[str, Any], more: se
         (Hearer.REDRIVE, ["redrive"]),
     ],
 )
-def test_a_service_is_told_by_its_own_alarms(hearer: Hearer, conditions: list[str]) -> None:
+def test_deployment_scaling_and_redrive_each_listen_to_their_alarms(hearer: Hearer, conditions: list[str]) -> None:
+    """A deployment is rolled back, tasks are started, and dead letters are redriven by alarms."""
     every = replace(BILLING, min_tasks=0, acceptable_latency_seconds=1_200, automatic_redrive=AutomaticRedrive())
 
     assert [alarm.condition for alarm in of_consumer(ENVIRONMENT, every, hearer)] == conditions
 
 
 @pytest.mark.parametrize(("gaps", "minutes"), [(Gaps.HALT, 10), (Gaps.WAIT, 17)])
-def test_a_group_that_waits_for_its_gap_is_not_parked_long(gaps: Gaps, minutes: int) -> None:
+def test_the_parked_alarm_waits_longer_than_a_group_waits_for_its_gap(gaps: Gaps, minutes: int) -> None:
+    """10 minutes, and with Gaps.WAIT the declared 450 s more, rounded down to minutes."""
     consumer = replace(BILLING, gaps=gaps, gap_wait_seconds=450)
 
     (parked,) = (alarm for alarm in of_consumer(ENVIRONMENT, consumer) if alarm.condition == "parked")

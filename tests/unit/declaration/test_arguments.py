@@ -55,6 +55,7 @@ def test_a_wrong_type_is_refused_in_one_line(arguments: dict[str, Any], line: st
 
 
 def test_right_arguments_arrive_unchanged() -> None:
+    """Types that are protocols are not checked."""
     wait = cast(Wait, object())  # what a protocol asks for is not looked at
 
     made = SampleConstruct("scope", environment=ENVIRONMENT, wait=wait, more=1)
@@ -62,12 +63,13 @@ def test_right_arguments_arrive_unchanged() -> None:
     assert made.given == ("scope", ENVIRONMENT, None, wait, {"more": 1})
 
 
-def test_a_worker_is_not_built_for_a_name() -> None:
+def test_build_worker_refuses_a_name_in_place_of_a_consumer() -> None:
     with pytest.raises(FieldError, match=r"build_worker\.consumer is 'billing', allowed is a value of type Consumer"):
         build_worker(cast(Consumer, "billing"), queue="q", database="sqlite://", handlers=Handlers({}))
 
 
 def test_every_construct_and_stack_refuses_wrong_types() -> None:
+    """The decorator is on each constructor, as its source shows."""
     unchecked = [
         f"{path.name}: {found.name}"
         for path in (PROJECT / "sluice/stacks.py", PROJECT / "stacks/stage.py", *_CONSTRUCTS)

@@ -114,6 +114,7 @@ class FieldRefusal(NamedTuple):
 
 
 def row(kind: type[Any], field: str, allowed: str, *values: Any, **others: Any) -> list[FieldRefusal]:
+    """Return the refusal of each of these values of a field, which names what is allowed."""
     label = kind.__name__ if field == "name" else LABELS.get(kind, kind.__name__)
     return [
         FieldRefusal(kind, others | {field: value}, f"{label}.{field} is {value!r}, allowed is {allowed}")
@@ -591,6 +592,7 @@ def test_a_field_that_is_misspelt_missing_or_not_named_is_refused(
 
 
 def test_a_changed_copy_is_checked_like_the_first() -> None:
+    """`dataclasses.replace` makes it."""
     with pytest.raises(ConfigError, match=r"Consumer has no field 'lane' .did you mean 'lanes'"):
         replace(BILLING, lane=1)  # type: ignore[call-arg]
     with pytest.raises(ConfigError, match=r"Consumer\('billing'\).lanes is 0, allowed is 1 to 120000"):
@@ -821,6 +823,7 @@ _LOG_DAYS = {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096
 
 
 def _refusal(kind: type[Any], values: dict[str, Any]) -> str | None:
+    """Return the refusal of these values; None if they are accepted."""
     try:
         kind(**values)
     except ConfigError as refused:
@@ -829,7 +832,7 @@ def _refusal(kind: type[Any], values: dict[str, Any]) -> str | None:
 
 
 @pytest.mark.parametrize("cpu", _MEMORY_MIB)
-def test_memory_is_what_fargate_has_for_the_cpu(cpu: int) -> None:
+def test_memory_is_limited_to_what_fargate_offers_for_the_cpu(cpu: int) -> None:
     memories = range(256, 131_073, 256)
 
     accepted = {mib for mib in memories if _refusal(Consumer, {"name": "b", "cpu": cpu, "memory_mib": mib}) is None}
@@ -837,7 +840,7 @@ def test_memory_is_what_fargate_has_for_the_cpu(cpu: int) -> None:
     assert accepted == _MEMORY_MIB[cpu]
 
 
-def test_logs_are_kept_for_the_periods_cloudwatch_knows() -> None:
+def test_log_retention_is_one_of_cloudwatchs_periods() -> None:
     declared = RIGHT[Environment]
 
     accepted = {days for days in range(3_655) if _refusal(Environment, declared | {"log_retention_days": days}) is None}
@@ -856,6 +859,7 @@ def test_a_task_has_as_many_connections_as_are_declared() -> None:
 
 
 def test_the_target_backlog_counts_the_lanes() -> None:
+    """60 s of acceptable latency: 60 messages of 1 s for each of four lanes."""
     assert Consumer(name="billing").target_backlog == 240
     assert Consumer(name="billing", lanes=1).target_backlog == 60
     assert Consumer(name="billing", processing_seconds=0.5).target_backlog == 480
@@ -943,6 +947,7 @@ ENVIRONMENT = {
 
 
 def test_an_undeclared_field_has_its_default() -> None:
+    """All defaults, by hand: a change of a default changes deployments of users."""
     assert asdict(Hourly()) == {"in_flight_seconds": None}
     assert asdict(AutomaticRedrive()) == {"quiet_seconds": 300, "messages_max": 100, "attempts_max": 1}
     assert asdict(Lambda()) == {

@@ -31,6 +31,7 @@ DEV = Environment(name="dev", account=ACCOUNT, topics=(Topic(), LEGACY), consume
 
 
 def test_names_and_arns_are_the_owners() -> None:
+    """Existing resources keep their names; only the DLQ of our subscription is ours."""
     assert naming.topic_name(DEV) == "sluice-dev-events.fifo"
     assert naming.topic_name(DEV, "legacy-orders") == "legacy-orders.fifo"
     assert naming.topic_arn(DEV, ACCOUNT, "legacy-orders") == LEGACY.arn
@@ -42,18 +43,21 @@ def test_names_and_arns_are_the_owners() -> None:
 
 
 def test_the_order_of_topics_means_nothing_to_a_consumer() -> None:
+    """Each consumer names its topic."""
     turned = replace(DEV, topics=DEV.topics[::-1])
 
     assert [turned.consumers_of(topic) for topic in DEV.topics] == [(AUDIT,), (BILLING,)]
 
 
 def test_a_topic_for_other_accounts_alone_needs_no_consumer() -> None:
+    """Other topics without a consumer are refused."""
     shared = Topic(name="shared", subscriber_accounts=(OTHER,))
 
     assert replace(DEV, topics=(*DEV.topics, shared)).consumers_of(shared) == ()
 
 
 def test_only_the_subscriptions_dlq_of_a_standard_queue_has_a_suffix() -> None:
+    """The topic is FIFO, so the DLQ of its subscription is FIFO, too."""
     search = Consumer(name="search", fifo=False)
 
     assert naming.queue_name(DEV, search) == "sluice-dev-search"
@@ -73,6 +77,7 @@ def test_a_standard_queue_has_neither_groups_to_share_nor_a_window() -> None:
 
 @pytest.mark.parametrize("consumer", DEV.consumers, ids=lambda consumer: consumer.name)
 def test_a_task_knows_the_topic_and_the_queue_of_its_consumer(consumer: Consumer) -> None:
+    """It is given a part of the declaration in a variable, from which the same names follow."""
     part = task_settings.parse(task_settings.render(task_settings.task_environment(DEV, consumer)))
 
     assert naming.topic_arn(part, ACCOUNT) == naming.topic_arn(DEV, ACCOUNT, consumer.topic)
@@ -183,7 +188,7 @@ def test_a_resource_out_of_reach_or_in_use_is_refused(changes: Mapping[str, Any]
     ],
     ids=["standard", "itself", "another region", "another account"],
 )
-def test_sqs_takes_no_such_dlq(arn: str) -> None:
+def test_a_dlq_of_another_kind_region_or_account_is_refused(arn: str) -> None:
     with pytest.raises(ConfigError) as refused:
         replace(INVOICES, dead_letter_queue_arn=arn)
 

@@ -65,6 +65,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _refusal(path: Path | None = None) -> str:
+    """Return the refusal of a declaration."""
     with pytest.raises(ConfigError) as refused:
         load_declaration(path)
     return str(refused.value)
@@ -234,6 +235,7 @@ def test_a_wrong_declaration_is_refused_again_until_it_is_right(project: Path) -
 def test_the_declaration_comes_from_option_variable_or_working_directory(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The option takes precedence over the variable, and the variable over the folder."""
     for name in ("here", "named", "given"):
         (project / name).mkdir()
         (project / name / "environments.py").write_text(SOUND.replace('"dev"', f'"{name}"'), encoding="utf-8")
@@ -304,6 +306,7 @@ def test_nothing_imports_a_projects_declaration_by_name() -> None:
 
 
 def _imported_modules(node: ast.AST) -> list[str]:
+    """Return the modules that an import statement names."""
     if isinstance(node, ast.ImportFrom):
         return [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
     return [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

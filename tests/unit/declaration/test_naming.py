@@ -78,10 +78,12 @@ def _names(environments: Iterable[Environment]) -> dict[str, list[str]]:
 
 
 def _illegal(names: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the names that AWS refuses, by kind."""
     return {kind: found for kind in names if (found := [n for n in names[kind] if not re.fullmatch(LEGAL[kind], n)])}
 
 
 def _shared_names(names: dict[str, list[str]]) -> dict[str, list[str]]:
+    """Return the names that stand twice, by kind."""
     counts = {kind: Counter(of_kind) for kind, of_kind in names.items()}
     return {kind: found for kind in counts if (found := [n for n, count in counts[kind].items() if count > 1])}
 
@@ -91,6 +93,7 @@ def _with(consumer: Consumer) -> Environment:
 
 
 def test_names_of_the_local_environment() -> None:
+    """All names of one consumer, by hand: operators and IAM policies of users contain them."""
     names = _names([replace(LOCAL, consumers=LOCAL.consumers[:1])])
 
     assert naming.stage_name(LOCAL) == "local"
@@ -137,6 +140,7 @@ def test_names_of_the_local_environment() -> None:
 
 
 def test_arns_carry_the_region_and_the_account() -> None:
+    """The queue's account is another one than the topic's."""
     (billing, _, _) = LOCAL.consumers
     there = replace(LOCAL, region="eu-central-1")
 

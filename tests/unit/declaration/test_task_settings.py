@@ -27,6 +27,7 @@ FIELDS = [field.name for field in fields(Consumer)]
 def test_settings_are_read_as_they_were_written(
     environment: Environment, gaps: Gaps, joined_at: datetime | None
 ) -> None:
+    """Any environment survives the variable, which is one line."""
     first, *others = environment.consumers
     first = replace(first, filter_policy=None, fifo=True, gaps=gaps, joined_at=joined_at, handlers="orders.billing")
     whole = replace(environment, consumers=(first, *others))
@@ -78,6 +79,7 @@ def test_a_relay_is_given_how_long_the_longest_inbox_remembers_a_group() -> None
 
 
 def _refusal(text: str) -> str:
+    """Return the refusal of these settings, without the words that all have."""
     with pytest.raises(ConfigError) as refused:
         task_settings.parse(text)
     content = str(refused.value)
@@ -119,7 +121,7 @@ def test_settings_that_cannot_be_right_are_refused(changes: dict[str, object], m
     assert _refusal("{}") == "wrong: Environment.name is missing, allowed is a value of type str; "
 
 
-def test_settings_of_an_older_stack_have_the_defaults_of_what_they_lack() -> None:
+def test_a_field_missing_in_an_older_stacks_settings_has_its_default() -> None:
     written = json.loads(task_settings.render(DEV))
     del written["consumers"][0]["gap_wait_seconds"]
 

@@ -24,7 +24,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("app.py").write_text(APP)
 
 
-def test_the_app_gets_environment_context_and_declaration_and_its_folder_goes_again() -> None:
+def test_a_cdk_app_gets_environment_context_and_declaration() -> None:
+    """The named environment takes precedence over cdk.json's. The folder of templates is removed afterwards."""
     settings = {"app": f"{sys.executable} app.py", "context": {"flag": True, "env": "other"}}
     Path("cdk.json").write_text(json.dumps(settings))
 

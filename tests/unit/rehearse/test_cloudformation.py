@@ -82,6 +82,7 @@ JOBS_ARN = "arn:aws:sqs:<AWS::Region>:<AWS::AccountId>:prod-jobs"
     ],
 )
 def test_a_reference_is_resolved(written: object, resolved: object) -> None:
+    """A value that only a deployment knows stays a name in angle brackets."""
     stack = next(stacks_of([TEMPLATE]).of_kind("AWS::ECS::Service")).stack
 
     assert stack.resolve(written) == resolved
@@ -97,11 +98,12 @@ def test_a_reference_is_resolved(written: object, resolved: object) -> None:
         ("", ""),
     ],
 )
-def test_however_it_is_referred_to_the_name_is_found(reference: str, name: str) -> None:
+def test_a_resources_name_is_found_in_its_arn_url_or_path(reference: str, name: str) -> None:
     assert name_in(reference) == name
 
 
 def test_a_condition_leaves_out_its_resources() -> None:
+    """The template has a third queue with a condition that is false."""
     assert [queue.id for queue in stacks_of([TEMPLATE]).of_kind("AWS::SQS::Queue")] == ["Jobs", "Plain"]
 
 

@@ -63,7 +63,7 @@ def _stepping(*steps: tuple[float | None, float | None, float], **settings: Any)
     )
 
 
-def _known_series(series: Mapping[str, Sequence[float | None]], minute: int) -> ReadMetric:
+def _read_until(series: Mapping[str, Sequence[float | None]], minute: int) -> ReadMetric:
     return lambda metric: list(series[metric.name][: minute + 1])
 
 
@@ -84,7 +84,7 @@ def _tasks(
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=most, policies=policies), variant)
     desired, after = begin, []
     for minute in range(max(map(len, series.values()))):
-        desired = loop.decide(minute, desired, _known_series(series, minute)).desired
+        desired = loop.decide(minute, desired, _read_until(series, minute)).desired
         after.append(desired)
     return after
 
@@ -125,7 +125,7 @@ def test_an_alarm_treats_missing_data_as_in_the_tables_of_the_documentation(
     before: AlarmState,
 ) -> None:
     """An alarm of three periods reads five data points. None means that the alarm keeps its state."""
-    known = _known_series({"backlog": _points(points)}, 4)
+    known = _read_until({"backlog": _points(points)}, 4)
 
     states = [
         _state_at(_alarm(evaluation_periods=3, datapoints_to_alarm=to_alarm, missing_data=treated), known, 4, before)
@@ -154,6 +154,7 @@ def test_a_longer_period_has_its_statistic_of_the_minutes(statistic: str, value:
 
 
 def test_a_late_series_and_one_of_periods_end() -> None:
+    """Their iterators stop after the last minute."""
     late = LateSeries([1.0, 2.0, 3.0], lag_minutes=1)
 
     assert list(late) == [1.0, 2.0, None]
@@ -164,8 +165,8 @@ def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
     """An alarm of three out of three periods reads five data points. A breaching point before these has no effect."""
     alarm = _alarm(evaluation_periods=3, datapoints_to_alarm=3)
 
-    assert _state_at(alarm, _known_series({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
-    assert _state_at(alarm, _known_series({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
+    assert _state_at(alarm, _read_until({"backlog": _points("X X X - - - - -")}, 7), 7, OK) is NO_DATA
+    assert _state_at(alarm, _read_until({"backlog": _points("X X X - - - -")}, 6), 6, OK) is ALARM
 
 
 @pytest.mark.parametrize(
@@ -177,9 +178,10 @@ def test_an_alarm_looks_at_no_more_points_than_its_range() -> None:
         ("LessThanOrEqualToThreshold", [True, True, False]),
     ],
 )
-def test_an_alarm_compares_as_it_is_told(comparison: str, rings: list[bool]) -> None:
+def test_an_alarm_compares_by_its_operator(comparison: str, rings: list[bool]) -> None:
+    """The values 99, 100 and 101 against the threshold 100."""
     states = [
-        _state_at(_alarm(comparison=comparison), _known_series({"backlog": [value]}, 0), 0, OK)
+        _state_at(_alarm(comparison=comparison), _read_until({"backlog": [value]}, 0), 0, OK)
         for value in (99, 100, 101)
     ]
 
@@ -204,7 +206,7 @@ def test_a_period_of_several_minutes_is_one_point_of_its_statistic(statistic: st
         alarm = replace(alarm, watched=_metric_expression(statistic=statistic))
         above = replace(alarm, threshold=threshold + 1)
         minute = 2 if threshold == values[0] else 7
-        found.append([_state_at(each, _known_series(series, minute), minute, OK) for each in (alarm, above)])
+        found.append([_state_at(each, _read_until(series, minute), minute, OK) for each in (alarm, above)])
 
     assert found == [[ALARM, OK], [ALARM, OK]]
 
@@ -215,7 +217,7 @@ def test_metric_math_of_longer_periods_uses_periods_and_not_minutes() -> None:
     watched = MetricExpression(term=parse("a + b"), metrics=sources, text="a + b")
     alarm = replace(_alarm(18, "GreaterThanOrEqualToThreshold", period_seconds=120), watched=watched)
 
-    assert _state_at(alarm, _known_series({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
+    assert _state_at(alarm, _read_until({"a": [1.0, 9.0], "b": [9.0, 1.0]}, 1), 1, OK) is ALARM
 
 
 def test_target_tracking_scales_in_proportion_and_rounds_up_both_ways() -> None:
@@ -224,6 +226,7 @@ def test_target_tracking_scales_in_proportion_and_rounds_up_both_ways() -> None:
 
 
 def test_float_noise_does_not_round_a_whole_number_up() -> None:
+    """3 tasks x 0.1 / 0.3 is one task, and a little more in floating point."""
     assert 3 * 0.1 / 0.3 > 1
     assert _tasks(_tracking(0.3), begin=3, backlog=[0.1]) == [1]
 
@@ -234,6 +237,7 @@ def test_float_noise_does_not_round_a_whole_number_up() -> None:
     ids=lambda value: value.name if isinstance(value, Variant) else "",
 )
 def test_target_tracking_waits_as_long_as_its_variant(variant: Variant, first_out: int, first_in: int) -> None:
+    """AWS documents no exact times: each variant has its minutes before it scales out and in."""
     above = _tasks(_tracking(), variant=variant, backlog=[20] * first_out)
     below = _tasks(_tracking(), variant=variant, backlog=[1] * first_in)
 
@@ -296,7 +300,8 @@ def test_while_scaling_out_cools_down_what_was_added_counts() -> None:
     assert _tasks(_tracking(), backlog=[20, 20, 20]) == [8, 16, 32]
 
 
-def test_while_scaling_in_cools_down_nothing_is_scaled_in() -> None:
+def test_target_tracking_does_not_scale_in_during_its_cooldown() -> None:
+    """Of 180 s: half of the tasks at minute 0, and the next half at minute 3."""
     assert _tasks(_tracking(scale_in_cooldown_seconds=180), begin=32, backlog=[5] * 5) == [16, 16, 16, 8, 8]
 
 
@@ -358,6 +363,7 @@ def test_a_step_down_does_not_wait_for_target_tracking() -> None:
 
 
 def test_scaling_stays_between_the_fewest_and_the_most_tasks() -> None:
+    """The value asks for 360 tasks and then for none, of 3 to 6."""
     service = ScaledService(name="service", min_tasks=3, max_tasks=6, policies=(_tracking(),))
     loop = ControlLoop(service, AT_ONCE)
 
@@ -366,12 +372,13 @@ def test_scaling_stays_between_the_fewest_and_the_most_tasks() -> None:
 
 
 def test_a_decision_names_its_policy() -> None:
+    """Of two policies the one that asks for more tasks; none if nothing changes."""
     policies = (_tracking(name="first"), _tracking(name="second"))
     loop = ControlLoop(ScaledService(name="service", min_tasks=0, max_tasks=99, policies=policies), AT_ONCE)
     known = {"first": [20, 10], "second": [30, 10]}
 
-    assert loop.decide(0, 4, _known_series(known, 0)).because == "second"
-    assert loop.decide(1, 4, _known_series(known, 1)).because is None
+    assert loop.decide(0, 4, _read_until(known, 0)).because == "second"
+    assert loop.decide(1, 4, _read_until(known, 1)).because is None
 
 
 _PERCENT = [(0, 10, 0), (10, 20, 10), (20, None, 30)]
@@ -405,6 +412,7 @@ def test_a_bound_belongs_to_the_step_nearer_to_the_threshold(comparison: str, va
 
 
 def test_a_value_without_a_step_changes_nothing() -> None:
+    """20 above the threshold, and the only step begins at 50."""
     assert _tasks(_stepping((50, None, 1)), backlog=[120]) == [4]
 
 
@@ -428,12 +436,14 @@ def test_the_minimum_magnitude_enlarges_a_change_and_never_causes_any(percent: f
 
 
 def test_exact_capacity_sets_the_number_up_and_down() -> None:
+    """From four tasks to two and to nine."""
     exact = _stepping((0, 100, 2), (100, None, 9), adjustment_type="ExactCapacity")
 
     assert _tasks(exact, backlog=[150, 250]) == [2, 9]
 
 
 def test_a_step_is_taken_each_minute_the_alarm_lasts() -> None:
+    """Two more tasks in each of the three minutes above the threshold."""
     assert _tasks(_stepping((0, None, 2)), backlog=[200, 200, 50, 200]) == [6, 8, 8, 10]
 
 

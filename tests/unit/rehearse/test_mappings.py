@@ -73,6 +73,7 @@ def test_a_function_follows_a_burst_sooner_than_tasks_and_costs_its_work() -> No
 
 
 def _p95(row: RehearsalRow) -> float:
+    """Return the row's p95 latency, which must have been measured."""
     assert row.p95_seconds is not None
     return row.p95_seconds
 
@@ -136,6 +137,7 @@ def test_a_mapping_on_a_queue_is_read_out_of_anybodys_template() -> None:
 
 
 def test_a_function_that_is_reserved_nothing_is_refused() -> None:
+    """A reserved concurrency of 0 stops every invocation."""
     reserved = {**TEMPLATE["Resources"]["Handle"]["Properties"], "ReservedConcurrentExecutions": 0}
     function = {**TEMPLATE["Resources"]["Handle"], "Properties": reserved}
 

@@ -48,6 +48,7 @@ SERIES: dict[str, Series] = {
 
 
 def _values(text: str, series: dict[str, Series] = SERIES) -> list[float | None]:
+    """Return an expression's value in each minute."""
     term = parse(text)
     return [term.value_at(series, minute) for minute in range(max(map(len, series.values())))]
 
@@ -60,7 +61,7 @@ def _values(text: str, series: dict[str, Series] = SERIES) -> list[float | None]
         ("(metric1 > 15 AND metric2 > 15)", [1, 0, 0, 0]),
     ],
 )
-def test_operators_give_what_the_documentation_says(text: str, values: list[float | None]) -> None:
+def test_comparisons_have_the_documented_values(text: str, values: list[float | None]) -> None:
     assert _values(text) == values
 
 
@@ -75,7 +76,7 @@ def test_operators_give_what_the_documentation_says(text: str, values: list[floa
         ("IF(0, metric2, metric3)", [0, 0, 20, GAP, 20]),
     ],
 )
-def test_if_gives_what_the_documentation_says(text: str, values: list[float | None]) -> None:
+def test_if_has_the_documented_values(text: str, values: list[float | None]) -> None:
     series: dict[str, Series] = {
         "metric1": [1, 1, 0, 0, GAP],
         "metric2": [30, GAP, 0, 0, 30],
@@ -112,6 +113,7 @@ def test_if_gives_what_the_documentation_says(text: str, values: list[float | No
     ],
 )
 def test_arithmetic_and_missing_data(text: str, values: list[float | None]) -> None:
+    """A gap counts as 0 beside a series and not beside a number; what cannot be computed is a gap."""
     assert _values(text) == values
 
 
@@ -133,6 +135,7 @@ def test_arithmetic_and_missing_data(text: str, values: list[float | None]) -> N
     ],
 )
 def test_gaps_are_filled(text: str, values: list[float | None]) -> None:
+    """With the last value, along a line, with a number or with another series."""
     assert _values(text) == values
 
 
@@ -194,6 +197,7 @@ def test_text_is_read_with_the_usual_precedence_and_written_with_brackets(text: 
 
 
 def test_an_expression_may_name_others() -> None:
+    """The id of another expression stands for it, as in an alarm's list of metrics."""
     per_task = parse("visible / running")
 
     assert parse("IF(running > 0, e1, visible)", {"e1": per_task}).text() == (
@@ -206,6 +210,7 @@ _CONSUMERS = [consumer for environment in ENVIRONMENTS.values() for consumer in 
 
 @pytest.mark.parametrize("consumer", _CONSUMERS, ids=lambda consumer: consumer.name)
 def test_deployed_expressions_are_read_as_they_are_meant(consumer: Consumer) -> None:
+    """The rehearsal reads our own alarms from templates as anybody's."""
     for term in (
         backlog.backlog_per_task(),
         backlog.work_without_workers(),
@@ -242,10 +247,12 @@ _TERMS = st.recursive(
 @settings(deadline=None, database=None, print_blob=True)
 @given(term=_TERMS)
 def test_every_term_is_read_from_its_own_text(term: Term) -> None:
+    """Parsing inverts writing, for random terms."""
     assert parse(term.text()) == term
 
 
 def _metrics_of(term: Term) -> set[str]:
+    """Return the ids of the metrics in a term."""
     return {term.id} if isinstance(term, Metric) else {id_ for part in term.terms() for id_ in _metrics_of(part)}
 
 
@@ -327,6 +334,7 @@ class _CountedReads(Sequence[float | None]):
 
 @pytest.mark.parametrize("term", [backlog.fill_with_repeat("visible"), parse("FILL(visible + 0, REPEAT)")])
 def test_a_filled_gap_of_two_minutes_reads_those_and_the_value_before(term: Term) -> None:
+    """At the end of a day; reading the whole series each minute would take hours."""
     visible = _CountedReads([*range(1_438), GAP, GAP])
 
     assert term.value_at({"visible": visible}, 1_439) == 1_437

@@ -31,11 +31,13 @@ _MADE: dict[str, tuple[list[Rehearsal], list[Mistake]]] = {
 
 @functools.cache
 def _page(name: str) -> str:
+    """Return the page of rehearsals that were made by hand."""
     rehearsed, mistakes = _MADE[name]
     return html([replace(rehearsal, mistakes=mistakes) for rehearsal in rehearsed], ORIGIN)
 
 
 def test_the_figures_of_the_page_are_those_of_the_result() -> None:
+    """One row for each traffic and way of scaling."""
     assert rehearsals.table(_page("missed")) == [
         ["traffic", "scaled by", "", *report.COLUMNS[2:]],
         ["burst", "deployed", "✗ missed", "0", "2.1, at most 7", "2.1", "18.77", *["90 s"] * 3, "42 s", "-", *"0000"],
@@ -125,6 +127,7 @@ def test_results_that_depend_on_a_variant_name_its_source() -> None:
 
 
 def test_names_from_outside_are_escaped() -> None:
+    """Names of a template, and the command, could contain HTML."""
     odd = '<b title="x">&'
     made = replace(
         rehearsals.missed_latency(),

@@ -33,6 +33,7 @@ def _leaves(schema: dict[str, Any], part: dict[str, Any], path: str = "") -> Ite
 
 
 def _covers(entry: str, path: str) -> bool:
+    """Return whether an entry of the table is about this property."""
     return path == entry or path.startswith(f"{entry}.")
 
 
@@ -50,7 +51,7 @@ def test_each_property_of_the_schema_is_decided_upon_once(kind: str) -> None:
     assert [each for each in entries if not any(_covers(each, path) for path in leaves)] == []
 
 
-def _set(kind: str, **properties: object) -> Any:
+def _template_with(kind: str, **properties: object) -> Any:
     (template,) = load_template(BY_HAND / "visible_steps.yaml").values()
     template = copy.deepcopy(template)
     resources: Any = template["Resources"]
@@ -73,7 +74,8 @@ def _set(kind: str, **properties: object) -> Any:
 def test_a_property_that_is_not_simulated_is_named_where_it_is_set(
     kind: str, properties: dict[str, object], sentence: str
 ) -> None:
-    (service,) = read_services(_set(kind, **properties))
+    """The rehearsal would be wrong without a word otherwise."""
+    (service,) = read_services(_template_with(kind, **properties))
 
     assert any(named.startswith(sentence) for named in service.not_simulated)
 
@@ -87,16 +89,19 @@ def test_a_property_that_is_not_simulated_is_named_where_it_is_set(
     ],
 )
 def test_a_value_that_changes_nothing_is_not_named(kind: str, properties: dict[str, object]) -> None:
-    (service,) = read_services(_set(kind, **properties))
+    """Because it is AWS's default, or does not bear on scaling."""
+    (service,) = read_services(_template_with(kind, **properties))
 
     assert service.not_simulated == ()
 
 
 @pytest.mark.parametrize("name", ["DynamicScalingInSuspended", "DynamicScalingOutSuspended"])
 def test_scaling_that_is_suspended_is_refused(name: str) -> None:
-    suspended = _set(TARGET, SuspendedState={name: True, "ScheduledScalingSuspended": True})
+    suspended = _template_with(TARGET, SuspendedState={name: True, "ScheduledScalingSuspended": True})
 
     with pytest.raises(ConfigError, match=f"SuspendedState.{name} is True; allowed: false, as nothing scales"):
         read_services(suspended)
 
-    assert len(read_services(_set(TARGET, SuspendedState={name: False, "ScheduledScalingSuspended": True}))) == 1
+    assert (
+        len(read_services(_template_with(TARGET, SuspendedState={name: False, "ScheduledScalingSuspended": True}))) == 1
+    )

@@ -46,6 +46,7 @@ def _read_files(files: dict[str, Any]) -> tuple[ScaledService, ...]:
 
 
 def test_a_template_that_is_nested_twice_gives_two_services() -> None:
+    """Each with its own parameters: 4 and 9 tasks at most."""
     root = {"Resources": {"Mail": _nest("./worker.yaml", "mail", 4), "Bills": _nest("./worker.yaml", "bills", 9)}}
 
     services = _read_files({"root.yaml": root, "worker.yaml": _worker()})
@@ -112,6 +113,7 @@ def test_a_policy_follows_its_target_across_templates() -> None:
 
 
 def test_an_alarm_runs_a_policy_of_another_template() -> None:
+    """By an export of one template and an import of the other."""
     template = _read("visible_steps.yaml")
     alarms: Any = {"Resources": {}}
     for alarm, policy in (("ManyVisible", "ScaleOut"), ("NoneVisible", "ScaleIn")):
@@ -127,6 +129,7 @@ def test_an_alarm_runs_a_policy_of_another_template() -> None:
 
 
 def test_services_of_one_name_in_two_clusters_are_told_apart() -> None:
+    """By the ids of their scalable targets; only one has a policy."""
     template = _read("published_backlog.yaml")
     resources = template["Resources"]
     for id_ in ("Service", "Target", "Tasks"):

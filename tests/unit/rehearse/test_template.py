@@ -58,7 +58,7 @@ def _sqs(name: str, queue: str, *, statistic: str = "Average", period_seconds: i
     )
 
 
-def _alone(source: MetricSource) -> MetricExpression:
+def _expression_of(source: MetricSource) -> MetricExpression:
     return MetricExpression(term=Metric("metric"), metrics={"metric": source}, text="metric")
 
 
@@ -125,7 +125,7 @@ def test_the_pattern_of_cdk_is_read(tmp_path: Path) -> None:
 
     assert service.queue is not None
     queue = service.queue.name
-    visible = _alone(
+    visible = _expression_of(
         _sqs("ApproximateNumberOfMessagesVisible", queue, statistic="Maximum", period_seconds=300),
     )
     tracking, *steps = service.policies
@@ -181,7 +181,7 @@ def test_steps_on_visible_messages_are_read_from_yaml() -> None:
                     ),
                     alarm=SimulatedAlarm(
                         name="<AWS::StackName>-many-visible",
-                        watched=_alone(_sqs("ApproximateNumberOfMessagesVisible", queue, statistic="Maximum")),
+                        watched=_expression_of(_sqs("ApproximateNumberOfMessagesVisible", queue, statistic="Maximum")),
                         comparison="GreaterThanThreshold",
                         threshold=100,
                         evaluation_periods=3,
@@ -235,7 +235,7 @@ def test_a_published_backlog_is_read_from_yaml() -> None:
             policies=(
                 TargetTracking(
                     name="backlog",
-                    watched=_alone(published),
+                    watched=_expression_of(published),
                     target=25.5,
                     scale_out_cooldown_seconds=60,
                     disables_scale_in=True,
@@ -273,7 +273,8 @@ ROLE = ("Resources", "WorkerRole", "Properties", "Policies", 0, "PolicyDocument"
         (ROLE, [], "Jobs"),
     ],
 )
-def test_the_queue_is_told_by_the_role_and_else_by_the_environment(path: tuple[str], value: object, queue: str) -> None:
+def test_a_services_queue_is_the_one_its_role_may_receive_from(path: tuple[str], value: object, queue: str) -> None:
+    """If the role allows any or none, the queue in the task's variables counts."""
     (service,) = read_services(_change(_read("visible_steps.yaml"), *path, value=value))
 
     assert service.queue is not None
@@ -300,9 +301,10 @@ ORDERS, RETURNS, INFO = {"Fn::GetAtt": "Orders.Arn"}, {"Ref": "Returns"}, "info"
         ([], [], None, None),
     ],
 )
-def test_role_environment_and_metrics_tell_the_queue(
+def test_role_then_variables_then_metrics_decide_a_services_queue(
     role: list[object], environment: list[object], watched: str | None, queue: str | None
 ) -> None:
+    """Each may name several queues or none; if all three leave several, the queue is unknown."""
     template = _read("published_backlog.yaml")
     document = template["Resources"]["Receive"]["Properties"]["PolicyDocument"]
     document["Statement"] = [
@@ -322,6 +324,7 @@ def test_role_environment_and_metrics_tell_the_queue(
 
 
 def test_a_task_without_role_or_size_takes_those_of_its_containers() -> None:
+    """Two containers of 512 and 128 CPU units are 640."""
     template = _read("published_backlog.yaml")
     task = template["Resources"]["Tasks"]["Properties"]
     for name in ("TaskRoleArn", "Cpu", "Memory"):
@@ -337,7 +340,7 @@ def test_a_task_without_role_or_size_takes_those_of_its_containers() -> None:
     assert service.queue == QueueSettings(name="Orders", is_fifo=False, visibility_timeout_seconds=300)
 
 
-def test_a_service_that_is_elsewhere_has_what_its_target_says() -> None:
+def test_a_service_of_another_template_is_known_by_its_scalable_target() -> None:
     template = _read("published_backlog.yaml")
     for name in ("Service", "Orders", "Returns"):
         del template["Resources"][name]
@@ -352,6 +355,7 @@ def test_a_service_that_is_elsewhere_has_what_its_target_says() -> None:
 
 
 def test_a_policy_may_be_in_a_template_of_its_own() -> None:
+    """It names its target, or its service."""
     template = _read("published_backlog.yaml")
     policy = {"Resources": {"Backlog": template["Resources"].pop("Backlog")}}
     by_service = copy.deepcopy(policy)

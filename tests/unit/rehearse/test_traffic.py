@@ -10,7 +10,7 @@ from sluice.rehearse.model.simulation import TaskWork
 from sluice.rehearse.model.traffic import DrawnTraffic, RecordedTraffic, Traffic, changing, constant
 
 
-def _all(traffic: Traffic) -> SimulatedArrivals:
+def _whole_traffic(traffic: Traffic) -> SimulatedArrivals:
     """Return a traffic whole; its minutes in their order."""
     minutes = list(traffic.each_minute())
     assert len(minutes) == traffic.minutes
@@ -30,7 +30,7 @@ def _shares(group: Integers, groups: int) -> list[float]:
 
 def test_a_rate_is_kept_second_for_second_within_what_chance_does() -> None:
     """60,000 messages are a standard deviation of 245; a second's count varies as Poisson's does, by its mean."""
-    arrivals = _all(_drawn_traffic())
+    arrivals = _whole_traffic(_drawn_traffic())
 
     counts = np.bincount(arrivals.sent_at.astype(int), minlength=1_200)
     assert len(arrivals.sent_at) == pytest.approx(60_000, abs=5 * 245)
@@ -42,7 +42,7 @@ def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
     """Nothing comes for ten minutes, then up to 60 messages a second, 36,000 in all."""
     traffic = DrawnTraffic(name="ramp", rates=changing(lambda second: (second - 600) / 10, 20), groups=3)
 
-    sent_at = _all(traffic).sent_at
+    sent_at = _whole_traffic(traffic).sent_at
 
     assert sent_at.min() > 600
     assert traffic.message_count == pytest.approx(len(sent_at), abs=5 * 134)
@@ -51,9 +51,9 @@ def test_a_rate_that_changes_is_followed_and_is_never_negative() -> None:
 
 def test_groups_have_their_shares() -> None:
     """The shares are equal, or by Zipf's law, or one group has a share of its own and the others follow the law."""
-    even = _shares(_all(_drawn_traffic()).group, 10)
-    skewed = _shares(_all(_drawn_traffic(skew=1)).group, 10)
-    hot = _shares(_all(_drawn_traffic(hot_share=0.6)).group, 10)
+    even = _shares(_whole_traffic(_drawn_traffic()).group, 10)
+    skewed = _shares(_whole_traffic(_drawn_traffic(skew=1)).group, 10)
+    hot = _shares(_whole_traffic(_drawn_traffic(hot_share=0.6)).group, 10)
 
     harmonic = sum(1 / rank for rank in range(1, 11))
     assert even == pytest.approx([0.1] * 10, abs=0.01)
@@ -62,24 +62,26 @@ def test_groups_have_their_shares() -> None:
 
 
 def test_the_hottest_share_is_that_of_the_busiest_group() -> None:
+    """Of ten equal groups a tenth."""
     assert _drawn_traffic().hottest_share == pytest.approx(0.1)
     assert _drawn_traffic(hot_share=0.6).hottest_share == pytest.approx(0.6)
     assert _drawn_traffic(skew=1, groups=2).hottest_share == pytest.approx(2 / 3)
 
 
 def test_one_group_has_everything_whatever_its_share() -> None:
-    assert set(_all(_drawn_traffic(groups=1, hot_share=0.6)).group.tolist()) == {0}
+    assert set(_whole_traffic(_drawn_traffic(groups=1, hot_share=0.6)).group.tolist()) == {0}
 
 
 def test_poison_is_a_share_of_the_messages_and_fails_always() -> None:
-    fails = _all(_drawn_traffic(poison_share=0.1)).fails
+    """A tenth of 60,000 messages."""
+    fails = _whole_traffic(_drawn_traffic(poison_share=0.1)).fails
 
     assert set(fails.tolist()) == {0, FAILS_ALWAYS}
     assert (fails == FAILS_ALWAYS).mean() == pytest.approx(0.1, abs=0.01)
 
 
 def test_the_same_seed_is_the_same_traffic_and_another_is_not() -> None:
-    first, again, other = (_all(_drawn_traffic(seed=seed, skew=1, poison_share=0.1)) for seed in (1, 1, 2))
+    first, again, other = (_whole_traffic(_drawn_traffic(seed=seed, skew=1, poison_share=0.1)) for seed in (1, 1, 2))
 
     assert [part.tolist() for part in (first.sent_at, first.group, first.fails)] == [
         part.tolist() for part in (again.sent_at, again.group, again.fails)
@@ -94,6 +96,7 @@ def _recorded_traffic(speed: float = 1.0) -> RecordedTraffic:
 
 
 def test_a_recording_is_sent_as_it_came() -> None:
+    """Minute by minute; the second minute is empty."""
     traffic = _recorded_traffic()
 
     arrivals = list(traffic.each_minute())
@@ -129,6 +132,7 @@ TASKS = TaskWork(lanes=4, handler_seconds=1.98, acceptable_latency_seconds=60)
 
 
 def test_every_kind_of_traffic_is_sized_by_the_maximum_of_tasks() -> None:
+    """Ten tasks with four lanes of 2 s handle 20 messages a second; steady traffic is 8 of them."""
     kinds = scenarios(SERVICE, TASKS, groups=100)
 
     peaks = {name: round(each.traffic.peak_per_second, 3) for name, each in kinds.items()}
@@ -156,4 +160,5 @@ def test_groups_limit_the_rate_if_there_are_fewer_than_lanes() -> None:
 
 
 def test_long_jobs_last_four_times_the_stop_timeout() -> None:
+    """30 s is the stop timeout of ECS."""
     assert scenarios(SERVICE, TASKS, groups=9)["long-jobs"].tasks.handler_seconds == 120

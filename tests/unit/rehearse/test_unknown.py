@@ -31,6 +31,7 @@ def _backlog() -> Any:
 
 
 def _watch(template: Any, queue: object) -> None:
+    """Let the policy watch this queue."""
     settings = template["Resources"]["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
     settings["CustomizedMetricSpecification"] |= {
         "Namespace": "AWS/SQS",
@@ -40,6 +41,7 @@ def _watch(template: Any, queue: object) -> None:
 
 
 def _receive(template: Any, queue: object) -> None:
+    """Let the role receive from this queue."""
     (container,) = template["Resources"]["Tasks"]["Properties"]["ContainerDefinitions"]
     container.pop("Environment", None)
     document = template["Resources"]["Receive"]["Properties"]["PolicyDocument"]
@@ -111,6 +113,7 @@ def test_an_export_of_several_stages_is_that_of_the_own_stage() -> None:
     ],
 )
 def test_two_names_with_unknown_parts_may_be_the_same(name: str, other: str, is_same: bool) -> None:  # noqa: FBT001 (a case)
+    """A part in angle brackets is known only after a deployment."""
     assert may_be_same(name, other) == is_same
 
 
@@ -150,6 +153,7 @@ def test_a_queue_with_an_unknown_name_is_not_taken_for_another(arn: object, name
 
 
 def test_a_queue_with_a_known_name_is_told_from_another() -> None:
+    """The role receives from Orders, and the policy watches Returns."""
     template = _backlog()
     _watch(template, {"Fn::GetAtt": "Returns.QueueName"})
 
@@ -200,6 +204,7 @@ def test_outputs_of_a_nested_stack_are_known() -> None:
 
 
 def _if(then: object, otherwise: object) -> dict[str, Any]:
+    """Return a value that depends on the condition IsProd."""
     return {"Fn::If": ["IsProd", then, otherwise]}
 
 
@@ -212,32 +217,41 @@ def _add_condition(change: Callable[[Any], None]) -> Any:
     return template
 
 
-def _max_capacity(resources: Any) -> None:
+def _make_max_capacity_conditional(resources: Any) -> None:
     resources["Target"]["Properties"]["MaxCapacity"] = _if(40, 4)
 
 
-def _scales_in(resources: Any) -> None:
+def _make_scale_in_conditional(resources: Any) -> None:
     settings = resources["Backlog"]["Properties"]["TargetTrackingScalingPolicyConfiguration"]
     settings["DisableScaleIn"] = _if(then=True, otherwise=False)
 
 
-def _settings(resources: Any) -> None:
+def _make_settings_conditional(resources: Any) -> None:
     properties = resources["Backlog"]["Properties"]
     settings = properties["TargetTrackingScalingPolicyConfiguration"]
     properties["TargetTrackingScalingPolicyConfiguration"] = _if(settings, {**settings, "TargetValue": 1})
 
 
-def _statement(resources: Any) -> None:
+def _make_a_right_conditional(resources: Any) -> None:
     document = resources["Receive"]["Properties"]["PolicyDocument"]
     protects = {"Effect": "Allow", "Action": "ecs:*", "Resource": "*"}
     document["Statement"].append(_if(protects, {"Ref": "AWS::NoValue"}))
 
 
-def _policy(resources: Any) -> None:
+def _make_the_policy_conditional(resources: Any) -> None:
     resources["Backlog"]["Condition"] = "IsProd"
 
 
-@pytest.mark.parametrize("change", [_max_capacity, _scales_in, _settings, _statement, _policy])
+@pytest.mark.parametrize(
+    "change",
+    [
+        _make_max_capacity_conditional,
+        _make_scale_in_conditional,
+        _make_settings_conditional,
+        _make_a_right_conditional,
+        _make_the_policy_conditional,
+    ],
+)
 def test_a_parameter_that_a_bound_needs_is_refused_without_a_value(change: Callable[[Any], None]) -> None:
     """Wherever it stands: it is neither taken for true nor for false."""
     template = _add_condition(change)
@@ -270,7 +284,7 @@ def test_a_value_from_the_parameter_store_is_asked_for() -> None:
 
 def test_a_parameter_that_no_template_has_is_refused() -> None:
     with pytest.raises(ConfigError, match="--parameter names 'Evn', which no template has; allowed is one of Env"):
-        read_services(_add_condition(_policy), parameters={"Evn": "prod"})
+        read_services(_add_condition(_make_the_policy_conditional), parameters={"Evn": "prod"})
 
 
 def test_a_service_that_a_condition_leaves_out_is_named_with_it() -> None:
@@ -313,6 +327,7 @@ def test_the_cost_of_an_unknown_task_size_is_unknown() -> None:
 
 @pytest.mark.parametrize("changed", ["no sizes", "no task definition"])
 def test_a_size_that_no_template_tells_is_not_taken_for_a_default(changed: str) -> None:
+    """The cost of the tasks is then unknown."""
     template = _backlog()
     if changed == "no sizes":
         for name in ("Cpu", "Memory"):
@@ -369,6 +384,7 @@ def test_a_task_with_unknown_rights_is_not_said_to_lack_protection(role: object,
     ],
 )
 def test_rights_are_read_in_every_form(document: object) -> None:
+    """A policy as JSON text, and one with NotAction."""
     template = _backlog()
     template["Resources"]["Receive"]["Properties"]["PolicyDocument"] = document
 
