@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import venv
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -63,9 +62,10 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("environment")
-    venv.create(folder, with_pip=True)
     found = folder / "bin" / "python"
-    subprocess.run([found, "-m", "pip", "install", "-q", *_PACKAGES], check=True, capture_output=True, timeout=250)
+    uv = Path(sys.executable).parent / "uv"
+    subprocess.run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, folder], check=True)
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", found, *_PACKAGES], check=True, timeout=250)
     return found
 
 
