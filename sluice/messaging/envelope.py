@@ -222,11 +222,29 @@ def decode(body: str) -> Envelope:
     Raises:
         EnvelopeError: the body is not an envelope, has another version, or its content does not match its hash.
     """
+    return envelope_of(fields_of(body))
+
+
+def fields_of(body: str) -> dict[str, Any]:
+    """Return the fields of the JSON object in a body, which is an envelope or a bundle of them.
+
+    Raises:
+        EnvelopeError: the body is no JSON object.
+    """
     try:
         fields = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise EnvelopeError(f"body is not JSON ({error}); it is not from a Sluice outbox") from error
-    version = fields.get("sluice") if isinstance(fields, dict) else None
+    return fields if isinstance(fields, dict) else {}
+
+
+def envelope_of(fields: Mapping[str, Any]) -> Envelope:
+    """Return the envelope with these fields; see `decode`.
+
+    Raises:
+        EnvelopeError: they are not those of an envelope, are of another version, or do not match their hash.
+    """
+    version = fields.get("sluice")
     if type(version) is not int or version != VERSION:  # excludes True, which equals 1
         raise EnvelopeError(f"sluice is {version!r}, allowed is {VERSION}; upgrade whoever is behind")
     for name, kind in (("id", str), ("type", str), ("group", str), ("seq", int), ("epoch", int), ("hash", str)):
