@@ -22,8 +22,11 @@ RELAY = ("after_claim", "before_publish", "after_publish", "before_mark", "after
 WORKER = (
     *("after_receive", "in_transaction", "before_commit", "after_commit", "after_park", "after_death"),
     *("before_release", "before_delete", "after_delete", "in_drain", "before_drain_commit", "after_drain_commit"),
+    *("before_dead_letter", "after_dead_letter", "between_events"),
 )
-"""The places at which a worker may die or pause: with a message, after its work on it, and with a parked message."""
+"""The places at which a worker may die or pause.
+
+They are with a message, after its work on it, with a parked message, and with a bundle of events."""
 DEAD_LETTERS = ("before_send", "after_send", "before_delete", "after_delete")
 """The places at which a process may die that brings a dead letter back or replaces it."""
 SCHEMA = ("before_step", "in_step", "after_step")

@@ -21,19 +21,6 @@ _SOURCE = "aws:sqs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BatchMessage:
-    """A message of a batch.
-
-    Args:
-        received: as a worker would have received it.
-        attributes: message attributes of all types, by name, as SQS takes them.
-    """
-
-    received: ReceivedMessage
-    attributes: Mapping[str, Mapping[str, Any]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
     """The messages of an invocation, in the order of its event.
 
@@ -42,7 +29,7 @@ class Batch:
     """
 
     queue_arn: str
-    messages: tuple[BatchMessage, ...]
+    messages: tuple[ReceivedMessage, ...]
 
     @property
     def queue_name(self) -> str:
@@ -51,28 +38,26 @@ class Batch:
 
     def repeated_ids(self) -> list[str]:
         """Return the SQS message ids of messages that were received before."""
-        return [message.received.sqs_message_id for message in self.messages if message.received.receive_count > 1]
+        return [message.sqs_message_id for message in self.messages if message.receive_count > 1]
 
-    def groups(self, suspects: Collection[str] = ()) -> list[list[BatchMessage]]:
+    def groups(self, suspects: Collection[str] = ()) -> list[list[ReceivedMessage]]:
         """Return the messages by group, each group in order.
 
         Args:
             suspects: SQS message ids of messages whose handler may end the process: their groups are last, so that it
                 costs the others nothing.
         """
-        found: dict[str | None, list[BatchMessage]] = {}
+        found: dict[str | None, list[ReceivedMessage]] = {}
         for message in self.messages:
-            found.setdefault(message.received.message_group_id, []).append(message)
-        return sorted(
-            found.values(), key=lambda group: any(message.received.sqs_message_id in suspects for message in group)
-        )
+            found.setdefault(message.message_group_id, []).append(message)
+        return sorted(found.values(), key=lambda group: any(message.sqs_message_id in suspects for message in group))
 
     def answer(self, failed_ids: Collection[str]) -> dict[str, Any]:
         """Return what tells Lambda which messages have to come again."""
         failures = [
-            {"itemIdentifier": message.received.sqs_message_id}
+            {"itemIdentifier": message.sqs_message_id}
             for message in self.messages
-            if message.received.sqs_message_id in failed_ids
+            if message.sqs_message_id in failed_ids
         ]
         return {"batchItemFailures": failures}
 
@@ -97,19 +82,19 @@ def read_batch(event: object) -> Batch:
     )
 
 
-def _to_message(record: Mapping[str, Any]) -> BatchMessage:
+def _to_message(record: Mapping[str, Any]) -> ReceivedMessage:
     system = record["attributes"]
     attributes = {name: _to_attribute(value) for name, value in (record.get("messageAttributes") or {}).items()}
-    received = ReceivedMessage(
+    return ReceivedMessage(
         sqs_message_id=record["messageId"],
         receipt_handle=record["receiptHandle"],
         message_group_id=system["MessageGroupId"],
         body=record["body"],
         receive_count=int(system["ApproximateReceiveCount"]),
         attributes={name: value["StringValue"] for name, value in attributes.items() if "StringValue" in value},
+        typed_attributes=attributes,
         trace_header=system.get("AWSTraceHeader"),
     )
-    return BatchMessage(received=received, attributes=attributes)
 
 
 def _to_attribute(value: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,6 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any, Protocol, Unpack
 
 from sqlalchemy import Engine
@@ -36,8 +35,8 @@ from sluice.clock import Clock, SystemClock
 from sluice.declaration import Consumer, Lambda
 from sluice.declaration.arguments import check_argument_types
 from sluice.declaration.fields.functions import SCHEDULED_EVENT
-from sluice.errors import ConfigError, EndpointError
-from sluice.messaging.aws_lambda.batch import Batch, BatchMessage, read_batch
+from sluice.errors import ConfigError
+from sluice.messaging.aws_lambda.batch import Batch, read_batch
 from sluice.messaging.database import connections, engines
 from sluice.messaging.database.rotation import runtime_engine
 from sluice.messaging.errors import HoldLostError, TransientError
@@ -47,11 +46,11 @@ from sluice.messaging.inbox.attempts import FORGOTTEN_MAX
 from sluice.messaging.inbox.groups import InboxPolicy
 from sluice.messaging.liveness import Liveness, process_name
 from sluice.messaging.sqs import queue as queues
-from sluice.messaging.sqs.dead_letter_queue import Destination
-from sluice.messaging.sqs.queue import Queue
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.worker.build import Options, assemble_worker
 from sluice.messaging.worker.hooks import WorkerHooks
-from sluice.messaging.worker.preflight import dead_letter_queue_name, faults
+from sluice.messaging.worker.preflight import faults
 from sluice.messaging.worker.processing.message_lease import MARGIN_SECONDS, MessageLease
 from sluice.messaging.worker.processing.processor import Abandon, Acknowledgement, Delete, MoveToDlq, Release
 from sluice.messaging.worker.settings import ProcessorSettings, WorkerSettings
@@ -194,34 +193,34 @@ class LambdaHandler:
         except DBAPIError:
             return frozenset()
 
-    def _work_on_group(self, group: Sequence[BatchMessage], found: "FunctionQueues", ends_at: float) -> set[str]:
+    def _work_on_group(self, group: Sequence[ReceivedMessage], found: "FunctionQueues", ends_at: float) -> set[str]:
         """Work on a group's messages in order, and return the ids of its first failure and of all behind it."""
         for position, message in enumerate(group):
             left = group[position:]
-            match self._settle(message, ends_at):
+            match self._settle(message, found, ends_at):
                 case Delete():
                     continue
                 case MoveToDlq() if found.move_to_dlq(message):
                     continue
                 case Release(delay_seconds):
                     found.hide(left, math.ceil(delay_seconds))
-            return {message.received.sqs_message_id for message in left}
+            return {message.sqs_message_id for message in left}
         return set()
 
-    def _settle(self, message: BatchMessage, ends_at: float) -> Acknowledgement:
+    def _settle(self, message: ReceivedMessage, found: "FunctionQueues", ends_at: float) -> Acknowledgement:
         """Return how a message ends; it is left alone where the time is over before its handler begins."""
         left_seconds = ends_at - self._clock.monotonic()
         if left_seconds <= self._margin_seconds:
             return Abandon()
         lease = MessageLease(
-            message.received,
+            message,
             clock=self._clock,
             timeout_seconds=left_seconds,
             seconds_max=left_seconds,
             why_over="the invocation has no time left",
         )
         try:
-            return self.worker.parts.processor.decide(lease)
+            return self.worker.parts.processor.decide(lease, found.dead_letters)
         except Exception:  # whatever it is, other groups of the batch need this invocation
             _log.exception("a message was not worked on, and comes again when its visibility timeout ends")
             return Abandon()
@@ -272,48 +271,31 @@ class FunctionQueues:
     """
 
     def __init__(self, sqs: Any, name: str, consumer: Consumer) -> None:
-        self._sqs, self._queue = sqs, Queue(sqs, queues.url_of(sqs, name))
-        attributes = self._queue.attributes()
-        self._dead_letter_queue = dead_letter_queue_name(attributes)
+        self._queue = Queue(sqs, queues.url_of(sqs, name))
+        self.dead_letters = DeadLetterSender(self._queue)
         self._hidden_seconds_max = limits.VISIBILITY_TIMEOUT_SECONDS_MAX - consumer.visibility_timeout_seconds
-        for fault in faults(consumer, attributes, None):
+        for fault in faults(consumer, self._queue.attributes(), None):
             # An invocation that fails is a receive of messages that nobody has tried: to go on costs less.
             _log.error("the queue is not as its consumer declares it", queue=name, fault=fault)
 
-    @cached_property
-    def _destination(self) -> Destination:
-        if self._dead_letter_queue is None:
-            raise TransientError("the queue has no RedrivePolicy, and so no DLQ; deploy the environment's stacks")
-        return Destination(self._sqs, self._dead_letter_queue)
-
-    def move_to_dlq(self, message: BatchMessage) -> bool:
+    def move_to_dlq(self, message: ReceivedMessage) -> bool:
         """Send a dead message to the DLQ and delete it; return False where it has to come again for that."""
-        received = message.received
-        try:
-            self._destination.send_body(
-                received.body,
-                message_group_id=received.message_group_id or "",
-                attributes=message.attributes,
-                trace_header=received.trace_header,
-                deduplication_id=received.sqs_message_id,
-            )
-        except (TransientError, EndpointError) as error:
-            _log.error("not in the DLQ: it comes again", sqs_message_id=received.sqs_message_id, error=str(error))
+        if not self.dead_letters.send(message, body=message.body, deduplication_id=message.sqs_message_id):
             return False
         try:
-            self._queue.delete(received.receipt_handle)
+            self._queue.delete(message.receipt_handle)
         except (HoldLostError, TransientError) as error:
-            _log.warning("in the DLQ, and not deleted yet", sqs_message_id=received.sqs_message_id, error=str(error))
+            _log.warning("in the DLQ, and not deleted yet", sqs_message_id=message.sqs_message_id, error=str(error))
         return True
 
-    def hide(self, messages: Sequence[BatchMessage], seconds: int) -> None:
+    def hide(self, messages: Sequence[ReceivedMessage], seconds: int) -> None:
         """Let messages of a group be received again after so long.
 
         All of them, not only the first: while one of a group is hidden, SQS gives out no other.
         """
         hidden_seconds = min(seconds, self._hidden_seconds_max)
         try:
-            met = self._queue.extend([(message.received.receipt_handle, hidden_seconds) for message in messages])
+            met = self._queue.extend([(message.receipt_handle, hidden_seconds) for message in messages])
         except (HoldLostError, TransientError) as error:
             met = [error]
         for failure in filter(None, met):

@@ -28,7 +28,7 @@ _SCHEMA = {"sluice_schema": "SELECT"}
 _TABLES = (
     *("sluice_outbox", "sluice_outbox_group", "sluice_outbox_lease", "sluice_outbox_audit"),
     *("sluice_inbox_group", "sluice_inbox_consumer", "sluice_inbox_exception", "sluice_inbox_parked"),
-    *("sluice_inbox_redrive", "sluice_inbox_audit", "sluice_inbox_attempt"),
+    *("sluice_inbox_redrive", "sluice_inbox_audit", "sluice_inbox_attempt", "sluice_inbox_bundle"),
 )
 RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
     DatabaseRole.PRODUCER: {
@@ -48,6 +48,7 @@ RIGHTS: Mapping[DatabaseRole, Mapping[str, str]] = {
         "sluice_inbox_exception": _ALL,
         "sluice_inbox_parked": _ALL,
         "sluice_inbox_attempt": _ALL,
+        "sluice_inbox_bundle": _ALL,
         "sluice_inbox_consumer": "SELECT, INSERT, UPDATE",
         "sluice_inbox_redrive": "SELECT",
         "sluice_inbox_exception_id_seq": "USAGE",

@@ -6,6 +6,9 @@ was killed, or ran out of memory) is none; how many of them follow each other is
 whose handler ends the process each time has to end, too.
 
 The first receive of a message writes nothing: only a second one can have an attempt before it.
+
+Each event of a bundle has attempts of its own. A bundle that comes again has a row that says how many events at its
+front are settled: handled, parked, or dead and in the DLQ. They are passed over, and no dead letter is sent twice.
 """
 
 from collections.abc import Collection
@@ -16,7 +19,8 @@ from sqlalchemy import ColumnElement, Connection, delete, select
 from sluice.clock import Clock
 from sluice.messaging.database import engines
 from sluice.messaging.inbox.groups import DecodedMessage
-from sluice.messaging.inbox.tables import attempts
+from sluice.messaging.inbox.tables import attempts, bundles
+from sluice.messaging.sqs.queue import ReceivedMessage
 
 FORGOTTEN_MAX = 1_000
 """Messages whose attempts are forgotten in one transaction."""
@@ -63,6 +67,28 @@ class InboxAttempts:
         """Record that the attempt `arrived.attempt` has failed. The caller commits."""
         self._write(connection, arrived, arrived.attempt, 0, reason)
 
+    def settled_count(self, connection: Connection, message: ReceivedMessage) -> int:
+        """Return how many events at the front of a bundle are known to be settled since earlier receives."""
+        found = select(bundles.c.settled_count).where(
+            bundles.c.consumer == self._consumer,
+            bundles.c.sqs_message_id == message.sqs_message_id,
+            bundles.c.receive_count < message.receive_count,
+        )
+        return connection.execute(found).scalar() or 0
+
+    def settle(self, connection: Connection, message: ReceivedMessage, settled_count: int) -> None:
+        """Record that so many events at the front of a bundle need nothing more. The caller commits."""
+        values = {
+            "settled_count": settled_count,
+            "receive_count": message.receive_count,
+            "updated_at_us": engines.now_us(connection, self._clock),
+        }
+        made = engines.insert(connection.dialect.name, bundles).values(
+            consumer=self._consumer, sqs_message_id=message.sqs_message_id, **values
+        )
+        key = ["consumer", "sqs_message_id"]
+        connection.execute(made.on_conflict_do_update(index_elements=key, set_=values))
+
     def suspects(self, connection: Connection, sqs_message_ids: Collection[str]) -> frozenset[str]:
         """Return which messages have an attempt that came to no end: their handler may end the process again."""
         found = select(attempts.c.sqs_message_id).where(
@@ -73,14 +99,17 @@ class InboxAttempts:
         return frozenset(connection.execute(found).scalars())
 
     def forget(self, connection: Connection, keep_seconds: float) -> int:
-        """Delete the attempts at up to a thousand messages that did not come for so long; return at how many."""
+        """Delete up to a thousand old attempts, and as many rows of bundles; return the larger count."""
         before_us = engines.now_us(connection, self._clock) - round(keep_seconds * 1_000_000)
-        old = (attempts.c.consumer == self._consumer, attempts.c.updated_at_us < before_us)
-        ids = select(attempts.c.sqs_message_id).where(*old).limit(FORGOTTEN_MAX)
-        return connection.execute(delete(attempts).where(*old, attempts.c.sqs_message_id.in_(ids))).rowcount
+        counts = []
+        for table in (attempts, bundles):
+            old = (table.c.consumer == self._consumer, table.c.updated_at_us < before_us)
+            ids = select(table.c.sqs_message_id).where(*old).limit(FORGOTTEN_MAX)
+            counts.append(connection.execute(delete(table).where(*old, table.c.sqs_message_id.in_(ids))).rowcount)
+        return max(counts)
 
     def _place(self, arrived: DecodedMessage) -> tuple[ColumnElement[bool], ...]:
-        return attempts.c.consumer == self._consumer, attempts.c.sqs_message_id == arrived.sqs_message_id
+        return attempts.c.consumer == self._consumer, attempts.c.sqs_message_id == arrived.dead_letter_id
 
     def _write(
         self, connection: Connection, arrived: DecodedMessage, failed: int, unfinished: int, reason: str | None
@@ -94,7 +123,7 @@ class InboxAttempts:
             "updated_at_us": engines.now_us(connection, self._clock),
         }
         made = engines.insert(connection.dialect.name, attempts).values(
-            consumer=self._consumer, sqs_message_id=arrived.sqs_message_id, **values
+            consumer=self._consumer, sqs_message_id=arrived.dead_letter_id, **values
         )
         key = ["consumer", "sqs_message_id"]
         connection.execute(made.on_conflict_do_update(index_elements=key, set_=values))

@@ -78,6 +78,7 @@ class DecodedMessage:
     Args:
         receive_count: how often the message was received, including this time.
         attempt: the number of the attempt that is made at the message, from 1.
+        position: the place of the event in its bundle, from 0; None if it came in a message of its own.
     """
 
     envelope: Envelope
@@ -86,6 +87,12 @@ class DecodedMessage:
     sqs_message_id: str
     receive_count: int
     attempt: int = 1
+    position: int | None = None
+
+    @property
+    def dead_letter_id(self) -> str:
+        """Return the id by which a dead letter of the event is found: its SQS message id, or part of a bundle's."""
+        return self.sqs_message_id if self.position is None else f"{self.sqs_message_id}.{self.position}"
 
     @property
     def arrival(self) -> Arrival:
@@ -94,7 +101,7 @@ class DecodedMessage:
             epoch=self.envelope.epoch,
             seq=self.envelope.seq,
             event_id=self.envelope.event.id,
-            sqs_message_id=self.sqs_message_id,
+            sqs_message_id=self.dead_letter_id,
             receive_count=self.receive_count,
             first=self.envelope.first,
         )

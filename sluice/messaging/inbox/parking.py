@@ -262,7 +262,7 @@ def store_parked(connection: Connection, consumer: str, messages: Sequence[Decod
             "event_id": arrived.envelope.event.id,
             "body": arrived.body,
             "attributes": json.dumps(dict(arrived.attributes), ensure_ascii=False),
-            "sqs_message_id": arrived.sqs_message_id,
+            "sqs_message_id": arrived.dead_letter_id,
             "parked_at_us": now_us,
         }
         for arrived in messages

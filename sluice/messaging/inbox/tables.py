@@ -113,6 +113,19 @@ attempts = sa.Table(
     comment="attempts at messages that came more than once, of consumers that Lambda invokes: a receive may be none",
 )
 
+bundles = sa.Table(
+    "sluice_inbox_bundle",
+    metadata,
+    sa.Column("consumer", KEY, nullable=False),
+    sa.Column("sqs_message_id", KEY, nullable=False),
+    sa.Column("settled_count", sa.Integer, nullable=False),
+    sa.Column("receive_count", sa.Integer, nullable=False),
+    sa.Column("updated_at_us", sa.BigInteger, nullable=False),
+    sa.PrimaryKeyConstraint("consumer", "sqs_message_id"),
+    sa.Index("sluice_inbox_bundle_updated", "consumer", "updated_at_us"),
+    comment="bundles that come again: how many events at the front are settled, the dead ones in the DLQ",
+)
+
 redrives = sa.Table(
     "sluice_inbox_redrive",
     metadata,
@@ -133,8 +146,10 @@ WORKER_RIGHTS = {
     "sluice_inbox_redrive": "SELECT",
 }
 """The rights that a worker needs on each table."""
-FUNCTION_RIGHTS = WORKER_RIGHTS | {"sluice_inbox_attempt": "SELECT, INSERT, UPDATE, DELETE"}
-"""The rights that a Lambda function needs on each table."""
+FUNCTION_RIGHTS = WORKER_RIGHTS | dict.fromkeys(
+    ("sluice_inbox_attempt", "sluice_inbox_bundle"), "SELECT, INSERT, UPDATE, DELETE"
+)
+"""The rights that a Lambda function, and a worker that gets bundles, need on each table."""
 
 versioned = VersionedTables(
     "inbox",
@@ -154,5 +169,6 @@ versioned = VersionedTables(
                 "ALTER TABLE sluice_inbox_exception ADD COLUMN handled_by TEXT",
             )
         ),
+        Step(),  # sluice_inbox_bundle is new
     ),
 )

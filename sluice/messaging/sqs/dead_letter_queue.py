@@ -10,21 +10,25 @@ https://docs.aws.amazon.com/AWSSimpleQueueService/latest/APIReference/API_SendMe
 """
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
 from sluice import limits
 from sluice.clock import Clock
-from sluice.errors import ConfigError
+from sluice.errors import ConfigError, EndpointError
 from sluice.messaging.envelope import Envelope, decode
 from sluice.messaging.errors import DeadLetterError, EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.failpoints import Failpoint, do_nothing
 from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
-from sluice.messaging.sqs.queue import Queue, explaining_errors, url_of
+from sluice.messaging.sqs.queue import Queue, ReceivedMessage, explaining_errors, url_of
+from sluice.terminal.logger import Logger
 
+_log = Logger()
 _POLL_SECONDS = 1
 _READ_MAX = 10_000
 _SAFE_SHARE = 0.75  # of its hold; afterwards nothing is begun with a letter
@@ -122,7 +126,7 @@ class DeadLetterQueue(Queue):
 
 
 class Destination:
-    """A FIFO queue that dead letters are sent to.
+    """A queue that dead letters are sent to.
 
     Args:
         sqs: a client that does not retry.
@@ -169,12 +173,14 @@ class Destination:
         trace_header: str | None,
         deduplication_id: str,
     ) -> str:
-        """Send a message, and return its SQS message id.
+        """Send a message, and return its SQS message id. A standard queue has neither group nor deduplication id.
 
         Raises:
             TransientError: it is not certain that it is there.
         """
         more: dict[str, Any] = {}
+        if self.name.endswith(limits.FIFO_SUFFIX):
+            more |= {"MessageGroupId": message_group_id, "MessageDeduplicationId": deduplication_id}
         if trace_header is not None:
             header = {"StringValue": trace_header, "DataType": "String"}
             more["MessageSystemAttributes"] = {"AWSTraceHeader": header}
@@ -184,11 +190,52 @@ class Destination:
             answer = self._sqs.send_message(
                 QueueUrl=self._url,
                 MessageBody=body,
-                MessageGroupId=message_group_id,
-                MessageDeduplicationId=deduplication_id,
                 **more,
             )
             return str(answer["MessageId"])
+
+
+class DeadLetterSender:
+    """Sends messages that died with their consumer to the DLQ of their queue, where SQS itself does not count attempts.
+
+    The first death asks for the queue's redrive policy, which names the DLQ. Any number of threads share a sender.
+    """
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def send(self, message: ReceivedMessage, *, body: str, deduplication_id: str) -> bool:
+        """Send a body with group, attributes and trace header of its message; return whether the DLQ has it.
+
+        The tools for dead letters find it by the deduplication id, as they find what SQS has moved.
+        """
+        try:
+            self._destination.send_body(
+                body,
+                message_group_id=message.message_group_id or "",
+                attributes={name: _sendable(attribute) for name, attribute in message.typed_attributes.items()},
+                trace_header=message.trace_header,
+                deduplication_id=deduplication_id,
+            )
+        except (TransientError, EndpointError) as error:
+            _log.error("not in the DLQ: it comes again", sqs_message_id=message.sqs_message_id, error=str(error))
+            return False
+        return True
+
+    @cached_property
+    def _destination(self) -> Destination:
+        name = _dead_letter_queue_name(self._queue.attributes())
+        if name is None:
+            raise TransientError("the queue has no RedrivePolicy, and so no DLQ; deploy the environment's stacks")
+        return Destination(self._queue.sqs, name)
+
+
+def _dead_letter_queue_name(attributes: Mapping[str, str]) -> str | None:
+    """Return the name of a queue's DLQ, by its redrive policy; None where it has none."""
+    try:
+        return str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]).rpartition(":")[2]
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 class Reading:

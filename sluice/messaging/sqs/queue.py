@@ -67,6 +67,7 @@ class ReceivedMessage:
     Args:
         receive_count: how often it was received, this time included.
         attributes: text attributes, by name; attributes of other types are left out.
+        typed_attributes: attributes of all types, by name, as SQS has them.
         trace_header: the header of X-Ray, if the message was sent with one.
     """
 
@@ -76,6 +77,7 @@ class ReceivedMessage:
     body: str
     receive_count: int
     attributes: Mapping[str, str] = field(default_factory=dict)
+    typed_attributes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     trace_header: str | None = None
 
 
@@ -88,6 +90,11 @@ class Queue:
 
     def __init__(self, sqs: Any, url: str) -> None:
         self._sqs, self.url = sqs, url.strip()
+
+    @property
+    def sqs(self) -> Any:
+        """Return the client."""
+        return self._sqs
 
     def receive(self, *, attempt_id: str | None, wait_seconds: int) -> ReceivedMessage | None:
         """Return the next message of a group that no consumer works on; None if none arrives within the wait.
@@ -256,5 +263,6 @@ def _to_received_message(message: Mapping[str, Any]) -> ReceivedMessage:
         attributes={
             name: attribute["StringValue"] for name, attribute in attributes.items() if "StringValue" in attribute
         },
+        typed_attributes=attributes,
         trace_header=system.get("AWSTraceHeader"),
     )

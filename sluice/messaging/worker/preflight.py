@@ -60,14 +60,6 @@ def _redrive(declared: Consumer, attributes: Mapping[str, str]) -> Iterator[str]
         )
 
 
-def dead_letter_queue_name(attributes: Mapping[str, str]) -> str | None:
-    """Return the name of a queue's DLQ, by its redrive policy; None where it has none."""
-    try:
-        return str(json.loads(attributes["RedrivePolicy"])["deadLetterTargetArn"]).rpartition(":")[2]
-    except (ValueError, TypeError, KeyError):
-        return None
-
-
 def _max_receive_count(policy: str) -> int | None:
     """Return the count of a redrive policy, which AWS takes and gives back as a number or as text."""
     try:

@@ -28,8 +28,10 @@ class ProcessorSettings:
         backoff: the delay between two tries of a message.
         is_ordered: False for a standard queue, where several messages of one group may be worked on at once.
         database_connections: how many lanes have a connection at once; None means all lanes.
-        unfinished_max: a message is dead after so many attempts in a row that came to no end. None where each receive
-            is an attempt, which the queue counts; otherwise the inbox counts the attempts.
+        unfinished_max: a message is dead after so many attempts in a row that came to no end. None where they count
+            as attempts.
+        has_bundles: whether the queue's maxReceiveCount is for bundles, and not `max_attempts`: then the inbox counts
+            the attempts at each event, and the worker sends a dead one to the DLQ. Of a bundle it always does.
     """
 
     consumer: str
@@ -45,6 +47,7 @@ class ProcessorSettings:
     is_ordered: bool = True
     database_connections: int | None = None
     unfinished_max: int | None = None
+    has_bundles: bool = False
 
     @classmethod
     def of_function(cls, consumer: Consumer, function: Lambda) -> "ProcessorSettings":

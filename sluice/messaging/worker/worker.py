@@ -263,10 +263,13 @@ class Worker:
         Raises:
             DBAPIError: the database did not do it.
         """
-        for _ in range(_FORGET_TIMES_MAX):
-            with self.parts.engine.begin() as connection:
-                if self.parts.inbox.forget(connection, self._settings.keep_inbox_seconds) < FORGOTTEN_MAX:
-                    break
+        inbox = self.parts.inbox
+        forgets = [inbox.forget, inbox.attempts.forget] if self.parts.processor.has_bundles else [inbox.forget]
+        for forget in forgets:
+            for _ in range(_FORGET_TIMES_MAX):
+                with self.parts.engine.begin() as connection:
+                    if forget(connection, self._settings.keep_inbox_seconds) < FORGOTTEN_MAX:
+                        break
 
     def inbox_counts(self) -> Mapping[str, int]:
         """Return how much is set aside, held and open; asks the database."""

@@ -64,7 +64,7 @@ def count_receives_as_attempts(handler: LambdaHandler) -> Function:
     def function(event: dict[str, Any], context: FunctionContext) -> dict[str, Any]:
         batch, left = read_batch(event), []
         for record, message in zip(event["Records"], batch.messages, strict=True):
-            if message.received.receive_count > _RECEIVES_MAX:
+            if message.receive_count > _RECEIVES_MAX:
                 handler.queues_of(batch.queue_name).move_to_dlq(message)
             else:
                 left.append(record)

@@ -20,6 +20,7 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from sluice.messaging import Event, failpoints
+from sluice.messaging.bundle import write_bundle
 from sluice.messaging.database import engines
 from sluice.messaging.envelope import TOMBSTONE, Envelope
 from sluice.messaging.errors import DeadLetterError
@@ -37,7 +38,7 @@ from tests.support.messaging.faulty_calls import Fault, GroupPlace, ProcessKill
 from tests.support.messaging.world import TIMEOUT_SECONDS, WorkerParts, World, create_tables, envelope
 
 GROUPS = "abc"
-GARBAGE = "no envelope"
+GARBAGE = '"no envelope"'
 GAP_WAIT_SECONDS = 100
 _COUNT = 3
 _OF_DRAINER = ("in_drain", "before_drain_commit", "after_drain_commit")
@@ -51,6 +52,7 @@ _HANDS = st.integers(0, _COUNT - 1)
 _MOODS = st.sampled_from(["well", "well", "well", "retry", "reject", "fail", "long", "too long"])
 _REFUSED = st.builds(lambda begin, count: range(begin, begin + count), st.integers(1, 12), st.integers(0, 4))
 _HOWS = st.sampled_from(["sent", "sent", "sent", "sent", "tombstone", "withheld", "garbled"])
+_BUNDLES = st.lists(_HOWS, min_size=2, max_size=5)
 _TIMES = st.sampled_from([1, 5, TIMEOUT_SECONDS + 1, GAP_WAIT_SECONDS + 1, 301])
 _FAULTS = st.builds(
     lambda operation, is_lost: Fault(operation=operation, lost=is_lost, unreachable=not is_lost),
@@ -90,8 +92,8 @@ class FaultyDatabase:
 class SimulatedConsumer(World):
     """A consumer with a configurable handler, whose workers can be replaced."""
 
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine)
+    def __init__(self, engine: Engine, *, has_bundles: bool = False) -> None:
+        super().__init__(engine, has_bundles=has_bundles)
         self.mood = "well"
         self.is_late: dict[GroupPlace, bool] = {}
         self.at_work: list[WorkerParts] = []
@@ -175,16 +177,23 @@ class InboxStateMachine(RuleBasedStateMachine):
             self._publish(group, how)
 
     def _publish(self, group: str, how: str) -> None:
-        """Use the next number for a message, a tombstone, a delayed message, or an unreadable one."""
+        body = self._number(group, how)
+        if body is not None:
+            self.world.put_body(body, group)
+
+    def _number(self, group: str, how: str) -> str | None:
+        """Use the next number for a message, a tombstone, a delayed message, or an unreadable one; return its body.
+
+        A delayed message has no body yet.
+        """
         place = group, self.next_seq[group]
         self.next_seq[group] += 1
         made = envelope(*place, type=TOMBSTONE if how == "tombstone" else "order.placed")
         if how in ("withheld", "garbled"):
             self.withheld[place] = made
-        else:
-            self._put(place, made)
-        if how == "garbled":
-            self.world.put_body(GARBAGE, group)
+            return GARBAGE if how == "garbled" else None
+        self.sent[place] = made
+        return made.body
 
     def _put(self, place: GroupPlace, made: Envelope) -> None:
         self.sent[place] = self.world.put(made)
@@ -393,11 +402,30 @@ class InboxStateMachine(RuleBasedStateMachine):
             del messages[id_]
 
 
+class BundleStateMachine(InboxStateMachine):
+    """The same with bundles beside single messages: of new events, of copies, of what is withheld and unreadable."""
+
+    @rule(group=_GROUPS, hows=_BUNDLES)
+    def publish_bundle(self, group: str, hows: list[str]) -> None:
+        """Publish the next events of a group as one message."""
+        bodies = [body for how in hows if (body := self._number(group, how)) is not None]
+        if bodies:
+            self.world.put_body(write_bundle(bodies), group)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), count=st.integers(1, 4))
+    def send_bundle_again(self, data: st.DataObject, count: int) -> None:
+        """Send copies in a bundle with other boundaries, as after a resend."""
+        group, seq = data.draw(st.sampled_from(sorted(self.sent)))
+        copies = [self.sent[group, number] for number in range(seq, seq + count) if (group, number) in self.sent]
+        self.world.put_bundle(*copies)
+
+
 @contextmanager
-def in_memory_consumer() -> Iterator[SimulatedConsumer]:
+def in_memory_consumer(*, has_bundles: bool = False) -> Iterator[SimulatedConsumer]:
     engine = engines.engine("sqlite://")
     create_tables(engine)
-    yield SimulatedConsumer(engine)
+    yield SimulatedConsumer(engine, has_bundles=has_bundles)
     engine.dispose()
 
 

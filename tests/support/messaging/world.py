@@ -24,8 +24,9 @@ from sqlalchemy.orm import Session
 from sluice.clock import Clock
 from sluice.messaging import Outbox, failpoints
 from sluice.messaging.backoff import Backoff
+from sluice.messaging.bundle import events_of, write_bundle
 from sluice.messaging.database import engines
-from sluice.messaging.envelope import Envelope, Event, any_event, decode
+from sluice.messaging.envelope import Envelope, Event, any_event
 from sluice.messaging.failpoints import Failpoint
 from sluice.messaging.handlers import ANY, Context, Handlers, LaneHandler, Outcome, Reject
 from sluice.messaging.inbox import tables
@@ -52,6 +53,8 @@ QUEUES = ("billing", "shipping")
 SETTINGS = RelaySettings()
 TIMEOUT_SECONDS = 30
 MAX_ATTEMPTS = 3
+RECEIVES_MAX = 1_000
+"""The maxReceiveCount of a queue for bundles."""
 POLL_SECONDS = 20
 BACKOFF = Backoff(base_seconds=0.5, cap_seconds=20, floor_seconds=0.1)
 _TOPIC_ARN = f"arn:aws:sns:us-east-1:000000000000:{TOPIC}"
@@ -223,6 +226,7 @@ class World:
         is_ordered: bool = True,
         timeout_seconds: int = TIMEOUT_SECONDS,
         max_attempts: int = MAX_ATTEMPTS,
+        has_bundles: bool = False,
     ) -> None:
         self.engine, self.consumer = engine, consumer
         self.policy = InboxPolicy(consumer=consumer) if policy is None else policy
@@ -237,6 +241,7 @@ class World:
             timeout_seconds=timeout_seconds,
             hold_seconds_max=10.0 * timeout_seconds,
             is_ordered=is_ordered,
+            has_bundles=has_bundles,
         )
         self.handler_steps: dict[GroupPlace, list[HandlerStep]] = defaultdict(list)
         self.calls: list[Call] = []
@@ -273,7 +278,8 @@ class World:
         suffix, kind = (".fifo", {"FifoQueue": "true"}) if is_fifo else ("", {})
         self.dlq_url = self.sqs.create_queue(QueueName=f"{self.consumer}-dlq{suffix}", Attributes=kind)["QueueUrl"]
         self.dlq_arn = self._last_arn()
-        policy = {"deadLetterTargetArn": self.dlq_arn, "maxReceiveCount": self.settings.max_attempts}
+        receives_max = RECEIVES_MAX if self.settings.has_bundles else self.settings.max_attempts
+        policy = {"deadLetterTargetArn": self.dlq_arn, "maxReceiveCount": receives_max}
         attributes = {"VisibilityTimeout": str(self.settings.timeout_seconds), "RedrivePolicy": json.dumps(policy)}
         self.url = self.sqs.create_queue(QueueName=f"{self.consumer}{suffix}", Attributes=attributes | kind)["QueueUrl"]
         self.arn = self._last_arn()
@@ -369,6 +375,10 @@ class World:
         self.put_body(sent.body, sent.event.group)
         return sent
 
+    def put_bundle(self, *sent: Envelope) -> None:
+        """Send a bundle under a fresh deduplication id."""
+        self.put_body(write_bundle([envelope.body for envelope in sent]), sent[0].event.group)
+
     def put_body(self, body: str, group: str) -> None:
         ids = {"MessageGroupId": group, "MessageDeduplicationId": str(uuid.uuid4())} if self.settings.is_ordered else {}
         attributes = {"type": {"DataType": "String", "StringValue": "order.placed"}}
@@ -376,7 +386,7 @@ class World:
 
     def redrive(self) -> None:
         """Let SQS move all messages from the DLQ back to the queue."""
-        self.sqs.start_message_move_task(SourceArn=self.dlq_arn)
+        self.sqs.start_message_move_task(SourceArn=self.dlq_arn, DestinationArn=self.arn)
         (task,) = self.sqs.list_message_move_tasks(SourceArn=self.dlq_arn)["Results"]
         assert task["Status"] == "COMPLETED", task
 
@@ -537,7 +547,7 @@ class World:
 
 def places(bodies: list[str]) -> list[GroupPlace]:
     """Return the group and the number of each message body."""
-    decoded = [decode(body) for body in bodies]
+    decoded = [entry for body in bodies for entry in events_of(body)]
     return [(entry.event.group, entry.seq) for entry in decoded]
 
 

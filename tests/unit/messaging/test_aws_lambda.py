@@ -17,6 +17,8 @@ from structlog.testing import capture_logs
 from sluice.declaration import Consumer, Lambda
 from sluice.messaging import Ack, Context, Event, Outcome, Reject, Retry
 from sluice.messaging.aws_lambda.handler import LambdaHandler
+from sluice.messaging.bundle import write_bundle
+from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import TransientError
 from sluice.simulator.model import AwsRefusal
 from sluice.testing import LambdaHarness
@@ -294,3 +296,41 @@ def test_a_body_that_cannot_be_read_is_dead_at_its_first_receive(lambda_harness:
     assert [dead_letter.body for dead_letter in harness.dead_letters] == ["no envelope"]
     assert len(harness.events) == 1, "one invocation was enough"
     assert effects_of(harness) == ["a1"]
+
+
+# --- bundles
+
+
+def bundle_body(*names: str) -> str:
+    """Return the body of a bundle of these events: `a1` is the first of group `a`."""
+    events = [Event(type="order.placed", group=name[0], data=name) for name in names]
+    numbered = [Envelope(event=event, seq=int(event.data[1:]), epoch=1) for event in events]
+    return write_bundle([envelope.body for envelope in numbered])
+
+
+def test_events_of_a_bundle_have_ends_of_their_own_in_a_batch(lambda_harness: Harness) -> None:
+    """One event fails twice, one is refused, and each of both ends only what is behind it in its own group."""
+    handling = Handling(a1=[Retry(), Retry()], a2=[Retry(), Retry()], b2=[Reject("not ours")])
+    harness = lambda_harness(handling, consumer=BATCHES)
+    for names in (("a1", "a2", "a3"), ("b1", "b2", "b3"), ("a4", "a5")):
+        harness.send_body(bundle_body(*names), names[0][0])
+
+    harness.throttle(3)
+    harness.run()
+
+    assert [name for name in effects_of(harness) if name[0] == "a"] == ["a1", "a2", "a3", "a4", "a5"]
+    assert [name for name in effects_of(harness) if name[0] == "b"] == ["b1", "b3"]
+    assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["b2"]
+    assert handling.called.count("a2") == BATCHES.max_attempts
+
+
+@pytest.mark.parametrize("failpoint", ["after_commit", "before_dead_letter", "after_dead_letter", "between_events"])
+def test_a_process_that_ends_within_a_bundle_repeats_nothing(lambda_harness: Harness, failpoint: str) -> None:
+    harness = lambda_harness(Handling(a2=[Reject("not ours")]), consumer=BATCHES)
+    harness.send_body(bundle_body("a1", "a2", "a3"), "a")
+
+    harness.crash_at(failpoint)
+    harness.run()
+
+    assert effects_of(harness) == ["a1", "a3"]
+    assert [dead.event.data for dead in harness.dead_letters if dead.event is not None] == ["a2"]

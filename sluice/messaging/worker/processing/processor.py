@@ -7,6 +7,11 @@ consumer may have it, and nothing is changed. A message that must not be deliver
 failed at its last attempt) is recorded as dead first. Then a worker, whose queue counts the attempts, releases it at
 each receive until the queue moves it to the DLQ, at the receive after the last allowed one. In a Lambda function a
 receive is not always an attempt: there the inbox counts the attempts, and the function sends a dead message to the DLQ.
+
+A bundle has many events and one receive count. Each event is worked on as if it had come alone, with a transaction,
+attempts and an end of its own: a dead event is sent to the DLQ alone, and the next one goes on. When an event fails,
+the bundle is released from there: the events in front of it are settled, and are passed over when the bundle comes
+again ([decision 23](docs/decisions/0023-bundles.md)).
 """
 
 import math
@@ -17,19 +22,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import structlog
-from sqlalchemy import Engine
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from sluice.clock import Clock
+from sluice.messaging.bundle import Bundle, BundledEvent, read_body
 from sluice.messaging.database.transactions import TransactionEndedError
-from sluice.messaging.envelope import decode
+from sluice.messaging.envelope import Envelope
 from sluice.messaging.errors import EnvelopeError, HoldLostError, TransientError
 from sluice.messaging.handlers import Ack, Context, Reject, Retry
 from sluice.messaging.inbox.admission import Admission, Inbox
 from sluice.messaging.inbox.attempts import PastAttempts
 from sluice.messaging.inbox.groups import DecodedMessage
 from sluice.messaging.inbox.sequence import Action, Decision, State
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
 from sluice.messaging.sqs.queue import Queue, ReceivedMessage
 from sluice.messaging.waiting import Wait
 from sluice.messaging.worker.hooks import SettledMessage, WorkerHooks, WorkerHookSet
@@ -80,6 +87,17 @@ class Abandon:
 type Acknowledgement = Delete | Release | MoveToDlq | Abandon
 
 
+@dataclass(slots=True)
+class BundleProgress:
+    """The progress of the work on a bundle in one receive.
+
+    Args:
+        has_begun: whether the first event that needed an attempt has one: those behind it had none in earlier receives.
+    """
+
+    has_begun: bool = False
+
+
 class MessageProcessor:
     """Works on received messages; any number of lanes share one."""
 
@@ -102,8 +120,10 @@ class MessageProcessor:
         self._engine, self._queue, self._inbox, self._runner = engine, queue, inbox, runner
         self._heartbeat, self._deleter, self._settings, self._wait = heartbeat, deleter, settings, wait
         self._clock, self._rng, self._hooks = clock, rng, hooks
-        self._failpoint, self._groups = runner.failpoint, GroupLocks()
+        self._failpoint, self._groups, self._give_sign = runner.failpoint, GroupLocks(), give_sign
+        self._dead_letters = DeadLetterSender(queue)
         self.is_ordered, self.connections_max = settings.is_ordered, settings.database_connections
+        self.has_bundles = settings.has_bundles
         self.transactions = Transactions(
             engine,
             inbox,
@@ -135,20 +155,24 @@ class MessageProcessor:
             self._groups.alone(group_id or message.sqs_message_id, lease, self._wait) as is_alone,
         ):
             try:
-                acknowledgement = self._decide(lease) if is_alone else self._give_way(lease)
+                acknowledgement = self._decide(lease, self._dead_letters) if is_alone else self._give_way(lease)
             except HoldLostError as lost:
                 acknowledgement = self._abandon(lease, lost)
             self._acknowledge(lease, acknowledgement)
         return acknowledgement
 
-    def decide(self, lease: MessageLease) -> Acknowledgement:
+    def decide(self, lease: MessageLease, dead_letters: DeadLetterSender) -> Acknowledgement:
         """Work on a message, and return how it ends; the caller acknowledges it.
 
         Nothing extends the lease, and no other thread of this process works on the group of the message.
+
+        Args:
+            lease: of the message.
+            dead_letters: sends dead events of a bundle.
         """
         with _naming(lease.message):
             try:
-                return self._decide(lease)
+                return self._decide(lease, dead_letters)
             except HoldLostError as lost:
                 return self._abandon(lease, lost)
 
@@ -162,14 +186,24 @@ class MessageProcessor:
             return Release(0)
         raise HoldLostError(f"another handler of group {lease.message.message_group_id} did not end in time")
 
-    def _decide(self, lease: MessageLease) -> Acknowledgement:
+    def _decide(self, lease: MessageLease, dead_letters: DeadLetterSender) -> Acknowledgement:
         """Return how a message is to end, after all that leads there was done."""
         self._failpoint("after_receive")
         lease.check()
+        message = lease.message
         try:
-            arrived = _decode_message(lease.message)
+            content = read_body(message.body)
+            arrived = None if isinstance(content, Bundle) else _decode_message(message, content)
         except EnvelopeError as error:
-            return self._die(lease, None, f"it cannot be read: {error}")
+            if not self._settings.has_bundles:
+                return self._die(lease, None, f"it cannot be read: {error}")
+            content = Bundle((BundledEvent(message.body, None, str(error)),))
+        else:
+            if isinstance(content, Envelope) and self._settings.has_bundles:
+                content = Bundle((BundledEvent(message.body, content),))
+        if isinstance(content, Bundle):
+            return self._work_on_bundle(lease, content, dead_letters)
+        assert arrived is not None, "it is no bundle"
         event = arrived.envelope.event
         with _LogNames(seq=arrived.envelope.seq, event_id=event.id, type=event.type):
             try:
@@ -177,23 +211,96 @@ class MessageProcessor:
             except HoldLostError as lost:
                 return self._abandon(lease, lost)
 
+    def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
+        """Work on the events of a bundle in order, and return how it ends: as the first event that has to come again.
+
+        Raises:
+            HoldLostError: another consumer may have the bundle.
+        """
+        message, progress = lease.message, BundleProgress()
+        settled_count = 0
+        try:
+            if message.receive_count > 1:
+                settled_count = self.transactions.run(lease, partial(self._settled_count, message))
+            for position in range(settled_count, len(bundle.events)):
+                if position > settled_count:
+                    self._failpoint("between_events")
+                    if self._wait.is_stopped():
+                        return Release(0)
+                    lease.begin_again()
+                    self._give_sign()
+                acknowledgement = self._work_on_event(lease, bundle, position, progress)
+                if isinstance(acknowledgement, MoveToDlq):
+                    acknowledgement = self._send_to_dlq(lease, bundle, position, dead_letters)
+                if not isinstance(acknowledgement, Delete):
+                    return acknowledgement
+        except DatabaseAway:
+            return Release(0)
+        except TransactionFailedError as failed:
+            _log.error("the bundle comes again", error=str(failed))
+            return Release(self._settings.backoff.seconds(message.receive_count, self._rng.random()))
+        return Delete()
+
+    def _work_on_event(
+        self, lease: MessageLease, bundle: Bundle, position: int, progress: BundleProgress
+    ) -> Acknowledgement:
+        """Work on one event of a bundle as on a message of its own."""
+        event = bundle.events[position]
+        if event.envelope is None:
+            return self._die(lease, None, f"it cannot be read: {event.fault}")
+        try:
+            arrived = _decode_message(lease.message, event.envelope)
+        except EnvelopeError as error:
+            return self._die(lease, None, f"it cannot be read: {error}")
+        if len(bundle.events) > 1:
+            arrived = replace(arrived, body=event.body, position=position)
+        envelope = arrived.envelope
+        with _LogNames(seq=envelope.seq, event_id=envelope.event.id, type=envelope.event.type):
+            return self._handle(lease, arrived, progress)
+
+    def _settled_count(self, message: ReceivedMessage, session: Session) -> int:
+        return self._inbox.attempts.settled_count(session.connection(), message)
+
+    def _send_to_dlq(
+        self, lease: MessageLease, bundle: Bundle, position: int, dead_letters: DeadLetterSender
+    ) -> Acknowledgement:
+        """Send a dead event to the DLQ, in a message of its own, and record that its bundle goes on without it.
+
+        If the process ends in between, the dead letter is sent again: within five minutes SQS takes both for one.
+        """
+        message = lease.message
+        lease.check()
+        self._failpoint("before_dead_letter")
+        is_alone = len(bundle.events) == 1
+        id_ = message.sqs_message_id if is_alone else f"{message.sqs_message_id}.{position}"
+        if not dead_letters.send(message, body=bundle.events[position].body, deduplication_id=id_):
+            return Release(self._settings.backoff.seconds(message.receive_count, self._rng.random()))
+        self._failpoint("after_dead_letter")
+        self.transactions.run(lease, partial(self._settle, lease, position + 1))
+        return Delete()
+
+    def _settle(self, lease: MessageLease, settled_count: int, session: Session) -> None:
+        self._inbox.attempts.settle(session.connection(), lease.message, settled_count)
+        lease.check()
+        session.commit()
+
     def _abandon(self, lease: MessageLease, lost: HoldLostError) -> Abandon:
         self._hooks.call(WorkerHooks.after_loss, lease.message, str(lost))
         _log.warning("lost: somebody else may have it", why=str(lost))
         return Abandon()
 
-    def _handle(self, lease: MessageLease, arrived: DecodedMessage) -> Acknowledgement:
+    def _handle(
+        self, lease: MessageLease, arrived: DecodedMessage, progress: BundleProgress | None = None
+    ) -> Acknowledgement:
+        """Work on an event, and return how its message ends. `progress` is that of its bundle, if it came in one."""
         begun_at_us = self._clock.now_us()
+        ended: Decision | Retry | Reject | None = None
         try:
             if arrived.receive_count > 1 or self._settings.max_attempts == 1:
-                past = self.transactions.run(lease, partial(self._begin_attempt, lease, arrived))
-                if past.unfinished_count >= (self._settings.unfinished_max or math.inf):
-                    reason = f"{past.unfinished_count} attempts in a row came to no end; see the function's log"
-                    return self._die(lease, arrived, reason)
-                arrived = replace(arrived, attempt=past.failed_count + 1)
+                arrived, ended = self._begin_attempt(lease, arrived, progress)
                 if arrived.attempt != arrived.receive_count:  # the block that names the message takes it back
                     structlog.contextvars.bind_contextvars(attempt=arrived.attempt)
-            ended = self._transact_late(lease, arrived)
+            ended = self._transact_late(lease, arrived) if ended is None else ended
         except TransactionFailedError as failed:
             ended = Retry(reason=str(failed))
         except TransactionEndedError as committed:
@@ -224,18 +331,51 @@ class MessageProcessor:
         settled = SettledMessage(message=arrived, decision=decision, begun_at_us=begun_at_us)
         self._hooks.call(WorkerHooks.before_acknowledge, settled)
 
-    def _begin_attempt(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> PastAttempts:
+    def _begin_attempt(
+        self, lease: MessageLease, arrived: DecodedMessage, progress: BundleProgress | None
+    ) -> tuple[DecodedMessage, Retry | Reject | None]:
+        """Record an attempt at an event, and return it with the attempt's number, and its end if it has none left.
+
+        No attempt is recorded of an event in a bundle that cannot have been tried before, or is not to be handled.
+        """
+        past = self.transactions.run(lease, partial(self._store_attempt, lease, arrived, progress))
+        if past is None:
+            return arrived, None
+        if progress is not None:
+            progress.has_begun = True
+        unfinished_max = self._settings.unfinished_max
+        if unfinished_max is None and progress is not None:
+            past = PastAttempts(failed_count=past.failed_count + past.unfinished_count)
+            if past.failed_count >= self._settings.max_attempts:
+                return replace(arrived, attempt=past.failed_count), Retry(reason="it came to no end; see the log")
+        if past.unfinished_count >= (unfinished_max or math.inf):
+            reason = f"{past.unfinished_count} attempts in a row came to no end; see the function's log"
+            return arrived, Reject(reason)
+        return replace(arrived, attempt=past.failed_count + 1), None
+
+    def _store_attempt(
+        self, lease: MessageLease, arrived: DecodedMessage, progress: BundleProgress | None, session: Session
+    ) -> PastAttempts | None:
         """Store the beginning of a group before its first message, and return the attempts before this one.
 
         If the message dies unrecorded, its number is missing.
         """
-        self._inbox.begin_group(session.connection(), arrived)
+        connection = session.connection()
+        if progress is not None and not self._needs_attempt(connection, arrived, progress):
+            return None
+        self._inbox.begin_group(connection, arrived)
         past = PastAttempts(failed_count=arrived.receive_count - 1)
-        if self._settings.unfinished_max is not None:
-            past = self._inbox.attempts.begin(session.connection(), arrived)
+        if self._settings.unfinished_max is not None or progress is not None:
+            past = self._inbox.attempts.begin(connection, arrived)
         lease.check()
         session.commit()
         return past
+
+    def _needs_attempt(self, connection: Connection, arrived: DecodedMessage, progress: BundleProgress) -> bool:
+        """Return whether an event of a bundle may have been tried before, and is to be handled now."""
+        if progress.has_begun and self._settings.max_attempts > 1:
+            return False
+        return self._inbox.admit(connection, arrived).decision.action is Action.HANDLE
 
     def _transact_late(self, lease: MessageLease, arrived: DecodedMessage) -> Decision | Retry | Reject:
         """Return the decision or outcome of the transaction.
@@ -348,7 +488,8 @@ class MessageProcessor:
     def _retry(self, lease: MessageLease, arrived: DecodedMessage, outcome: Retry) -> Acknowledgement:
         if self._is_last(arrived):
             return self._die(lease, arrived, f"attempt {arrived.attempt}: {outcome.reason}", is_permanent=False)
-        self._count_failure(arrived, outcome.reason)
+        if self._settings.unfinished_max is not None or self._settings.has_bundles or arrived.position is not None:
+            self._count_failure(lease, arrived, outcome.reason)
         self._hooks.call(WorkerHooks.before_retry, arrived.envelope, outcome.reason)
         delay = outcome.delay_seconds
         if delay is None:
@@ -356,13 +497,13 @@ class MessageProcessor:
         _log.info("not handled, and comes again", reason=outcome.reason, delay_seconds=round(delay, 1))
         return Release(delay)
 
-    def _count_failure(self, arrived: DecodedMessage, reason: str) -> None:
-        """Count a failed attempt in the inbox, if the queue does not; it does not count while the database is away."""
-        if self._settings.unfinished_max is None:
-            return
+    def _count_failure(self, lease: MessageLease, arrived: DecodedMessage, reason: str) -> None:
+        """Count a failed attempt in the inbox; it does not count while the database is away."""
         try:
             with self._engine.begin() as connection:
                 self._inbox.attempts.fail(connection, arrived, reason)
+                if arrived.position:
+                    self._inbox.attempts.settle(connection, lease.message, arrived.position)
         except DBAPIError as error:
             _log.error("an attempt that failed is not counted", reason=reason, error=reason_of(error))
 
@@ -455,13 +596,12 @@ def _naming(message: ReceivedMessage) -> _LogNames:
     )
 
 
-def _decode_message(message: ReceivedMessage) -> DecodedMessage:
-    """Decode a message.
+def _decode_message(message: ReceivedMessage, envelope: Envelope) -> DecodedMessage:
+    """Return a message with the envelope in its body.
 
     Raises:
-        EnvelopeError: the body is not an envelope, or is of another group.
+        EnvelopeError: the envelope is of another group.
     """
-    envelope = decode(message.body)
     if message.message_group_id not in (None, envelope.event.group):
         raise EnvelopeError(
             f"group is {envelope.event.group!r}, allowed is {message.message_group_id!r}, the group it was sent in"

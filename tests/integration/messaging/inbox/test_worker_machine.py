@@ -2,6 +2,7 @@
 
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,11 +20,13 @@ from sluice.messaging.worker.processing.processor import Abandon, Acknowledgemen
 from tests.support.messaging.broken_workers import DeletesFirst, InboxApart
 from tests.support.messaging.inbox_state_machine import (
     GAP_WAIT_SECONDS,
+    BundleStateMachine,
     InboxStateMachine,
     in_memory_consumer,
     run_machine,
 )
 
+in_memory_consumer_of_bundles = partial(in_memory_consumer, has_bundles=True)
 _WAIT_US = GAP_WAIT_SECONDS * 1_000_000
 POLICIES = {
     "skip and record": InboxPolicy(consumer="billing"),
@@ -73,6 +76,19 @@ def _machine(name: str, **more: object) -> type[InboxStateMachine]:
 def test_random_faults_of_workers_leave_each_effect_once_and_in_order(name: str) -> None:
     """Workers, queue and operators take random steps, with deaths and faults, under each policy."""
     run_machine(_machine(name), in_memory_consumer, max_examples=4, stateful_step_count=30)
+
+
+def test_events_of_bundles_are_handled_once_and_in_order_whatever_happens() -> None:
+    machine = type("Machine", (BundleStateMachine,), {"policy": POLICIES["park and wait"]})
+    run_machine(machine, in_memory_consumer_of_bundles, max_examples=2, stateful_step_count=30)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3_600)
+@pytest.mark.parametrize("name", POLICIES)
+def test_many_long_runs_with_bundles_do_everything_once_and_in_order(name: str) -> None:
+    machine = type("Machine", (BundleStateMachine,), {"policy": POLICIES[name]})
+    run_machine(machine, in_memory_consumer_of_bundles, max_examples=80, stateful_step_count=60)
 
 
 @pytest.mark.deep

@@ -1,0 +1,476 @@
+"""A bundle: each of its events has an effect, attempts and an end of its own, whatever becomes of the others."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine
+
+from sluice.messaging.bundle import Bundle, BundledEvent, write_bundle
+from sluice.messaging.failpoints import WORKER
+from sluice.messaging.handlers import Reject, Retry
+from sluice.messaging.inbox.groups import DecodedMessage, InboxPolicy
+from sluice.messaging.sqs.dead_letter_queue import DeadLetterSender
+from sluice.messaging.worker.hooks import WorkerHooks
+from sluice.messaging.worker.processing.message_lease import MessageLease
+from sluice.messaging.worker.processing.processor import (
+    Acknowledgement,
+    BundleProgress,
+    Delete,
+    MessageProcessor,
+    Release,
+)
+from tests.support.messaging.faulty_calls import Fault, ProcessKill, failing_at
+from tests.support.messaging.world import (
+    MAX_ATTEMPTS,
+    TIMEOUT_SECONDS,
+    WorkerParts,
+    World,
+    envelope,
+    in_memory_world,
+    places,
+)
+
+COUNT = 4
+NUMBERS = range(1, COUNT + 1)
+SKIPPING = InboxPolicy(consumer="billing")
+PARKING = InboxPolicy(consumer="billing", parks_poison=True, parks_gaps=True)
+_DRAINING = ("in_drain", "before_drain_commit", "after_drain_commit")
+SECOND_BY_DEFAULT = [2, *(pytest.param(number, marks=pytest.mark.slow) for number in NUMBERS if number != 2)]
+KILLED_BY_DEFAULT = {("after_commit", 2), ("before_dead_letter", 1), ("after_dead_letter", 1), ("between_events", 2)}
+OF_A_LANE = tuple(name for name in WORKER if name not in _DRAINING)
+
+
+def in_group(*numbers: int) -> list[tuple[str, int]]:
+    return [("a", number) for number in numbers]
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    with in_memory_world() as made:
+        yield made.engine
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((SKIPPING, "engine"), id="skip"),
+        pytest.param((PARKING, "engine"), id="park", marks=pytest.mark.slow),
+        pytest.param((SKIPPING, "on_postgres"), id="skip-postgres", marks=pytest.mark.slow),
+        pytest.param((PARKING, "on_postgres"), id="park-postgres", marks=pytest.mark.slow),
+    ]
+)
+def world(request: pytest.FixtureRequest) -> World:
+    """Return a consumer of bundles on each database, with each policy for what is behind a dead event."""
+    policy, database = request.param
+    return World(request.getfixturevalue(database), has_bundles=True, policy=policy)
+
+
+def put_four(world: World) -> None:
+    world.put_bundle(*(envelope("a", number) for number in NUMBERS))
+
+
+def finish(world: World, *workers: WorkerParts) -> None:
+    """Work until the queue is empty and nothing is parked that is due."""
+    world.work_until_idle(*workers)
+    while any(worker.drainer.step() for worker in workers):
+        pass
+
+
+def test_events_of_a_bundle_are_handled_in_order_and_deleted_once(world: World) -> None:
+    put_four(world)
+    worker = world.worker()
+
+    world.work_until_idle(worker)
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert [call.attempt for call in world.calls] == [1] * COUNT
+    assert len(worker.sqs_calls.of("DeleteMessage")) == 1
+
+
+@pytest.mark.parametrize("poison", SECOND_BY_DEFAULT)
+def test_a_dead_event_takes_no_neighbour_with_it(world: World, poison: int) -> None:
+    put_four(world)
+    world.handler_steps["a", poison] = [RuntimeError("poison")] * MAX_ATTEMPTS
+    worker = world.worker()
+
+    finish(world, worker)
+
+    behind = [] if world.policy.parks_poison else [number for number in NUMBERS if number > poison]
+    assert world.committed_effects() == in_group(*range(1, poison), *behind)
+    assert places(world.bodies_in_dlq()) == in_group(poison)
+    assert [call.attempt for call in world.calls if call.place == ("a", poison)] == [1, 2, 3]
+    assert {call.attempt for call in world.calls if call.place != ("a", poison)} <= {1}
+
+    world.redrive()
+    finish(world, worker)
+
+    assert sorted(world.committed_effects()) == in_group(*NUMBERS)
+    assert world.bodies_in_dlq() == []
+    if world.policy.parks_poison:
+        assert world.committed_effects() == in_group(*NUMBERS)
+
+
+@pytest.mark.parametrize("rejected", SECOND_BY_DEFAULT)
+def test_a_rejected_event_is_dead_at_once_and_the_others_go_on(world: World, rejected: int) -> None:
+    put_four(world)
+    world.handler_steps["a", rejected] = [Reject("never")]
+
+    finish(world, world.worker())
+
+    assert places(world.bodies_in_dlq()) == in_group(rejected)
+    assert world.exceptions()["a", rejected] == ("dead", "never")
+    assert len(world.calls) == (rejected if world.policy.parks_poison else COUNT)
+
+
+def test_each_event_has_all_of_its_attempts(world: World) -> None:
+    """The receives of one event would use up those of the next one, if they counted."""
+    put_four(world)
+    for number in NUMBERS:
+        world.handler_steps["a", number] = [RuntimeError("not yet")] * (MAX_ATTEMPTS - 1)
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert [(call.place, call.attempt) for call in world.calls] == [
+        (("a", number), attempt) for number in NUMBERS for attempt in (1, 2, 3)
+    ]
+    assert [call.is_last_attempt for call in world.calls] == [False, False, True] * COUNT
+    assert world.bodies_in_dlq() == []
+
+
+def test_every_event_of_a_bundle_can_be_dead(engine: Engine) -> None:
+    world = World(engine, has_bundles=True)
+    put_four(world)
+    for number in NUMBERS:
+        world.handler_steps["a", number] = [RuntimeError("poison")] * MAX_ATTEMPTS
+
+    world.work_until_idle(world.worker())
+
+    assert places(world.bodies_in_dlq()) == in_group(*NUMBERS)
+    assert len(world.calls) == COUNT * MAX_ATTEMPTS
+
+
+def test_a_retry_keeps_its_delay_and_the_order_of_the_group(world: World) -> None:
+    put_four(world)
+    world.put_bundle(envelope("a", COUNT + 1), envelope("a", COUNT + 2))
+    world.handler_steps["a", 2] = [Retry(delay_seconds=40)]
+
+    world.work_until_idle(world.worker())
+
+    assert world.called_places == in_group(1, 2, 2, 3, 4, 5, 6)
+    assert world.calls[2].time - world.calls[1].time >= 40
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "place"),
+    [
+        pytest.param(failpoint, place, marks=() if (failpoint, place) in KILLED_BY_DEFAULT else pytest.mark.slow)
+        for failpoint in OF_A_LANE
+        for place in (1, 2, COUNT)
+    ],
+)
+def test_a_worker_killed_anywhere_in_a_bundle_repeats_and_loses_nothing(
+    world: World, failpoint: str, place: int
+) -> None:
+    """The process dies at the first, second or last time that it gets there; another one finishes."""
+    put_four(world)
+    world.handler_steps["a", 2] = [RuntimeError("not yet")]
+    world.handler_steps["a", 3] = [Reject("never")]
+    killed = world.worker(failpoint=failing_at(failpoint, place))
+
+    try:
+        finish(world, killed)
+    except ProcessKill:
+        killed.shutdown.set()
+    world.simulator.advance(TIMEOUT_SECONDS + 1)
+    finish(world, world.worker())
+
+    behind = () if world.policy.parks_poison else (4,)
+    assert world.committed_effects() == in_group(1, 2, *behind)
+    assert places(world.bodies_in_dlq()) == in_group(3)
+
+
+def test_an_event_that_kills_its_worker_each_time_is_dead_alone(engine: Engine) -> None:
+    """The first time is not recorded, because the first receive of a bundle writes nothing."""
+    world = World(engine, has_bundles=True)
+    put_four(world)
+
+    def kill(here: str) -> None:
+        if here == "before_commit" and world.called_places[-1] == ("a", 2):
+            raise ProcessKill(here)
+
+    for _ in range(MAX_ATTEMPTS + 1):
+        with pytest.raises(ProcessKill):
+            world.work_until_idle(world.worker(failpoint=kill))
+        world.simulator.advance(TIMEOUT_SECONDS + 1)
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(1, 3, 4)
+    assert places(world.bodies_in_dlq()) == in_group(2)
+
+
+def test_a_bundle_that_comes_again_is_dropped(world: World) -> None:
+    worker = world.worker()
+    sent = [envelope("a", number) for number in NUMBERS]
+    for _ in range(2):
+        world.put_bundle(*sent)
+
+    world.work_until_idle(worker)
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert world.bodies_in_queue() == []
+
+
+def test_copies_in_other_bundles_and_alone_are_handled_once(world: World) -> None:
+    """A resend may draw other boundaries, and an older relay sends each event alone."""
+    sent = {number: envelope("a", number) for number in NUMBERS}
+    world.put_bundle(sent[1], sent[2])
+    world.put_bundle(sent[2], sent[3])
+    world.put(sent[3])
+    world.put_bundle(sent[1], sent[2], sent[3], sent[4])
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert world.bodies_in_dlq() == []
+
+
+def test_a_number_missing_in_a_bundle_is_a_gap(world: World) -> None:
+    world.put_bundle(envelope("a", 1), envelope("a", 3))
+    worker = world.worker()
+    finish(world, worker)
+
+    assert world.committed_effects() == (in_group(1) if world.policy.parks_gaps else in_group(1, 3))
+
+    world.put(envelope("a", 2))
+    finish(world, worker)
+
+    assert sorted(world.committed_effects()) == in_group(1, 2, 3)
+    assert [call.is_late for call in world.calls] == [False, False, not world.policy.parks_gaps]
+
+
+def test_a_bundle_may_begin_an_epoch(world: World) -> None:
+    put_four(world)
+    world.put_bundle(envelope("a", 1, epoch=2), envelope("a", 2, epoch=2))
+    world.put_bundle(envelope("a", 3, epoch=2), envelope("a", 1, epoch=3))
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS, 1, 2, 3, 1)
+
+
+def change_the_data(event: str) -> str:
+    return json.dumps(json.loads(event) | {"data": "another"})
+
+
+def take_another_group(event: str) -> str:
+    del event
+    return envelope("b", 2).body
+
+
+def nest_a_bundle(event: str) -> str:
+    del event
+    return '{"sluice":2,"events":[]}'
+
+
+@pytest.mark.parametrize("spoil", [change_the_data, take_another_group, nest_a_bundle])
+@pytest.mark.parametrize("spoiled", SECOND_BY_DEFAULT)
+def test_an_unreadable_event_is_dead_alone(engine: Engine, spoil: Callable[[str], str], spoiled: int) -> None:
+    world = World(engine, has_bundles=True)
+    bodies = [envelope("a", number).body for number in NUMBERS]
+    bodies[spoiled - 1] = spoil(bodies[spoiled - 1])
+    world.put_body(write_bundle(bodies), "a")
+
+    world.work_until_idle(world.worker())
+
+    assert world.bodies_in_dlq() == [bodies[spoiled - 1]]
+    assert world.committed_effects() == in_group(*(number for number in NUMBERS if number != spoiled))
+
+
+def test_a_message_that_is_no_event_is_dead_as_it_is(world: World) -> None:
+    world.put_body("no envelope", "a")
+
+    world.work_until_idle(world.worker())
+
+    assert world.bodies_in_dlq() == ["no envelope"]
+    assert world.calls == []
+
+
+def test_a_worker_that_stops_releases_the_rest_of_a_bundle(world: World) -> None:
+    put_four(world)
+    stopping = world.worker()
+
+    def stop(*_: Any) -> None:
+        stopping.wait.has_stop_request = True
+
+    world.handler_steps["a", 2] = [stop]
+    stopping.lane.step()
+
+    assert world.committed_effects() == in_group(1, 2)
+
+    world.work_until_idle(world.worker())
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert [call.attempt for call in world.calls] == [1] * COUNT
+
+
+def test_a_lost_lease_stops_the_work_on_a_bundle(world: World) -> None:
+    """The handler of the second event takes longer than the visibility timeout, and nothing extends it."""
+    put_four(world)
+    world.handler_steps["a", 2] = [lambda *_: world.simulator.advance(TIMEOUT_SECONDS + 1)]
+    slow, other = world.worker(), world.worker()
+
+    slow.lane.step()
+    assert world.committed_effects() == in_group(1)
+
+    world.work_until_idle(other)
+    assert world.committed_effects() == in_group(*NUMBERS)
+
+
+def test_a_long_bundle_keeps_its_lease(world: World) -> None:
+    """Each event has as long as a message of its own; all of them together take longer than one may."""
+    put_four(world)
+    worker = world.worker()
+
+    def take_long(*_arguments: Any) -> None:
+        for _ in range(int(8 * TIMEOUT_SECONDS / 10)):
+            world.simulator.advance(10)
+            worker.heartbeat.beat()
+
+    for number in NUMBERS:
+        world.handler_steps["a", number] = [take_long]
+    world.work_until_idle(worker)
+
+    assert world.committed_effects() == in_group(*NUMBERS)
+    assert [call.attempt for call in world.calls] == [1] * COUNT
+
+
+def test_a_dlq_that_does_not_answer_keeps_the_bundle_in_the_queue(world: World) -> None:
+    put_four(world)
+    world.handler_steps["a", 2] = [Reject("never")]
+    worker = world.worker()
+    worker.sqs_calls.operations += ("sqs.SendMessage",)
+    worker.sqs_calls.faults.append(Fault(operation="SendMessage", unreachable=True))
+
+    finish(world, worker)
+
+    assert places(world.bodies_in_dlq()) == in_group(2)
+    assert world.called_places.count(("a", 2)) == 1
+
+
+def test_a_dead_letter_is_sent_once_although_its_bundle_returns(engine: Engine) -> None:
+    """The event behind it fails for longer than SQS remembers the first copy."""
+    world = World(engine, has_bundles=True)
+    put_four(world)
+    world.handler_steps["a", 1] = [Reject("never")]
+    world.handler_steps["a", 2] = [Retry(delay_seconds=400), Retry(delay_seconds=400)]
+
+    world.work_until_idle(world.worker())
+
+    assert places(world.bodies_in_dlq()) == in_group(1)
+    assert world.committed_effects() == in_group(2, 3, 4)
+
+
+def test_hooks_are_called_for_each_event(engine: Engine) -> None:
+    class HandledEvents(WorkerHooks):
+        def __init__(self) -> None:
+            self.seen: list[tuple[int, str, str]] = []
+
+        def before_acknowledge(self, settled: Any) -> None:
+            message = settled.message
+            self.seen.append((message.envelope.seq, message.body, message.sqs_message_id))
+
+    world, hook = World(engine, has_bundles=True), HandledEvents()
+    sent = [envelope("a", number) for number in NUMBERS]
+    world.put_bundle(*sent)
+
+    world.work_until_idle(world.worker(hooks=[hook]))
+
+    assert [entry[:2] for entry in hook.seen] == [(envelope.seq, envelope.body) for envelope in sent]
+    assert len({entry[2] for entry in hook.seen}) == 1
+
+
+# --- negative controls: the same checks fail a worker that is broken in one way
+
+
+class AcknowledgesAfterTheFirst(MessageProcessor):
+    """Broken: takes a bundle for handled when its first event is."""
+
+    def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
+        return super()._work_on_bundle(lease, Bundle(bundle.events[:1]), dead_letters)
+
+
+class CountsReceives(MessageProcessor):
+    """Broken: takes each receive of a bundle for an attempt at each of its events."""
+
+    def _begin_attempt(
+        self,
+        lease: MessageLease,  # noqa: ARG002
+        arrived: DecodedMessage,
+        progress: BundleProgress | None,  # noqa: ARG002
+    ) -> tuple[DecodedMessage, Retry | Reject | None]:
+        return replace(arrived, attempt=arrived.receive_count), None
+
+
+class GoesOnBehindAFailure(MessageProcessor):
+    """Broken: goes on with the next event of a bundle when one has failed."""
+
+    def _work_on_event(
+        self, lease: MessageLease, bundle: Bundle, position: int, progress: BundleProgress
+    ) -> Acknowledgement:
+        ended = super()._work_on_event(lease, bundle, position, progress)
+        return Delete() if isinstance(ended, Release) else ended
+
+
+class DiesWithItsNeighbours(MessageProcessor):
+    """Broken: sends a whole bundle to the DLQ when one of its events is dead."""
+
+    def _send_to_dlq(
+        self, lease: MessageLease, bundle: Bundle, position: int, dead_letters: DeadLetterSender
+    ) -> Acknowledgement:
+        rest = bundle.events[position:]
+        whole = Bundle((*bundle.events[:position], BundledEvent(write_bundle([event.body for event in rest]), None)))
+        ended = super()._send_to_dlq(lease, whole, position, dead_letters)
+        raise EndOfBundle(ended)
+
+    def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
+        try:
+            return super()._work_on_bundle(lease, bundle, dead_letters)
+        except EndOfBundle as end:
+            return end.acknowledgement
+
+
+class EndOfBundle(Exception):
+    """Raised by a broken worker to leave a bundle."""
+
+    def __init__(self, acknowledgement: Acknowledgement) -> None:
+        super().__init__()
+        self.acknowledgement = acknowledgement
+
+
+def work_on_a_difficult_bundle(engine: Engine, kind: type[MessageProcessor]) -> None:
+    """Check what becomes of a bundle of which each event fails in another way."""
+    world = World(engine, has_bundles=True)
+    put_four(world)
+    world.handler_steps["a", 1] = [RuntimeError("not yet")] * 2
+    world.handler_steps["a", 2] = [RuntimeError("not yet")] * 2
+    world.handler_steps["a", 3] = [Reject("never")]
+
+    world.work_until_idle(world.worker(kind=kind))
+
+    assert world.committed_effects() == in_group(1, 2, 4)
+    assert places(world.bodies_in_dlq()) == in_group(3)
+
+
+def test_a_difficult_bundle_ends_as_its_events_say(engine: Engine) -> None:
+    work_on_a_difficult_bundle(engine, MessageProcessor)
+
+
+@pytest.mark.parametrize(
+    "kind", [AcknowledgesAfterTheFirst, CountsReceives, GoesOnBehindAFailure, DiesWithItsNeighbours]
+)
+def test_a_worker_that_takes_bundles_wrongly_is_caught(engine: Engine, kind: type[MessageProcessor]) -> None:
+    with pytest.raises(AssertionError):
+        work_on_a_difficult_bundle(engine, kind)
