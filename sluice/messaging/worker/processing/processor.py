@@ -11,7 +11,7 @@ receive is not always an attempt: there the inbox counts the attempts, and the f
 A bundle has many events and one receive count. Each event is worked on as if it had come alone, with a transaction,
 attempts and an end of its own: a dead event is sent to the DLQ alone, and the next one goes on. When an event fails,
 the bundle is released from there: the events in front of it are settled, and are passed over when the bundle comes
-again ([decision 23](docs/decisions/0023-bundles.md)).
+again ([decision 24](docs/decisions/0024-bundles.md)).
 """
 
 import math

@@ -65,6 +65,7 @@ def test_a_restored_shop_is_valid_after_the_drill(run: Run, backup_and_now: tupl
     assert drilled["steps"][-1]["result"] == "3 groups got a new event, 0 were not taken by a consumer"
 
 
+@pytest.mark.slow  # the first drill takes the same steps by day
 def test_an_inbox_that_was_not_restored_is_played_too(run: Run, backup_and_now: tuple[str, str]) -> None:
     """It knows later numbers than the outbox, until the new epoch."""
     backup, now = backup_and_now
@@ -96,6 +97,7 @@ def test_without_a_new_epoch_the_verdict_is_not_valid(
     assert {"consumer": "shipping", "group": "later"} in drilled["not_taken"]
 
 
+@pytest.mark.slow  # the first drill takes the same steps by day
 def test_a_message_that_the_restored_inbox_lost_is_resent(run: Run, shop: OperatedShop, tmp_path: Path) -> None:
     """It was in a queue when the backup was made; it is handled now, and the restored inbox does not know."""
     shop.commit("handled", 1)
@@ -172,6 +174,7 @@ def postgres_shop(postgres_url: str, run: Run) -> Iterator[OperatedShop]:
     server.dispose()
 
 
+@pytest.mark.slow  # the first drill takes the same steps by day
 def test_a_drill_on_postgres_copies_and_drops_its_copy(postgres_shop: OperatedShop, run: Run) -> None:
     shop = postgres_shop
     shop.commit("a", 1, 2)
@@ -190,6 +193,7 @@ def test_a_drill_on_postgres_copies_and_drops_its_copy(postgres_shop: OperatedSh
         assert connection.exec_driver_sql(left).scalar_one() == 0
 
 
+@pytest.mark.slow  # the first drill takes the same steps by day
 def test_a_database_in_use_is_refused_in_one_line(postgres_shop: OperatedShop, run: Run) -> None:
     with postgres_shop.engine.connect() as connection:
         connection.exec_driver_sql("SELECT 1")

@@ -179,6 +179,7 @@ def test_erase_leaves_and_names_messages_that_are_under_way(shop: OperatedShop) 
     assert JANE not in repr(shop.dump())
 
 
+@pytest.mark.slow  # erasing itself is tested by day
 def test_an_erased_message_that_is_resent_changes_nothing(shop: OperatedShop) -> None:
     """Its tombstone is the same event, so who has handled it drops it as a repeat."""
     _order(shop, "handled", (JANE, 100))
@@ -192,6 +193,7 @@ def test_an_erased_message_that_is_resent_changes_nothing(shop: OperatedShop) ->
     assert _bodies(shop) == []
 
 
+@pytest.mark.slow  # erasing itself is tested by day
 def test_a_recording_has_no_content_to_erase(shop: OperatedShop, tmp_path: Path) -> None:
     """A relay with --record writes groups, times and ids, and no bodies."""
     _order(shop, "recorded", (JANE, 5))
