@@ -24,6 +24,10 @@ class MessagingError(Exception):
 class ConfigError(MessagingError):
     """Raised when a value given by the user cannot be right."""
 
+    def __str__(self) -> str:
+        """Return the message in one line, whatever line breaks the given value has."""
+        return " ".join(super().__str__().splitlines())
+
 
 class FieldError(ConfigError):
     """Raised when a field of a declared value cannot be right.

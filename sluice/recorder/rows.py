@@ -128,7 +128,7 @@ class RowFactory:
             "phase": phase,
             "body_hash": short_hash(body),
             "detail": publish_detail(len(body.encode()) if self._keeps_sizes else None),
-            "attributes_hash": _attributes_hash(entry.get("MessageAttributes")),
+            "attributes_hash": attributes_hash(entry.get("MessageAttributes")),
             **self.of_message(
                 body=body,
                 deduplication_id=deduplication_id,
@@ -287,10 +287,11 @@ def _received_attributes_hash(
     attributes = message.get("MessageAttributes")
     if {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ())) or (is_enveloped and not attributes):
         return None
-    return _attributes_hash(attributes)
+    return attributes_hash(attributes)
 
 
-def _attributes_hash(attributes: Mapping[str, Any] | None) -> str:
+def attributes_hash(attributes: Mapping[str, Any] | None) -> str:
+    """Return the hash of a message's attributes; a message without any has one, too, because that is known."""
     return short_hash(json.dumps(attributes or {}, sort_keys=True, default=lambda raw: b64encode(raw).decode()))
 
 

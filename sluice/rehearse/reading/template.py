@@ -157,7 +157,7 @@ def _unread_parts(templates: Iterable[Template], stacks: Stacks) -> Iterator[str
         if function := next((str(name) for name in resource.written if str(name).startswith("Fn::")), None):
             yield f"what {function} adds to {resource.kind} {resource.id}, which is read as it stands"
     for policy in stacks.of_kind(POLICY):
-        if _owner(stacks, policy) is None and _dimension(policy) in {None, _DIMENSION}:
+        if _owner(stacks, policy) is None and _dimension(policy) in (None, _DIMENSION):
             yield f"what policy {policy.id} scales, as no template has its scalable target"
     yield from _unread_stacks(stacks)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from sluice import limits
 from sluice.history.events import CallOutcome, Kind, short_hashes
 from sluice.recorder.journal import SCHEMA, Journal
-from sluice.recorder.rows import short_name
+from sluice.recorder.rows import attributes_hash, short_name
 from spark_load.plan.plan import as_arrow
 from spark_load.publish.transport import TransportCall
 from spark_load.publish.transport.formats import EntryResults
@@ -27,6 +27,8 @@ _REPEATED = pa.schema(
     ]
 )
 """The columns of an intent, which its answer repeats."""
+_NO_ATTRIBUTES = pa.scalar(attributes_hash({}), pa.string())
+"""The transports send no message attributes."""
 _NO_ROWS = pa.RecordBatch.from_pylist([], schema=_REPEATED)
 
 
@@ -102,6 +104,7 @@ class Ledger:
             "message_run": self._run,
             "outcome": _array(outcomes, pa.string()),
             "responded_at_us": instants,
+            "attributes_hash": pa.repeat(_NO_ATTRIBUTES, len(rows)),
             "error": _array(errors, SCHEMA.field("error").type),
             f"{self._prefix}_message_id": message_ids,
             f"{self._prefix}_sequence_number": pc.utf8_lpad(

@@ -203,7 +203,7 @@ def test_a_proxy_is_reached_by_its_host_and_a_token() -> None:
     assert access.variables(DatabaseRole.WORKER) == {
         "SLUICE_DATABASE_USER": "sluice_worker",
         "SLUICE_DATABASE_HOST": host,
-        "SLUICE_DATABASE_PORT": "5432",
+        "SLUICE_DATABASE_PORT": "5433",
         "SLUICE_DATABASE_NAME": "shop",
     }
     assert [arn.rpartition(":")[2] for arn in statement.resources] == ["prx-ABCDEFGHIJKL01234/sluice_worker"]

@@ -13,7 +13,7 @@ import aws_cdk as cdk
 import pytest
 from aws_cdk import aws_ecs as ecs
 from aws_cdk import aws_ecs_patterns as patterns
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sluice.declaration import Environment, backlog, naming
@@ -585,6 +585,8 @@ _PATHS = [(file.name, path) for file in sorted(BY_HAND.iterdir()) for path in _p
 
 @settings(max_examples=100, deadline=None, database=None, print_blob=True)
 @given(place=st.sampled_from(_PATHS), junk=st.sampled_from(_JUNK))
+@example(place=("visible_steps.yaml", ("Resources", "ScaleIn", "Properties", "ScalableDimension")), junk=[])
+@example(place=("visible_steps.yaml", ("Resources", "TestOnly", "Condition")), junk="\n")
 def test_any_value_in_a_template_is_read_or_refused_in_one_line(
     place: tuple[str, tuple[object, ...]], junk: object
 ) -> None:
