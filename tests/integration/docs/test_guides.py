@@ -38,7 +38,9 @@ DECLARED: Mapping[str | None, Mapping[str, Any]] = {
     "billing is a function of Django": {
         "handlers": "shop.handlers",
         "types": ("order.placed",),
-        "runtime": Lambda(entry_point="shop.function.handle", timeout_seconds=10, batch_size=10),
+        "runtime": Lambda(
+            entry_point="shop.function.handle", timeout_seconds=10, batch_size=10, maximum_concurrency=10
+        ),
     },
     "billing reads classes": {"handlers": "bills", "types": ("order.placed",)},
 }
