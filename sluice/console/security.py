@@ -11,6 +11,7 @@ https://owasp.org/www-project-secure-headers/, https://fetch.spec.whatwg.org/#ap
 policy `no-referrer` a browser would send `Origin: null` with our own forms (read 2026-11-27).
 """
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Awaitable, Callable
@@ -28,6 +29,7 @@ from sluice.clock import Clock
 SESSION_SECONDS = 12 * 3_600
 _FORM_BYTES_MAX = 8 * 1_024 * 1_024  # an event of 1 MiB, in the escapes of a form
 _FORM_FIELDS_MAX = 2_000
+_CHUNK_SECONDS = 4.0  # less than the server waits at its end for requests that are being answered
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _OTHER_SITES = ("cross-site", "same-site")  # another port of 127.0.0.1 is the same site
 HEADERS = {
@@ -168,12 +170,18 @@ class Form:
 
 async def _read_body(request: Request) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _FORM_BYTES_MAX:
-            raise RefusedRequestError(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the form has more than {_FORM_BYTES_MAX} bytes; use `sluice dlq`"
-            )
+    try:
+        async with asyncio.timeout(_CHUNK_SECONDS) as limit:
+            async for chunk in request.stream():
+                limit.reschedule(asyncio.get_running_loop().time() + _CHUNK_SECONDS)
+                body += chunk
+                if len(body) > _FORM_BYTES_MAX:
+                    sentence = f"the form has more than {_FORM_BYTES_MAX} bytes; use `sluice dlq`"
+                    raise RefusedRequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, sentence)
+    except TimeoutError as error:
+        raise RefusedRequestError(
+            HTTPStatus.REQUEST_TIMEOUT, f"nothing of the form came for {_CHUNK_SECONDS:g} s; send it again"
+        ) from error
     return bytes(body)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from http import HTTPStatus
 
 import pytest
 from starlette.requests import Request
@@ -234,3 +235,20 @@ def test_a_form_of_a_browser_that_went_away_is_refused(browser: ConsoleBrowser) 
 
     with pytest.raises(RefusedRequestError, match="cannot be read"):
         asyncio.run(browser.gate.read_form(request))
+
+
+def test_a_form_that_does_not_come_is_refused(browser: ConsoleBrowser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would be waited for until the console ends, which would leave a traceback in the terminal."""
+    monkeypatch.setattr(security, "_CHUNK_SECONDS", 0.01)
+
+    async def receive() -> dict[str, str]:
+        await asyncio.Event().wait()
+        raise AssertionError("nothing sets it")
+
+    headers = [(b"content-type", b"application/x-www-form-urlencoded"), (b"content-length", b"9")]
+    request = Request({"type": "http", "method": "POST", "headers": headers}, receive)
+
+    with pytest.raises(RefusedRequestError) as refused:
+        asyncio.run(asyncio.wait_for(browser.gate.read_form(request), 5))
+
+    assert refused.value.status is HTTPStatus.REQUEST_TIMEOUT
