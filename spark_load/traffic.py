@@ -16,12 +16,15 @@ _MINUTE = 60
 
 
 def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
-    """Return the traffic of a profile, for the whole topic or for each queue's part, extended to whole minutes.
+    """Return a scenario with a profile's traffic: that of its trace, or else messages drawn by its rates.
+
+    Idle seconds at the end fill up the last minute.
 
     Args:
-        profile: the profile's name or path. Rates, groups, skew and shares of failing messages count, or its trace.
+        profile: the profile's name or path. Only its rates, groups, skew and shares of failing messages are read, or
+            only its trace.
         tasks: how tasks work.
-        seed: of all draws.
+        seed: of all random draws.
     """
     named = load(profile)
     offered = named.profile
@@ -48,7 +51,7 @@ def of_profile(profile: str, tasks: TaskWork, *, seed: int) -> Scenario:
             seed=seed,
         ),
         tasks=tasks,
-        is_judged=not offered.poison_share,
+        is_judged=not offered.poison_share,  # a poison message delays its group, however many tasks there are
     )
 
 

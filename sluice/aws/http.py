@@ -115,7 +115,9 @@ class Address:
 
 
 def trust(bundle: str | None) -> ssl.SSLContext:
-    """Return botocore's own trust: Python's default also refuses roots that lack what RFC 5280 asks for.
+    """Return a TLS context that trusts what botocore trusts.
+
+    Python's default context would also refuse root certificates that lack what RFC 5280 asks for.
 
     Raises:
         OSError: the certificates cannot be read.

@@ -30,7 +30,7 @@ from sluice.judge.reading.damage import UNREADABLE, read_whole, readable
 from sluice.judge.reading.parquet_files import Piece, RowSelection, pieces
 from sluice.judge.screening.buckets import ScreeningResult, conclude, screen_part
 from sluice.judge.series import series
-from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timed_part, timings
+from sluice.judge.timing import TIMED, TIMED_COLUMNS, ClockTimings, timings, timings_of_part
 from sluice.recorder.journal import SCHEMA, SUFFIX, events_of, read_parts
 
 EVENTS_MAX = 300_000
@@ -162,7 +162,7 @@ class JudgeEngine:
         """
         return timings(
             *self._history.look(
-                partial(timed_part, expectation=expectation), RowSelection("kind", TIMED, TIMED_COLUMNS)
+                partial(timings_of_part, expectation=expectation), RowSelection("kind", TIMED, TIMED_COLUMNS)
             )
         )
 

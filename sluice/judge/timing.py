@@ -37,7 +37,7 @@ TIMED_COLUMNS = (
     "invoked_at_us",
     "responded_at_us",
 )
-"""Their columns that `timed_part` needs; a part may have some million events."""
+"""Their columns that `timings_of_part` needs; a part may have some million events."""
 SETTLED = (Kind.DELETED.value, Kind.VISIBILITY_CHANGED.value)
 """Kinds of events that need a receipt handle."""
 
@@ -63,8 +63,13 @@ _ENDS = pa.schema({"at_us": pa.int64()})
 _READ = pa.schema([SCHEMA.field(name) for name in TIMED_COLUMNS])
 
 
-def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
-    """Return one part's (groups timed by several clocks, least times between clocks, first and last instants)."""
+def timings_of_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.Table]:
+    """Return what one part of a recording tells of its clocks, as three tables.
+
+    They are the message groups whose events were timed by more than one clock; for two clocks, the shortest time that
+    an event took to the event that must follow it, which is negative where the first one's clock is ahead; and the
+    first and last instants. `timings` makes of them how far the clocks may be apart.
+    """
     table = pa.concat_tables([_READ.empty_table(), *(events.table.select(TIMED_COLUMNS) for events in part)])
     events = table.filter(pc.is_valid(table.column("message_group_id")))
     events = events.set_column(
@@ -83,7 +88,7 @@ def timed_part(part: Iterable[Events], *, expectation: Expectation) -> list[pa.T
 
 
 def timings(groups: pa.Table, ahead: pa.Table, ends: pa.Table) -> ClockTimings:
-    """Return the sums of the tables of `timed_part` over all parts."""
+    """Return the timings of a recording, of the tables that `timings_of_part` returned for all of its parts."""
     ahead_us: dict[str, dict[str, int]] = defaultdict(dict)
     for row in ahead.group_by(["clock", "other"]).aggregate([("us", "min")]).to_pylist():
         ahead_us[row["clock"]][row["other"]] = row["us_min"]

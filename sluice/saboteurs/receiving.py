@@ -343,7 +343,8 @@ def _wait_for_all(params: dict[str, Any]) -> None:
         del params["WaitTimeSeconds"]
 
 
-def _fill_receive(params: dict[str, Any]) -> None:
+def _ask_for_ten(params: dict[str, Any]) -> None:
+    """Ask for ten messages where the caller names no number: one message alone cannot be out of order."""
     params.setdefault("MaxNumberOfMessages", RECEIVE_MESSAGES_MAX)
 
 
@@ -401,7 +402,7 @@ SABOTEURS = {
     "wait-for-all": Saboteur(
         "waits as long as the queue says where no wait is wanted", change(_wait_for_all, *RECEIVE)
     ),
-    "fill-receives": Saboteur("brings ten messages where no number is given", change(_fill_receive, *RECEIVE)),
+    "fill-receives": Saboteur("brings ten messages where no number is given", change(_ask_for_ten, *RECEIVE)),
     "show-empty-lists": Saboteur(
         "answers an empty receive with an empty list",
         misreport(lambda parsed: parsed.setdefault("Messages", []), *RECEIVE),

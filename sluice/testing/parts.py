@@ -43,7 +43,7 @@ class AcknowledgedQueue(Queue):
         return self._received
 
     def delete(self, receipt_handle: str) -> None:
-        """Delete a message and remember it as acknowledged, if it was the one received last."""
+        """Delete a message. If the receipt handle is that of the last receive, remember it as acknowledged."""
         super().delete(receipt_handle)
         if self._received is not None and self._received.receipt_handle == receipt_handle:
             self.acknowledged = self._received

@@ -42,7 +42,7 @@ def slower(before: Sequence[float], after: Sequence[float]) -> Slower:
     error = _standard_error(old, new)
     if error == 0:
         return Slower(math.exp(difference), 0.0 if difference > 0 else 1.0)
-    return Slower(math.exp(difference), above(difference / error, freedom))
+    return Slower(math.exp(difference), upper_tail(difference / error, freedom))
 
 
 def detectable(before: Sequence[float], *, level: float) -> float:
@@ -59,7 +59,7 @@ def _critical_value(level: float, freedom: int) -> float:
     low, high = 0.0, _T_MAX
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (middle, high) if above(middle, freedom) > level else (low, middle)
+        low, high = (middle, high) if upper_tail(middle, freedom) > level else (low, middle)
     return high
 
 
@@ -87,13 +87,13 @@ def _growth(count: int, stays: float) -> float:
     return 1 + 2 * sum((1 - lag / count) * stays**lag for lag in range(1, count))
 
 
-def above(t: float, freedom: int) -> float:
+def upper_tail(t: float, freedom: int) -> float:
     """Return the probability that Student's t with so many degrees of freedom is above a value.
 
     With t = sqrt(freedom) * tan(angle) the density is a power of a cosine, which is integrated by Gauss's rule.
     """
     if t < 0:
-        return 1 - above(-t, freedom)
+        return 1 - upper_tail(-t, freedom)
     angle = math.atan(t / math.sqrt(freedom))
     middle, half = (math.pi / 2 + angle) / 2, (math.pi / 2 - angle) / 2
     integral = half * float((_WEIGHTS * np.cos(middle + half * _NODES) ** (freedom - 1)).sum())

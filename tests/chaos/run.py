@@ -481,7 +481,7 @@ class Run:
                 places.heal(kind, name)
 
     def is_rolling(self, name: str) -> bool:
-        """Return whether some of them are still to be restarted, one after the other."""
+        """Return whether some processes of this service are still to be restarted, one after the other."""
         return any(places.is_rolling(name) for places in self.places)
 
     def _operate(self, consumer: str) -> bool:

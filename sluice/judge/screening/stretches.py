@@ -3,7 +3,7 @@
 A busy group may have a tenth of all events, of which one is wrong. A *cut* lies between two messages in the order of
 the plan if all events of the messages before it end before any event behind it begins: publishes, receives, effects,
 deletes and leases; and if all sequence numbers before it are lower. The messages between two cuts are a *stretch*. No
-rule finds anything that spans a cut, and a stretch with nothing unusual, by `suspects.unusual`, would be cleared if it
+rule finds anything that spans a cut, and a stretch with nothing unusual, by `suspects.mark_suspects`, would be cleared if it
 were a group. So the checker gets the stretches with something unusual, with a whole one on either side, and the ends of
 the group: the first and last that came from each queue, and its end markers. The findings are the same as in the whole
 group, and tests compare the two. Findings in a stretch that is only beside an unusual one do not count: messages in
@@ -29,7 +29,7 @@ from sluice.judge.checker.standing import earliest_end_us
 from sluice.judge.reading.columns import NONE, Columns, Events, hash_numbers
 from sluice.judge.screening.encode import NO_IDX, NO_QUEUE_INDEX, OK, PUBLISHED, RECEIVED, drop_left_out, encode_events
 from sluice.judge.screening.rollup import messages, queue_indexes
-from sluice.judge.screening.suspects import empty_answer_bits, unusual
+from sluice.judge.screening.suspects import empty_answer_bits, mark_suspects
 from sluice.recorder.journal import events_of
 
 WHOLE_MAX = 1_000
@@ -56,18 +56,18 @@ def needed_events(events: pa.Table, expectation: Expectation, around: QueueConte
     if not _is_simple(events, columns, expectation):
         return NeededEvents(events)
     found = messages(columns, expectation)
-    is_off, waited = unusual(found, expectation)
-    is_off |= (waited & empty_answer_bits(around.activity, expectation)) != 0
+    is_suspect, waited = mark_suspects(found, expectation)
+    is_suspect |= (waited & empty_answer_bits(around.activity, expectation)) != 0
     places = _places(columns["idx"], found["idx"])
     if _has_shared_ids(columns, places) or any(
         _may_be_underfilled(columns, queue_index) for queue_index in queue_indexes(expectation)
     ):
         return NeededEvents(events)
-    is_theirs = _is_of(events, found["idx"][is_off])
+    is_theirs = _is_of(events, found["idx"][is_suspect])
     odd = Group(events_of(events.filter(is_theirs)), expectation, around)
     stretch = _stretches(columns, places, found, odd, expectation)
-    is_off[_last_published_before(columns, places, is_off)] = True
-    wanted = _wanted_stretches(stretch, is_off, found, expectation)
+    is_suspect[_last_published_before(columns, places, is_suspect)] = True
+    wanted = _wanted_stretches(stretch, is_suspect, found, expectation)
     around_them = np.concatenate((wanted - 1, wanted, wanted + 1))
     return NeededEvents(
         events.filter(_is_of(events, found["idx"][np.isin(stretch, around_them)])),
@@ -116,9 +116,9 @@ def _is_of(events: pa.Table, idxs: np.ndarray) -> pa.ChunkedArray:
     return pc.is_in(events.column("idx"), pa.array(idxs, pa.int64()))
 
 
-def _last_published_before(rows: Columns, places: np.ndarray, is_off: np.ndarray) -> np.ndarray:
+def _last_published_before(rows: Columns, places: np.ndarray, is_suspect: np.ndarray) -> np.ndarray:
     """Return which messages were published last before an unusual one came: of a phantom they are the witness (A4)."""
-    published, came = np.flatnonzero(rows["kind"] == PUBLISHED), (rows["kind"] == RECEIVED) & is_off[places]
+    published, came = np.flatnonzero(rows["kind"] == PUBLISHED), (rows["kind"] == RECEIVED) & is_suspect[places]
     published = published[np.argsort(rows["invoked_us"][published], kind="stable")]
     before = np.searchsorted(rows["invoked_us"][published], rows["answered_us"][came]) - 1
     found: np.ndarray = places[published[before[before >= 0]]]
@@ -196,9 +196,11 @@ def _hold_end_us(odd: Group, receive: HistoryEvent) -> int:
     return max(odd.lease_end_us(receive), odd.possible_lease_end_us(receive))
 
 
-def _wanted_stretches(stretch: np.ndarray, is_off: np.ndarray, found: Columns, expectation: Expectation) -> np.ndarray:
+def _wanted_stretches(
+    stretch: np.ndarray, is_suspect: np.ndarray, found: Columns, expectation: Expectation
+) -> np.ndarray:
     """Return the stretches with something unusual, and the ends of the group."""
-    is_wanted = is_off | (found["idx"] < 0)
+    is_wanted = is_suspect | (found["idx"] < 0)
     is_wanted[[0, -1]] = True
     for queue_index in queue_indexes(expectation):
         came = np.flatnonzero(found[f"count_{queue_index}"] > 0)

@@ -36,8 +36,8 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
         and `shared` (of them, in the same answer).
     """
     begins = starts(messages["group"])
-    is_off, waited = unusual(messages, expectation)
-    is_suspect = np.logical_or.reduceat(is_off, begins)
+    is_suspect_message, waited = mark_suspects(messages, expectation)
+    is_suspect = np.logical_or.reduceat(is_suspect_message, begins)
     received, later, shared = (np.zeros(len(begins), dtype=np.int64) for _ in range(3))
     for queue_index in queue_indexes(expectation):
         of = _QueueMessages(messages, queue_index, begins)
@@ -56,9 +56,13 @@ def groups(messages: Columns, expectation: Expectation) -> Columns:
     }
 
 
-def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each message whether it makes its group suspect, and `waited` as in `groups`."""
-    is_off, waited = (
+def mark_suspects(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np.ndarray]:
+    """Return two arrays with a value for each message: whether it makes its group suspect, and where it waited.
+
+    A suspect group is judged exactly afterwards. The second value has the bit of each queue (`waited_bit`) in which the
+    message was available before it was received. Queue index 0 is the topic, of which only the order matters.
+    """
+    is_suspect_message, waited = (
         messages["is_odd"] | _is_unexpected(messages, expectation),
         np.zeros(len(messages["idx"]), dtype=np.int64),
     )
@@ -66,14 +70,14 @@ def unusual(messages: Columns, expectation: Expectation) -> tuple[np.ndarray, np
     for queue_index in (0, *queue_indexes(expectation)):
         of = _QueueMessages(messages, queue_index, begins)
         if queue_index == 0:
-            is_off[of.where] |= _is_published_out_of_order(of)
+            is_suspect_message[of.where] |= _is_published_out_of_order(of)
             continue
         held_until_us = of.highest_before("free_us")
         from_us = _available_from_us(of, held_until_us, expectation)
-        is_off[of.where] |= _is_received_out_of_order(of, held_until_us) | _is_handled_out_of_order(of)
-        is_off[of.where] |= _has_waited_long(of, from_us, expectation)
+        is_suspect_message[of.where] |= _is_received_out_of_order(of, held_until_us) | _is_handled_out_of_order(of)
+        is_suspect_message[of.where] |= _has_waited_long(of, from_us, expectation)
         waited[of.where] |= np.where(_has_waited(of, from_us), waited_bit(queue_index), 0)
-    return is_off, waited
+    return is_suspect_message, waited
 
 
 def empty_answer_bits(activity: Mapping[str, Sequence[Activity]], expectation: Expectation) -> int:
@@ -139,13 +143,13 @@ def _highest_before(values: np.ndarray, is_second: np.ndarray) -> np.ndarray:
 
 def _is_unexpected(messages: Columns, expectation: Expectation) -> np.ndarray:
     """Return whether a message was received before its publish, or not from exactly the expected queues."""
-    is_off = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
+    is_suspect_message = (messages["idx"] == NO_IDX) | (messages["count_0"] <= 0)
     for queue_index in queue_indexes(expectation):
         is_owed = (messages["sent_to_0"] < 0) | (messages["sent_to_0"] == queue_index)
-        is_off |= messages[f"count_{queue_index}"] != is_owed
+        is_suspect_message |= messages[f"count_{queue_index}"] != is_owed
         published_us, received_us = messages["invoked_us_0"], messages[f"answered_us_{queue_index}"]
-        is_off |= is_known(published_us, received_us) & (received_us < published_us)
-    return is_off | _is_skewed(messages, expectation)
+        is_suspect_message |= is_known(published_us, received_us) & (received_us < published_us)
+    return is_suspect_message | _is_skewed(messages, expectation)
 
 
 def _is_skewed(messages: Columns, expectation: Expectation) -> np.ndarray:

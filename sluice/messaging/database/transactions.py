@@ -405,7 +405,7 @@ def listen(engine: Engine) -> None:
                 event.listen(engine, "rollback", _on_rollback)
             event.listen(engine, "do_execute", _execute)
             event.listen(engine, "do_executemany", _execute_many)
-            event.listen(engine, "do_execute_no_params", _execute_plain)
+            event.listen(engine, "do_execute_no_params", _execute_no_params)
             connections.close_lent(engine)
             connections.mark_borrowed(engine)
             _listened.add(engine)
@@ -492,21 +492,21 @@ def _on_rollback(connection: Connection) -> None:
 
 def _execute(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     execute = partial(context.dialect.do_execute, cursor, statement, parameters, context)
-    return _is_executed(execute, cursor, statement, context)
+    return _execute_if_guarded(execute, cursor, statement, context)
 
 
 def _execute_many(cursor: Any, statement: str, parameters: Any, context: Any) -> bool:
     execute = partial(context.dialect.do_executemany, cursor, statement, parameters, context)
-    return _is_executed(execute, cursor, statement, context)
+    return _execute_if_guarded(execute, cursor, statement, context)
 
 
-def _execute_plain(cursor: Any, statement: str, context: Any) -> bool:
+def _execute_no_params(cursor: Any, statement: str, context: Any) -> bool:
     execute = partial(context.dialect.do_execute_no_params, cursor, statement, context)
-    return _is_executed(execute, cursor, statement, context)
+    return _execute_if_guarded(execute, cursor, statement, context)
 
 
-def _is_executed(execute: Callable[[], object], cursor: object, statement: str, context: Any) -> bool:
-    """Return whether the statement was executed here, as one of a handler is; otherwise SQLAlchemy executes it."""
+def _execute_if_guarded(execute: Callable[[], object], cursor: object, statement: str, context: Any) -> bool:
+    """Execute a statement of a handler's transaction, and return True; return False to let SQLAlchemy execute it."""
     begun = _guarded.get(context.root_connection)
     if begun is None:
         return event_loops.is_executed(execute, cursor)

@@ -18,7 +18,7 @@ class RelayPublish(Protocol):
     """A publisher of batches. `Calls` may call it on several threads at once."""
 
     def publish(self, heads: Sequence[Head]) -> list[PublishOutcome]:
-        """Return the outcome of each head, in the order of `heads`.
+        """Publish these heads, and return the outcome of each, in the order of `heads`.
 
         Raises:
             BatchRefusedError: each head has to be published in a call of its own.

@@ -132,13 +132,13 @@ def sentences(resources: Sequence[TemplateResource]) -> Iterator[str]:
     for kind, properties in NOT_SIMULATED.items():
         alike = [resource for resource in resources if resource.kind == kind]
         for path, what in properties.items():
-            setting = dict.fromkeys(resource.id for resource in alike if _is_set(resource, path))
+            setting = dict.fromkeys(resource.id for resource in alike if _is_ignored(resource, path))
             if setting:
                 yield f"{path} of {kind} {', '.join(setting)} ({what})"
 
 
-def _is_set(resource: TemplateResource, path: str) -> bool:
-    """Return whether a property has a value that is not simulated."""
+def _is_ignored(resource: TemplateResource, path: str) -> bool:
+    """Return whether a property has a value that the rehearsal ignores; no value, or the one it simulates, is not."""
     return not all(_is_simulated(path, value) for value in _values_of(resource.properties.values, path.split(".")))
 
 

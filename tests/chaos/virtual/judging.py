@@ -102,6 +102,7 @@ def of_history(evidence: RunEvidence, *, queue: str) -> Iterator[str]:
 
 
 def _events(rows: Sequence[Mapping[str, Any]]) -> Iterator[HistoryEvent]:
+    """Yield the events of messages, which a group is judged by; polls that brought nothing are none."""
     for row in rows:
         if row.get("kind") in (Kind.PUBLISHED, Kind.RECEIVED, Kind.DELETED, Kind.VISIBILITY_CHANGED, Kind.HANDLED):
             yield HistoryEvent(**{name: value for name, value in row.items() if name in _NAMES})

@@ -558,6 +558,7 @@ def test_a_mistakes_effect_is_simulated_beside_its_repair() -> None:
     assert mistake.consequence.endswith("protected: 0")
 
 
+OWN_BACKLOG_PER_TASK = "(visible + inflight) / IF(running > 0, running, 1)"
 REPEATED = "FILL(FILL(visible + inflight, REPEAT) / FILL(running, REPEAT), 0)"
 
 
@@ -578,24 +579,30 @@ def _on(text: str, own: str | None = None, target: float = 120) -> Experiment:
 @pytest.mark.parametrize(
     ("text", "own", "target", "names"),
     [
-        ("FILL((visible + inflight) / running, 0)", None, 120, ["filled-with-zero"]),
-        (REPEATED, None, 120, ["flapping"]),
-        ("(visible + inflight) / running", None, 120, ["late-counts-as-0"]),
-        ("m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored", "flapping"]),
-        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 120, ["flapping"]),
-        ("m", "(visible + inflight) / IF(running > 0, running, 1)", 60, ["flapping", "target-without-lanes"]),
-        ("m", "age", 60, ["not-in-proportion", "flapping"]),
-        ("FILL(visible, REPEAT) + FILL(inflight, REPEAT)", None, 120, ["not-in-proportion", "flapping"]),
-        ("m", "visible + inflight", 120, ["not-in-proportion", "flapping"]),
-        ("m", "inflight / IF(running > 0, running, 1)", 1.7, []),
+        pytest.param("FILL((visible + inflight) / running, 0)", None, 120, ["filled-with-zero"], id="zero"),
+        pytest.param(REPEATED, None, 120, ["flapping"], id="repeat"),
+        pytest.param("(visible + inflight) / running", None, 120, ["late-counts-as-0"], id="no-fill"),
+        pytest.param(
+            "m", "visible / IF(running > 0, running, 1)", 120, ["in-flight-ignored", "flapping"], id="own-visible"
+        ),
+        pytest.param("m", OWN_BACKLOG_PER_TASK, 120, ["flapping"], id="own-backlog-per-task"),
+        pytest.param("m", OWN_BACKLOG_PER_TASK, 60, ["flapping", "target-without-lanes"], id="own-target-of-one-lane"),
+        pytest.param("m", "age", 60, ["not-in-proportion", "flapping"], id="own-age"),
+        pytest.param(
+            "FILL(visible, REPEAT) + FILL(inflight, REPEAT)", None, 120, ["not-in-proportion", "flapping"], id="backlog"
+        ),
+        pytest.param("m", "visible + inflight", 120, ["not-in-proportion", "flapping"], id="own-backlog"),
+        pytest.param("m", "inflight / IF(running > 0, running, 1)", 1.7, [], id="own-busy-lanes"),
     ],
 )
-def test_an_expression_has_the_mistakes_it_has_wherever_it_stands(
+def test_mistakes_are_found_in_a_policys_expression_and_in_its_own_metric(
     text: str, own: str | None, target: float, names: list[str]
 ) -> None:
-    """Around another expression, in a metric of one's own; an age or a share of lanes is no backlog per task.
+    """`text` is the policy's expression, and `own` the formula of a metric `m` that the user publishes.
 
-    Backlog alone turns round on steady traffic and misses the latency: decision 10.
+    What does not halve when the tasks double is not in proportion to them: an age, or a backlog that is not divided by
+    the tasks. Of steady traffic a tracked backlog scales out and in again: it flaps. The number of busy lanes of a task
+    does neither.
     """
     assert [mistake.name for mistake in mistakes(_on(text, own, target))] == names
 

@@ -274,7 +274,7 @@ def _work(life: Life) -> None:
 
 
 def _exhaust(life: Life) -> None:
-    """Receive and give back, until something dies."""
+    """Receive messages and give them back, so often that SQS may move one to the DLQ."""
     url = life.rng.choice(_sources(life))
     for _ in range(life.rng.choice((2, 3, 4))):
         consumer = life.consumer()

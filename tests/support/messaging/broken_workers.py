@@ -56,7 +56,7 @@ class _MarksNothing(MessageProcessor):
 
 
 class InboxApart(_MarksNothing):
-    """Broken: marks a message as handled in a transaction before that of its effect (W8)."""
+    """Broken: marks a message as handled in a transaction before that of its effect (rule W8)."""
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
@@ -142,7 +142,7 @@ class AdmitsOnce(MessageProcessor):
 
 
 class MarksBefore(MessageProcessor):
-    """Broken: marks a message as handled at its decision, before a handler of asyncio begins (W8)."""
+    """Broken: marks a message as handled at its decision, before a handler of asyncio begins (rule W8)."""
 
     def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:  # noqa: ARG002
         admission = self._inbox.admit(session.connection(), arrived)
@@ -165,7 +165,7 @@ class MarksBefore(MessageProcessor):
 
 
 class CommitsWhatIsThere(MessageProcessor):
-    """Broken: commits whatever transaction the handler left behind (W8)."""
+    """Broken: commits whatever transaction the handler left behind (rule W8)."""
 
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)

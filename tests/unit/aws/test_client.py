@@ -352,6 +352,10 @@ def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
 def test_an_answer_is_parsed_as_botocore_does(
     service: str, case: str, server_and_clients: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
 ) -> None:
+    """boto3 and the light client have the same outcome of an answer, good or broken.
+
+    The light client asks twice, because it keeps its connection. After a broken answer both clients still work.
+    """
     server, pairs = server_and_clients
     server.answer, server.end = ANSWERS[case]
     is_silent = server.end is End.SILENT
@@ -361,7 +365,7 @@ def test_an_answer_is_parsed_as_botocore_does(
     for client in (plain, fast, fast):
         ended_count = server.ended_count
         outcomes.append(_outcome(client, service))
-        if server.end is not End.KEPT:  # who is faster, the next request or the end, is nobody's promise
+        if server.end is not End.KEPT:  # the next request could come before the connection ends, or after it
             eventually(
                 partial(_has_ended, server, ended_count), timeout_seconds=30, describe="the connection has ended"
             )
@@ -373,7 +377,8 @@ def test_an_answer_is_parsed_as_botocore_does(
     ]
 
     expected = _expected_result(service, case, outcomes[0])
-    assert [came[0] if isinstance(expected, str) else came for came in outcomes[1:]] == [expected] * 2
+    errors_or_answers = [came[0] if isinstance(expected, str) else came for came in outcomes[1:]]
+    assert errors_or_answers == [expected] * 2
     assert afterwards[0] == afterwards[1]
 
 

@@ -177,5 +177,8 @@ def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) 
             writer.add_key_value_metadata(found)
         beside(path).unlink()
 
-    with pytest.raises(HistoryError, match=r"e-00[01]\.parquet has a message group of another bucket than its metadata names, allowed are"):
+    with pytest.raises(
+        HistoryError,
+        match=r"e-00[01]\.parquet has a message group of another bucket than its metadata names, allowed are",
+    ):
         _check(spark, tmp_path, KNOWN, "endpoint")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from spark_load.baselines.statistics import above, detectable, holm, slower
+from spark_load.baselines.statistics import detectable, holm, slower, upper_tail
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from spark_load.baselines.statistics import above, detectable, holm, slower
 )
 def test_students_distribution_is_that_of_the_tables(t: float, freedom: int, probability: float) -> None:
     """Source: tables of Student's t, https://www.itl.nist.gov/div898/handbook/eda/section3/eda3672.htm."""
-    assert above(t, freedom) == pytest.approx(probability, rel=1e-5)
+    assert upper_tail(t, freedom) == pytest.approx(probability, rel=1e-5)
 
 
 def test_ratios_are_of_geometric_means() -> None:
@@ -22,7 +22,7 @@ def test_ratios_are_of_geometric_means() -> None:
     found = slower([1, 4, 2], [6, 6])
 
     assert found.ratio == pytest.approx(3)
-    assert found.p == pytest.approx(above(math.log2(3) / math.sqrt(2 / 3 * 5 / 6), 3))
+    assert found.p == pytest.approx(upper_tail(math.log2(3) / math.sqrt(2 / 3 * 5 / 6), 3))
 
 
 def test_a_difference_is_less_sure_if_deviations_last_until_the_next_run() -> None:
@@ -30,7 +30,7 @@ def test_a_difference_is_less_sure_if_deviations_last_until_the_next_run() -> No
     found = slower([1, 2, 4], [6, 6])
 
     assert found.ratio == pytest.approx(3)
-    assert found.p == pytest.approx(above(math.log2(3) / math.sqrt(2 / 3 * (41 / 27 / 3 + 4 / 3 / 2)), 3))
+    assert found.p == pytest.approx(upper_tail(math.log2(3) / math.sqrt(2 / 3 * (41 / 27 / 3 + 4 / 3 / 2)), 3))
 
 
 def test_any_difference_from_a_constant_past_is_slower() -> None:

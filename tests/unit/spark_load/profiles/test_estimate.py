@@ -305,8 +305,8 @@ def test_estimate_prints_its_result_as_json() -> None:
 
 
 @pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
-def test_estimate_warns_of_a_nearly_used_quota(environment: str, when: str) -> None:
-    """AWS refuses what exceeds a second's quota; LocalStack handles a peak later."""
+def test_limits_are_compared_at_the_peak_on_aws_and_on_average_on_localstack(environment: str, when: str) -> None:
+    """The heading of the table says which: AWS refuses what exceeds a second's quota, LocalStack handles it later."""
     ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
 
     assert re.findall(r"^(.*?) +used +allowed +share *$", ran.stdout, re.MULTILINE) == [when]
