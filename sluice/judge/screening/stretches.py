@@ -3,7 +3,7 @@
 A busy group may have a tenth of all events, of which one is wrong. A *cut* lies between two messages in the order of
 the plan if all events of the messages before it end before any event behind it begins: publishes, receives, effects,
 deletes and leases; and if all sequence numbers before it are lower. The messages between two cuts are a *stretch*. No
-rule finds anything that spans a cut, and a stretch with nothing unusual, by `suspects.mark_suspects`, would be cleared if it
+rule finds anything that spans a cut, and a stretch with nothing unusual, by `mark_suspects`, would be cleared if it
 were a group. So the checker gets the stretches with something unusual, with a whole one on either side, and the ends of
 the group: the first and last that came from each queue, and its end markers. The findings are the same as in the whole
 group, and tests compare the two. Findings in a stretch that is only beside an unusual one do not count: messages in
