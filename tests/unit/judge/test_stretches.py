@@ -279,7 +279,7 @@ _BLINDED: dict[str, tuple[str, Callable[..., object], list[HistoryEvent]]] = {
         [e for e in _long() if e.idx != 30 or e.kind == Kind.PUBLISHED],
     ),
     "of which messages findings count": ("frozenset", _all_counts, _late(_backlog(), 30, 30_000_000)),
-    "comparisons of neighbours": ("unusual", _odd_alone, _random(69)),
+    "comparisons of neighbours": ("mark_suspects", _odd_alone, _random(69)),
     "what was published before a phantom": (
         "_last_published_before",
         lambda *_: np.array([], dtype=int),
