@@ -1,8 +1,8 @@
 """Parked messages: set aside behind a dead or missing number, and taken up again in order when it is back.
 
 They are in the database, and no longer in a queue. `due` lists the groups in which something can be done;
-`begin_attempt` counts an attempt, `next_parked` takes the message up, and `mark_parked` or `retry_parked` writes the
-outcome.
+`begin_attempt` counts an attempt, `lock_next_parked` locks the group and reads the message, and `mark_parked` or
+`retry_parked` writes the outcome.
 """
 
 import json
@@ -37,20 +37,20 @@ from sluice.messaging.inbox.tables import groups, parked
 
 _DUE_MAX = 100
 _CLAIM_US = 2_000_000
-"""How long no other worker begins an attempt at a parked message. Its handler is called at once, with the row locked.
+"""How long no other worker begins an attempt at a parked message: the one that began it locks the row within this time.
 """
-_DIED = "whoever tried it came to no end; see the workers' logs"
-_IS_THERE = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)
+_DIED = "its last attempt came to no end, so it may end its worker; see the workers' logs"
+_HAS_ARRIVED = or_(groups.c.awaits_seq.is_(None), groups.c.last_seq >= groups.c.awaits_seq)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedMessage:
-    """A parked message that is taken up again.
+    """A parked message at which an attempt is made.
 
     Args:
         attempts: how often it was tried since it was parked, this attempt included.
         position: the position of its group before the message.
-        lock: the lock on the group's row; None on SQLite, and before the message is taken up.
+        lock: the lock on the group's row; None on SQLite, and before `lock_next_parked`.
     """
 
     envelope: Envelope
@@ -76,8 +76,8 @@ class Parking:
     def due(self, engine: Engine) -> list[str]:
         """Return up to a hundred parked groups that can be worked on now, those with the fewest attempts first.
 
-        The condition must match exactly the groups that `next_parked` changes; otherwise groups are taken up in vain or
-        never.
+        The condition must match exactly the groups that `_find_next` changes or returns; otherwise groups are drained
+        in vain or never.
         """
         head = parked.alias("head")
         here = (parked.c.consumer == groups.c.consumer, parked.c.group_id == groups.c.group_id)
@@ -90,7 +90,7 @@ class Parking:
         is_current = head.c.epoch == groups.c.epoch
         is_passed = or_(head.c.epoch < groups.c.epoch, and_(is_current, head.c.seq <= groups.c.last_seq))
         is_next = or_(
-            head.c.seq == groups.c.last_seq + 1, and_(_IS_THERE, false() if self.policy.parks_gaps else true())
+            head.c.seq == groups.c.last_seq + 1, and_(_HAS_ARRIVED, false() if self.policy.parks_gaps else true())
         )
         with engines.reading(engine) as connection, engines.explaining_missing_tables():
             now_us = self._groups.now_us(connection)
@@ -99,9 +99,9 @@ class Parking:
             can_do = or_(
                 is_passed,
                 and_(is_current, is_next, is_ready),
-                and_(_IS_THERE, or_(head.c.seq.is_(None), head.c.epoch > groups.c.epoch)),
-                and_(_IS_THERE, is_current, not_(is_next)),
-                and_(not_(_IS_THERE), is_over),
+                and_(_HAS_ARRIVED, or_(head.c.seq.is_(None), head.c.epoch > groups.c.epoch)),
+                and_(_HAS_ARRIVED, is_current, not_(is_next)),
+                and_(not_(_HAS_ARRIVED), is_over),
             )
             found = select(groups.c.group_id).select_from(groups.outerjoin(head, is_head))
             mine = (groups.c.consumer == self.policy.consumer, groups.c.parked_at_us.is_not(None))
@@ -117,7 +117,7 @@ class Parking:
 
         None if no message of the group is due; other work on the group, such as unparking it, is done.
         """
-        turn = self._turn(connection, group_id)
+        turn = self._find_next(connection, group_id)
         if turn is None:
             return None
         message = _to_parked_message(*turn)
@@ -128,12 +128,12 @@ class Parking:
         connection.execute(update(parked).where(*self._place(message.envelope)).values(values))
         return None if is_used_up else replace(message, attempts=message.attempts + 1)
 
-    def next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
-        """Take up the message whose attempt was begun; the caller handles the message, marks it and commits.
+    def lock_next_parked(self, connection: Connection, group_id: str) -> ParkedMessage | None:
+        """Lock the group, and return its message whose attempt was begun; the caller handles and marks it, and commits.
 
         None if another worker dealt with the message meanwhile: the caller commits then as well.
         """
-        turn = self._turn(connection, group_id, is_begun=True)
+        turn = self._find_next(connection, group_id, is_begun=True)
         return None if turn is None else replace(_to_parked_message(*turn), lock=self._groups.row_lock(connection))
 
     def hold_while_handled(self, connection: Connection, message: ParkedMessage) -> None:
@@ -164,12 +164,13 @@ class Parking:
         connection.execute(delete(parked).where(*self._place(envelope)))
         return is_held
 
-    def _turn(
+    def _find_next(
         self, connection: Connection, group_id: str, *, is_begun: bool = False
     ) -> tuple[Position, Row[Any], int] | None:
         """Return a parked group's position, its next message and the time; None if no message of the group is due.
 
-        A locked group belongs to another worker. An empty group is unparked, and a group with a hole begins to wait.
+        A locked group belongs to another worker. A group without parked messages is unparked, and a group whose next
+        number is missing begins to wait for it.
         """
         now_us = self._groups.now_us(connection)
         row = connection.execute(self._groups.find(group_id).with_for_update(skip_locked=True)).one_or_none()
@@ -217,8 +218,8 @@ class Parking:
         is_free, is_last = parked.c.held_at_us.is_(None), parked.c.attempts == message.attempts
         connection.execute(update(parked).where(*self._place(message.envelope), is_free, is_last).values(failed))
 
-    def end_attempt(self, connection: Connection, message: ParkedMessage) -> None:
-        """Undo an attempt that failed for another reason: the worker had to end, or the database went away."""
+    def cancel_attempt(self, connection: Connection, message: ParkedMessage) -> None:
+        """Uncount an attempt that was not made: the worker had to end, or the database went away."""
         is_last = parked.c.attempts == message.attempts
         fewer = {"attempts": message.attempts - 1, "not_before_us": 0}
         connection.execute(update(parked).where(*self._place(message.envelope), is_last).values(fewer))
@@ -281,7 +282,7 @@ def _to_parked_message(position: Position, head: Row[Any], now_us: int) -> Parke
 
 
 def _arrival_of(head: Row[Any]) -> Arrival:
-    """Return a message that is set aside as the sequence sees it."""
+    """Return the part of a parked message that the rules of `sequence` need."""
     envelope = decode(head.body)
     return Arrival(
         epoch=head.epoch,

@@ -173,20 +173,20 @@ def assemble_worker(
     clock = SystemClock() if clock is None else clock
     wait = stop if wait is None else wait
     rng = random.Random() if rng is None else rng  # noqa: S311 (neither jitter nor an attempt id is a secret)
-    called = WorkerHookSet(hooks)
+    hook_set = WorkerHookSet(hooks)
     renewals = queue if renewals is None else renewals
     shutdown = threading.Event()
     signs = _signs(settings, processor_settings, clock) if signs is None else signs
     heartbeat = Heartbeat(renewals, timeout_seconds=processor_settings.timeout_seconds, clock=clock)
-    runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=called)
-    deletes = Deleter(
+    runner = HandlerRunner(handlers=handlers, failpoint=failpoint, hooks=hook_set)
+    deleter = Deleter(
         renewals,
         is_working=heartbeat.is_working,
         waiting_max=DELETED_MAX + settings.lanes,
         backoff=processor_settings.database_backoff,
         wait=wait,
         rng=rng,
-        hooks=called,
+        hooks=hook_set,
         failpoint=failpoint,
     )
     processor = MessageProcessor(
@@ -195,13 +195,13 @@ def assemble_worker(
         inbox,
         runner,
         heartbeat,
-        deletes,
+        deleter,
         settings=processor_settings,
         wait=wait,
         clock=clock,
         rng=rng,
-        hooks=called,
-        give_sign=signs.working,
+        hooks=hook_set,
+        give_sign=signs.expect_end_of_work,
     )
     drainer = Drainer(
         engine,
@@ -210,7 +210,7 @@ def assemble_worker(
         settings=processor_settings,
         clock=clock,
         rng=rng,
-        hooks=called,
+        hooks=hook_set,
         shutdown=shutdown,
         signs=signs,
     )
@@ -220,7 +220,7 @@ def assemble_worker(
         inbox=inbox,
         heartbeat=heartbeat,
         processor=processor,
-        deleter=deletes,
+        deleter=deleter,
         drainer=drainer,
         shutdown=shutdown,
         lanes=[
@@ -230,7 +230,7 @@ def assemble_worker(
         protection=Protection(
             agent_uri, clock, busy_seconds_max=max(_BUSY_SECONDS, 2 * processor_settings.hold_seconds_max)
         ),
-        hooks=called,
+        hooks=hook_set,
         signs=signs,
         alive=alive,
     )

@@ -1,9 +1,9 @@
-"""Parked messages, taken up again in order: by every worker, several groups side by side.
+"""The drainer handles parked messages of each group in order. Every worker drains, several groups at once.
 
-The group's row is locked from taking a message up until its commit; a drainer that finds it locked goes on with another
-group. A handler that does not end delays its own group only. A message that fails is tried again with backoff. When its
-attempts are used up, it is held together with its group until an operator retries, replaces or skips it: a parked
-message is in no queue any more, so it cannot go to a DLQ.
+A group's row is locked before the handler is called, and until its commit; a drainer that finds the row locked goes on
+with another group. A handler that does not end delays its own group only. A message that fails is tried again with
+backoff. When its attempts are used up, it is held together with its group until an operator retries, replaces or skips
+it: a parked message is in no queue any more, so it cannot go to a DLQ.
 """
 
 import random
@@ -37,7 +37,7 @@ from sluice.terminal.logger import Logger
 from sluice.terminal.printable import printable
 
 _log = Logger()
-_IN_A_ROW_MAX = 1_000
+_IN_A_ROW_MAX = 1_000  # messages of one group; after these a drainer goes on with another group
 
 
 class DrainLease:
@@ -97,7 +97,7 @@ class Drainer:
         self._signs, self._sessions = signs, MessageSessions(engine)
         self._lock = threading.Lock()
         self._claimed: set[str] = set()
-        self._uncounted: dict[str, ParkedMessage] = {}  # attempts that were none, which the database still counts
+        self._uncancelled: dict[str, ParkedMessage] = {}  # by group: attempts that the database did not cancel yet
         self._leases: list[DrainLease] = []
 
     def step(self) -> int:
@@ -107,8 +107,8 @@ class Drainer:
     def claim(self) -> list[str]:
         """Claim the groups with due messages that no other thread of this process has claimed, and return them.
 
-        The caller has to drain each returned group. If the database is away, no group is returned: there will be
-        another look.
+        The caller has to drain each returned group. If the database is away, no group is returned, and the caller
+        claims again later.
         """
         try:
             due = self._inbox.due(self._engine)
@@ -144,21 +144,21 @@ class Drainer:
         return handled
 
     def _handle_next(self, group_id: str) -> bool:
-        uncounted = self._uncounted.pop(group_id, None)
-        if uncounted is not None and not self._end_attempt(uncounted):
+        uncancelled = self._uncancelled.pop(group_id, None)
+        if uncancelled is not None and not self._cancel_attempt(uncancelled):
             return False
         with self._engine.begin() as connection:
             begun = self._inbox.begin_attempt(connection, group_id, attempts_max=self._settings.max_attempts)
         if begun is None:
             return False
         with self._sessions.open() as session:
-            message = self._take_up(session, group_id, begun)
+            message = self._lock_begun(session, group_id, begun)
             if message is None:
                 return False
             self._runner.failpoint("in_drain")
             with self._leasing(message) as lease:
                 context = self._context(message, lease)
-                self._signs.working()
+                self._signs.expect_end_of_work()
                 outcome = self._perform(session, message, context)
         log_fields = {"seq": message.envelope.seq, "event_id": message.envelope.event.id, "attempt": context.attempt}
         if isinstance(outcome, Ack):
@@ -169,23 +169,25 @@ class Drainer:
         self._put_back(message, context, outcome)
         return False
 
-    def _take_up(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
-        """Return the message whose attempt was begun; None, without counting the attempt, if another worker has it.
+    def _lock_begun(self, session: Session, group_id: str, begun: ParkedMessage) -> ParkedMessage | None:
+        """Lock the group in the handler's transaction, and return the message whose attempt was begun before it.
+
+        None if another worker has dealt with the message meanwhile; then the attempt is cancelled.
 
         Raises:
-            DBAPIError: the database is away; the attempt is not counted.
+            DBAPIError: the database is away; the attempt is cancelled.
         """
         try:
-            message = self._inbox.next_parked(session.connection(), group_id)
+            message = self._inbox.lock_next_parked(session.connection(), group_id)
             if message is not None and _place(message) == _place(begun):
                 self._inbox.hold_while_handled(session.connection(), message)
                 return message
             session.commit()
         except DBAPIError:
             session.rollback()
-            self._end_attempt(begun)
+            self._cancel_attempt(begun)
             raise
-        self._end_attempt(begun)
+        self._cancel_attempt(begun)
         return None
 
     def _perform(self, session: Session, message: ParkedMessage, context: Context) -> Outcome:
@@ -210,13 +212,13 @@ class Drainer:
         except HoldLostError as lost:
             close_session(session)
             if self._shutdown.is_set():
-                self._end_attempt(message)
+                self._cancel_attempt(message)
                 raise
             return Retry(reason=str(lost))
         except DatabaseFailedError as error:
             close_session(session)
             if is_away(self._engine, self._inbox, error):
-                self._end_attempt(message)
+                self._cancel_attempt(message)
                 raise
             return Retry(reason=reason_of(error))
 
@@ -245,21 +247,24 @@ class Drainer:
             hold=lease,
         )
 
-    def _end_attempt(self, message: ParkedMessage) -> bool:
-        """Uncount an attempt that was not made; return whether the database accepted it.
+    def _cancel_attempt(self, message: ParkedMessage) -> bool:
+        """Cancel an attempt that was counted and not made; return whether the database did so.
 
-        If not, it is tried again later.
+        If not, it is cancelled before the group's next attempt.
         """
         try:
             with self._engine.begin() as connection:
-                self._inbox.end_attempt(connection, message)
+                self._inbox.cancel_attempt(connection, message)
         except DBAPIError as error:
-            self._uncounted[message.envelope.event.group] = message
-            _log.warning("an attempt that was none still counts, until the database lets it go", error=reason_of(error))
+            self._uncancelled[message.envelope.event.group] = message
+            _log.warning(
+                "an attempt that was not made still counts, until the database is back", error=reason_of(error)
+            )
             return False
         return True
 
     def _put_back(self, message: ParkedMessage, context: Context, outcome: Retry | Reject) -> None:
+        """Leave a message parked that was not handled: for a later attempt, or held for an operator."""
         is_held = isinstance(outcome, Reject) or context.is_last_attempt
         delay = outcome.delay_seconds if isinstance(outcome, Retry) else 0.0
         if delay is None:

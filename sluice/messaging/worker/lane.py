@@ -19,12 +19,13 @@ from sluice.terminal.logger import Logger
 _log = Logger()
 _ATTEMPT_SECONDS = 240
 """How long a repeated receive keeps its attempt id; AWS honours an attempt id for five minutes."""
-# pause after an empty answer long before the poll's end: the page of a proxy looks like an empty answer
 _EARLY_SECONDS = 0.1
+"""Pause after an empty answer that came long before the poll's end: the page of a proxy looks like an empty answer, and
+a lane without a pause would request it again and again."""
 
 
 class Lane:
-    """Receives one message after the other and works on it. Runs on one thread, `step` by `step`."""
+    """Receives one message after the other and works on it. One thread calls `step` again and again."""
 
     def __init__(
         self,
@@ -40,13 +41,13 @@ class Lane:
         self._queue, self._processor, self._settings, self._wait = queue, processor, settings, wait
         self._clock, self._rng = clock, rng
         self._signs = signs
-        self._attempt: tuple[str, float] | None = None
+        self._attempt: tuple[str, float] | None = None  # attempt id of the receive, and the time of its first use
         self._failures = 0
         self.active_at = clock.monotonic()
 
     def step(self) -> bool:
         """Poll once and work on the received message; return whether there was one."""
-        self._sign()
+        self._give_sign()
         if not self._processor.transactions.is_ready():
             self.rest()
             return False
@@ -66,18 +67,18 @@ class Lane:
             if self._clock.monotonic() - requested_at < self._settings.wait_seconds / 2:
                 self._wait.wait(_EARLY_SECONDS)
             return False
-        self._signs.working()
+        self._signs.expect_end_of_work()
         self._processor.process(message, requested_at=requested_at)
         self._failures = 0  # not reset earlier, because the next message may fail for the same reason
         self.active_at = self._clock.monotonic()
         return True
 
-    def _sign(self) -> None:
+    def _give_sign(self) -> None:
         """Give a sign of life: before a poll, or before a call to a database that may not answer for long."""
         if self._processor.transactions.is_database_away:
-            self._signs.working()
+            self._signs.expect_end_of_work()
         else:
-            self._signs.polling()
+            self._signs.expect_end_of_poll()
 
     def _attempt_id(self) -> str | None:
         """Return the attempt id of this poll.

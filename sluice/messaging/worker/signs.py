@@ -57,20 +57,20 @@ class Signs:
         self.liveness = liveness
         self._deadlines = Deadlines() if deadlines is None else deadlines
 
-    def polling(self) -> None:
-        """Expect the end of a poll by its deadline."""
+    def expect_end_of_poll(self) -> None:
+        """Give a sign of life before a poll, and promise the next by its deadline."""
         self._expect(self._deadlines.polling)
 
-    def working(self) -> None:
-        """Expect the end of a message, or of a wait for the database, by its deadline."""
+    def expect_end_of_work(self) -> None:
+        """Give a sign of life before a message or a wait for the database, and promise the next by its deadline."""
         self._expect(self._deadlines.working)
 
-    def beating(self) -> None:
-        """Expect the next beat by its deadline."""
+    def expect_beat(self) -> None:
+        """Give a sign of life after a beat of the heartbeat, and promise the next by its deadline."""
         self._expect(self._deadlines.beating)
 
     def end(self) -> None:
-        """Expect nothing more."""
+        """Promise no further sign: the thread ends normally."""
         self.liveness.forget(threading.current_thread().name)
 
     def _expect(self, seconds: float) -> None:

@@ -36,10 +36,10 @@ from sluice.messaging.worker.signs import Signs
 from sluice.terminal.logger import Logger
 
 _log = Logger()
-_TICK_SECONDS = 1.0
-_FORGET_SECONDS = 3_600
-_FORGET_TIMES_MAX = 100
-_GRACE_SECONDS = 1.0
+_TICK_SECONDS = 1.0  # pause of each loop before its next round
+_FORGET_SECONDS = 3_600  # between two deletions of the inbox's old rows
+_FORGET_TIMES_MAX = 100  # transactions of one deletion; older rows that are left are deleted an hour later
+_GRACE_SECONDS = 1.0  # after the drain time, for the end of handlers whose lease is lost
 _LOOK_SECONDS = 30.0  # the main loop checks each second; a busy machine or a slow disk may delay it this long
 
 
@@ -74,7 +74,7 @@ class Worker:
         self._has_ended, self._refusals = threading.Event(), engines.Refusals(parts.engine)
         self._forgot_at = clock.monotonic()
         self._drained_at = clock.monotonic()
-        self._claimed: SimpleQueue[str] = SimpleQueue()
+        self._claimed_groups: SimpleQueue[str] = SimpleQueue()
         self._watch = LivenessWatch(parts.signs.liveness, parts.alive, within_seconds=_LOOK_SECONDS, clock=clock)
 
     def run(self) -> None:
@@ -95,13 +95,13 @@ class Worker:
         count = max(DRAINS_MIN, self.parts.processor.connections_max or len(lanes))
         drainers = [self._thread(f"drain-{number}", self._run_drain) for number in range(count)]
         workers = [*lanes, *drainers, self._thread("drainer", self._run_drainer)]
-        helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("care", self._run_care)]
+        helpers = [self._thread("heartbeat", self._run_heartbeat), self._thread("maintenance", self._run_maintenance)]
         _log.info("working", lanes=len(lanes), queue=self.parts.queue.url)
         fault: str | None = None
         while not self._stop.is_stopped():
             self._watch.look()
             self._stop.wait(_TICK_SECONDS)
-            fault = self._fault([*workers, *deleters])
+            fault = self._find_fault([*workers, *deleters])
             if fault is not None or self._is_idle():
                 self._stop.request()
         self._end(workers, deleters, helpers)
@@ -112,8 +112,8 @@ class Worker:
         """Tell the worker to stop, from any thread or from a signal's handler."""
         self._stop.request()
 
-    def _fault(self, workers: Sequence[threading.Thread]) -> str | None:
-        """Return the fault that only a new process mends, or None."""
+    def _find_fault(self, workers: Sequence[threading.Thread]) -> str | None:
+        """Return in a sentence the fault that only a new process mends, or None."""
         ended = [thread.name for thread in workers if not (thread.is_alive() or self._stop.is_stopped())]
         if ended:
             return f"{', '.join(ended)} ended by itself, see the log above"
@@ -145,6 +145,7 @@ class Worker:
         deleters: Sequence[threading.Thread],
         helpers: Sequence[threading.Thread],
     ) -> None:
+        """Wait for the threads until the drain time is over, then release the messages that are not finished."""
         _log.info("stopping", drain_seconds=self._settings.drain_seconds)
         deadline = self._clock.monotonic() + self._settings.drain_seconds
         for thread in workers:
@@ -155,7 +156,7 @@ class Worker:
         self.parts.shutdown.set()
         for lease in unfinished:
             lease.lose("the worker ends")
-        for thread in [*workers, *deleters]:  # a handler that asks its lease ends now
+        for thread in [*workers, *deleters]:  # a handler that checks its lease ends now
             thread.join(max(0.0, deadline + _GRACE_SECONDS - self._clock.monotonic()))
         self._has_ended.set()
         for thread in helpers:
@@ -182,6 +183,7 @@ class Worker:
         return thread
 
     def _run_part(self, run: Callable[..., None], *arguments: object) -> None:
+        """Run a part of the worker to its end, on the part's thread."""
         run(*arguments)
         async_handlers.close_lane()
         self.parts.signs.end()  # not after an exception: the missing sign shows that the thread broke off
@@ -197,54 +199,55 @@ class Worker:
     def _run_deleter(self) -> None:
         has_more = True
         while has_more:
-            self.parts.signs.working()
+            self.parts.signs.expect_end_of_work()
             try:
                 has_more = self.parts.deleter.step()
             except Exception:  # any error: the thread has to delete the next messages
                 _log.exception("messages were not deleted, and come again when their visibility timeout ends")
 
     def _run_drainer(self) -> None:
+        """Give each parked group that is due to the threads of `_run_drain`."""
         while not self._stop.is_stopped():
-            self.parts.signs.working()
+            self.parts.signs.expect_end_of_work()
             try:
                 for group_id in self.parts.drainer.claim():
-                    self._claimed.put(group_id)
-            except Exception:  # the next look may succeed
+                    self._claimed_groups.put(group_id)
+            except Exception:  # the next round may succeed
                 _log.exception("what was set aside was not looked at")
             self._stop.wait(_TICK_SECONDS)
 
     def _run_drain(self) -> None:
         while not self._stop.is_stopped():
-            self.parts.signs.working()
+            self.parts.signs.expect_end_of_work()
             try:
-                group_id = self._claimed.get(timeout=_TICK_SECONDS)
+                group_id = self._claimed_groups.get(timeout=_TICK_SECONDS)
                 if self.parts.drainer.drain(group_id):
                     self._drained_at = self._clock.monotonic()
             except Empty:
                 continue
-            except Exception:  # the next look finds it due again
+            except Exception:  # the group stays due, and is claimed again
                 _log.exception("what was set aside was not handled")
 
     def _run_heartbeat(self) -> None:
-        self.parts.signs.beating()
+        self.parts.signs.expect_beat()
         while not self._has_ended.wait(self.parts.heartbeat.interval_seconds):
             try:
                 self.parts.heartbeat.beat()
             except Exception:  # the next beat may succeed
                 _log.exception("nothing was extended")
-            self.parts.signs.beating()
+            self.parts.signs.expect_beat()
 
-    def _run_care(self) -> None:
+    def _run_maintenance(self) -> None:
         while not self._stop.is_stopped():
             try:
-                self.care()
+                self.maintain()
             except Exception:  # maintenance must not end the worker
-                _log.exception("not looked after")
+                _log.exception("maintenance failed; the next round may succeed")
             self._stop.wait(_TICK_SECONDS)
         self.parts.protection.stop()
 
-    def care(self) -> None:
-        """Tell ECS whether the worker is busy, let hooks measure, and delete old groups of the inbox at times."""
+    def maintain(self) -> None:
+        """Tell ECS whether the worker is busy, let hooks measure, and once an hour delete the inbox's old rows."""
         self.parts.protection.want(is_busy=bool(self.parts.heartbeat.leases()))
         self.parts.hooks.call(WorkerHooks.tick, self)
         now = self._clock.monotonic()
@@ -258,10 +261,10 @@ class Worker:
             _log.warning("the database does not answer", error=str(error.orig).strip())
 
     def forget(self) -> None:
-        """Forget groups for which nothing came for as long as is declared.
+        """Delete groups of the inbox that received nothing for `keep_inbox_seconds`, and attempts as old.
 
         Raises:
-            DBAPIError: the database did not do it.
+            DBAPIError: the database refused, or did not answer.
         """
         inbox = self.parts.inbox
         forgets = [inbox.forget, inbox.attempts.forget] if self.parts.processor.has_bundles else [inbox.forget]
@@ -272,11 +275,11 @@ class Worker:
                         break
 
     def inbox_counts(self) -> Mapping[str, int]:
-        """Return how much is set aside, held and open; asks the database."""
+        """Return how many groups, messages and exceptions are parked, held and open. Queries the database."""
         return self.parts.inbox.counts(self.parts.engine)
 
     def stuck_count(self) -> int:
-        """Return how many parts are overdue with their sign of life, a blocked event loop of the process included."""
+        """Return how many parts have given no sign of life in time; a blocked event loop of the process is one more."""
         return len(self.parts.signs.liveness.overdue()) + (async_handlers.blocker() is not None)
 
     def _is_idle(self) -> bool:

@@ -44,9 +44,9 @@ def handle_message(inbox: Inbox, connection: Connection, came: DecodedMessage) -
     return admission.decision
 
 
-def take_up_next(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
-    """Take up the next parked message of a group and mark it, as the drainer does around its handler."""
-    message = inbox.next_parked(connection, group)
+def mark_next_parked(inbox: Inbox, connection: Connection, group: str = "a") -> ParkedMessage | None:
+    """Lock the next parked message of a group and mark it, as the drainer does around its handler."""
+    message = inbox.lock_next_parked(connection, group)
     if message is not None:
         inbox.mark_parked(connection, message)
     return message
@@ -123,7 +123,7 @@ class InboxHarness:
     def take(self, group: str = "a") -> ParkedMessage | None:
         """Take up the next parked message of a group and mark it, in a transaction."""
         with self.engine.begin() as connection:
-            return take_up_next(self.inbox, connection, group)
+            return mark_next_parked(self.inbox, connection, group)
 
     def drain(self) -> list[int]:
         """Take up every due parked message, as a drainer does; return the numbers."""
@@ -141,7 +141,7 @@ class InboxHarness:
     def peek(self, group: str = "a") -> ParkedMessage | None:
         """Return the next parked message of a group without taking it up."""
         with self.engine.connect() as connection:
-            message = self.inbox.next_parked(connection, group)
+            message = self.inbox.lock_next_parked(connection, group)
             connection.rollback()
             return message
 

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 30
 BACKOFF = Backoff(base_seconds=0.01, cap_seconds=0.01, floor_seconds=0.01)
 SETTINGS = WorkerSettings(lanes=1, wait_seconds=0, drain_seconds=0.3, keep_inbox_seconds=86_400, backoff=BACKOFF)
 _POLL_SECONDS = 0.01
-_NAMES = ("lane-", "deleter-", "drain", "heartbeat", "care")
+_NAMES = ("lane-", "deleter-", "drain", "heartbeat", "maintenance")
 
 
 class MachineClock(VirtualClock):

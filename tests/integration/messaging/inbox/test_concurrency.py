@@ -14,7 +14,7 @@ from tests.support.messaging.inbox_harness import (
     InboxHarness,
     decoded_message,
     handle_message,
-    take_up_next,
+    mark_next_parked,
 )
 from tests.support.messaging.outbox.postgres_interleaving import is_waiting
 
@@ -81,7 +81,7 @@ def test_d9_a_live_message_waits_for_the_drainer(
 ) -> None:
     """Message 3 is handled if the drainer has committed message 2, and else is parked behind it."""
     with parking.engine.connect() as drainer:
-        assert take_up_next(parking.inbox, drainer) is not None
+        assert mark_next_parked(parking.inbox, drainer) is not None
         with _waiting(parking.engine, lambda live: handle_message(parking.inbox, live, decoded_message(3))) as acting:
             drainer.commit() if is_committed else drainer.rollback()
             assert acting.result(_SECONDS_MAX) == expected
@@ -99,11 +99,11 @@ def test_a_second_drainer_goes_on_with_another_group(parking: InboxHarness) -> N
 
     with parking.engine.connect() as first, parking.engine.connect() as second:
         second.execute(text("SET LOCAL lock_timeout = '1ms'"))
-        assert parking.inbox.next_parked(first, "a") is not None
+        assert parking.inbox.lock_next_parked(first, "a") is not None
 
         assert parking.inbox.due(parking.engine) == ["a", "b"]
-        assert parking.inbox.next_parked(second, "a") is None
-        assert parking.inbox.next_parked(second, "b") is not None
+        assert parking.inbox.lock_next_parked(second, "a") is None
+        assert parking.inbox.lock_next_parked(second, "b") is not None
 
 
 def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: InboxHarness) -> None:
@@ -111,7 +111,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
     with parking.engine.connect() as live, parking.engine.connect() as drainer:
         drainer.execute(text("SET LOCAL lock_timeout = '1ms'"))
         assert handle_message(parking.inbox, live, decoded_message(2, copy="-again")) == _HANDLED
-        assert parking.inbox.next_parked(drainer, "a") is None
+        assert parking.inbox.lock_next_parked(drainer, "a") is None
         live.commit()
 
     assert parking.drain() == []
@@ -123,7 +123,7 @@ def test_a_drainer_leaves_a_group_alone_whose_message_is_being_handled(parking: 
 def test_a_skip_waits_for_the_message_it_is_about(parking: InboxHarness) -> None:
     """A drainer handles the message meanwhile, so the skip is refused."""
     with parking.engine.connect() as drainer:
-        assert take_up_next(parking.inbox, drainer) is not None
+        assert mark_next_parked(parking.inbox, drainer) is not None
 
         def skip(connection: Connection) -> str:
             with pytest.raises(Exception, match="is handled") as raised:

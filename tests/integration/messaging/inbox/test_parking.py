@@ -335,7 +335,7 @@ def test_a_message_that_kills_whoever_tries_it_is_held_in_the_end(parking: Inbox
     message = parking.peek()
     assert message is not None
     with parking.engine.begin() as connection:
-        parking.inbox.end_attempt(connection, message)
+        parking.inbox.cancel_attempt(connection, message)
     begun = []
     for _ in range(3):
         begun.append(parking.begin(attempts_max=2))

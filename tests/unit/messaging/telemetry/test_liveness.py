@@ -112,12 +112,12 @@ def test_a_worker_promises_what_its_calls_and_handlers_may_take() -> None:
 def test_signs_of_life_have_the_name_of_their_thread(clock: VirtualClock, liveness: Liveness) -> None:
     """Polling, working and beating each have a deadline of their own; working has none here."""
     signs = Signs(liveness, Deadlines(polling=1, working=inf, beating=3))
-    signs.polling()
+    signs.expect_end_of_poll()
     clock.sleep(2)
     polled = liveness.overdue()
-    signs.working()
+    signs.expect_end_of_work()
     worked = liveness.overdue()
-    signs.beating()
+    signs.expect_beat()
     clock.sleep(4)
     beaten = liveness.overdue()
     signs.end()

@@ -367,7 +367,7 @@ def test_handlers_wait_side_by_side_over_few_connections(on_postgres: Engine) ->
         worker.wait_for_end()
 
     assert most > 15  # of 30: on a busy machine not all are seen at once
-    assert max(seen) <= 4 + 3  # the drainer, the care of the inbox and this test have a connection each
+    assert max(seen) <= 4 + 3  # the drainer, the maintenance of the inbox and this test have a connection each
     for group in groups:
         assert [place for place in world.committed_effects() if place[0] == group] == [(group, 1), (group, 2)]
 

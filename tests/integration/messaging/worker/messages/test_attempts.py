@@ -228,8 +228,8 @@ def test_a_failure_of_the_server_costs_a_parked_message_no_attempt(
                 lambda session, event, _: faults.refuse_first_calls(session.connection(), event.group)
             ]
     else:
-        taken_up = faults.before(world.inbox.next_parked, lambda group_id: group_id)
-        monkeypatch.setattr(world.inbox, "next_parked", taken_up)
+        taken_up = faults.before(world.inbox.lock_next_parked, lambda group_id: group_id)
+        monkeypatch.setattr(world.inbox, "lock_next_parked", taken_up)
 
     for _ in range(10):
         worker.drainer.step()

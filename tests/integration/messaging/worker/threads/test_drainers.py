@@ -148,9 +148,9 @@ def test_a_drain_that_calls_no_handler_uses_up_no_attempt(engine: Engine, monkey
     worker = world.park("a")
     busy: Any = OperationalError("SELECT", {}, Exception("database is locked"))
     with monkeypatch.context() as patched:
-        patched.setattr(world.inbox, "next_parked", lambda *_: None)  # another worker has the group
+        patched.setattr(world.inbox, "lock_next_parked", lambda *_: None)  # another worker has the group
         assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
-        patched.setattr(world.inbox, "next_parked", _function_that_raises(busy))
+        patched.setattr(world.inbox, "lock_next_parked", _function_that_raises(busy))
         assert [worker.drainer.step() for _ in range(MAX_ATTEMPTS)] == [0] * MAX_ATTEMPTS
     world.calls.clear()
 
@@ -182,14 +182,14 @@ def test_a_drainer_overtaken_by_another_worker_handles_no_further_message(
     world = World(engine, policy=PARKS)
     worker, other = world.park("a", behind=2), world.worker(poll_seconds=0)
     world.handler_steps["a", 3] = [Retry(delay_seconds=60, reason="not yet")]
-    take_up = worker.drainer._take_up
+    lock_begun = worker.drainer._lock_begun
 
     def late(*arguments: Any) -> Any:
         world.simulator.advance(3)  # longer than a begun attempt is kept
         assert other.drainer.step() == 1
-        return take_up(*arguments)
+        return lock_begun(*arguments)
 
-    monkeypatch.setattr(worker.drainer, "_take_up", late)
+    monkeypatch.setattr(worker.drainer, "_lock_begun", late)
     assert worker.drainer.step() == 0
 
     assert world.committed_effects() == [("a", 1), ("a", 2)]
@@ -228,7 +228,7 @@ def test_a_full_disk_uses_up_no_attempt_of_a_parked_message(
     full: Any = lambda session, *_: fail_with(session.connection(), "53100")  # noqa: E731
     world.handler_steps["a", 2] = [full] * MAX_ATTEMPTS * 2
     with monkeypatch.context() as patched:
-        patched.setattr(world.inbox, "end_attempt", lambda connection, *_: fail_with(connection, "53100"))
+        patched.setattr(world.inbox, "cancel_attempt", lambda connection, *_: fail_with(connection, "53100"))
         for _ in range(2 * MAX_ATTEMPTS):
             worker.drainer.step()
             world.simulator.advance(10)

@@ -102,7 +102,7 @@ def let_everything_happen(world: World, hooks: list[WorkerHooks]) -> WorkerParts
     """Let each event happen that a hook can learn of.
 
     A message is retried, rejected, parked and drained, delivered twice, lost, not deleted, and passed over because
-    another consumer's handlers are for its type; and the worker takes care, is overdue, and ends.
+    another consumer's handlers are for its type; and the worker does its maintenance, is overdue, and ends.
     """
     handlers = world.handlers.of_consumer(Consumer(name="shipping", types=("order.placed",)))
     worker = world.worker(hooks=hooks, handlers=handlers)
@@ -126,11 +126,11 @@ def let_everything_happen(world: World, hooks: list[WorkerHooks]) -> WorkerParts
     world.work_until_idle(worker)
     world.put(envelope("a", 4, type="order.shipped"))
     world.work_until_idle(worker)
-    caring = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
-    caring.care()
+    whole_worker = Worker(worker.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+    whole_worker.maintain()
     worker.parts.hooks.call(WorkerHooks.overdue, 1)
     worker.parts.hooks.call(WorkerHooks.after_invocation, None, 1.0)  # as a Lambda function does
-    caring._end([], [], [])
+    whole_worker._end([], [], [])
     return worker
 
 

@@ -149,7 +149,7 @@ def test_a_drainer_gives_a_sign_of_life_for_each_message(world: World, path: Pat
 
     for seq in (2, 3, 4, 5):
         parks.handler_steps["a", seq] = [takes_long]
-    signs.working()
+    signs.expect_end_of_work()
     assert drainer.step() == 4
 
     assert overdue == [{}] * 4
@@ -274,11 +274,11 @@ def test_parts_past_their_deadline_are_counted_in_a_metric(world: World) -> None
     recorded = RecordedMetrics()
     signs = Signs(Liveness(world.clock))
     parts = world.worker(signs=signs, hooks=[WorkerMetrics(recorded, world.clock)]).parts
-    caring = Worker(parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
+    whole_worker = Worker(parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
     signs.liveness.expect("lane-0", 90)
     signs.liveness.expect("heartbeat", 100)
     for _ in range(2):
         world.simulator.advance(61)
-        caring.care()
+        whole_worker.maintain()
 
     assert [put[metrics.STUCK_PARTS] for put in recorded] == [0, 2]

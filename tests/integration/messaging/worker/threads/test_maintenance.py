@@ -40,7 +40,7 @@ def worker_parts(world: World, recorded_metrics: RecordedMetrics) -> WorkerParts
 
 @pytest.fixture
 def worker(world: World, worker_parts: WorkerParts) -> Worker:
-    """Return the worker of `worker_parts` with the care of its inbox, which is given no other thread here."""
+    """Return the worker of `worker_parts` on which tests call `maintain`; it has no thread here."""
     return Worker(worker_parts.parts, settings=SETTINGS, stop=Stop(), clock=world.clock)
 
 
@@ -50,7 +50,7 @@ def test_metrics_are_written_each_minute_with_the_counts_since_the_last(
     """Metrics are written even if nothing happened: an alarm on a missing metric would tell nothing."""
     for seconds in (60, 0, 59, 2, 61):  # at 0 and 59 s the next minute is not over
         world.simulator.advance(seconds)
-        worker.care()
+        worker.maintain()
 
     happened = {metrics.HANDLED: 2, metrics.DEAD: 1, metrics.RETRIED: 1, metrics.DUPLICATES: 1}
     is_open = {metrics.OPEN_EXCEPTIONS: 1}
@@ -69,7 +69,7 @@ def test_the_last_counts_are_written_at_the_end(
     It does not ask the database for more.
     """
     world.simulator.advance(61)
-    worker.care()
+    worker.maintain()
     world.send("b", "b")
     world.work_until_idle(worker_parts)
     monkeypatch.setattr(world.inbox, "counts", None)  # so that a query of the database would fail
@@ -96,10 +96,10 @@ def test_w15_the_inbox_forgets_an_idle_group_without_open_messages(world: World,
     world.work_until_idle(world.worker())
 
     world.simulator.advance(86_000)  # less than a day
-    worker.care()
+    worker.maintain()
     before = world.last_numbers()
     world.simulator.advance(3_700)  # more than a day, and an hour after the last look for idle groups
-    worker.care()
+    worker.maintain()
 
     assert before == {"a": 3, "b": 1}
     assert world.last_numbers() == {"a": 3}  # its second message is dead, and may come back
@@ -116,10 +116,10 @@ def test_metrics_are_written_when_the_database_is_back(
 
     world.simulator.advance(61)
     event.listen(world.engine, "before_cursor_execute", is_away)
-    worker.care()
+    worker.maintain()
     event.remove(world.engine, "before_cursor_execute", is_away)
     world.simulator.advance(61)
-    worker.care()
+    worker.maintain()
 
     (found,) = recorded_metrics
     assert found[metrics.HANDLED] == 2
@@ -132,7 +132,7 @@ def test_w15_the_inbox_forgets_any_number_of_idle_groups(world: World, worker: W
         connection.execute(insert(groups), [{**old, "group_id": f"order-{number}"} for number in range(2_500)])
 
     world.simulator.advance(3_601)  # idle groups are looked for once an hour
-    worker.care()
+    worker.maintain()
 
     with world.engine.begin() as connection:
         left = connection.execute(select(groups.c.group_id)).scalars().all()
