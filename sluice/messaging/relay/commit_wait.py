@@ -42,12 +42,12 @@ class CommitWait:
     def wait(self, seconds: float) -> None:
         """Wait until the seconds are over, or until a producer has committed since the last wait."""
         try:
-            connection = self._listening()
+            connection = self._listening_connection()
             if not self._is_notified:
                 self._stop.wait(seconds)
                 return
             for _ in range(1 + int(seconds / self._SLICE_SECONDS)):
-                if self._stop.is_stopped() or self._has_news(connection, min(seconds, self._SLICE_SECONDS)):
+                if self._stop.is_stopped() or self._is_committed(connection, min(seconds, self._SLICE_SECONDS)):
                     return
         except (psycopg.Error, DBAPIError, OSError) as error:
             _log.warning("not listening for commits", error=printable(getattr(error, "orig", error)))
@@ -64,10 +64,11 @@ class CommitWait:
             self._connection.close()
         self._connection, self._is_notified = None, False
 
-    def _listening(self) -> psycopg.Connection:
+    def _listening_connection(self) -> psycopg.Connection:
+        """Return the connection that listens for commits; open and test it if there is none."""
         if self._connection is None:
             self._connection = engines.listening(self._engine, self._channel)
-            self._is_notified = self._hears_itself(self._connection)
+            self._is_notified = self._test_notifications(self._connection)
             if not self._is_notified:
                 _log.warning(
                     "not listening for commits: a notification did not come, as through a pooler in transaction mode;"
@@ -75,13 +76,14 @@ class CommitWait:
                 )
         return self._connection
 
-    def _hears_itself(self, connection: psycopg.Connection) -> bool:
+    def _test_notifications(self, connection: psycopg.Connection) -> bool:
         """Return whether the connection receives a notification from another connection within a second."""
         with self._engine.begin() as other:
             other.execute(text("SELECT pg_notify(:channel, '')"), {"channel": self._channel})
         return any(True for _ in connection.notifies(timeout=_SELF_TEST_SECONDS, stop_after=1))
 
     @staticmethod
-    def _has_news(connection: psycopg.Connection, seconds: float) -> bool:
+    def _is_committed(connection: psycopg.Connection, seconds: float) -> bool:
+        """Return whether a notification of a commit arrives within this time."""
         select.select([connection], [], [], seconds)
         return any(True for _ in connection.notifies(timeout=0))

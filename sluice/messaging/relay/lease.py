@@ -61,7 +61,7 @@ class Lease:
         self._engine, self._topic, self._clock = engine, topic, clock
         self._own_clock = SystemClock() if own_clock is None else own_clock
         self._lease_us = round(lease_seconds * 1_000_000)
-        self._seen_since = 0.0
+        self._seen_since = 0.0  # by our own clock: since when the row of another relay is as in `seen`
         self.owner = process_name() if owner is None else owner
         self.token: int | None = None
         self.seen: HeldLease | None = None
@@ -75,12 +75,12 @@ class Lease:
             OutboxError: the tables are missing.
         """
         with engines.explaining_missing_tables(), self._transaction() as connection:
-            connection.execute(select(self._transaction_bound(connection), DURABLE))
+            connection.execute(select(self._idle_limit(connection), DURABLE))
             holding, now_us = self._find(connection), engines.now_us(connection, self._clock)
             if holding is not None and self._is_over(holding, now_us):
                 self.token = self._take_over(connection, holding, now_us)
         if holding is None:
-            self.token = self._first()
+            self.token = self._insert_lease()
         return self.token is not None
 
     def _find(self, connection: Connection) -> HeldLease | None:
@@ -113,14 +113,14 @@ class Lease:
         changed = update(leases).where(*unchanged).values(taken).returning(leases.c.token)
         return connection.execute(changed).scalar()
 
-    def _first(self) -> int | None:
+    def _insert_lease(self) -> int | None:
         """Insert the row of a topic that has had no leader yet, and return its token.
 
         None if another relay inserted it first.
         """
         try:
             with self._transaction() as connection:
-                connection.execute(select(self._transaction_bound(connection), DURABLE))
+                connection.execute(select(self._idle_limit(connection), DURABLE))
                 now_us = engines.now_us(connection, self._clock)
                 made = {
                     "topic": self._topic,
@@ -145,7 +145,7 @@ class Lease:
         """
         with self._transaction() as connection:
             now_us = engines.now_us_sql(connection.dialect.name, self._clock)
-            self._touch(connection, now_us + self._lease_us)
+            self._change_end(connection, now_us + self._lease_us)
             yield connection
 
     def renew(self) -> None:
@@ -166,14 +166,14 @@ class Lease:
             return False
         try:
             with self._transaction() as connection:
-                self._touch(connection, 0)
+                self._change_end(connection, 0)
         except LeaseLostError:
             return False
         finally:
             self.token = None
         return True
 
-    def _transaction_bound(self, connection: Connection) -> ColumnElement[Any]:
+    def _idle_limit(self, connection: Connection) -> ColumnElement[Any]:
         """Return an expression that limits the idle time of the transaction in which a statement evaluates it."""
         if connection.dialect.name != "postgresql":
             return literal_column("1")
@@ -201,9 +201,14 @@ class Lease:
             self.token = None
             raise LeaseLostError(f"relay {self.owner} stopped in the middle of a write to {self._topic}") from error
 
-    def _touch(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
+    def _change_end(self, connection: Connection, expires_at_us: ColumnElement[int] | int) -> None:
+        """Change the end of the lease under this relay's token.
+
+        Raises:
+            LeaseLostError: another relay leads.
+        """
         mine = (leases.c.topic == self._topic, leases.c.token == self.token)
         touched = update(leases).where(*mine).values(expires_at_us=expires_at_us)
-        if connection.execute(touched.returning(self._transaction_bound(connection), DURABLE)).first() is None:
+        if connection.execute(touched.returning(self._idle_limit(connection), DURABLE)).first() is None:
             token, self.token = self.token, None
             raise LeaseLostError(f"relay {self.owner} led {self._topic} with token {token}, and another leads now")

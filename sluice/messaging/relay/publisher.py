@@ -29,9 +29,9 @@ CALL_SECONDS_MAX = 12
 CALLS_MAX = 16
 """The most publishing calls under way at once."""
 # Error codes of a call that was refused as a whole because of one of its entries.
-_ENTRYS_FAULT = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
-# Error codes of an entry that may pass later unchanged: rights, keys, throttling, a topic under creation.
-_NOT_THE_ENTRYS = ("Auth", "AccessDenied", "KMS", "NotFound", "Expired", "InvalidClientToken", "Signature")
+_CODES_OF_A_BAD_ENTRY = ("InvalidParameter", "Validation", "BatchRequestTooLong", "InvalidBatchEntryId")
+# Error codes of an entry that SNS may accept later unchanged: rights, keys, a topic under creation.
+_CODES_THAT_MAY_PASS = ("Auth", "AccessDenied", "KMS", "NotFound", "Expired", "InvalidClientToken", "Signature")
 _TOPIC_ARN = re.compile(r"arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]{1,256}(\.fifo)?")
 
 
@@ -141,9 +141,14 @@ class BoundedPublish:
 
 
 def _refusal_outcomes(heads: Sequence[Head], error: ClientError) -> list[PublishOutcome]:
+    """Return the outcomes of heads whose call was refused as a whole.
+
+    Raises:
+        BatchRefusedError: one of several entries is the cause, and SNS does not name it.
+    """
     message = str(error)
     code = error.response.get("Error", {}).get("Code", "")  # a proxy's page may be XML and no error of AWS
-    if not code.startswith(_ENTRYS_FAULT) or "TopicArn" in message:
+    if not code.startswith(_CODES_OF_A_BAD_ENTRY) or "TopicArn" in message:
         return [PublishRetry(message)] * len(heads)
     if len(heads) > 1:
         raise BatchRefusedError(message) from error
@@ -157,14 +162,14 @@ def batches(heads: Sequence[Head], event_bytes_max: int) -> list[list[Head]]:
     https://docs.aws.amazon.com/sns/latest/api/API_PublishBatch.html (read 2026-11-23, promise SNS-28).
     """
     made: list[list[Head]] = []
-    room = 0
+    room_bytes = 0
     for head in heads:
         size = _size_bytes(head)
-        if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room:
+        if not made or len(made[-1]) == limits.PUBLISH_BATCH_ENTRIES_MAX or size > room_bytes:
             made.append([])
-            room = event_bytes_max
+            room_bytes = event_bytes_max
         made[-1].append(head)
-        room -= size
+        room_bytes -= size
     return made
 
 
@@ -200,5 +205,5 @@ def _entry(id_: str, head: Head) -> dict[str, Any]:
 def _failure_outcome(failure: dict[str, Any]) -> PublishOutcome:
     code = failure.get("Code", "")
     found = f"{code}: {failure.get('Message', '')}"
-    may_pass = code.startswith(_NOT_THE_ENTRYS) or is_throttled(code)
+    may_pass = code.startswith(_CODES_THAT_MAY_PASS) or is_throttled(code)
     return PublishRefusal(found) if failure.get("SenderFault") and not may_pass else PublishRetry(found)

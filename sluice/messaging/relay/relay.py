@@ -54,12 +54,12 @@ _LEASE_SECONDS_MAX = 86_400
 _KEEP_GROUPS_SECONDS_MAX = 315_360_000  # ten years, the same limit as in the declaration
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INSTANT_US_MAX = 253_402_300_799_999_999  # the last instant that datetime can represent
-_NOTIFIED_SECONDS = 5.0
-_STANDBY_SECONDS = 1  # standby poll interval
+_NOTIFIED_SECONDS = 5.0  # between two polls while commits end the wait; they find commits without a notification
+_STANDBY_SECONDS = 1  # between two attempts of a standby to acquire the lease
 _REST_SECONDS_MIN = 0.004
 _REST_SHARE = 1 / 16  # rest for this share of the time since a head was due
-_FORGET_SECONDS = 30
-_FORGET_TIMES_MAX = 100
+_FORGET_SECONDS = 30  # between two deletions of old rows
+_FORGET_TIMES_MAX = 100  # transactions of one deletion; older rows that are left are deleted by the next
 
 
 @declaration_class
@@ -146,8 +146,8 @@ class Relay:
         self._clock = SystemClock() if clock is None else clock
         self._rng = random.Random() if rng is None else rng  # noqa: S311 (jitter is not a secret)
         self._failpoint, self._hooks = failpoint, HookSet(hooks)
-        self._after = ""
-        self._was_due = self._is_walked = False
+        self._walked_to = ""  # the next look reads the groups behind this one; "" begins a walk over all groups
+        self._has_walk_due_heads = self._is_walk_over = False
         self._batches: deque[list[Head]] = deque()
         self._taken_groups: set[str] = set()  # groups with a message in a batch or in a call
         self._looked_at, self._looked_at_us = 0.0, 0
@@ -190,10 +190,10 @@ class Relay:
             self._hooks.call(RelayHooks.tick, self._store.lag)
             self._forget_old()
             while self._batches and len(self._calls) < self._calls.most:
-                self._send(self._batches.popleft())
+                self._begin_call(self._batches.popleft())
             if not self._calls:
                 return self._look()
-            if self._batches or self._is_walked or len(self._calls) == self._calls.most:
+            if self._batches or self._is_walk_over or len(self._calls) == self._calls.most:
                 self._collect(self.rest_seconds)
             else:
                 self._look()
@@ -213,7 +213,7 @@ class Relay:
             raised = self._finish_calls()
             is_given_back = not self._calls and self._lease.release()
         except (SQLAlchemyError, OutboxError, LeaseLostError) as error:
-            _log.warning("the lease was not given back and runs out by itself", error=_log_fields(error))
+            _log.warning("the lease was not given back and runs out by itself", error=_error_text(error))
         _log.info(
             "stopped",
             owner=self._lease.owner,
@@ -227,25 +227,26 @@ class Relay:
             raise raised
 
     def _lead(self) -> bool:
+        """Acquire the lease, or renew it in time; return whether this relay leads."""
         if not self.is_leading:
             self._calls.collect(0)  # drop the answers to calls of an earlier leadership
             if self._calls:
                 return False  # wait for the earlier calls, so that new ones come after them
             invoked_at = self._clock.monotonic()
             if self._lease.acquire():
-                self._renewed_at, self._after, self._was_due = invoked_at, "", False
+                self._renewed_at, self._walked_to, self._has_walk_due_heads = invoked_at, "", False
                 self._batches.clear()  # batches of an earlier leadership
                 self._taken_groups.clear()
                 self._stands_by_for = None
                 _log.info("leading", owner=self._lease.owner, token=self._lease.token)
             else:
-                self._stand_by()
+                self._log_leader()
         elif self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds / 3:
             self._renew()
         return self.is_leading
 
-    def _stand_by(self) -> None:
-        """Log who leads, once for each leader."""
+    def _log_leader(self) -> None:
+        """Log that this relay stands by and which relay leads, once for each leader."""
         leader = self._lease.seen
         if leader is not None and leader.token != self._stands_by_for:
             self._stands_by_for = leader.token
@@ -258,12 +259,12 @@ class Relay:
         self._renewed_at = invoked_at
 
     def _look(self) -> bool:
-        """Take the next heads that are due.
+        """Read the next heads, and put those that are due into batches.
 
         Return False if a walk over all groups ends here and none of them had a due head.
         """
         self._looked_at = self._clock.monotonic()
-        heads, self._looked_at_us = self._store.heads(self._after)
+        heads, self._looked_at_us = self._store.heads(self._walked_to)
         pause_us_max = round(self._settings.backoff.cap_seconds * 1_000_000)
         due = [
             head
@@ -273,21 +274,23 @@ class Relay:
         if due:
             self._batches.extend(publisher.batches(due, self._settings.event_bytes_max))
             self._taken_groups.update(head.group_id for head in due)
-            self._was_due, self._last_work_at = True, self._looked_at
+            self._has_walk_due_heads, self._last_work_at = True, self._looked_at
         if len(heads) == HEADS_MAX:
-            self._after = heads[-1].group_id
+            self._walked_to = heads[-1].group_id
             return True
-        was_due, self._was_due, self._after, self._is_walked = self._was_due, False, "", True
-        return was_due
+        had_due_heads = self._has_walk_due_heads
+        self._has_walk_due_heads, self._walked_to, self._is_walk_over = False, "", True
+        return had_due_heads
 
-    def _send(self, batch: Sequence[Head]) -> None:
+    def _begin_call(self, batch: Sequence[Head]) -> None:
+        """Begin to publish a batch. If that fails, the next look may read its messages again."""
         try:
-            self._begin(batch)
+            self._publish_batch(batch)
         except BaseException:
-            self._let_go(batch)
+            self._free_groups(batch)
             raise
 
-    def _begin(self, batch: Sequence[Head]) -> None:
+    def _publish_batch(self, batch: Sequence[Head]) -> None:
         self._failpoint("after_claim")
         if self._clock.monotonic() - self._renewed_at > self._settings.lease_seconds - publisher.CALL_SECONDS_MAX:
             self._renew()  # the call has to end before the lease does
@@ -297,13 +300,13 @@ class Relay:
         self._failpoint("before_publish")
         self._calls.begin(batch)
 
-    def _let_go(self, heads: Iterable[Head]) -> None:
-        """Allow the next look to take messages of these groups again."""
+    def _free_groups(self, heads: Iterable[Head]) -> None:
+        """Let the next look take messages of these heads' groups again."""
         self._taken_groups.difference_update(head.group_id for head in heads)
 
     def _collect(self, wait_seconds: float) -> None:
         """Write the outcomes of all calls whose answers have arrived, in one transaction."""
-        self._is_walked = False
+        self._is_walk_over = False
         outcomes: list[tuple[Head, PublishOutcome]] = []
         for answer in self._calls.collect(wait_seconds):
             self._failpoint("after_publish")
@@ -315,7 +318,7 @@ class Relay:
             try:
                 self._mark(outcomes)
             finally:
-                self._let_go(head for head, _ in outcomes)
+                self._free_groups(head for head, _ in outcomes)
             self._report(outcomes)
 
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
@@ -439,14 +442,14 @@ def _run(
             is_busy = relay.step()
             failed_count = 0
         except (SQLAlchemyError, psycopg.Error, sqlite3.Error) as error:
-            _require_waiting(error)
+            _raise_unless_passing(error)
             failed_count += 1
             is_busy = False
             only_reads = failures.is_only_read(error)
             event = (
                 "the database only reads: new connections are tried" if only_reads else "the database does not answer"
             )
-            _log.error(event, error=_log_fields(error), failures=failed_count)
+            _log.error(event, error=_error_text(error), failures=failed_count)
         pause_seconds = 0.0
         if not is_busy:
             seconds = max(settings.poll_seconds, _NOTIFIED_SECONDS) if is_notified() else relay.rest_seconds
@@ -460,7 +463,7 @@ def _run(
             wait.wait(pause_seconds)
 
 
-def _require_waiting(error: Exception) -> None:
+def _raise_unless_passing(error: Exception) -> None:
     """Return if the error may pass by itself, and raise if only another configuration mends it.
 
     Raises:
@@ -470,10 +473,11 @@ def _require_waiting(error: Exception) -> None:
         raise OutboxError(f"{engines.REFUSED.format(reason=reason)}; start the relay again") from error
     if not failures.may_pass(error):
         raise OutboxError(
-            f"the database refuses what the relay does ({_log_fields(error)}); compare its tables and rights with"
+            f"the database refuses what the relay does ({_error_text(error)}); compare its tables and rights with"
             " `sluice outbox check`, and start the relay again"
         ) from error
 
 
-def _log_fields(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
+    """Return the text of the driver's error, without SQLAlchemy's text of the statement."""
     return printable(getattr(error, "orig", None) or error)

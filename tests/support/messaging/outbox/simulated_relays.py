@@ -123,30 +123,30 @@ class NewIdOnResend:
 class PublishesInTransaction(Relay):
     """Broken: holds its transaction while it publishes (P7)."""
 
-    def _send(self, batch: Sequence[Head], *_: object) -> None:
+    def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
             outcomes = self._publish.publish(batch)
             self._store.mark(connection, [(head, outcome, 0) for head, outcome in zip(batch, outcomes, strict=True)])
-        self._let_go(batch)
+        self._free_groups(batch)
 
 
 class MarksFirst(Relay):
     """Broken: marks messages as sent before it publishes them (P15)."""
 
-    def _send(self, batch: Sequence[Head], *_: object) -> None:
+    def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
             self._store.mark(connection, [(head, PublishSuccess("unknown"), 0) for head in batch])
         self._failpoint("before_publish")
         self._publish.publish(batch)
-        self._let_go(batch)
+        self._free_groups(batch)
 
 
 class ForgetsWhatItTook(Relay):
     """Broken: takes further messages of a group while one is under way."""
 
-    def _send(self, batch: Sequence[Head], *_: object) -> None:
-        super()._send(batch)
-        self._let_go(batch)
+    def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
+        super()._begin_call(batch)
+        self._free_groups(batch)
 
 
 class MarksAllForOne(Relay):
