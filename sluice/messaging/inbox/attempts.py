@@ -77,7 +77,7 @@ class InboxAttempts:
         return connection.execute(found).scalar() or 0
 
     def settle(self, connection: Connection, message: ReceivedMessage, settled_count: int) -> None:
-        """Record that so many events at the front of a bundle need nothing more. The caller commits."""
+        """Record that the first `settled_count` events of a bundle are settled. The caller commits."""
         values = {
             "settled_count": settled_count,
             "receive_count": message.receive_count,

@@ -47,7 +47,7 @@ class SequenceGaps:
         return last_seq
 
     def last(self, connection: Connection, group_id: str, epoch: int) -> int:
-        """Return the last number anything is written down about, 0 when there is none."""
+        """Return the highest number that has a record; 0 if none has."""
         found = select(func.max(exceptions.c.through)).where(*self._of(group_id), exceptions.c.epoch == epoch)
         return connection.execute(found).scalar_one() or 0
 
@@ -62,7 +62,7 @@ class SequenceGaps:
         is_permanent: bool,
         is_refused: bool,
     ) -> None:
-        """Write down that a number's message dies; closed, when the number was refused and so is not missing."""
+        """Record that the message of a number dies. A refused number is not missing, so its row is closed."""
         row = self.find(connection, group_id, arrival.epoch, arrival.seq)
         if row is None:
             self._insert(connection, group_id, arrival.epoch, (arrival.seq, arrival.seq), DEAD, now_us, None)

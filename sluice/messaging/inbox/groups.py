@@ -273,7 +273,7 @@ _CHANGE_IN = _CHANGE.where(
     literal_column("pg_catalog.txid_current_if_assigned()") == bindparam("transaction_id", type_=BigInteger),
     literal_column("tableoid") == bindparam("table_id", type_=BigInteger),
 )
-"""The same under a lock only, which saves to ask for that: a round trip for each message."""
+"""Changes the row only if this transaction holds the lock. A check of its own would be one more round trip."""
 # A handler may have created a temporary table of the same name, or set a search path: then the name means a table
 # that is not the inbox's.
 # https://www.postgresql.org/docs/18/runtime-config-client.html#GUC-SEARCH-PATH,

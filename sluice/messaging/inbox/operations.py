@@ -24,7 +24,7 @@ from sluice.messaging.inbox.tables import DEAD, SKIPPED, audit, exceptions, grou
 from sluice.messaging.outbox.operations import find_types
 from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter, with_data
 
-_READ_MAX = 100_000
+_READ_MAX = 100_000  # rows that one action or list reads
 _OF_PARKED = ("group_id", "epoch", "last_seq", "awaits_seq", "awaits_until_us", "parked_at_us")
 
 
@@ -342,10 +342,11 @@ def parked_groups(
 
 def _parked_group(connection: Connection, consumer: str, row: Mapping[str, Any]) -> dict[str, Any]:
     until_us = None if row["awaits_until_us"] == NEVER_US else row["awaits_until_us"]
-    return {**row, "awaits_until_us": until_us, **_set_aside(connection, consumer, row["group_id"])}
+    return {**row, "awaits_until_us": until_us, **_parked_fields(connection, consumer, row["group_id"])}
 
 
-def _set_aside(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:
+def _parked_fields(connection: Connection, consumer: str, group_id: str) -> dict[str, Any]:
+    """Return the number of a group's parked messages, and up to ten of the held ones."""
     here = (parked.c.consumer == consumer, parked.c.group_id == group_id)
     count = connection.execute(select(func.count()).select_from(parked).where(*here)).scalar_one()
     columns = (parked.c.epoch, parked.c.seq, parked.c.attempts, parked.c.last_error)

@@ -32,8 +32,8 @@ from sluice.messaging.sqs.dead_letter_queue import StoredDeadLetter
 
 LEASE_SECONDS = 120
 """How long a dead run keeps other runs from beginning. A slower live run sends nothing more once another has begun."""
-_RENEWED_SECONDS = LEASE_SECONDS / 4
-_SAME_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # minus the longest time a send can take
+_RENEWED_SECONDS = LEASE_SECONDS / 4  # between two renewals of the lease
+_SURE_DUPLICATE_US = (limits.DEDUPLICATION_WINDOW_SECONDS - 60) * 1_000_000  # minus the longest time of a send
 ACTOR = "automatic redrive"
 _BROUGHT_BACK, _OFF, _ON = "automatic-redrive", "automatic-off", "automatic-on"
 
@@ -63,9 +63,9 @@ class Past:
     begun: Mapping[str, int] = field(default_factory=dict)
     noted: frozenset[str] = frozenset()
 
-    def is_same(self, sqs_message_id: str, now_us: int) -> bool:
+    def is_duplicate(self, sqs_message_id: str, now_us: int) -> bool:
         """Return whether SQS would drop a copy sent now as a duplicate of one that may have been sent."""
-        return sqs_message_id in self.begun and now_us < self.begun[sqs_message_id] + _SAME_US
+        return sqs_message_id in self.begun and now_us < self.begun[sqs_message_id] + _SURE_DUPLICATE_US
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,16 +82,15 @@ class Death:
 
 
 def judge(sqs_message_id: str, death: Death | None, past: Past, *, attempts_max: int, now_us: int) -> RedriveVerdict:
-    """Return what is done with a message that is in the DLQ under this SQS message id."""
+    """Return whether a message that is in the DLQ under this SQS message id is brought back, or why not."""
     if past.times and death is not None and death.state == REDRIVEN:
-        return (
-            RedriveVerdict.BRING_BACK
-        )  # the message was handled, but neither it nor its copy was deleted: the inbox drops both
+        # The message was handled, but neither it nor its copy was deleted: the inbox drops both.
+        return RedriveVerdict.BRING_BACK
     if past.times and sqs_message_id not in past.begun and sqs_message_id not in past.noted:
         return RedriveVerdict.FAILED_AGAIN
     if death is None or death.state != DEAD or death.is_final:
         return RedriveVerdict.POISON
-    is_within = past.is_same(sqs_message_id, now_us) or past.times < attempts_max
+    is_within = past.is_duplicate(sqs_message_id, now_us) or past.times < attempts_max
     return RedriveVerdict.BRING_BACK if is_within else RedriveVerdict.USED_UP
 
 
@@ -206,7 +205,7 @@ class RedriveGuard:
         return is_ours
 
     def judge(self, dead_letter: StoredDeadLetter) -> RedriveVerdict:
-        """Return what is done with a message. A message that failed again switches automatic redrive off."""
+        """Return whether a message is brought back, or why not; one that failed again switches redrive off."""
         with engines.reading(self._engine) as connection, engines.explaining_missing_tables():
             verdict = self._judge(connection, dead_letter)
         if verdict is RedriveVerdict.FAILED_AGAIN:
@@ -231,7 +230,7 @@ class RedriveGuard:
                 raise TransientError("what was recorded about the message has changed")
             self._hold(connection)
             now_us = engines.now_us(connection, self._clock)
-            if not self._past(connection, dead_letter).is_same(dead_letter.sqs_message_id, now_us):
+            if not self._past(connection, dead_letter).is_duplicate(dead_letter.sqs_message_id, now_us):
                 self._operator.record_return(connection, dead_letter, self._run)
 
         self._in_transaction(record)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_STATEMENT_BYTES_MAX = 2**26  # Postgres takes no message of a gibibyte, nor an array
+_STATEMENT_BYTES_MAX = 2**26  # far below the limit of Postgres for a message or an array, which is 1 GiB
 # Counters are locked in the order given. The time of the messages is read after the locks, so that a group's times are
 # in the order of its commits. A counter's time of use is updated once a minute at most: an update that changes no
 # indexed column costs Postgres a sixth less. The messages have no RETURNING, so a producer needs no right to read the
@@ -200,10 +200,10 @@ class Outbox:
         server_settings.require_durable(connection)
         sessions.require_transaction(connection)
         if connection.dialect.name != "postgresql":
-            _counters_first(connection, self.topic, listed, self._clock)
+            _store_after_counting(connection, self.topic, listed, self._clock)
             return
-        for part in _parts(listed):
-            _in_one_statement(connection, self.topic, part, self._clock)
+        for part in _split_by_size(listed):
+            _store_in_one_statement(connection, self.topic, part, self._clock)
         if self._notify:
             connection.execute(select(func.pg_notify(channel(self.topic), "")))
 
@@ -231,39 +231,39 @@ def _session_of(given: object) -> Session:
     return given
 
 
-def _parts(events: Sequence[Event]) -> Iterator[list[Event]]:
+def _split_by_size(events: Sequence[Event]) -> Iterator[list[Event]]:
     """Yield the events in order, in parts that fit one statement each: nearly always one part."""
     part: list[Event] = []
-    room = _STATEMENT_BYTES_MAX
+    room_bytes = _STATEMENT_BYTES_MAX
     for event in events:
-        if part and event.size_bytes > room:
+        if part and event.size_bytes > room_bytes:
             yield part
-            part, room = [], _STATEMENT_BYTES_MAX
+            part, room_bytes = [], _STATEMENT_BYTES_MAX
         part.append(event)
-        room -= event.size_bytes
+        room_bytes -= event.size_bytes
     yield part
 
 
-def _in_one_statement(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
+def _store_in_one_statement(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
     """Number and store events, sorted by group, in one round trip: the database puts the numbers into the bodies.
 
     A reader that sees number n also sees n - 1, because Postgres shows a commit before it releases the counter's lock.
     """
     if len(events) == 1:
-        connection.execute(*_with_now(_WRITE_SINGLE, connection, clock, {"topic": topic, **_columns(events[0])}))
+        connection.execute(*_with_now(_WRITE_SINGLE, connection, clock, {"topic": topic, **_event_columns(events[0])}))
         return
     counts = Counter(event.group for event in events)
     left = dict(counts)
     rows = []
     for event in events:
         left[event.group] -= 1
-        rows.append({**_columns(event), "left": left[event.group]})
+        rows.append({**_event_columns(event), "left": left[event.group]})
     columns = {f"all_{name}": [row[name] for row in rows] for name in rows[0]}
     parameters = {"topic": topic, "counted_groups": list(counts), "counts": list(counts.values()), **columns}
     connection.execute(*_with_now(_WRITE_MANY, connection, clock, parameters))
 
 
-def _columns(event: Event) -> dict[str, Any]:
+def _event_columns(event: Event) -> dict[str, Any]:
     before, after = event.body_around_numbers
     return {
         "group_id": event.group,
@@ -276,8 +276,8 @@ def _columns(event: Event) -> dict[str, Any]:
     }
 
 
-def _counters_first(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
-    """Number and store events, which are sorted by group, on databases without an INSERT inside another statement."""
+def _store_after_counting(connection: Connection, topic: str, events: Sequence[Event], clock: Clock | None) -> None:
+    """Advance the counter of each group, then store its events, sorted by group. SQLite has no INSERT inside a WITH."""
     rows = []
     for group, grouped in groupby(events, key=lambda event: event.group):
         of_group = list(grouped)

@@ -57,8 +57,9 @@ _HEADS = f"""
     FROM (SELECT {{now_us}} AS now_us) AS instant LEFT JOIN walk ON 1 = 1 ORDER BY walk.steps
 """  # noqa: S608 (of constants)
 
-# Each is a range of a partial index, however large the table is. The ORDER BY asks for the index. Without `_BY_INDEX`
-# Postgres would read and sort everything if the backlog is newer than its planner's statistics (20 s for ten million).
+# Each subquery reads a range of a partial index, however large the table is; it has an ORDER BY so that Postgres uses
+# the index. Without `_BY_INDEX` Postgres would read and sort everything if the backlog is newer than its planner's
+# statistics (20 s for ten million).
 _BY_INDEX = "SELECT set_config('enable_sort', 'off', true)"
 _LAG = """
     SELECT {now_us},
@@ -212,10 +213,7 @@ class Store:
         return {} if self._clock is None else {"now_us": self._clock.now_us()}
 
     def lag(self) -> Lag:
-        """Return how long the oldest unpublished message waits, and how many messages are unpublished.
-
-        It reads all of them.
-        """
+        """Return how long the oldest unpublished message waits, and how many wait; it reads up to `COUNTED_MAX`."""
         parameters = {"topic": self._topic, "most": COUNTED_MAX}
         with engines.reading(self._engine) as connection:
             if connection.dialect.name == "postgresql":

@@ -30,10 +30,10 @@ from sluice.terminal.logger import Logger
 
 _log = Logger()
 _POLL_SECONDS = 1
-_READ_MAX = 10_000
-_SAFE_SHARE = 0.75  # of its hold; afterwards nothing is begun with a letter
+_READ_MAX = 10_000  # letters that one search receives
+_SAFE_SHARE = 0.75  # after this share of its hold no action on a letter begins
 RUN_CHARACTERS_MAX = 19
-"""Of a run's id: with a message id, which has up to 100, a deduplication id has at most the 128 that are allowed."""
+"""Longest id of a run. A deduplication id consists of it and a message id of up to 100; 128 characters are allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class StoredDeadLetter:
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Raise every error of a call without receipt handle as TransientError."""
+    """Raise every error of a call as TransientError; for calls that give no receipt handle."""
     try:
         with explaining_errors():
             yield
@@ -86,25 +86,25 @@ class DeadLetterQueue(Queue):
     def __init__(self, sqs: Any, name: str, *, hold_seconds: int = HOLD_SECONDS) -> None:
         super().__init__(sqs, url_of(sqs, name))
         self.name, self.hold_seconds = name, hold_seconds
-        self._found = self.attributes()
+        self._attributes = self.attributes()
 
     @property
     def arn(self) -> str:
         """Return its ARN."""
-        return self._found["QueueArn"]
+        return self._attributes["QueueArn"]
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many messages are visible, in flight and delayed: approximately, as SQS knows it, when opened."""
-        return counts(self._found)
+        """Return how many messages were visible, in flight and delayed when it was opened; SQS counts approximately."""
+        return counts(self._attributes)
 
     def require_no_policy(self) -> None:
-        """Refuse a DLQ that has a DLQ itself, because each receive would bring a message nearer to being moved there.
+        """Refuse a DLQ that has a DLQ itself: SQS moves a message there after some receives, and reading receives it.
 
         Raises:
             ConfigError: the DLQ has a redrive policy.
         """
-        policy = self._found.get("RedrivePolicy")
+        policy = self._attributes.get("RedrivePolicy")
         if policy:
             raise ConfigError(
                 f"queue {self.name} has a redrive policy of its own ({policy}), allowed is none: what is looked at too"
@@ -176,7 +176,7 @@ class Destination:
         """Send a message, and return its SQS message id. A standard queue has neither group nor deduplication id.
 
         Raises:
-            TransientError: it is not certain that it is there.
+            TransientError: the message may or may not be in the queue.
         """
         more: dict[str, Any] = {}
         if self.name.endswith(limits.FIFO_SUFFIX):
@@ -198,7 +198,7 @@ class Destination:
 class DeadLetterSender:
     """Sends messages that died with their consumer to the DLQ of their queue, where SQS itself does not count attempts.
 
-    The first death asks for the queue's redrive policy, which names the DLQ. Any number of threads share a sender.
+    At the first message it reads the queue's redrive policy, which names the DLQ. Any number of threads share a sender.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -255,12 +255,12 @@ class Reading:
 
     def receive(self, most: int = limits.RECEIVE_MESSAGES_MAX) -> list[StoredDeadLetter]:
         """Return up to ten visible messages, each group's in order; an empty list when there are no more."""
-        invoked_us = self._clock.monotonic()
+        invoked_at = self._clock.monotonic()
         dead_letters = self._queue.receive_some(most)
         for dead_letter in dead_letters:
             # a letter that is delivered again moves to the end of the order
             self._held.pop(dead_letter.sqs_message_id, None)
-            safe_until = invoked_us + self._queue.hold_seconds * _SAFE_SHARE
+            safe_until = invoked_at + self._queue.hold_seconds * _SAFE_SHARE
             self._held[dead_letter.sqs_message_id] = (dead_letter.receipt_handle, safe_until)
         return dead_letters
 
@@ -299,7 +299,7 @@ def counts(attributes: Mapping[str, str]) -> dict[str, int]:
 
 
 def peek(reading: Reading, most: int, *, is_stopped: Callable[[], bool]) -> list[StoredDeadLetter]:
-    """Return up to so many letters, the first of some groups, which stay hidden until the reading ends."""
+    """Return up to `most` letters, the first ones of some groups, which stay hidden until the reading ends."""
     found: dict[str, StoredDeadLetter] = {}
     while len(found) < most and not is_stopped():
         dead_letters = reading.receive(min(most - len(found), limits.RECEIVE_MESSAGES_MAX))
@@ -334,7 +334,7 @@ def first_of_group(
 ) -> tuple[list[StoredDeadLetter], int]:
     """Return the first letters of a group, at most ten, and how many letters of all groups had to be received.
 
-    SQS cannot be asked for a group. The list is empty if the group has no visible letter, or when it is stopped.
+    SQS cannot receive one group only. The list is empty if the group has no visible letter, or when it is stopped.
 
     Raises:
         TransientError: the queue did not answer.

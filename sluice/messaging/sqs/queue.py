@@ -23,8 +23,8 @@ from sluice.messaging.errors import HoldLostError, TransientError
 _ANSWER_SECONDS = 10
 CALL_SECONDS_MAX = sdk.CONNECT_SECONDS + limits.WAIT_SECONDS_MAX + _ANSWER_SECONDS
 """A call that takes longer fails; a long poll is the longest call."""
-# Further codes of AWS with this meaning: the handle's visibility timeout is over, or its message was received again.
-_WORTHLESS = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
+# Error codes of a receipt handle whose visibility timeout is over, or whose message was received again.
+_INVALID_HANDLE_CODES = ("ReceiptHandleIsInvalid", "InvalidParameterValue", "MessageNotInflight")
 
 
 def client(
@@ -45,7 +45,7 @@ def url_of(sqs: Any, name: str) -> str:
 
     Raises:
         EndpointError: there is none.
-        TransientError: it could not be asked.
+        TransientError: SQS did not answer.
     """
     try:
         with explaining_errors():
@@ -209,7 +209,7 @@ def explaining_errors() -> Iterator[None]:
         if code.isdigit():  # a proxy's page has its status as the code, and botocore's message would contain the page
             sentence = f"the queue answers with HTTP {code}, and not as SQS does; look at --endpoint-url"
             raise TransientError(sentence) from error
-        raise _meaning_of(code, str(error)) from error
+        raise _to_error(code, str(error)) from error
 
 
 def _one_by_one(calls: Sequence[Callable[[], None]]) -> list[HoldLostError | TransientError | None]:
@@ -244,11 +244,11 @@ def _outcomes(answer: Mapping[str, Any], count: int) -> list[HoldLostError | Tra
 def _entry_error(entry: Mapping[str, Any] | None) -> HoldLostError | TransientError:
     if entry is None:
         return TransientError("the answer does not name it")
-    return _meaning_of(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
+    return _to_error(str(entry.get("Code", "")), f"{entry.get('Code')}: {entry.get('Message', '')}")
 
 
-def _meaning_of(code: str, message: str) -> HoldLostError | TransientError:
-    return HoldLostError(message) if code.rpartition(".")[2] in _WORTHLESS else TransientError(message)
+def _to_error(code: str, message: str) -> HoldLostError | TransientError:
+    return HoldLostError(message) if code.rpartition(".")[2] in _INVALID_HANDLE_CODES else TransientError(message)
 
 
 def _to_received_message(message: Mapping[str, Any]) -> ReceivedMessage:

@@ -35,8 +35,8 @@ from sluice.messaging.sqs.rate_limit import Pace
 
 _FAILURES_MAX = 10  # failures in a row; after these the destination counts as unreachable
 _HOLD_SHARE = 0.5  # messages received at once have to be sent within this share of the hold
-_TASKS = 10
-_UNSEEN_MAX = 15  # looks for a task SQS does not list yet
+_TASKS = 10  # most tasks that one ListMessageMoveTasks returns
+_UNSEEN_MAX = 15  # lists without the task that was started; after these it counts as lost
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
 
 
@@ -125,7 +125,7 @@ class RedriveResult:
     is_whole: bool = True
 
     def left_counts(self) -> dict[str, int]:
-        """Return how many were left, by why."""
+        """Return how many messages were left, by reason."""
         return {why.name.lower(): count for why, count in Counter(self.left.values()).items()}
 
 
@@ -185,11 +185,12 @@ class Redrive:
                 for dead_letter in dead_letters:
                     if dead_letter.sqs_message_id not in seen and not self._is_over():
                         seen.add(dead_letter.sqs_message_id)
-                        self._touch(reading, dead_letter, blocked)
+                        self._handle(reading, dead_letter, blocked)
         return len(self.result.moved) > moved_before
 
-    def _touch(self, reading: Reading, dead_letter: StoredDeadLetter, blocked: set[str]) -> None:
-        why = self._why_left(dead_letter, blocked) or self._bring_back(reading, dead_letter)
+    def _handle(self, reading: Reading, dead_letter: StoredDeadLetter, blocked: set[str]) -> None:
+        """Bring a message back, or leave it, and then block the messages behind it in its group."""
+        why = self._reason_to_leave(dead_letter, blocked) or self._bring_back(reading, dead_letter)
         if why is None:
             self.result.left.pop(dead_letter.sqs_message_id, None)
             self._on_moved(dead_letter)
@@ -197,7 +198,8 @@ class Redrive:
             self.result.left[dead_letter.sqs_message_id] = why
             blocked.add(dead_letter.message_group_id)
 
-    def _why_left(self, dead_letter: StoredDeadLetter, blocked: set[str]) -> LeftReason | None:
+    def _reason_to_leave(self, dead_letter: StoredDeadLetter, blocked: set[str]) -> LeftReason | None:
+        """Return why a message must stay in the DLQ; None if it may be brought back."""
         is_wanted = self._choice.matches(dead_letter)  # a copy is checked too: a copy that died again may end the run
         if dead_letter.first_ids & self._copies:
             return LeftReason.BOUNCED
@@ -206,6 +208,7 @@ class Redrive:
         return LeftReason.BEHIND if dead_letter.message_group_id in blocked else None
 
     def _bring_back(self, reading: Reading, dead_letter: StoredDeadLetter) -> LeftReason | None:
+        """Move a message to the destination; return the reason if it was left, or None."""
         self._pace.take()
         if self._is_stopped() or not reading.is_safe(dead_letter):
             return LeftReason.LATE
@@ -236,7 +239,7 @@ class Redrive:
 
 
 def new_run(clock: Clock) -> str:
-    """Return an id for a run, of the instant and chance."""
+    """Return a new id for a run, made of the time and a random part."""
     return f"{datetime.fromtimestamp(clock.now_us() / 1_000_000, UTC):%Y%m%d-%H%M}-{secrets.token_hex(2)}"
 
 
