@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 GROUPS = "SLUICE_RECORD_ONE_GROUP_IN"
 _log = logging.getLogger(__name__)
 _one_at_a_time = threading.Lock()
-# A child that is forked meanwhile would wait for a thread that it does not have.
+# A child forked while another thread has the lock would wait for ever: that thread is not in the child.
 os.register_at_fork(
     before=_one_at_a_time.acquire, after_in_parent=_one_at_a_time.release, after_in_child=_one_at_a_time.release
 )
@@ -36,9 +36,9 @@ def environment(folder: Path, one_group_in: int, own: Mapping[str, str]) -> dict
     """Return the environment of a child whose clients are recorded.
 
     Args:
-        folder: of the journals.
-        one_group_in: of so many message groups one is kept.
-        own: the environment it would have else.
+        folder: the journals' folder.
+        one_group_in: one of so many message groups is recorded.
+        own: the environment of the child without recording.
     """
     library = Path(__file__).resolve().parents[2]
     path = [str(_CUSTOM), *filter(None, [own.get("PYTHONPATH")]), str(library)]
@@ -86,9 +86,9 @@ def _add_base(base_classes: list[type], **_: Any) -> None:
 
 
 def start() -> None:
-    """Record each client that is made from now on in this process, and in those it forks, until it ends.
+    """Record each client that this process, or a process that it forks, makes from now on, until the process ends.
 
-    Also one of aiobotocore, whose sessions are botocore's. A session's initializer is
+    This includes clients of aiobotocore, whose sessions are botocore's. A session's initializer is
     `botocore.register_initializer` (its docstring in 1.44.5, read 2026-11-26); for `creating-client-class` see
     https://docs.aws.amazon.com/boto3/latest/guide/clientsadv.html#extending-boto3-clients (read 2026-11-26).
     """

@@ -1,10 +1,10 @@
-"""The frames of a journal: each of its messages behind its length and checksums, so that nothing altered is read.
+"""The frames of a journal: a length and checksums stand before each message, so that an altered message is refused.
 
 A frame is the message's length, its checksum, the checksum of these two, each in four bytes, and the message. The
-checksums are CRC-32; a message's continues that of the message before, so a frame that is missing, doubled or elsewhere
-is noticed, too. A file ends within a frame where its writer died; that is no damage. Nor are zeros from the beginning
-of a frame, or from a page in it, to the end of the file: after a power loss a file may be as long as it was to be, and
-what was not yet on the disk is zeros (ext4 and XFS allocate blocks before they write them).
+checksums are CRC-32. A message's checksum continues that of the message before, so a frame that is missing, doubled or
+moved is noticed too. Two things are no damage. If the writer died, the file ends within a frame. After a power loss the
+file may end with zeros, from the beginning of a frame or of a page in it: ext4 and XFS allocate blocks before they
+write them.
 """
 
 import struct
@@ -16,16 +16,19 @@ from typing import BinaryIO
 from sluice.errors import HistoryError
 
 MAGIC = b"sluice-journal-2\n"
-"""What a journal begins with."""
+"""The first bytes of a journal."""
 _HEAD = struct.Struct("<III")
 _LENGTHS = struct.Struct("<II")
-_PAGE_BYTES = 4096  # what a file system writes at once, or a multiple
+_PAGE_BYTES = 4096  # a file system writes whole pages
 _CHUNK_BYTES = 1 << 20
-_BEFORE_CHECKSUMS = b"\xff\xff\xff\xff"  # an Arrow IPC stream, which the first version of journals was
+_BEFORE_CHECKSUMS = b"\xff\xff\xff\xff"  # begins an Arrow IPC stream: the first version of journals was one
 
 
 def make_frame(message: bytes | memoryview, previous: int) -> tuple[bytes, int]:
-    """Return the frame of a message, and the checksum that the next frame continues; of the first it is 0."""
+    """Return the frame of a message, and its checksum.
+
+    `previous` is the checksum of the message before; 0 for the first message.
+    """
     checksum = zlib.crc32(message, previous)
     lengths = _LENGTHS.pack(len(message), checksum)
     return b"".join((lengths, zlib.crc32(lengths).to_bytes(4, "little"), message)), checksum
@@ -62,8 +65,8 @@ def _message(path: Path, file: BinaryIO, previous: int) -> bytes | None:
     begin, head = file.tell(), file.read(_HEAD.size)
     if len(head) < _HEAD.size:
         return None
-    length, checksum, of_these = _HEAD.unpack(head)
-    is_head_whole = zlib.crc32(head[: _LENGTHS.size]) == of_these
+    length, checksum, lengths_checksum = _HEAD.unpack(head)
+    is_head_whole = zlib.crc32(head[: _LENGTHS.size]) == lengths_checksum
     message = file.read(length) if is_head_whole else b""
     if is_head_whole and len(message) < length:
         return None
@@ -75,7 +78,7 @@ def _message(path: Path, file: BinaryIO, previous: int) -> bytes | None:
 
 
 def _is_torn(file: BinaryIO, begin: int, end: int) -> bool:
-    """Return whether the file has only zeros from the beginning of a frame, or from a page before its end, on."""
+    """Return whether the file ends with zeros, from the beginning of a frame or from a page before the frame's end."""
     zeros_from = position = begin
     file.seek(begin)
     while chunk := file.read(_CHUNK_BYTES):

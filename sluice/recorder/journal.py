@@ -32,8 +32,8 @@ SCHEMA: pa.Schema = pa.schema([(name, _TYPES[arrow]) for name, arrow in COLUMNS]
 """The event row as an Arrow schema."""
 _BUFFERED_EVENTS_MAX = 500
 _PART_EVENTS = 1_000_000
-_LASTING = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
-_CALL = ["kind", "call_id", "batch_position"]  # what an intent and its answer share
+_CONSTANT_COLUMNS = frozenset(("schema_version", "run", "phase", "host", "clock_id", "worker", "task_attempt"))
+_CALL_KEY = ["kind", "call_id", "batch_position"]  # equal in an intent and its answer
 _DEFAULTS = {column.name: column.default for column in fields(HistoryEvent)}
 
 
@@ -41,10 +41,10 @@ class Journal:
     """Writes events to `folder/name.arrows`; its first event is `opened`, its last `closed`. Threads may share one.
 
     Args:
-        folder: is created if it is missing.
-        name: of the recorder, unique in the folder.
+        folder: the folder; it is created if it is missing.
+        name: the name of the recorder, unique in the folder.
         common: fields that every event of this journal has (run, worker, host, …).
-        clock: for the instants of `opened` and `closed`.
+        clock: gives the instants of `opened` and `closed`.
 
     Raises:
         HistoryError: the folder cannot be written, or the name was used before.
@@ -63,7 +63,7 @@ class Journal:
             self.path.touch(exist_ok=False)
             self._file = pa.OSFile(str(self.path), "ab")
         except OSError as error:
-            if isinstance(error, FileExistsError) and self.path.exists():  # else the folder is a file
+            if isinstance(error, FileExistsError) and self.path.exists():  # otherwise the folder is a file
                 raise HistoryError(f"{self.path} exists: a journal is written once; choose another run") from error
             raise HistoryError(
                 f"cannot write the history to {folder} ({error.strerror}); name a folder that can be written"
@@ -83,7 +83,7 @@ class Journal:
             self._file.write(whole)
             self._written_bytes += len(whole)
         except OSError as error:
-            with contextlib.suppress(OSError):  # else what is written next would stand behind a part of this
+            with contextlib.suppress(OSError):  # a part of this frame must not stand before the next one
                 os.truncate(self.path, self._written_bytes)
             why = os.strerror(error.errno) if error.errno else str(error)
             raise HistoryError(
@@ -99,12 +99,12 @@ class Journal:
                 self.flush()
 
     def add_columns(self, count: int, columns: Mapping[str, Sequence[Any] | pa.Array | str | int | None]) -> None:
-        """Hand events to the operating system, all at once, behind whatever was added before.
+        """Write events to the file in one batch, after all events that were added before.
 
         Args:
-            count: how many.
-            columns: name to the values, a sequence or an Arrow array with one for each event; or to the one value all
-                of them have.
+            count: the number of events.
+            columns: name of a field to its values, a sequence or an Arrow array with one for each event; or to the
+                value that all of them have.
         """
         _check_fields(columns)
         with self._lock:
@@ -129,12 +129,14 @@ class Journal:
         with self._lock:
             rows, self._buffer = self._buffer, []
             if rows:
-                made = [self._cells(name, [row.get(name, _DEFAULTS[name]) for row in rows]) for name, _ in COLUMNS]
+                made = [
+                    self._batch_column(name, [row.get(name, _DEFAULTS[name]) for row in rows]) for name, _ in COLUMNS
+                ]
                 self._write_message(pa.RecordBatch.from_arrays(made, schema=SCHEMA).serialize())
 
-    def _cells(self, name: str, values: list[Any]) -> pa.Array:
+    def _batch_column(self, name: str, values: list[Any]) -> pa.Array:
         """Return a column of a batch; a column that is the same in every batch, as most are, is made once."""
-        is_single = name in _LASTING or values[0] is None
+        is_single = name in _CONSTANT_COLUMNS or values[0] is None
         return self._column(
             name, values[0] if is_single and values.count(values[0]) == len(values) else values, len(values)
         )
@@ -184,14 +186,14 @@ def read_journal(path: Path) -> pa.Table:
 
 
 def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Table]:
-    """Yield what `read_journal` returns in parts, because it may be larger than memory.
+    """Yield the table of `read_journal` in parts, because it may be larger than memory.
 
-    A call without an answer waits for the next part: only those nobody ever answered come later than they were written.
-    So an answer has to be behind its intent, and the only one, as recorders write it.
+    A call whose answer is not in its part is moved to the next part; a call without any answer is in the last part.
+    This needs at most one answer for each intent, behind the intent, as recorders write it.
 
     Args:
-        path: of the journal.
-        events_max: about how many a part has.
+        path: the journal.
+        events_max: about how many events a part has.
 
     Raises:
         HistoryError: the file is not a journal, or one of another schema version.
@@ -209,7 +211,7 @@ def read_parts(path: Path, *, events_max: int = _PART_EVENTS) -> Iterator[pa.Tab
 
 
 def _settle_read(path: Path, waiting: pa.Table, read: list[pa.Table], first_row: int) -> pa.Table:
-    """Return what waited and what was read behind it, settled; `first_row` is that of what was read."""
+    """Return the settled events of `waiting` and of `read`, which begins with the journal's row `first_row`."""
     table = pa.concat_tables([waiting, *read]).combine_chunks()
     require_valid_rows(table.slice(len(waiting)), path, first_row)
     others = [version for version in table.column("schema_version").unique().to_pylist() if version != SCHEMA_VERSION]
@@ -230,9 +232,9 @@ def settle_table(table: pa.Table) -> pa.Table:
     positions = np.arange(len(table))
     is_loose = table.column("call_id").is_null().to_numpy()
     has_more = 2 * table.column("responded_at_us").is_valid().to_numpy() + table.column("error").is_valid().to_numpy()
-    rank = has_more * len(table) - positions  # of those that say the most, the first has the highest
-    calls = pa.table({name: table.column(name) for name in _CALL} | {"rank": rank}).filter(pa.array(~is_loose))
-    highest = calls.group_by(_CALL).aggregate([("rank", "max")]).column("rank_max").to_numpy()
+    rank = has_more * len(table) - positions  # the highest is the first of the rows with the most fields
+    calls = pa.table({name: table.column(name) for name in _CALL_KEY} | {"rank": rank}).filter(pa.array(~is_loose))
+    highest = calls.group_by(_CALL_KEY).aggregate([("rank", "max")]).column("rank_max").to_numpy()
     return take_rows(table, np.sort(np.concatenate((positions[is_loose], -highest % max(1, len(table))))))
 
 
@@ -253,7 +255,7 @@ def events_of(table: pa.Table) -> list[HistoryEvent]:
         coded = column.combine_chunks().dictionary_encode()
         values = np.array([*coded.dictionary.to_pylist(), None], dtype=object)
         codes = coded.indices.fill_null(len(values) - 1).to_numpy()
-        put = getattr(HistoryEvent, name).__set__  # of its slot: an event is frozen once it is made
+        put = getattr(HistoryEvent, name).__set__  # the slot's own setter, because an event is frozen
         deque(map(put, made, values[codes]), maxlen=0)
     return made
 
@@ -261,7 +263,7 @@ def events_of(table: pa.Table) -> list[HistoryEvent]:
 def _batches(path: Path) -> Iterable[pa.RecordBatch]:
     try:
         found = messages(path)
-        schema = next(found, None)  # None where its writer died, or had no room, before it had said what it would write
+        schema = next(found, None)  # None if its writer died, or the disk was full, before the schema was written
         if schema is None:
             return
         if pa.ipc.read_schema(pa.py_buffer(schema)) != SCHEMA:
@@ -270,7 +272,7 @@ def _batches(path: Path) -> Iterable[pa.RecordBatch]:
             )
         for message in found:
             batch = pa.ipc.read_record_batch(pa.py_buffer(message), SCHEMA)
-            batch.validate(full=True)  # else what was written wrongly ends in a crash, and nobody says where
+            batch.validate(full=True)  # without it, a damaged batch crashes the process, and no error names the file
             yield batch
     except (pa.ArrowException, OSError) as error:
         raise HistoryError(f"{path} is not a journal of Sluice ({error})") from error

@@ -1,4 +1,4 @@
-"""The move tasks that one process started: when SQS lists one as ended, that is the answer its call did not give.
+"""The move tasks that one process started. The answer to the start does not say how a task ends; a later list does.
 
 AWS: StartMessageMoveTask answers at once with a handle; ListMessageMoveTasks tells how a task ended, without the handle
 (MOV-07). A DLQ has one task at a time (MOV-10). See API_StartMessageMoveTask.html, API_ListMessageMoveTasks.html and
@@ -15,7 +15,7 @@ from typing import Any
 from sluice.history.events import CallOutcome
 
 _ENDED = ("COMPLETED", "CANCELLED", "FAILED")
-_CLOCKS_APART_US = 60_000_000  # a task that began earlier, by SQS's clock, is another one
+_CLOCKS_DIFFER_US = 60_000_000  # SQS's clock may be this far behind; a task that began earlier still is another one
 
 type EndedTasks = list[tuple[dict[str, Any], CallOutcome]]
 
@@ -44,7 +44,7 @@ class RecordedMoveTasks:
         if started is None:
             self._earlier[source_arn] |= began.keys()
             return []
-        least_us = started.row["invoked_at_us"] - _CLOCKS_APART_US
+        least_us = started.row["invoked_at_us"] - _CLOCKS_DIFFER_US
         own = [us for us in began if us >= least_us and us not in self._earlier[source_arn]]
         task = began[max(own)] if own else {}  # a task of another process may have begun just before
         if task.get("Status") not in _ENDED:

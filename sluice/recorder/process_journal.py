@@ -1,4 +1,4 @@
-"""A journal for each process: a forked child must not write into its parent's."""
+"""A journal for each process: a forked child must not write into the journal of its parent."""
 
 import contextlib
 import os
@@ -17,20 +17,20 @@ _CLOCK = "clock-{}"
 
 
 class ProcessJournal:
-    """Writes into `folder/worker-host-pid-….arrows`, and after a fork, in the child, into another.
+    """Writes into `folder/worker-host-pid-….arrows`; after a fork, the child writes into a journal of its own.
 
     Threads may share one.
 
     Args:
-        folder: created when missing.
+        folder: the journals' folder; it is created if it is missing.
         worker: the beginning of the journals' names; the whole name is the worker of their events.
-        common: further fields every event has; `host` is part of the name.
-        opening: fields of the event that is written first into each.
-        clock: None means this machine's, the same for every process that records into the folder.
+        common: further fields that every event has; `host` is part of the name.
+        opening: fields of the first event of each journal.
+        clock: None means this machine's clock, shared by all processes that record into the folder.
 
     Raises:
         ConfigError: the folder cannot be written.
-        HistoryError: what another process left there is damaged, or the disk is full.
+        HistoryError: the file with the shared clock is damaged, or the disk is full.
     """
 
     def __init__(
@@ -56,7 +56,8 @@ class ProcessJournal:
         journal.add(invoked_at_us=self.clock.now_us(), **self._opening)
         return journal
 
-    def _of_this_process(self) -> Journal:
+    def _open_once(self) -> Journal:
+        """Return the journal of this process; open it if a fork has left this process without one."""
         if self._journal is None:
             with self._lock:
                 if self._journal is None:
@@ -65,17 +66,17 @@ class ProcessJournal:
 
     def forget(self) -> None:
         """Leave the journal to the process that opened it. Runs in a forked child, right after the fork."""
-        self._lock = threading.Lock()  # the parent's may be held by a thread that is not here
+        self._lock = threading.Lock()  # a thread that only the parent has may hold the parent's lock
         self._journal = None
 
     @property
     def path(self) -> Path:
         """Return the file of this process."""
-        return self._of_this_process().path
+        return self._open_once().path
 
     def add(self, **values: Any) -> None:
         """Buffer one event."""
-        self._of_this_process().add(**values)
+        self._open_once().add(**values)
 
     def flush(self) -> None:
         """Write every buffered event to the file."""
@@ -100,10 +101,10 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _shared_clock(folder: Path) -> tuple[str, Clock]:
-    """Return an id and the clock of it: every process of this machine that uses the folder gets the same.
+    """Return the clock of all processes of this machine that use the folder, and its id.
 
-    The first writes down by how much its wall clock is ahead of the machine's monotonic one, the others read it: an
-    adjustment of the wall clock between two starts then does not put their events out of order.
+    The first process writes how far the wall clock is ahead of the monotonic clock; the others read that. So if the
+    wall clock is set between the starts of two processes, their events still are in order.
     """
     machine = clock_id()
     path = folder / _CLOCK.format(machine)
@@ -113,7 +114,7 @@ def _shared_clock(folder: Path) -> tuple[str, Clock]:
             mine = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
             mine.write_text(str(wall_minus_monotonic_us()), encoding="ascii")
             with contextlib.suppress(FileExistsError):
-                os.link(mine, path)  # as a whole, or not at all
+                os.link(mine, path)  # atomic: a reader sees the whole file or none
             mine.unlink()
         offset_us = int(path.read_text(encoding="ascii"))
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Observes the calls of boto3 clients and writes them down as events. Changes nothing.
+"""Observes the calls of boto3 clients and records them as events. It changes no call.
 
-A `Recorder` on a journal is for a load test, which would rather fail than go on unrecorded; for anyone's clients, in
-production too, there is `sluice.recorder.record`.
+A `Recorder` is for a load test: an error of recording fails the call, because a load test must not go on unrecorded.
+`sluice.recorder.record` is for any other program, also in production.
 
-Hooks: `provide-client-params` sees the parameters as the caller gave them, `before-call` gives the time of asking,
-`after-call` and `after-call-error` the answer. The recorder is the first to see a question and the last to see an
-answer, so whatever else is hooked in (see `sluice.saboteurs`) is, to it, part of the service.
+Hooks: `provide-client-params` gets the parameters as the caller gave them, `before-call` gives the time of the call,
+`after-call` and `after-call-error` the answer. The recorder's hooks are the first before a call and the last after it,
+so other hooks, such as those of `sluice.saboteurs`, are to the recorder a part of the service.
 
 botocore: https://botocore.amazonaws.com/v1/documentation/api/latest/topics/events.html (read 2026-11-20).
 """
@@ -27,10 +27,10 @@ from sluice.history.events import CallOutcome, Kind, identity_of, is_sampled, sh
 from sluice.recorder.rows import OPERATIONS, Identify, JournalRow, RowFactory, to_recordable
 
 NO_EFFECT = (EndpointConnectionError, ConnectTimeoutError)
-"""Of these the request never left."""
+"""Errors after which the request was certainly not sent."""
 CUT = "IncompleteRead"
-"""The error of an answer that ended before its length."""
-_MINE = "sluice_recorder"
+"""The recorded error of an answer that is shorter than its Content-Length."""
+_CONTEXT_KEY = "sluice_recorder"
 
 type BotocoreHook = Callable[..., None]
 
@@ -55,19 +55,20 @@ class Writes(Protocol):
 
 
 class Recorder:
-    """Writes what the clients attached to it do into one journal.
+    """Writes the calls of the clients that are attached to it into one journal.
 
-    Runs in one process, whose threads may share it; every process attempt has its own. What goes wrong in it goes wrong
-    in the call it observes.
+    Runs in one process, whose threads may share it; each attempt of a process has a recorder of its own. An error of
+    the recorder is raised in the call that it observes.
 
     Args:
-        journal: where events go.
+        journal: receives the events.
         names: queue URL or topic ARN to the name used in the history.
-        clock: for the times of asking and answering.
-        identify: which message a body is.
-        one_group_in: of so many message groups one is written down, as a whole; see `sluice.history.events.is_sampled`.
-        guard: put around every hook.
-        keeps_sizes: whether what was published says how large it was.
+        clock: gives the times of calls and answers.
+        identify: returns the identity of a message.
+        one_group_in: one of so many message groups is recorded, with all its messages; see
+            `sluice.history.events.is_sampled`.
+        guard: wraps each hook.
+        keeps_sizes: whether the event of a publish records the size of the body.
     """
 
     def __init__(
@@ -88,29 +89,29 @@ class Recorder:
         self._unseen: set[tuple[Path, str]] = set()
         self._keeps = functools.lru_cache(maxsize=10_000)(functools.partial(is_sampled, one_group_in=one_group_in))
         self.plan = self._rows.plan
-        self._questions = {
+        self._hooks_before = {
             "provide-client-params": guard(self._see_parameters),
-            "before-call": guard(self._see_question),
+            "before-call": guard(self._see_call),
             "before-sign": guard(self._see_signing),
         }
-        self._answers = {"after-call": guard(self._see_answer), "after-call-error": guard(self._see_error)}
-        self._async_answers = self._answers | {"after-call": guard(self._see_whole_answer)}
+        self._hooks_after = {"after-call": guard(self._see_answer), "after-call-error": guard(self._see_error)}
+        self._async_hooks_after = self._hooks_after | {"after-call": guard(self._see_whole_answer)}
 
     def flush(self) -> None:
-        """Return when everything recorded is safe from the death of this process."""
+        """Return when every recorded event survives the death of this process."""
         self._journal.flush()
 
     def record_outbox_wait(
         self, *, body: str, deduplication_id: str, created_at_us: int, taken_at_us: int, attempt: int
     ) -> None:
-        """Write down that a message was taken from an outbox: from its commit to now is what it waited there.
+        """Record that a relay read a message from an outbox: the message waited there from its commit until then.
 
         Args:
             body: the message as it will be published.
-            deduplication_id: it will have.
-            created_at_us: its commit, microseconds UTC by the database's clock.
-            taken_at_us: when it was taken, by the same clock.
-            attempt: publish attempt, from 1.
+            deduplication_id: its deduplication id when it is published.
+            created_at_us: when it was committed, microseconds UTC by the database's clock.
+            taken_at_us: when it was read, by the same clock.
+            attempt: the number of the attempt to publish it, from 1.
         """
         self.plan(deduplication_id=deduplication_id, intended_at_us=created_at_us, publish_attempt=attempt)
         self._journal.add(
@@ -134,16 +135,16 @@ class Recorder:
         is_parked: bool,
         state: str,
     ) -> None:
-        """Write down that a message's effect was committed, or that it was set aside.
+        """Record that the effect of a message was committed, or that the message was parked.
 
         Args:
-            queue_url: where it came from.
-            body: of the message.
-            sqs_message_id: of the message.
+            queue_url: the queue from which it was received.
+            body: its body.
+            sqs_message_id: its SQS message id.
             receive_count: how often it was received.
             begun_at_us: when the transaction began, microseconds UTC.
-            is_parked: it was set aside, and has had no effect yet.
-            state: what it was, by its number.
+            is_parked: whether it was parked, and has had no effect yet.
+            state: its state by its number, of `sluice.messaging.inbox.sequence.State`.
         """
         self._journal.add(
             kind=(Kind.PARKED if is_parked else Kind.HANDLED).value,
@@ -159,18 +160,18 @@ class Recorder:
 
     def attach(self, client: BaseClient) -> None:
         """Record every call of this client that concerns messages."""
-        for event, hook in self._event_hooks(client, self._questions):
+        for event, hook in self._event_hooks(client, self._hooks_before):
             client.meta.events.register_first(event, hook)
-        for event, hook in self._event_hooks(client, self._answers_of(client)):
+        for event, hook in self._event_hooks(client, self._hooks_after_for(client)):
             client.meta.events.register_last(event, hook)
 
     def detach(self, client: BaseClient) -> None:
         """Record no further call of this client."""
-        for event, hook in self._event_hooks(client, self._questions | self._answers_of(client)):
+        for event, hook in self._event_hooks(client, self._hooks_before | self._hooks_after_for(client)):
             client.meta.events.unregister(event, hook)
 
-    def _answers_of(self, client: BaseClient) -> dict[str, BotocoreHook]:
-        return self._async_answers if inspect.iscoroutinefunction(client.close) else self._answers
+    def _hooks_after_for(self, client: BaseClient) -> dict[str, BotocoreHook]:
+        return self._async_hooks_after if inspect.iscoroutinefunction(client.close) else self._hooks_after
 
     def _event_hooks(self, client: BaseClient, hooks: Mapping[str, BotocoreHook]) -> Iterable[tuple[str, BotocoreHook]]:
         service = client.meta.service_model.service_name
@@ -179,43 +180,43 @@ class Recorder:
                 yield f"{event}.{service}.{operation}", hook
 
     def _see_parameters(self, params: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        # A copy: hooks further down may change what is sent, and the recorder's side is the caller's.
-        context[_MINE] = {"params": to_recordable(params)}
+        # A copy, because later hooks may change what is sent, and the caller's parameters are recorded.
+        context[_CONTEXT_KEY] = {"params": to_recordable(params)}
 
-    def _see_question(self, model: Any, context: dict[str, Any], **_: Any) -> None:
-        call = context[_MINE]
+    def _see_call(self, model: Any, context: dict[str, Any], **_: Any) -> None:
+        call = context[_CONTEXT_KEY]
         self.begin(call, service=model.service_model.service_name, operation=model.name, params=call["params"])
 
     def _see_signing(self, request: Any, operation_name: str, **_: Any) -> None:
-        """Notice a call that a client signs and other code sends: kombu, or whoever has a presigned URL."""
-        if "call_id" not in request.context.get(_MINE, {}):
+        """Notice a call that a client signs and other code sends: kombu, or code with a presigned URL."""
+        if "call_id" not in request.context.get(_CONTEXT_KEY, {}):
             self.note_unseen(f"{operation_name} was signed by a client of boto3, and sent by something else")
 
     def _see_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
         if http_response.status_code < 300 and _is_cut(http_response):
-            self.lose(context[_MINE], CUT)
+            self.lose(context[_CONTEXT_KEY], CUT)
         else:
             self._see_whole_answer(http_response, parsed, context)
 
     def _see_whole_answer(self, http_response: Any, parsed: dict[str, Any], context: dict[str, Any], **_: Any) -> None:
-        """See an answer that was not cut; aiohttp, which aiobotocore builds on, raises an error of one that was."""
-        self.end(context[_MINE], http_response.status_code, parsed, is_repeated=_was_repeated(context))
+        """Record an answer that is not cut; for a cut one aiobotocore, unlike botocore, raises an error."""
+        self.end(context[_CONTEXT_KEY], http_response.status_code, parsed, is_repeated=_was_repeated(context))
 
     def _see_error(self, exception: Exception, context: dict[str, Any], **_: Any) -> None:
-        call = context.get(_MINE, {})
+        call = context.get(_CONTEXT_KEY, {})
         if "invoked_at_us" not in call:
             return  # it failed before it was sent
         never_left = isinstance(exception, NO_EFFECT) and not _was_repeated(context)
         self.lose(call, type(exception).__name__, never_left=never_left)
 
     def begin(self, call: dict[str, Any], *, service: str, operation: str, params: Mapping[str, Any]) -> None:
-        """Write down what a call is about to do; it may leave when this returns.
+        """Record a call before it is made. The caller may send the request when this returns.
 
         Args:
-            call: empty; what `end` or `lose` is to be given.
+            call: an empty dict, which is filled; the caller gives it to `end` or `lose`.
             service: `sqs` or `sns`.
             operation: one of OPERATIONS.
-            params: as the caller gave them, and as botocore's model has them.
+            params: the caller's parameters, in the form of botocore's model.
         """
         call["params"] = params
         call["call_id"] = f"{self._journal.path.stem}/{next(self._calls)}"
@@ -229,13 +230,13 @@ class Recorder:
     def end(
         self, call: Mapping[str, Any], status_code: int, parsed: Mapping[str, Any], *, is_repeated: bool = False
     ) -> None:
-        """Write down how a call was answered.
+        """Record the answer to a call.
 
         Args:
-            call: what `begin` filled.
-            status_code: of HTTP.
+            call: the dict that `begin` filled.
+            status_code: the status code of HTTP.
             parsed: the answer, as botocore returns it.
-            is_repeated: who made the call sent it more than once.
+            is_repeated: whether the request was sent more than once.
         """
         responded_at_us = self._clock.now_us()
         if status_code >= 300:

@@ -1,4 +1,4 @@
-"""Anyone's boto3 clients, recorded in production: a recording that cannot go on stops, and the calls never notice."""
+"""Records the boto3 clients of any program, also in production: if recording fails, it stops, and the calls go on."""
 
 import atexit
 import functools
@@ -29,8 +29,8 @@ _log = logging.getLogger(__name__)
 class Recording:
     """The result of `record`: a context manager, or something to close.
 
-    Closing says that everything was written down. A recording that was not closed is a history a check calls unknown:
-    its process was killed, or forgot.
+    Closing writes that the journal is whole. If the process is killed, or does not close it, `sluice check` calls the
+    history unknown.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Recording:
             clock=self._journal.clock,
             identify=functools.partial(_identify, run, key),
             one_group_in=one_group_in,
-            guard=self._careful,
+            guard=self._guard,
             keeps_sizes=True,
         )
         self._clients: list[BaseClient] = []
@@ -71,7 +71,7 @@ class Recording:
 
     @property
     def is_on(self) -> bool:
-        """Return whether calls are recorded: not after it was closed, or could not write."""
+        """Return whether calls are recorded: until it is closed, or a write fails."""
         return self._is_on
 
     def attach(self, client: BaseClient) -> None:
@@ -86,25 +86,25 @@ class Recording:
         self._recorder.attach(client)
 
     def begin(self, *, service: str, operation: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Write down that somebody makes a call which no client here makes; `end` or `lose` takes what is returned.
+        """Record a call that no attached client makes, as the proxy does; give the result to `end` or `lose`.
 
         Arguments as `Recorder.begin`.
         """
         call: dict[str, Any] = {}
-        self._careful(self._recorder.begin)(call=call, service=service, operation=operation, params=params)
+        self._guard(self._recorder.begin)(call=call, service=service, operation=operation, params=params)
         return call
 
     def end(self, call: Mapping[str, Any], status_code: int, parsed: Mapping[str, Any]) -> None:
-        """Write down how that call was answered, as `Recorder.end`."""
-        self._careful(self._recorder.end)(call=call, status_code=status_code, parsed=parsed)
+        """Record the answer to the call, as `Recorder.end`."""
+        self._guard(self._recorder.end)(call=call, status_code=status_code, parsed=parsed)
 
     def lose(self, call: Mapping[str, Any], error: str, *, never_left: bool = False) -> None:
-        """Write down that the call has no answer, as `Recorder.lose`."""
-        self._careful(self._recorder.lose)(call=call, error=error, never_left=never_left)
+        """Record that the call has no answer, as `Recorder.lose`."""
+        self._guard(self._recorder.lose)(call=call, error=error, never_left=never_left)
 
     def note_unseen(self, calls: str) -> None:
-        """Write down that there were calls that cannot be recorded, as `Recorder.note_unseen`."""
-        self._careful(self._recorder.note_unseen)(calls=calls)
+        """Record that there were calls that cannot be recorded, as `Recorder.note_unseen`."""
+        self._guard(self._recorder.note_unseen)(calls=calls)
 
     def end_with_process(self) -> None:
         """Close if no other code will; otherwise write the recorded events, and leave the journal without an end."""
@@ -115,15 +115,15 @@ class Recording:
 
     def flush(self) -> None:
         """Write all recorded events to the file."""
-        self._careful(self._journal.flush)()
+        self._guard(self._journal.flush)()
 
     def close(self) -> None:
-        """Stop recording, and say in the journal that it is whole. A second time does nothing."""
+        """Stop recording, and write that the journal is whole. A second call does nothing."""
         for client in self._clients:
             self._recorder.detach(client)
             _recorded.discard(client)
         self._clients.clear()
-        self._careful(self._journal.close)()
+        self._guard(self._journal.close)()
         self._is_on = False
 
     def __enter__(self) -> Self:
@@ -132,18 +132,18 @@ class Recording:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close, whatever happened: what the clients did is on record up to here."""
+        """Close, also after an exception: every call so far is recorded."""
         self.close()
 
-    def _careful(self, do: BotocoreHook) -> BotocoreHook:
+    def _guard(self, do: BotocoreHook) -> BotocoreHook:
         """Return a function that does the same while recording is on, and turns recording off if it raises."""
 
         @functools.wraps(do)
-        def careful(**seen: Any) -> None:
+        def do_while_on(**seen: Any) -> None:
             if self._is_on:
                 try:
                     do(**seen)
-                except Exception as error:  # whatever it is, the host's call is not to fail of it
+                except Exception as error:  # any error: the observed call must not fail
                     self._is_on = False
                     _log.error(
                         "recording to %s stopped (%s: %s); calls go on unrecorded, and a check will call them unknown",
@@ -152,7 +152,7 @@ class Recording:
                         error,
                     )
 
-        return careful
+        return do_while_on
 
 
 _open: "weakref.WeakSet[Recording]" = weakref.WeakSet()
@@ -202,30 +202,31 @@ def record(
     clock: Clock | None = None,
     closes_itself: bool = False,
 ) -> Recording:
-    """Write the history of what anyone's SNS and SQS clients do, for `sluice check`.
+    """Record the calls of a program's SNS and SQS clients as a history for `sluice check`.
 
-    The calls are as before, and stay so where the history cannot be written any more: recording then stops, says so
-    once in the log, and leaves its journal without an end. Bodies and attributes are written as hashes only; message
-    group ids and deduplication ids as they are.
+    The calls do not change. If the history cannot be written any more, recording stops, logs that once, and leaves its
+    journal without an end. Bodies and attributes are written as hashes only; message group ids and deduplication ids
+    as they are.
 
     Args:
-        clients: SNS and SQS clients of boto3 or aiobotocore, of this process; of a resource its `meta.client`.
-        folder: of the journals, for every process of a machine the same one; created when missing.
-        one_group_in: of so many message groups one is kept, as a whole: the same in every process.
-        run: what the history is called, in every process the same; None takes the folder's name.
-        worker: who records, in file names; host, process and time make it unique.
-        key: body to what tells a message from the others of its group. None takes the deduplication id, by which a
-            message published again under another one is another message.
-        names: queue URL or topic ARN to its name in the history; what is not there has the name at its own end.
+        clients: SNS and SQS clients of boto3 or aiobotocore in this process; for a resource, its `meta.client`.
+        folder: the journals' folder, the same for every process of a machine; it is created if it is missing.
+        one_group_in: one of so many message groups is recorded, with all its messages: in every process the same ones.
+        run: the name of the history, the same in every process; None means the folder's name.
+        worker: the beginning of the journals' names; host and process follow it.
+        key: takes a body and returns a text that identifies the message in its group. None means the deduplication id;
+            then a message that is published again under another id is another message.
+        names: queue URL or topic ARN to the name used in the history; by default the name at the end of URL or ARN.
         clock: None means this machine's.
-        closes_itself: it is closed when its process ends, unless that is killed or calls `os._exit`.
+        closes_itself: whether it is closed when the process ends; a process that is killed or calls `os._exit` closes
+            nothing.
 
     Returns:
         A context manager. After a fork the child records into a journal of its own, which closes itself.
 
     Raises:
-        ConfigError: an argument cannot be right, or the folder cannot be written.
-        HistoryError: the disk is full, or does not work.
+        ConfigError: an argument is not allowed, or the folder cannot be written.
+        HistoryError: the disk is full, or fails.
     """
     if one_group_in < 1:
         raise ConfigError(f"one_group_in is {one_group_in}, allowed is a whole number from 1, which keeps every group")

@@ -1,4 +1,4 @@
-"""Events of the calls of boto3 clients: the rows a recorder writes, from parameters and answers."""
+"""The rows that a recorder writes for the calls of boto3 clients, made of parameters and answers."""
 
 import hashlib
 import json
@@ -42,7 +42,8 @@ class Identify(Protocol):
 def to_recordable(value: Any) -> Any:
     """Return a copy of parameters, or of an answer, in which a journal can hold every text and number.
 
-    What it cannot hold, SQS and SNS refuse: half a pair of UTF-16, a number of more than 32 bits, a truth for a number.
+    SQS and SNS refuse what a journal cannot hold: half a surrogate pair, a number of more than 32 bits, a bool in place
+    of a number.
     """
     if isinstance(value, Mapping):
         return {name: to_recordable(item) for name, item in value.items()}
@@ -71,12 +72,12 @@ def group_id(address: str, found: str | None) -> str | None:
 
 
 class RowFactory:
-    """Makes the rows of one process, and remembers what was behind the receipt handles it saw.
+    """Makes the rows of one process, and remembers the message of each receipt handle that it saw.
 
     Args:
         names: queue URL or topic ARN to the name used in the history; a queue or topic that is not there keeps the name
             at the end of its URL or ARN.
-        identify: which message a body is.
+        identify: returns the identity of a message.
         keeps_sizes: whether the event of a publish records the size of the body; a load test knows it from its plan.
     """
 
@@ -246,7 +247,7 @@ class RowFactory:
 
 
 def _body(entry: Mapping[str, Any]) -> str:
-    """Return what a queue will get of a message: of one that differs by protocol, the part meant for SQS."""
+    """Return the body that a queue gets; a message with `MessageStructure` json has a body for each protocol."""
     body = str(entry.get("Message", entry.get("MessageBody", "")))
     if entry.get("MessageStructure") == "json":
         try:
@@ -280,9 +281,9 @@ def _ms_to_us(text: str | None) -> int | None:
 def _received_attributes_hash(
     params: Mapping[str, Any], message: Mapping[str, Any], *, is_enveloped: bool
 ) -> str | None:
-    """Return the hash over the attributes that came, where all were asked for: some say nothing about the others.
+    """Return the hash over the received attributes; None if not all attributes were requested, so some may be missing.
 
-    That none came is known, too, unless the attributes stand in an envelope.
+    A message without attributes has a hash too. But in an envelope of SNS the attributes are in the body: then None.
     """
     attributes = message.get("MessageAttributes")
     if {"All", ".*"}.isdisjoint(params.get("MessageAttributeNames", ())) or (is_enveloped and not attributes):
@@ -304,7 +305,7 @@ class _Operation:
     """The rows of an operation: before its call, when it was answered, and when it was refused or never answered."""
 
     is_flushed = True
-    """Whether its rows from before a call are safe from the death of this process before the call leaves."""
+    """Whether the rows from before a call are flushed to the file before the request is sent."""
 
     def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         """Return the rows of a call that is about to be made: by default none."""
@@ -320,12 +321,12 @@ class _Operation:
 
 
 class _IntendedOperation(_Operation):
-    """An operation that is written down before it happens: its rows are known from its parameters.
+    """An operation that is recorded before the call: its rows follow from the parameters.
 
     Args:
-        address: the parameter that says where; a call without it has nothing to do with topics and queues.
-        make: rows, address, entry, position -> row.
-        ok_fields: entry of the answer -> fields to add.
+        address: the parameter with the queue or topic; a call without it, such as an SMS, has no rows.
+        make: makes the row of (rows, address, entry, position).
+        ok_fields: returns the fields that a successful entry of the answer adds.
         entries: the parameter that lists the entries; None for an operation on one message.
     """
 
@@ -368,7 +369,7 @@ class _IntendedOperation(_Operation):
 
 
 class _Publish(_IntendedOperation):
-    """Publish and PublishBatch: an answered one tells the queues that the message is for, as far as they are known."""
+    """Publish and PublishBatch. An answered one also names the queues that certainly get the message, or do not."""
 
     def answer_rows(self, rows: RowFactory, call: Mapping[str, Any], parsed: Mapping[str, Any]) -> AnsweredRows:
         params = call["params"]
@@ -381,11 +382,11 @@ class _Publish(_IntendedOperation):
 
 
 class _Subscription(_Operation):
-    """Calls that tell the filter policy of a subscription; one that may change it is written down.
+    """A call from whose answer the filter policy of a subscription is learnt; a call that may change it has a row.
 
     Args:
-        learn: subscriptions, parameters, answer, time of the call.
-        changes: rows, parameters -> the event of a change, in a list.
+        learn: takes the subscriptions, parameters, answer, and time of the call.
+        changes: returns the event of a change in a list; an empty list for a call that changes nothing.
     """
 
     def __init__(
@@ -410,7 +411,7 @@ def _begin_change(rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRo
 class _Receive(_Operation):
     """ReceiveMessage: before its answer only the call is recorded; no hook reports the end of a cancelled call."""
 
-    is_flushed = False  # a journal of a process that died has no end, which says as much
+    is_flushed = False  # if the process dies, its journal has no end, and a check knows that polls may be missing
 
     def before(self, rows: RowFactory, params: Mapping[str, Any]) -> list[JournalRow]:
         return [rows.poll(params, 0)]
@@ -451,14 +452,14 @@ class _MoveTaskEnd(_Operation):
 
 
 def _assigned_ids(service: str) -> Callable[[Mapping[str, Any]], JournalRow]:
-    """Return what reads the id and the sequence number that SNS or SQS gave a message."""
+    """Return a function that reads the id and sequence number that SNS or SQS assigned to a message."""
     return lambda entry: {
         f"{service}_message_id": entry.get("MessageId"),
         f"{service}_sequence_number": pad_sequence_number(entry.get("SequenceNumber")),
     }
 
 
-def _handle(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow]:
+def _make_handle_row(kind: Kind) -> Callable[[RowFactory, str, Mapping[str, Any], int | None], JournalRow]:
     return lambda rows, url, entry, position: rows.handle(kind, url, entry, position)
 
 
@@ -487,12 +488,12 @@ OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
             lambda tasks, params, answer: tasks.find_end(params["SourceArn"], answer.get("Results", []))
         ),
         "CancelMessageMoveTask": _MoveTaskEnd(lambda tasks, params, answer: tasks.cancel(params["TaskHandle"], answer)),
-        "DeleteMessage": _IntendedOperation("QueueUrl", _handle(Kind.DELETED)),
-        "DeleteMessageBatch": _IntendedOperation("QueueUrl", _handle(Kind.DELETED), entries="Entries"),
-        "ChangeMessageVisibility": _IntendedOperation("QueueUrl", _handle(Kind.VISIBILITY_CHANGED)),
+        "DeleteMessage": _IntendedOperation("QueueUrl", _make_handle_row(Kind.DELETED)),
+        "DeleteMessageBatch": _IntendedOperation("QueueUrl", _make_handle_row(Kind.DELETED), entries="Entries"),
+        "ChangeMessageVisibility": _IntendedOperation("QueueUrl", _make_handle_row(Kind.VISIBILITY_CHANGED)),
         "ChangeMessageVisibilityBatch": _IntendedOperation(
-            "QueueUrl", _handle(Kind.VISIBILITY_CHANGED), entries="Entries"
+            "QueueUrl", _make_handle_row(Kind.VISIBILITY_CHANGED), entries="Entries"
         ),
     },
 }
-"""Service -> operation -> what it says. Of other operations a recorder knows nothing."""
+"""By service and operation name. A recorder records no other operations."""

@@ -1,4 +1,4 @@
-"""The subscriptions that one process saw: which queues a topic's message is for, by their filter policies.
+"""The subscriptions that one process saw: their filter policies say which queues get a message of a topic.
 
 A journal has only hashes of bodies and attributes, so a message is compared with the filter policies when it is
 published.
@@ -76,7 +76,7 @@ class RecordedSubscriptions:
         self._known.setdefault(arn, _Subscription(topic_arn, queue_arn or "", seen)).replace_filter(seen, at_us)
 
     def begin_change(self, arn: str) -> str | None:
-        """Doubt the filter until the change is confirmed; return the queue's ARN, None if it is not known."""
+        """Treat the filter as unknown until the change is confirmed; return the queue's ARN, or None if unknown."""
         subscription = self._known.get(arn)
         if subscription is None:
             return None
