@@ -43,7 +43,7 @@ def _action_form(console: Console, form: Form, engine: Engine) -> ActionForm:
 
 
 def _back_url(form: Form) -> str:
-    """Return the page that an action was begun on: one of ours."""
+    """Return the address of the page on which an action began; `/` if the form names no page of the console."""
     url = form.get("back")
     is_ours = url.startswith("/") and not url.startswith("//") and "\\" not in url and url.isprintable()
     return url if is_ours else "/"
@@ -87,7 +87,7 @@ def _with_data(action: ConsoleAction, request: ActionForm, keys: Sequence[Any]) 
         raise ConfigError(f"{gone[0]}: {actions.GONE}")
     data = action.current_data(request, found[0])
     before = pretty_json(data)
-    # on one line: a browser sends the line breaks of a form as others than those that were in it
+    # on one line, because a browser changes the line breaks of a form
     return replace(request, data=before, seen=json.dumps(data)), before
 
 
@@ -119,7 +119,7 @@ def _dry_run(
 
 
 def _same_layout(data: str) -> str:
-    """Return JSON in the layout in which the data before it is shown; what is not JSON stays."""
+    """Return JSON in the layout of `pretty_json`, for the comparison; text that is not JSON stays unchanged."""
     try:
         return pretty_json(json.loads(data))
     except (ValueError, RecursionError):
@@ -127,7 +127,7 @@ def _same_layout(data: str) -> str:
 
 
 def resend(console: Console, _: Request, form: Form) -> Answer:
-    """Publish ranges of a group's numbers again, or show how many these are."""
+    """Publish ranges of a group's numbers again; without a confirmation, show how many numbers these are."""
     _require_actions(console)
     topic, group, numbers = form.get("owner"), form.get("group").strip(), form.get("numbers").split()
     if topic not in console.topics:

@@ -1,4 +1,4 @@
-"""The actions of the console: those of `sluice.cli.row_acts`, on rows that still are what the operator saw."""
+"""The console's actions: those of `sluice.cli.row_acts`, on rows that have not changed since the operator saw them."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ GONE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowKind:
-    """A kind of rows that are acted on.
+    """A kind of rows on which operators act.
 
     Args:
-        noun: of one row.
-        name: returns what a key is called in sentences.
-        load: returns the row of a key.
+        noun: the word for one row.
+        name: returns the name of a key's row for sentences.
+        load: returns the row of a key; None if it has changed or is gone.
         is_of_outbox: whether the rows are in the outbox; otherwise they are in an inbox.
     """
 
@@ -55,10 +55,10 @@ class ConsoleAction:
     """An action on selected rows.
 
     Args:
-        label: of its button.
+        label: the text of its button.
         explanation: what it does, for the page of its dry run.
-        current_data: returns the data that an operator changes; None where the action takes none.
-        is_final: whether it removes what nobody can bring back.
+        current_data: returns the data that the operator may change; None for an action without data.
+        is_final: whether nobody can undo it.
     """
 
     kind: str
@@ -151,10 +151,10 @@ ACTIONS = {
 
 
 def read_keys(given: Sequence[str], action: ConsoleAction) -> list[list[Any]]:
-    """Return the keys of a form.
+    """Return the keys of the selected rows of a form.
 
     Raises:
-        ConfigError: none or too many rows are selected, or a key is none of ours.
+        ConfigError: none or too many rows are selected, or a key has another form.
     """
     if not 1 <= len(given) <= action.rows_max:
         raise ConfigError(f"{len(given)} rows are selected, allowed are 1 to {action.rows_max}; select others")
@@ -168,7 +168,7 @@ def read_keys(given: Sequence[str], action: ConsoleAction) -> list[list[Any]]:
 
 
 def run_action(action: ConsoleAction, form: ActionForm, keys: Sequence[Sequence[Any]]) -> list[tuple[bool, str]]:
-    """Do an action, or try it, on the rows that still are what was seen; a row that is not is left alone.
+    """Do an action on rows, or its dry run; a row that has changed since it was seen is left alone.
 
     Returns:
         For each row whether the action can be done, with a sentence.
@@ -179,10 +179,10 @@ def run_action(action: ConsoleAction, form: ActionForm, keys: Sequence[Sequence[
 
 
 def load_rows(action: ConsoleAction, form: ActionForm, keys: Sequence[Sequence[Any]]) -> tuple[list[Any], list[str]]:
-    """Return the rows of keys, and the names of those that are not there as they were seen.
+    """Return the unchanged rows of keys, and the names of the rows that have changed or are gone.
 
     Raises:
-        ConfigError: a key is none of ours.
+        ConfigError: a key has another form.
     """
     kind = KINDS[action.kind]
     found, gone = [], []

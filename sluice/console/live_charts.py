@@ -1,4 +1,4 @@
-"""The live charts of the overview: the counts of the looks that this console has taken."""
+"""The live charts of the overview, drawn of the counts that this console has read since its start."""
 
 from collections.abc import Callable, Mapping, Sequence
 

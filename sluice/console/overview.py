@@ -73,18 +73,18 @@ def _read_reasons(state: EnvironmentState) -> list[tuple[str, Any]]:
 
 
 def _unknown_reasons(state: EnvironmentState) -> dict[str, str]:
-    """Return why something is shown as ?: the reason to the first name of which it is the reason."""
+    """Return each reason for which a value is unknown, and shown as ?, to the name of the first such value."""
     reasons: dict[str, str] = {}
     for topic in state.topics:
         for name in ("pending", "flow", "leader"):
-            _keep(reasons, f"{name} of {topic.topic}", getattr(topic, name))
+            _add_reason(reasons, f"{name} of {topic.topic}", getattr(topic, name))
     for consumer in state.consumers:
         names = ("queue", "dead_letters", "undelivered", "oldest_seconds", "tasks", "inbox", "last_redrive")
         for name in names:
-            _keep(reasons, f"{name.replace('_', ' ')} of {consumer.consumer}", getattr(consumer, name))
+            _add_reason(reasons, f"{name.replace('_', ' ')} of {consumer.consumer}", getattr(consumer, name))
     return reasons
 
 
-def _keep(reasons: dict[str, str], name: str, value: object) -> None:
+def _add_reason(reasons: dict[str, str], name: str, value: object) -> None:
     if isinstance(value, Unknown):
         reasons.setdefault(value.reason, name)

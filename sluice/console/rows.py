@@ -1,4 +1,4 @@
-"""Rows of inbox and outbox for pages, by key: the next page begins after the last row of this one."""
+"""Rows of inbox and outbox for pages, in the order of a key: the next page begins after the key of the last row."""
 
 import json
 import re
@@ -16,10 +16,12 @@ from sluice.messaging.outbox.operations import find_types
 from sluice.messaging.outbox.tables import messages
 
 PAGE = 50
+"""The rows of one page."""
 REASONS_READ_MAX = 50_000
+"""The most dead numbers whose reasons are counted."""
 _TYPED_AT_ONCE = 500  # rows whose types are looked up together
-_TYPED_MAX = 20_000
-_TURN = re.compile("[0-9]{1,18}:[0-9]{1,18}")
+_TYPED_MAX = 20_000  # rows that are read for one page of a type; then the page ends, also if it is not full
+_PARKED_KEY = re.compile("[0-9]{1,18}:[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ def open_numbers(
 def _typed_rows(
     connection: Connection, consumer: str, state: str, choice: RowChoice, after: int
 ) -> Iterator[tuple[Row[Any], str | None]]:
-    """Yield rows with the types of their events, up to as many as a page may read to find what is chosen."""
+    """Yield rows with the types of their events, up to the number that one page may read."""
     at_once = _TYPED_AT_ONCE if choice.types else PAGE + 1
     read = 0
     while read < (_TYPED_MAX if choice.types else at_once):
@@ -163,11 +165,11 @@ def key_of_letters(consumer: str, group_id: str) -> str:
 
 
 type Load = Callable[[Connection, Sequence[Any]], Any]
-"""Returns the row of a key; None where it is gone or is not what was seen."""
+"""Returns the row of a key; None if it is gone or has changed since its key was made."""
 
 
 def load_number(connection: Connection, key: Sequence[Any]) -> Any:
-    """Return the record of a number that still is what was seen; None where it is not."""
+    """Return the record of a number; None if it is closed or has changed since its key was made."""
     id_, state, sqs_message_id = key
     here = (exceptions.c.id == int(id_), exceptions.c.state == str(state), exceptions.c.closed_at_us.is_(None))
     row = connection.execute(select(exceptions).where(*here)).one_or_none()
@@ -175,14 +177,14 @@ def load_number(connection: Connection, key: Sequence[Any]) -> Any:
 
 
 def load_group(connection: Connection, key: Sequence[Any]) -> Any:
-    """Return a parked group that is where it was seen; None where it is not."""
+    """Return a group at the position of its key; None if it has gone on."""
     consumer, group_id, epoch, last_seq = key
     here = (groups.c.consumer == str(consumer), groups.c.group_id == str(group_id), groups.c.epoch == int(epoch))
     return connection.execute(select(groups).where(*here, groups.c.last_seq == int(last_seq))).one_or_none()
 
 
 def load_parked(connection: Connection, key: Sequence[Any]) -> Any:
-    """Return a message that is set aside as it was seen; None where it is not."""
+    """Return a parked message; None if it is gone, or was held or released since its key was made."""
     consumer, group_id, epoch, seq, held_at_us = key
     here = (parked.c.consumer == str(consumer), parked.c.group_id == str(group_id), parked.c.epoch == int(epoch))
     row = connection.execute(select(parked).where(*here, parked.c.seq == int(seq))).one_or_none()
@@ -190,7 +192,7 @@ def load_parked(connection: Connection, key: Sequence[Any]) -> Any:
 
 
 def load_message(connection: Connection, key: Sequence[Any]) -> Any:
-    """Return a message of the outbox in the state in which it was seen; None where it is not."""
+    """Return a message of the outbox with the status of its key; None if the status has changed."""
     topic, group_id, group_seq, status = key
     here = (
         messages.c.topic == str(topic),
@@ -201,7 +203,7 @@ def load_message(connection: Connection, key: Sequence[Any]) -> Any:
 
 
 def load_letters(connection: Connection, key: Sequence[Any]) -> Any:
-    """Return consumer and group of a group that has dead numbers; None where it has none any more."""
+    """Return consumer and group of a group that has dead numbers; None if it has none any more."""
     consumer, group_id = key
     here = (exceptions.c.consumer == str(consumer), exceptions.c.group_id == str(group_id))
     is_dead = (exceptions.c.state == inbox.DEAD, exceptions.c.closed_at_us.is_(None))
@@ -222,7 +224,7 @@ def find_parked(connection: Connection, consumer: str, group_id: str, *, after: 
     """
     columns = [column for column in parked.c if column.name not in ("body", "attributes")]
     here = [parked.c.consumer == consumer, parked.c.group_id == group_id]
-    if _TURN.fullmatch(after):
+    if _PARKED_KEY.fullmatch(after):
         epoch, _, seq = after.partition(":")
         here.append(tuple_(parked.c.epoch, parked.c.seq) > (int(epoch), int(seq)))
     ordered = select(*columns).where(*here).order_by(parked.c.epoch, parked.c.seq).limit(PAGE + 1)

@@ -1,4 +1,4 @@
-"""The state of one console: the last look at the environment, the counts of looks before, results of actions."""
+"""The state of one console: the environment as last read, the counts of earlier reads, and results of actions."""
 
 import secrets
 import threading
@@ -19,14 +19,14 @@ from sluice.messaging.sqs.dead_letter_limits import HOLD_SECONDS
 from sluice.terminal import output
 
 LOOK_SECONDS = 5
-"""A look is as old at most: pages that are open at once share it."""
-_SAMPLES_MAX = 360
-_RESULTS_MAX = 50
+"""The state of the environment is read at most this often; pages that are open at the same time share it."""
+_SAMPLES_MAX = 360  # half an hour of reads, for the charts
+_RESULTS_MAX = 50  # results of actions that are kept for their pages
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The counts of one look: name of a topic or consumer to how many; what was not known is missing."""
+    """The counts of one read: name of a topic or consumer to its count; unknown counts are left out."""
 
     at_seconds: float
     backlogs: dict[str, int]
@@ -49,7 +49,7 @@ class Console:
     """One console.
 
     Args:
-        consumers: those that are shown.
+        consumers: the consumers that its pages show.
         may_act: whether its pages may act.
     """
 
@@ -74,7 +74,7 @@ class Console:
         return [naming.topic_name(self.environment, topic.name) for topic in self.environment.published_topics]
 
     def look(self) -> tuple[EnvironmentState, list[Sample]]:
-        """Return the state of the environment, at most `LOOK_SECONDS` old, and the counts of the looks until then."""
+        """Return the state of the environment, at most `LOOK_SECONDS` old, and the counts of all reads so far."""
         with self._looking:
             now = self.clock.monotonic()
             if self._seen is None or now - self._samples[-1].at_seconds >= LOOK_SECONDS:
@@ -84,7 +84,7 @@ class Console:
             return self._seen, list(self._samples)
 
     def _announce(self, unknown: dict[str, str]) -> None:
-        """Print what cannot be read, each reason once."""
+        """Print the names that cannot be read, each reason once."""
         for name, reason in unknown.items():
             if reason not in self._announced:
                 self._announced.add(reason)

@@ -28,7 +28,7 @@ type Answer = Draw | str
 
 
 class PageNotFoundError(Exception):
-    """Raised of what an address names and nobody has; the message says so in a sentence."""
+    """Raised for the address of a row that does not exist; the message is a sentence for the page."""
 
 
 def parameter(request: Request, name: str) -> str:
@@ -47,7 +47,7 @@ def shown_consumer(console: Console, request: Request) -> str:
 
 
 def whole_number(text: str, *, default: int = 0) -> int:
-    """Return a number of an address; one that is none of ours is the default, as the first page."""
+    """Return a parameter as a number; text that is no number of ours gives `default`, by which a page is the first."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else default
 
 
@@ -84,6 +84,6 @@ def filters_of(request: Request) -> dict[str, str]:
 
 
 def read[Found](engine: Engine, look: Callable[[Connection], Found]) -> Found:
-    """Return what a database holds, looked at in one short transaction that only reads."""
+    """Return the result of `look`, which gets a connection in a short, read-only transaction."""
     with engines.reading(engine) as connection, engines.explaining_missing_tables():
         return look(connection)
