@@ -215,7 +215,7 @@ def rehearse(
         output.as_json([by_name[subject.service.name] for subject in subjects])
     else:
         for rehearsal in done:
-            report.terminal(rehearsal)
+            report.print_rehearsal(rehearsal)
     if page is not None:
         _write_page(page, done, options.seed, f"{template or f'synthesized for {name}, as cdk.json says'}")
     if any(rehearsal.mistakes for rehearsal in done):

@@ -102,7 +102,8 @@ def _reasons(made: Rehearsal) -> Iterable[str]:
     yield from (f"{made.service.name}: not known: {assumed}" for assumed in made.service.assumed)
     yield from (f"{made.service.name}: not simulated: {sentence}" for sentence in made.service.not_simulated)
     yield from (
-        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}" for mistake in report.together(made.mistakes)
+        f"{made.service.name}: mistake {mistake.name} in {mistake.policy}"
+        for mistake in report.merge_equal(made.mistakes)
     )
 
 
@@ -114,7 +115,7 @@ def _service(made: Rehearsal, anchor: str) -> str:
     return (
         f'<h2 id="{anchor}">{escape(", ".join(made.names))}</h2>'
         f'<p class="soft">{escape(what)}</p>'
-        f"{_mistakes(report.together(made.mistakes))}{_table(made)}{_depends(made)}"
+        f"{_mistakes(report.merge_equal(made.mistakes))}{_table(made)}{_depends(made)}"
         + "".join(_traffic(made, row, f"{anchor}-{idx}") for idx, row in enumerate(made.deployed_rows))
     )
 

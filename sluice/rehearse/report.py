@@ -24,9 +24,9 @@ COLUMNS = (
     "cut short", "dead", "left",
 )  # fmt: skip
 """Columns of the table: the simulation and its results; the verdict follows."""
-_FEW = (*NAMES, "p95", "dollars a month")
-_NARROW = 200
-"""In a terminal with fewer columns the table has only those."""
+_FEW_COLUMNS = (*NAMES, "p95", "dollars a month")
+_WIDE_CHARACTERS = 200
+"""In a narrower terminal the table has only `_FEW_COLUMNS`."""
 _MONTH_HOURS = 730
 READING = (
     f"latency is from sent to handled, judged by its {JUDGED_SHARE:.0%}",
@@ -59,7 +59,7 @@ def progress() -> Iterator[ProgressWatcher]:
 
 
 def dollars_of(row: RehearsalRow) -> float | None:
-    """Return what came of a simulation costs by list prices; None where no size is known."""
+    """Return the price of a row's task-hours, or invocations, by list prices; None if the size is unknown."""
     if row.service.mapping is None:
         return dollars(row.service, row.paid_hours)
     if row.service.memory_mib is None:
@@ -78,7 +78,7 @@ def dollars(service: ScaledService, task_hours: float) -> float | None:
 
 
 def seconds(value: float | None) -> str:
-    """Return a time as people read it."""
+    """Return seconds as text: seconds up to an hour, then hours."""
     if value is None:
         return "-"
     if value < 10:
@@ -104,18 +104,18 @@ def verdict_of(row: RehearsalRow) -> str:
     return f"{word}: {seconds(row.scenario.tasks.acceptable_latency_seconds)}" if row.scenario.is_judged else word
 
 
-def terminal(rehearsal: Rehearsal) -> None:
-    """Print a rehearsal."""
+def print_rehearsal(rehearsal: Rehearsal) -> None:
+    """Print a rehearsal on the terminal."""
     service = rehearsal.service
     policies = ", ".join(service.scaler_names) or "none"
     output.line(f"{', '.join(rehearsal.names)}: {service.min_tasks} to {service.max_tasks} tasks, policies: {policies}")
-    names = COLUMNS if output.console().width >= _NARROW else _FEW
+    names = COLUMNS if output.console().width >= _WIDE_CHARACTERS else _FEW_COLUMNS
     chosen = [COLUMNS.index(name) for name in names]
     rows = [(cells(row), verdict_of(row)) for row in rehearsal.rows]
     output.table((*names, ""), [(*(made[idx] for idx in chosen), verdict) for made, verdict in rows])
     for sentence in summary(rehearsal):
         output.line(sentence)
-    for mistake in together(rehearsal.mistakes):
+    for mistake in merge_equal(rehearsal.mistakes):
         output.line(f"mistake {mistake.name} in {mistake.policy}: {mistake.found}")
         output.line(f"  {mistake.consequence}")
         output.line(f"  instead: {mistake.repair}")
@@ -132,8 +132,8 @@ def terminal(rehearsal: Rehearsal) -> None:
     output.line(f"{'; '.join(READING)}; not simulated: {', '.join(NOT_SIMULATED)}")
 
 
-def together(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
-    """Return the mistakes; equal mistakes of several policies are one, with the consequence of the first."""
+def merge_equal(mistakes: Sequence[Mistake]) -> Sequence[Mistake]:
+    """Merge equal mistakes of several policies into one, with the consequence of the first policy."""
     policies: dict[tuple[str, str, str], dict[str, None]] = {}
     for mistake in mistakes:
         policies.setdefault((mistake.name, mistake.found, mistake.repair), {})[mistake.policy] = None
