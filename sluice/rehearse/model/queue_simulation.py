@@ -35,12 +35,13 @@ type Floats = npt.NDArray[np.float64]
 type Integers = npt.NDArray[np.int64]
 type Bytes = npt.NDArray[np.uint8]
 
-LONG_POLL_SECONDS = 20.0
+LONG_POLL_SECONDS = 20.0  # limit of SQS
 FAILS_ALWAYS, FAILS_IN_OUTAGE, IS_FORGOTTEN = 255, 254, 253
 BIN_COUNT = 1_500
+"""The number of latency bins. The first is up to 1 ms; the upper bound of each further bin is 1.5 % higher."""
 _BIN_RATIO, _BIN_FIRST_SECONDS = 1.015, 0.001
 _LOG_RATIO = float(np.log(_BIN_RATIO))
-_NONE = -1
+_NONE = -1  # in place of a group, a lane or a message
 _OFF, _RUNNING, _DRAINING, _STARTING = 0, 1, 2, 3
 
 # The sums of a minute, in the order of `Minute`.
@@ -75,14 +76,14 @@ class Work(NamedTuple):
     Args:
         lanes: groups a task works on at once.
         handler_seconds: how long a message is in its handler.
-        overhead_seconds: what a lane spends on a message besides, on its delete and the next receive.
+        overhead_seconds: the further time of a lane for each message: its delete and the next receive.
         visibility_seconds: how long a message of a killed task stays away.
         retry_seconds: how long a failed message stays away.
         max_receive_count: receives before a failing message is dead-lettered; 0 never is.
         stop_timeout_seconds: from SIGTERM until a task is killed.
         start_seconds: from the decision until a task polls.
         is_protected: whether a task with work is protected from scale-in.
-        outage_ends_at: until when in seconds messages fail that do so in an outage.
+        outage_ends_at: the end of the outage, seconds since the start; until then `FAILS_IN_OUTAGE` messages fail.
         protected_seconds: how long a task is protected after its last message.
     """
 
@@ -275,6 +276,7 @@ def _pop(keys: Floats, values: Integers, size: int) -> int:
 
 @njit(cache=True)
 def _bin(seconds: float) -> int:
+    """Return the bin of a latency."""
     if seconds <= _BIN_FIRST_SECONDS:
         return 0
     return min(BIN_COUNT - 1, int(np.log(seconds / _BIN_FIRST_SECONDS) / _LOG_RATIO) + 1)
@@ -320,7 +322,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         measures[_IDLE] += (count[_TASKS] * lanes - busy) * seconds
         now[0] = instant
 
-    def later(seconds: float, what: int) -> None:
+    def plan_event(seconds: float, what: int) -> None:
         """Plan an event: a group is visible again, a task starts, or a task is killed."""
         _push(event_at, event, count[_EVENTS], now[0] + seconds, what)
         count[_EVENTS] += 1
@@ -331,7 +333,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             _push(ready_key, ready, count[_READY], sent_at[head[group]], group)
             count[_READY] += 1
 
-    def poll(lane: int) -> None:
+    def add_polling_lane(lane: int) -> None:
         """Put a lane behind the other polling lanes."""
         if not lane_polls[lane]:
             place = count[_POLLS_FIRST] + count[_POLLS]
@@ -339,7 +341,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             count[_POLLS] += 1
             lane_polls[lane] = 1
 
-    def polling_lane() -> int:
+    def take_polling_lane() -> int:
         """Take the lane that has polled longest, of a task that still runs; -1 without any."""
         while count[_POLLS] > 0:
             lane = polling[count[_POLLS_FIRST]]
@@ -369,7 +371,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
     def receive() -> None:
         """Hand messages to lanes while there are both."""
         while count[_READY] > 0:
-            lane = polling_lane()
+            lane = take_polling_lane()
             if lane == _NONE:
                 break
             group = _pop(ready_key, ready, count[_READY])
@@ -377,6 +379,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             begin_turn(lane, group)
 
     def remove_first(group: int) -> None:
+        """Remove a group's first message."""
         message = head[group]
         head[group] = following[message]
         receives[group] = 0
@@ -384,23 +387,23 @@ def advance(  # noqa: C901, PLR0915 (see below)
         count[_SPARE] += 1
         count[_WAITING] -= 1
 
-    def leave(task: int) -> None:
+    def end_task(task: int) -> None:
         """End a task."""
         if task_state[task] == _RUNNING:
             count[_TASKS] -= 1
         task_state[task] = _OFF
 
-    def expire(task: int) -> None:
+    def stop_if_unprotected(task: int) -> None:
         """Stop an idle task if its protection has ended and a stop is due; if it is still protected, plan the end."""
         if count[_STOPS] == 0 or task_busy[task] > 0 or task_state[task] != _RUNNING:
             return
         left = task_idle_at[task] + work.protected_seconds - now[0]
         if left <= 0:
             count[_STOPS] -= 1
-            leave(task)
+            end_task(task)
         elif not task_expires[task]:
             task_expires[task] = 1
-            later(left, groups + 2 * slots + task)
+            plan_event(left, groups + 2 * slots + task)
 
     def free_lane(lane: int) -> None:
         """End a lane's turn; a task without busy lanes may be stopped."""
@@ -412,12 +415,12 @@ def advance(  # noqa: C901, PLR0915 (see below)
             count[_DRAINING_LANES] -= 1
         is_idle = task_busy[task] == 0
         if is_idle and task_state[task] == _DRAINING:
-            leave(task)
+            end_task(task)
         elif task_state[task] == _RUNNING:
-            poll(lane)
+            add_polling_lane(lane)
         if is_idle and task_state[task] == _RUNNING:
             task_idle_at[task] = now[0]
-            expire(task)
+            stop_if_unprotected(task)
 
     def end_message(group: int) -> None:
         """Delete a handled message; one that failed keeps its group until it is visible again."""
@@ -428,9 +431,9 @@ def advance(  # noqa: C901, PLR0915 (see below)
         if kind == FAILS_IN_OUTAGE:
             is_failing = now[0] < work.outage_ends_at
         if is_forgotten:
-            later(max(0.0, work.visibility_seconds - work.handler_seconds - work.overhead_seconds), group)
+            plan_event(max(0.0, work.visibility_seconds - work.handler_seconds - work.overhead_seconds), group)
         elif is_failing:
-            later(work.retry_seconds, group)
+            plan_event(work.retry_seconds, group)
         else:
             latencies[_bin(now[0] - sent_at[message])] += 1
             measures[_DONE] += 1
@@ -448,7 +451,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
             end_message(lane_group[lane])
             free_lane(lane)
 
-    def show_again(group: int) -> None:
+    def end_visibility_timeout(group: int) -> None:
         """Make a group's first message visible again, or dead-letter it if its receives are used up."""
         count[_HELD] -= 1
         if 0 < work.max_receive_count <= receives[group]:
@@ -456,45 +459,46 @@ def advance(  # noqa: C901, PLR0915 (see below)
             remove_first(group)
         make_ready(group)
 
-    def kill(task: int) -> None:
+    def kill_task(task: int) -> None:
         """End a task whose stop timeout is over; its messages stay hidden until their visibility timeout ends."""
         if task_state[task] != _DRAINING or task_due[task] != now[0]:
             return
         for lane in range(task * lanes, (task + 1) * lanes):
             if lane_group[lane] != _NONE:
-                later(work.visibility_seconds, lane_group[lane])
+                plan_event(work.visibility_seconds, lane_group[lane])
                 lane_turn[lane] += 1
                 lane_group[lane] = _NONE
                 task_busy[task] -= 1
                 count[_BUSY_LANES] -= 1
                 count[_DRAINING_LANES] -= 1
                 measures[_KILLED] += 1
-        leave(task)
+        end_task(task)
 
-    def start(task: int) -> None:
+    def start_task(task: int) -> None:
         """Let a task's lanes poll, unless it was stopped before it started."""
         if task_state[task] == _STARTING and task_due[task] == now[0]:
             task_state[task] = _RUNNING
             task_idle_at[task] = -np.inf
             count[_TASKS] += 1
             for lane in range(task * lanes, (task + 1) * lanes):
-                poll(lane)
+                add_polling_lane(lane)
 
-    def happen() -> None:
+    def run_next_event() -> None:
         """Take the next event from the heap and carry it out."""
         what = _pop(event_at, event, count[_EVENTS])
         count[_EVENTS] -= 1
         if what < groups:
-            show_again(what)
+            end_visibility_timeout(what)
         elif what < groups + slots:
-            start(what - groups)
+            start_task(what - groups)
         elif what < groups + 2 * slots:
-            kill(what - groups - slots)
+            kill_task(what - groups - slots)
         else:
             task_expires[what - groups - 2 * slots] = 0
-            expire(what - groups - 2 * slots)
+            stop_if_unprotected(what - groups - 2 * slots)
 
     def send(group: int, failing: int) -> None:
+        """Add a message to the end of a group; `failing` is its value of `fails`."""
         count[_SPARE] -= 1
         message = spare[count[_SPARE]]
         sent_at[message] = now[0]
@@ -524,7 +528,7 @@ def advance(  # noqa: C901, PLR0915 (see below)
         elif instant == turn_next:
             end_turn()
         else:
-            happen()
+            run_next_event()
         receive()
     pass_time(until)
     return measures
