@@ -305,7 +305,7 @@ def test_estimate_prints_its_result_as_json() -> None:
 
 
 @pytest.mark.parametrize(("environment", "when"), [("local", "on average"), ("prod", "at the peak")])
-def test_limits_are_compared_at_the_peak_on_aws_and_on_average_on_localstack(environment: str, when: str) -> None:
+def test_limits_are_compared_at_the_peak_on_aws_and_averaged_on_localstack(environment: str, when: str) -> None:
     """The heading of the table says which: AWS refuses what exceeds a second's quota, LocalStack handles it later."""
     ran = CliRunner().invoke(plan_command, ["ramp", "--env", environment])
 
