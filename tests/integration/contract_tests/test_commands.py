@@ -77,7 +77,7 @@ def test_a_users_own_tests_run_beside_the_contracts(tmp_path: Path) -> None:
         "--target",
         "simulator",
         "-k",
-        "own or second_message_of_a_group_waits",
+        "test_own or second_message_of_a_group_waits",
     ]
 
     ended = subprocess.run(
