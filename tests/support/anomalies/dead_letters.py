@@ -10,9 +10,9 @@ from tests.support.histories.builders import (
     EXPECTATION,
     WITHOUT_BILLING,
     Case,
+    consume_events,
     delete_event,
     receive_event,
-    work_off_events,
 )
 
 _THREE = replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3})
@@ -35,9 +35,9 @@ def _death(times: int = 3) -> list[HistoryEvent]:
     """Return message 1 dying, and the rest of billing coming afterwards."""
     return [
         *WITHOUT_BILLING,
-        *work_off_events("billing", [0], 100),
+        *consume_events("billing", [0], 100),
         *_attempts(1, from_ms=120, times=times),
-        *work_off_events("billing", [2, END], 200_000),
+        *consume_events("billing", [2, END], 200_000),
     ]
 
 
@@ -133,9 +133,9 @@ def _both_died() -> list[HistoryEvent]:
     tried = [*_attempts(1, from_ms=120), *_attempts(2, from_ms=100_000)]
     return [
         *WITHOUT_BILLING,
-        *work_off_events("billing", [0], 100),
+        *consume_events("billing", [0], 100),
         *tried,
-        *work_off_events("billing", [END], 200_000),
+        *consume_events("billing", [END], 200_000),
     ]
 
 
@@ -231,8 +231,8 @@ def _poison_escape() -> Case:
     poison, behind = _attempts(1, from_ms=120), [replace(item, batch_position=1) for item in _attempts(2, from_ms=120)]
     rest = [
         *WITHOUT_BILLING,
-        *work_off_events("billing", [0], 100),
-        *work_off_events("billing", [END], 200_000),
+        *consume_events("billing", [0], 100),
+        *consume_events("billing", [END], 200_000),
         *poison,
     ]
     dead = [_dead(1, 210_000), _dead(2, 210_100)]

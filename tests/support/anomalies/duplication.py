@@ -6,6 +6,7 @@ from sluice.history.events import HistoryEvent, Kind
 from tests.support.histories.builders import (
     END,
     Case,
+    consume_events,
     delete_event,
     only,
     publish_event,
@@ -14,7 +15,6 @@ from tests.support.histories.builders import (
     receive_of,
     sane,
     without,
-    work_off_events,
 )
 
 
@@ -52,8 +52,8 @@ def _suppressed_too_long() -> Case:
     repeat = publish_event(1, 340_000, publish_attempt=2)
     ends = [
         publish_event(END, 340_100),
-        *work_off_events("billing", [END], 340_400),
-        *work_off_events("shipping", [END], 340_400),
+        *consume_events("billing", [END], 340_400),
+        *consume_events("shipping", [END], 340_400),
     ]
     history = [*without(sane(), idx=END), repeat, *ends, *_another("shipping")]
     return Case(
@@ -97,7 +97,7 @@ def _redelivery() -> Case:
     replayed = [replace(first, receive_request_attempt_id="a"), repeated]
     return Case(
         anomaly="B6",
-        events=[*history, again, delete_event(again, 31_010), *work_off_events("billing", [END], 31_100)],
+        events=[*history, again, delete_event(again, 31_010), *consume_events("billing", [END], 31_100)],
         idxs=(2,),
         sentence="received again after its lease had ended",
         witness=(first, again),
@@ -105,7 +105,7 @@ def _redelivery() -> Case:
             *(e for e in history if e != first),
             *replayed,
             delete_event(repeated, 152),
-            *work_off_events("billing", [END], 160),
+            *consume_events("billing", [END], 160),
         ],
     )
 
@@ -137,11 +137,11 @@ def _receive_count_jump() -> Case:
     ]
     return Case(
         anomaly="B8",
-        events=[*others, third, delete_event(third, 148), *work_off_events("billing", [END], 160)],
+        events=[*others, third, delete_event(third, 148), *consume_events("billing", [END], 160)],
         idxs=(2,),
         sentence="its receive count is 3, and it was received 1 to 1 times",
         witness=(publish_of(others, 2), third),
-        near_miss=[*others, *receives, delete_event(receives[-1], 70_010), *work_off_events("billing", [END], 70_100)],
+        near_miss=[*others, *receives, delete_event(receives[-1], 70_010), *consume_events("billing", [END], 70_100)],
         also_seen=frozenset({"B6"}),
     )
 

@@ -8,6 +8,7 @@ from tests.support.histories.builders import (
     END,
     EXPECTATION,
     Case,
+    consume_events,
     delete_event,
     only,
     publish_event,
@@ -16,7 +17,6 @@ from tests.support.histories.builders import (
     receive_of,
     sane,
     without,
-    work_off_events,
 )
 
 _GOOD = receive_of(sane(), 1)
@@ -135,7 +135,7 @@ def _case_resurrected() -> Case:
             delete_event(two, 30_100, took_ms=45),
             late,
             delete_event(late, 30_160),
-            *work_off_events("billing", [END], 30_200),
+            *consume_events("billing", [END], 30_200),
         ],
         also_seen=frozenset({"B6"}),
     )
@@ -186,7 +186,7 @@ def _fan_out_skew() -> Case:
         idxs=(END,),
         sentence="came from shipping 2.0 s after billing, allowed are 1 s",
         witness=(receive_of(history, END), late),
-        near_miss=[*history, *work_off_events("shipping", [END], 1_165)],
+        near_miss=[*history, *consume_events("shipping", [END], 1_165)],
     )
 
 

@@ -8,6 +8,7 @@ from tests.support.histories.builders import (
     QUEUES,
     WITHOUT_BILLING,
     Case,
+    consume_events,
     delete_event,
     only,
     publish_event,
@@ -16,7 +17,6 @@ from tests.support.histories.builders import (
     receive_of,
     sane,
     without,
-    work_off_events,
 )
 
 
@@ -25,7 +25,7 @@ def _case_reordered() -> Case:
 
     Near miss: the publishes of 1 and 2 had no answer, so their order is unknown.
     """
-    history = [*WITHOUT_BILLING, *work_off_events("billing", [0, 2, 1, END], 100)]
+    history = [*WITHOUT_BILLING, *consume_events("billing", [0, 2, 1, END], 100)]
     return Case(
         anomaly="C1",
         events=history,
@@ -40,7 +40,7 @@ def _case_reordered() -> Case:
                 publish_event(2, 20, took_ms=None),
                 publish_event(END, 30),
             ),
-            *(event for queue in QUEUES for event in work_off_events(queue, [0, 2, 1, END], 100)),
+            *(event for queue in QUEUES for event in consume_events(queue, [0, 2, 1, END], 100)),
         ],
     )
 
@@ -51,7 +51,7 @@ def _case_reordered_in_batch() -> Case:
         receive_event("billing", 2, 120, call_id="batch"),
         receive_event("billing", 1, 120, call_id="batch", batch_position=1),
     )
-    rest = [*WITHOUT_BILLING, *work_off_events("billing", [0], 100), *work_off_events("billing", [END], 160)]
+    rest = [*WITHOUT_BILLING, *consume_events("billing", [0], 100), *consume_events("billing", [END], 160)]
     deletes = [delete_event(two, 130), delete_event(first, 130, batch_position=1)]
     return Case(
         anomaly="C2",
@@ -71,8 +71,8 @@ def _head_skip() -> Case:
     )
     rest = [
         *WITHOUT_BILLING,
-        *work_off_events("billing", [0], 100),
-        *work_off_events("billing", [END], 32_000),
+        *consume_events("billing", [0], 100),
+        *consume_events("billing", [END], 32_000),
         single,
         two,
     ]
@@ -125,7 +125,7 @@ def _sns_sequence() -> Case:
     """Message 2 is published after 1 was acknowledged, numbered below it and received before it; or asked before."""
     rest = [event for event in sane() if event.kind == "published" and event.idx != 2]
     low = publish_event(2, 20, sns_sequence_number=pad_sequence_number("5"))
-    received_so = [*work_off_events("billing", [0, 2, 1, END], 100), *work_off_events("shipping", [0, 2, 1, END], 105)]
+    received_so = [*consume_events("billing", [0, 2, 1, END], 100), *consume_events("shipping", [0, 2, 1, END], 105)]
     return Case(
         anomaly="C5",
         events=[*rest, low, *received_so],
@@ -145,8 +145,8 @@ def _fan_out_divergence() -> Case:
         publish_event(2, 20, took_ms=None),
     ]
     billing, shipping = (
-        work_off_events("billing", [0, 1, 2, END], 100),
-        work_off_events("shipping", [0, 2, 1, END], 105),
+        consume_events("billing", [0, 1, 2, END], 100),
+        consume_events("shipping", [0, 2, 1, END], 105),
     )
     return Case(
         anomaly="C6",
@@ -160,7 +160,7 @@ def _fan_out_divergence() -> Case:
             only(shipping, kind="received", idx=2),
             only(shipping, kind="received", idx=1),
         ),
-        near_miss=[*rest, *billing, *work_off_events("shipping", [0, 1, 2, END], 105)],
+        near_miss=[*rest, *billing, *consume_events("shipping", [0, 1, 2, END], 105)],
         also_seen=frozenset({"A7"}),
     )
 

@@ -10,12 +10,12 @@ from tests.support.histories.builders import (
     EXPECTATION,
     WITHOUT_BILLING,
     Case,
+    consume_events,
     delete_event,
     publish_of,
     receive_event,
     receive_of,
     sane,
-    work_off_events,
 )
 
 
@@ -71,7 +71,7 @@ def _left_waiting(until_ms: int) -> list[HistoryEvent]:
     """Return billing's message 2, enqueued at once, received only then."""
     rest = [event for event in sane() if (event.queue, event.idx) not in (("billing", 2), ("billing", END))]
     late = receive_event("billing", 2, until_ms, sent_at_us=25_000)
-    return [*rest, late, delete_event(late, until_ms + 10), *work_off_events("billing", [END], until_ms + 100)]
+    return [*rest, late, delete_event(late, until_ms + 10), *consume_events("billing", [END], until_ms + 100)]
 
 
 def _case_passed_over() -> Case:
@@ -92,7 +92,7 @@ def _case_passed_over() -> Case:
 
 def _case_blocked_after_dead_letter() -> Case:
     """Violation: nothing behind dead message 1 is received in many polls. Near miss: billing is not polled."""
-    history = [*WITHOUT_BILLING, *work_off_events("billing", [0], 100)]
+    history = [*WITHOUT_BILLING, *consume_events("billing", [0], 100)]
     item = receive_event("billing", 1, 120)
     dead = receive_event("billing-dlq", 1, 40_000, sqs_message_id="billing 1", deduplication_id="billing 1")
     return Case(

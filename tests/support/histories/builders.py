@@ -73,7 +73,7 @@ def delete_event(receive: HistoryEvent, at_ms: int, *, took_ms: int | None = 5, 
     return _event(Kind.DELETED, receive.idx, at_ms, took_ms, **(fields | changes))
 
 
-def work_off_events(queue: str, idxs: list[int], from_ms: int) -> list[HistoryEvent]:
+def consume_events(queue: str, idxs: list[int], from_ms: int) -> list[HistoryEvent]:
     """Return the receives and deletes of messages, one after the other, 20 ms each."""
     events: list[HistoryEvent] = []
     for number, idx in enumerate(idxs):
@@ -89,8 +89,8 @@ def sane() -> list[HistoryEvent]:
         publish_event(1, 10),
         publish_event(2, 20),
         publish_event(END, 30),
-        *work_off_events("billing", [0, 1, 2, END], 100),
-        *work_off_events("shipping", [0, 1, 2, END], 105),
+        *consume_events("billing", [0, 1, 2, END], 100),
+        *consume_events("shipping", [0, 1, 2, END], 105),
     ]
 
 

@@ -82,7 +82,7 @@ def _both(service: str, url: str, **options: Any) -> tuple[Any, Any]:
     return _client(service, url, **options), _light(service, url, **options)
 
 
-# What is sent
+# Requests
 
 _texts = st.one_of(
     st.text(st.characters(codec="utf-8"), min_size=1, max_size=40),
@@ -151,7 +151,9 @@ def _keep(kept: list[AWSPreparedRequest], request: AWSPreparedRequest) -> AWSRes
 @pytest.mark.parametrize("name", PARAMS)
 @settings(max_examples=30, deadline=None)
 @given(data=st.data())
-def test_a_request_is_the_one_botocore_sends(name: str, plain_clients: dict[str, Any], data: st.DataObject) -> None:
+def test_a_request_is_the_request_that_botocore_sends(
+    name: str, plain_clients: dict[str, Any], data: st.DataObject
+) -> None:
     service = "sns" if name == "PublishBatch" else "sqs"
     plain = plain_clients[service]
     params = data.draw(st.fixed_dictionaries(PARAMS[name]))
@@ -172,7 +174,9 @@ def test_a_request_is_the_one_botocore_sends(name: str, plain_clients: dict[str,
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = dict(line.split(": ", 1) for line in lines)
     assert first == "POST /a%20b HTTP/1.1"
-    assert _meaning(headers) == _meaning({name.lower(): _text(its) for name, its in expected.headers.items()})
+    assert _comparable_headers(headers) == _comparable_headers(
+        {name.lower(): _text(its) for name, its in expected.headers.items()}
+    )
     assert body == (expected.body if isinstance(expected.body, bytes) else expected.body.encode())
     assert headers["host"] == "example.invalid"
     assert headers["authorization"].endswith(_signature(service, headers, body))
@@ -182,11 +186,12 @@ def _text(header: Any) -> str:
     return header.decode() if isinstance(header, bytes) else str(header)
 
 
-def _meaning(headers: dict[str, str]) -> dict[str, str]:
-    only_once = {"x-amz-date", "authorization", "host", "accept-encoding", "user-agent"}
-    only_once |= {"amz-sdk-request", "amz-sdk-invocation-id"}
+def _comparable_headers(headers: dict[str, str]) -> dict[str, str]:
+    """Return the headers that both clients send with the same value, and which of them are signed."""
+    differing = {"x-amz-date", "authorization", "host", "accept-encoding", "user-agent"}
+    differing |= {"amz-sdk-request", "amz-sdk-invocation-id"}
     signed = headers["authorization"].split("SignedHeaders=")[1].split(",")[0]
-    return {name: value for name, value in headers.items() if name not in only_once} | {"signed": signed}
+    return {name: value for name, value in headers.items() if name not in differing} | {"signed": signed}
 
 
 def _signature(service: str, headers: dict[str, str], body: bytes) -> str:
@@ -197,7 +202,7 @@ def _signature(service: str, headers: dict[str, str], body: bytes) -> str:
     return str(signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request))
 
 
-# What is answered
+# Answers
 
 _SQS_OK = {
     "Messages": [
@@ -349,7 +354,7 @@ def _expected_result(service: str, case: str, of_boto3: Any) -> Any:
 
 @pytest.mark.parametrize("service", ["sns", "sqs"])
 @pytest.mark.parametrize("case", ANSWERS)
-def test_an_answer_is_parsed_as_botocore_does(
+def test_an_answer_is_parsed_as_botocore_parses_it(
     service: str, case: str, server_and_clients: tuple[raw_server.Server, dict[tuple[str, bool], tuple[Any, Any]]]
 ) -> None:
     """boto3 and the light client have the same outcome of an answer, good or broken.
@@ -448,7 +453,7 @@ def test_an_unreachable_endpoint_raises_the_error_of_botocore(service: str, url:
 
 def test_a_connection_timeout_raises_the_error_of_botocore() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
-        fill = [socket.socket() for _ in range(3)]
+        fill = [socket.socket() for _ in range(3)]  # they fill the kernel's queue of connections
         for unanswered in fill:
             unanswered.settimeout(0)
             unanswered.connect_ex(full.getsockname())
@@ -461,7 +466,7 @@ def test_a_connection_timeout_raises_the_error_of_botocore() -> None:
     assert outcomes[0][0] == "ConnectTimeoutError"
 
 
-# Whom it trusts
+# Certificates
 
 _OLD_ROOT = ("-subj", "/CN=Old root", "-addext", "basicConstraints=CA:TRUE", "-config", "root")
 
@@ -493,7 +498,7 @@ def _make_certificate(folder: Path, name: str) -> Path:
         ("DNS:another.invalid", {"AWS_CA_BUNDLE": "ca.pem"}, "SSLError"),
     ],
 )
-def test_a_certificate_is_taken_where_botocore_takes_it(
+def test_a_certificate_is_accepted_where_botocore_accepts_it(
     name: str, bundles: dict[str, str], outcome: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A company's root certificate may lack fields of RFC 5280.
@@ -535,7 +540,7 @@ def _status(came: Any) -> Any:
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])
-def test_a_bundle_that_cannot_be_read_is_what_botocore_says(
+def test_an_unreadable_bundle_raises_the_error_of_botocore(
     content: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "bundle.pem"
@@ -548,7 +553,7 @@ def test_a_bundle_that_cannot_be_read_is_what_botocore_says(
     assert _outcome(client, "sqs") == _outcome(_client("sqs", "https://127.0.0.1:1"), "sqs")
 
 
-# When boto3 does it
+# Parameters
 
 
 def _refusal_of(params: dict[str, Any], client: Any, name: str) -> tuple[str, str]:
@@ -558,27 +563,20 @@ def _refusal_of(params: dict[str, Any], client: Any, name: str) -> tuple[str, st
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("name", "params"),
     [
-        {"QueueUrl": None},
-        {"QueueUrl": 1},
-        {"MaxNumberOfMessages": "1"},
-        {"MaxNumberOfMessages": 1.5},
-        {"MessageAttributeNames": "All"},
-        {"MessageAttributeNames": [1]},
-        {"Unknown": 1},
+        ("receive_message", RECEIVE | {"QueueUrl": None}),
+        ("receive_message", RECEIVE | {"QueueUrl": 1}),
+        ("receive_message", RECEIVE | {"MaxNumberOfMessages": "1"}),
+        ("receive_message", RECEIVE | {"MaxNumberOfMessages": 1.5}),
+        ("receive_message", RECEIVE | {"MessageAttributeNames": "All"}),
+        ("receive_message", RECEIVE | {"MessageAttributeNames": [1]}),
+        ("receive_message", RECEIVE | {"Unknown": 1}),
+        ("delete_message", {"QueueUrl": QUEUE}),  # the receipt handle is missing
     ],
 )
-def test_parameters_that_botocore_refuses_are_refused_by_it(changed: dict[str, Any]) -> None:
-    _check_refused("receive_message", RECEIVE | changed)
-
-
-def test_a_parameter_that_is_missing_is_refused_by_botocore() -> None:
-    _check_refused("delete_message", {"QueueUrl": QUEUE})
-
-
-def _check_refused(name: str, params: dict[str, Any]) -> None:
-    """Check that botocore refuses a call of both clients alike, and nothing is sent."""
+def test_invalid_parameters_are_refused_by_botocore(name: str, params: dict[str, Any]) -> None:
+    """The refusal is that of boto3's own client, and nothing is sent."""
     with capturing(lambda _: Reply()) as server:
         plain, fast = (_refusal_of(params, client, name) for client in _both("sqs", server.url))
 
@@ -588,7 +586,7 @@ def _check_refused(name: str, params: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [b"\x00\xff", bytearray(b"\x01"), "text"])
-def test_binary_values_are_accepted_as_botocore_does(value: object) -> None:
+def test_binary_values_are_accepted_as_botocore_accepts_them(value: object) -> None:
     attribute = {"DataType": "Binary", "BinaryValue": value}
     entry = {"Id": "0", "MessageBody": "b", "MessageAttributes": {"a": attribute}}
     with capturing(lambda _: Reply(body=b'{"Successful":[],"Failed":[]}')) as server:
@@ -614,11 +612,11 @@ def test_an_answer_as_sns_writes_it_is_read_without_botocore() -> None:
     assert [answer["ResponseMetadata"]["RequestId"] for answer in answers] == ["x-1"] * 2
 
 
-# Who is given which client
+# The choice between the light client and boto3's
 
 
 @pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def environment_without_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set credentials and no proxy, and let each test have a default session of its own."""
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
@@ -645,7 +643,7 @@ def _log_debug(monkeypatch: pytest.MonkeyPatch) -> None:
     logging.getLogger("botocore")._cache.clear()  # type: ignore[attr-defined] # of levels
 
 
-def _set(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
+def _set_variable(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
     return lambda monkeypatch: monkeypatch.setenv(name, value)
 
 
@@ -654,12 +652,12 @@ def _set(name: str, value: str) -> Callable[[pytest.MonkeyPatch], None]:
     [
         _instrument,
         _log_debug,
-        _set("HTTPS_PROXY", "http://127.0.0.1:9"),
-        _set("AWS_RETRY_MODE", "adaptive"),
-        _set("AWS_USE_FIPS_ENDPOINT", "true"),
-        _set("AWS_AUTH_SCHEME_PREFERENCE", "sigv4a"),
-        _set("AWS_LAMBDA_FUNCTION_NAME", "f"),
-        _set("SLUICE_RECORD", "folder"),
+        _set_variable("HTTPS_PROXY", "http://127.0.0.1:9"),
+        _set_variable("AWS_RETRY_MODE", "adaptive"),
+        _set_variable("AWS_USE_FIPS_ENDPOINT", "true"),
+        _set_variable("AWS_AUTH_SCHEME_PREFERENCE", "sigv4a"),
+        _set_variable("AWS_LAMBDA_FUNCTION_NAME", "f"),
+        _set_variable("SLUICE_RECORD", "folder"),
     ],
 )
 def test_a_program_that_needs_boto3s_hooks_is_given_its_client(
@@ -685,21 +683,22 @@ def test_a_program_that_needs_boto3s_hooks_is_given_its_client(
         {"kind": BOTO3},
     ],
 )
-def test_a_client_that_is_configured_otherwise_is_boto3s(options: dict[str, Any]) -> None:
+def test_a_configuration_that_the_light_client_lacks_needs_boto3(options: dict[str, Any]) -> None:
     assert isinstance(_open(**options), BaseClient)
 
 
-@pytest.mark.parametrize("path", ["", "/", "/a/b/", "/a%20b"])
-def test_a_path_that_is_signed_as_it_is_written_is_no_hindrance(path: str) -> None:
-    assert isinstance(_open(f"https://example.invalid{path}"), LightSqs)
+@pytest.mark.parametrize(
+    ("paths", "kind"),
+    [(["", "/", "/a/b/", "/a%20b"], LightSqs), (["//", "/a//b", "/a/../b", "/./", "/a b", "/ü"], BaseClient)],
+)
+def test_a_path_that_is_normalised_before_signing_needs_boto3(paths: list[str], kind: type) -> None:
+    """SigV4 signs the second paths in another form than the one that is sent."""
+    clients = {path: _open(f"https://example.invalid{path}") for path in paths}
+
+    assert [path for path, client in clients.items() if not isinstance(client, kind)] == []
 
 
-@pytest.mark.parametrize("path", ["//", "/a//b", "/a/../b", "/./", "/a b", "/ü"])
-def test_a_path_that_is_signed_otherwise_than_it_is_written_stays_boto3s(path: str) -> None:
-    assert isinstance(_open(f"https://example.invalid{path}"), BaseClient)
-
-
-def test_nobody_can_listen_to_a_light_client() -> None:
+def test_a_saboteur_cannot_be_attached_to_a_light_client() -> None:
     """A recorder or a saboteur would miss its calls, and say nothing."""
     with pytest.raises(AttributeError, match="events"):
         sabotage([_open()], "drop-messages")
@@ -762,7 +761,7 @@ def test_an_empty_session_token_counts_as_no_token() -> None:
 
 
 def test_threads_have_a_connection_each() -> None:
-    """The server answers no request before it has all of them."""
+    """The server answers no request before it has twelve; the pool keeps only four idle connections."""
     everybody = threading.Barrier(12)
 
     def reply(_: CapturedRequest) -> Reply:
@@ -796,7 +795,7 @@ def test_a_forked_child_has_connections_of_its_own() -> None:
         connections.close()
 
 
-def test_the_simulators_server_answers_alike() -> None:
+def test_the_light_client_works_with_the_simulators_server() -> None:
     with fake_aws.running() as endpoint:
         plain, fast = _both("sqs", endpoint.url)
         url = plain.create_queue(QueueName="q.fifo", Attributes={"FifoQueue": "true"})["QueueUrl"]

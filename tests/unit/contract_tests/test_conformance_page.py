@@ -16,7 +16,7 @@ DOCS = PROJECT / "docs"
 MATRIX = conformance_page.read_matrix(DOCS)
 
 
-def test_results_are_one_line_a_promise_and_read_as_they_were_written(tmp_path: Path) -> None:
+def test_results_are_written_one_promise_per_line_and_read_back(tmp_path: Path) -> None:
     conformance_page.write(MATRIX, tmp_path)
 
     written, whole = ((tmp_path / name).read_text("utf-8") for name in (RESULTS, "conformance.json"))
@@ -91,8 +91,8 @@ def test_every_promise_is_unknown_without_a_tested_target() -> None:
     assert conformance_page.counts(matrix) == {"moto": Counter(unknown=len(services))}
 
 
-def test_the_versions_named_are_the_versions_locked() -> None:
-    """The page would otherwise name one and have run another."""
+def test_the_versions_on_the_page_are_the_versions_in_the_locks() -> None:
+    """Otherwise the page would name a version that no test ran."""
     for peer in peers.PEERS.values():
         lock = (PROJECT / "emulator" / "locks" / f"{peer.name}.lock").read_text(encoding="utf-8")
         assert re.search(

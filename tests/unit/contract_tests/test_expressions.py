@@ -33,7 +33,7 @@ def shape() -> Any:
         ("seen", {"Statistic": "Sum"}, ['Unknown parameter in [1]: "Statistic"']),
     ],
 )
-def test_a_query_is_read_as_cloudwatch_would(
+def test_a_query_that_cloudwatch_would_refuse_has_faults(
     expression: str, more: dict[str, Any], found: list[str], shape: Any
 ) -> None:
     queries = [STAT, {"Id": "e", "Expression": expression, **more}]
@@ -44,7 +44,7 @@ def test_a_query_is_read_as_cloudwatch_would(
     assert all(wanted in text for wanted, text in zip(found, seen, strict=True))
 
 
-def test_only_what_is_computed_is_asked(shape: Any) -> None:
+def test_only_metrics_that_an_expression_computes_are_queried(shape: Any) -> None:
     policy = {
         "Type": "AWS::ApplicationAutoScaling::ScalingPolicy",
         "Properties": {

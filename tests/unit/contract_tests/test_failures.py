@@ -42,5 +42,5 @@ def _printed_line(when: str, error: BaseException) -> str:
         ("teardown", KeyError("QueueUrl"), "BAT-09: the clean-up failed: 'QueueUrl'"),
     ],
 )
-def test_a_failure_is_told_in_one_line_with_promise_and_reason(when: str, error: Exception, reason: str) -> None:
+def test_a_failure_is_printed_in_one_line_with_promise_and_reason(when: str, error: Exception, reason: str) -> None:
     assert _printed_line(when, error) == f"FAILED test_batches.py::test_it - {reason}"

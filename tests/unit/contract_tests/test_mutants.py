@@ -14,7 +14,7 @@ def test_each_mutant_overrides_a_rule_of_the_model() -> None:
     assert [name for name, mutant in MUTANTS.items() if not _overrides(mutant)] == []
 
 
-def test_a_number_of_a_module_says_who_reads_it() -> None:
+def test_a_mutant_of_a_number_names_the_rule_that_reads_it() -> None:
     """Only a call of a rule shows that a promise's test reaches it."""
     assert not [mutant.name for mutant in MUTANTS.values() if not callable(mutant.instead) and mutant.read_by is None]
 

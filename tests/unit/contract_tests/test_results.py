@@ -49,7 +49,7 @@ LACKING = ContractFailure(PromiseStatus.NOT_SUPPORTED, "InvalidAction")
         (OSError(), [], None, PromiseStatus.UNKNOWN, "here: OSError: OSError"),
     ],
 )
-def test_only_an_expectation_that_rests_on_answers_tells_of_a_promise(
+def test_a_promise_deviates_only_if_the_failure_rests_on_answers(
     error: Exception | None,
     failures: list[ContractFailure],
     known: Deviation | None,
@@ -97,7 +97,7 @@ def test_a_test_that_was_skipped_proves_nothing() -> None:
         ("SendMessage", 200, "", b"<html>", "", "unknown"),
     ],
 )
-def test_an_answer_is_one_when_the_service_could_have_given_it(
+def test_a_broken_or_unsupported_answer_decides_nothing_about_a_promise(
     operation: str, status: int, server: str, content: bytes, code: str, found: str | None
 ) -> None:
     response = SimpleNamespace(status_code=status, headers={"server": server}, content=content)
@@ -116,7 +116,7 @@ def test_evidence_leaves_out_what_differs_from_run_to_run() -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"promises": []}', '{"promises": {"A": {"status": "good"}}}', "\xff"]
 )
-def test_a_baseline_that_is_no_file_of_results_is_one_line(tmp_path: Path, text: str) -> None:
+def test_a_baseline_that_is_no_results_file_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "results.json"
     path.write_bytes(text.encode("latin-1"))
 
@@ -124,7 +124,7 @@ def test_a_baseline_that_is_no_file_of_results_is_one_line(tmp_path: Path, text:
         read_baseline(path)
 
 
-def test_a_baseline_is_what_results_wrote(tmp_path: Path) -> None:
+def test_a_results_file_is_read_as_a_baseline(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"target": "x", "promises": {"GRP-01": {"status": "not supported"}}}), encoding="utf-8")
 

@@ -63,7 +63,8 @@ def test_aws_is_refused_until_somebody_agrees_to_the_estimate(credentials: None)
     assert account.require_region(session, _ESTIMATE, is_agreed=True) == "eu-west-1"
 
 
-def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
+def test_on_aws_only_a_successful_change_waits_to_settle() -> None:
+    """A creation waits 1 second and a change of attributes 60; a send and a refused change do not wait."""
     clock, simulator = VirtualClock(), Simulator()
     sqs = account.settling(simulator.client("sqs"), clock)
 
@@ -78,8 +79,8 @@ def test_on_aws_a_change_is_waited_for_and_nothing_else() -> None:
     assert [after_creation, after_change, clock.monotonic()] == [1, 61, 61]
 
 
-def test_every_change_that_is_waited_for_is_an_operation_there_is(credentials: None) -> None:
-    """A misspelt operation would never be waited for."""
+def test_every_change_that_settles_is_an_operation_of_boto3(credentials: None) -> None:
+    """The target would never wait after a misspelt operation."""
     for operation in account.SETTLES_SECONDS:
         service, name = operation.split(".")
         client = boto3.client(service, region_name="us-east-1")
@@ -116,7 +117,7 @@ def test_aws_is_given_more_patience_than_an_emulator() -> None:
     assert binding.aws("eu-west-1", patience_seconds=500).patience_seconds == 500
 
 
-def test_resources_of_a_test_are_deleted_from_the_outside_in() -> None:
+def test_subscriptions_are_deleted_before_topics_and_topics_before_queues() -> None:
     target = binding.simulator(ENDPOINT_URL, patience_seconds=1)
     sqs, sns = target.make_client("sqs"), target.make_client("sns")
     resources = Resources(target, sqs, sns, prefix="ct-0123456789")
@@ -146,7 +147,7 @@ def test_a_dead_letter_that_cannot_be_made_is_no_failed_expectation() -> None:
         queue.dead_letter("m1")
 
 
-def test_promises_for_given_resources_exist() -> None:
+def test_promises_for_the_users_own_queues_exist() -> None:
     """Each promise is listed once, and none needs more than a queue, its DLQ and a topic."""
     assert WITH_QUEUE.keys() | WITH_DLQ.keys() | WITH_TOPIC <= PROMISES.keys()
     assert not WITH_QUEUE.keys() & WITH_DLQ.keys()

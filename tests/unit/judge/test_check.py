@@ -145,7 +145,7 @@ def test_a_missing_history_is_refused_before_spark_starts(tmp_path: Path) -> Non
     )
 
 
-def test_a_queue_and_its_dlq_keep_messages_as_long_as_is_said() -> None:
+def test_the_retention_of_a_queue_and_of_its_dlq_is_read() -> None:
     queues = with_retention(parse_queues(["a=30:d", "b=30"]), ["a=60", "d=1209600"])
 
     expectation = _expectation(

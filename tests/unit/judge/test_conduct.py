@@ -167,7 +167,7 @@ def _release_event(receive: HistoryEvent, at_ms: int) -> HistoryEvent:
         "deletes by other clocks",
     ],
 )
-def test_lawful_conduct_is_no_finding(events: list[HistoryEvent], found: list[str]) -> None:
+def test_only_unlawful_conduct_of_a_consumer_is_a_finding(events: list[HistoryEvent], found: list[str]) -> None:
     clocks = {event.idx for event in events if event.clock_id == "d"}
     answer = [receive for receive in _ANSWER if receive.idx not in clocks]
 

@@ -233,7 +233,7 @@ def test_many_violations_are_counted_and_the_first_of_each_shown(
     ]
 
 
-def test_the_charts_are_what_counting_message_by_message_gives() -> None:
+def test_charts_equal_a_count_message_by_message() -> None:
     events = finished_runs.history()
 
     drawn = engine_of(events).series(EXPECTATION, ())
@@ -515,7 +515,9 @@ def test_a_missing_spark_names_the_extra(
 
 
 @_of_one_process
-def test_the_other_commands_name_the_extra_too(without_spark: tuple[Path, dict[str, _CommandResult]]) -> None:
+def test_without_spark_resume_names_the_extra_and_help_works(
+    without_spark: tuple[Path, dict[str, _CommandResult]],
+) -> None:
     resume, listed = without_spark[1]["resume"], without_spark[1]["help"]
 
     assert resume.exit_code == 3
@@ -557,7 +559,7 @@ def test_a_large_recording_is_judged_with_spark_and_a_line_says_so(
     assert opened_places == places
 
 
-def test_large_histories_are_left_to_spark(tmp_path: Path) -> None:
+def test_engine_local_refuses_a_run_and_a_cluster(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / RUN_FILE).touch()
 
@@ -572,8 +574,8 @@ def test_large_histories_are_left_to_spark(tmp_path: Path) -> None:
     assert "a cluster is named, which takes Spark" in str(of_cluster.exception)
 
 
-def test_a_recording_is_judged_here_whatever_cluster_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SPARK_REMOTE may be set for load tests; --engine local takes precedence."""
+def test_engine_local_takes_precedence_over_a_spark_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SPARK_REMOTE may be set for load tests."""
     CASES["reordered"].make(tmp_path)
     monkeypatch.setenv("SPARK_REMOTE", "sc://there:15002")
 

@@ -134,7 +134,7 @@ def _mutated_rows() -> Columns:
     return encode_events(Events(table_of(events)), EXPECTATION)
 
 
-def test_compiled_loops_find_what_python_finds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_and_interpreted_loops_find_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _mutated_rows()
     monkeypatch.setattr(compilation, "INTERPRETED_MAX", sys.maxsize)
     found = _messages([rows])
@@ -264,7 +264,7 @@ def test_the_encoding_of_texts_in_a_file_does_not_matter(type_: pa.DataType, tmp
     assert all(np.array_equal(rows[name], expected[name]) for name in ("group", *EncodedRows._fields))
 
 
-def test_a_repeat_is_not_behind_itself() -> None:
+def test_a_redelivered_message_is_not_behind_itself() -> None:
     events = [publish_event(0, 0), receive_event("billing", 0, 100), receive_event("billing", 0, 200, receive_count=2)]
 
     assert ObservationTally(_observations(events)).total("later") == 0
@@ -367,7 +367,7 @@ def test_publishing_began_with_the_first_measured_message() -> None:
 
 
 @pytest.mark.parametrize("kinds", [("opened", "closed"), ("closed", "opened")])
-def test_a_recorder_has_finished_whatever_is_counted_first(kinds: tuple[str, str]) -> None:
+def test_a_recorder_has_finished_in_either_order_of_its_files(kinds: tuple[str, str]) -> None:
     """The first and the last event of a recorder may be in different files."""
     parts = [
         count(Events(table_of([HistoryEvent(kind=kind, worker="one", task_attempt=0)])), EXPECTATION) for kind in kinds

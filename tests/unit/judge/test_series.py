@@ -35,7 +35,7 @@ from tests.support.histories.recordings import engine_of, table_of
     ("span_seconds", "bin_seconds"),
     [(0, 0.5), (59, 0.5), (60, 1), (119, 1), (120, 2), (86_400, 900), (86_400 * 30, 25_200)],
 )
-def test_a_bin_is_as_wide_as_it_must_be(span_seconds: int, bin_seconds: float) -> None:
+def test_the_width_of_a_bin_grows_with_the_span(span_seconds: int, bin_seconds: float) -> None:
     width = bin_width_us(span_seconds * 1_000_000)
 
     assert width == bin_seconds * 1_000_000
@@ -114,7 +114,7 @@ def test_a_part_read_in_pieces_gives_the_same_as_at_once() -> None:
         assert whole.sort_by(keys).equals(joined.sort_by(keys))
 
 
-def test_hundreds_of_times_the_messages_make_no_larger_series() -> None:
+def test_the_series_of_a_large_history_stays_small() -> None:
     count, rng = 100_000, np.random.default_rng(1)
     idx, took_us = np.arange(count), rng.integers(1_000_000, size=count)
     groups = pa.array(rng.integers(10_000, size=count)).cast(pa.string())

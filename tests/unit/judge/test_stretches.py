@@ -296,7 +296,7 @@ _BLINDED: dict[str, tuple[str, Callable[..., object], list[HistoryEvent]]] = {
 
 
 @pytest.mark.parametrize(("name", "blind", "events"), _BLINDED.values(), ids=_BLINDED)
-def test_without_one_of_its_parts_something_is_not_found(
+def test_without_one_of_its_parts_the_finding_differs(
     monkeypatch: pytest.MonkeyPatch, name: str, blind: Callable[..., object], events: list[HistoryEvent]
 ) -> None:
     has_effects = any(event.kind == Kind.HANDLED for event in events)

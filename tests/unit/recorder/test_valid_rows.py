@@ -109,7 +109,7 @@ def test_rows_of_a_later_version_are_not_checked() -> None:
 
 
 def test_a_row_of_a_journal_is_named_by_its_place(tmp_path: Path) -> None:
-    """And not by its place after settling, which makes one row of an intent and its answer."""
+    """Settling makes one row of an intent and its answer; the place is that before settling."""
     with Journal(tmp_path, "j", common={"run": "r", "worker": "w"}) as journal:
         for number in range(30):
             for responded_at_us in (None, number):

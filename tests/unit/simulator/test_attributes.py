@@ -32,7 +32,7 @@ def test_true_may_begin_with_a_capital(service: Service) -> None:
     assert service.sqs("CreateQueue", QueueName="q.fifo", Attributes=requested)["QueueUrl"] == url
 
 
-def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
+def test_true_may_begin_with_a_capital_for_a_topic(service: Service) -> None:
     """Not recorded of topics; the model treats them as it treats queues and subscriptions."""
     attributes = {"FifoTopic": "True", "ContentBasedDeduplication": "True"}
 
@@ -46,7 +46,7 @@ def test_a_topic_may_be_true_with_a_capital_too(service: Service) -> None:
         service.sns("CreateTopic", Name="u.fifo", Attributes={"FifoTopic": "yes"})
 
 
-def test_raw_delivery_may_be_true_with_a_capital(service: Service) -> None:
+def test_true_may_begin_with_a_capital_for_raw_delivery(service: Service) -> None:
     """AWS returns `true`, and takes both spellings for one subscription.
 
     Recorded of test_create_subscriptions_with_attributes, 2025-10-06.
@@ -127,7 +127,7 @@ def test_a_policy_that_forbids_the_topic_keeps_its_messages_out(service: Service
 
 @pytest.mark.parametrize(("operation", "names"), [("ListQueues", ()), ("ListDeadLetterSourceQueues", ("QueueUrl",))])
 @pytest.mark.parametrize("paging", [{"MaxResults": 0}, {"MaxResults": 1_001}, {"NextToken": "x", "MaxResults": 1}])
-def test_a_page_size_that_sqs_does_not_take_is_refused(
+def test_an_invalid_page_size_or_page_token_is_refused(
     service: Service, operation: str, names: tuple[str, ...], paging: dict[str, Any]
 ) -> None:
     """API_ListQueues allows 1 to 1,000; AWS's texts are not recorded."""

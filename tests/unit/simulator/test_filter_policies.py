@@ -95,7 +95,7 @@ def test_a_message_without_any_attribute_matches_no_policy() -> None:
     assert not filter_policy.accepts_attributes({"key": [None, {"anything-but": "whatever"}]}, other)
 
 
-def test_binary_attributes_are_not_seen() -> None:
+def test_a_filter_policy_does_not_see_binary_attributes() -> None:
     binary = {"key": {"DataType": "Binary", "BinaryValue": "AAEC"}}
 
     assert not filter_policy.accepts_attributes({"key": [{"exists": True}]}, binary)
@@ -301,7 +301,7 @@ def test_combinations_of_nested_keys_count_their_level() -> None:
             filter_policy.check_policy(json.dumps(policy), is_of_body=True)
 
 
-def test_only_the_outermost_keys_count() -> None:
+def test_only_the_outermost_keys_count_as_keys_of_a_policy() -> None:
     """A policy may have five keys: this one has two, with six keys below them."""
     policy = {"a": {key: ["x"] for key in "bcd"}, "e": {key: ["x"] for key in "fgh"}}
 

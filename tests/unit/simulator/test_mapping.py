@@ -82,7 +82,7 @@ def test_a_group_in_flight_is_in_no_other_invocation() -> None:
     assert bodies(queue.poll()) == ["a2"]
 
 
-def test_an_answer_deletes_everything_that_it_does_not_report() -> None:
+def test_a_message_that_an_answer_does_not_report_is_deleted() -> None:
     queue = PolledQueue()
     queue.send("a1", "b1", "b2")
     first = queue.invoke()
@@ -109,7 +109,7 @@ def test_an_answer_deletes_everything_that_it_does_not_report() -> None:
         pytest.param({"batchItemFailures": [{"itemIdentifier": "unknown"}]}, id="unknown-id"),
     ],
 )
-def test_everything_comes_again_after_an_error_and_after_a_wrong_answer(answer: object) -> None:
+def test_the_whole_batch_comes_again_after_an_error_or_wrong_answer(answer: object) -> None:
     queue = PolledQueue()
     queue.send("a1", "b1")
     queue.finish(queue.invoke(), answer)
@@ -129,7 +129,7 @@ def test_an_answer_without_failures_is_a_success(answer: object) -> None:
     assert queue.poll() is None
 
 
-def test_a_throttled_batch_is_tried_again_and_then_dropped() -> None:
+def test_a_throttled_batch_is_tried_again_until_its_visibility_ends() -> None:
     """The mapping tries the batch again each second until the visibility timeout ends; then SQS delivers it again."""
     queue = PolledQueue()
     queue.send("a1", "a2")
@@ -148,5 +148,5 @@ def test_a_throttled_batch_is_tried_again_and_then_dropped() -> None:
     assert [record["attributes"]["ApproximateReceiveCount"] for record in again.event["Records"]] == ["2", "2"]
 
 
-def test_the_ids_of_reported_messages_are_read() -> None:
+def test_the_ids_of_failed_messages_are_read_from_an_answer() -> None:
     assert failed_message_ids({"batchItemFailures": [{"itemIdentifier": "m1"}]}) == frozenset({"m1"})

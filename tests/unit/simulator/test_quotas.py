@@ -10,7 +10,7 @@ from sluice.simulator.model import AwsRefusal
 from tests.unit.simulator.service import Service
 
 
-def test_the_numbers_are_awss() -> None:
+def test_both_quotas_are_120000_messages() -> None:
     assert limits.FIFO_WINDOW_MESSAGES == 120_000
     assert limits.IN_FLIGHT_MESSAGES_MAX == 120_000
 

@@ -125,7 +125,7 @@ def _calls_with_an_invalid_filter_policy(
     return [("Subscribe", subscribed), ("SetSubscriptionAttributes", named)]
 
 
-def test_unsubscribing_after_the_topic_was_deleted_is_no_mistake(service: Service) -> None:
+def test_unsubscribing_after_the_topic_was_deleted_succeeds(service: Service) -> None:
     topic, url = service.topic(), service.queue()
     subscription = _subscribe(service, topic, url)
     service.sns("DeleteTopic", TopicArn=topic)
@@ -159,7 +159,8 @@ def test_a_policy_that_is_no_object_is_refused(service: Service, name: str, text
         ("DeliveryPolicy", '{"http":{"defaultHealthyRetryPolicy":1}}'),
     ],
 )
-def test_permissions_can_be_added_to_an_odd_policy_of_a_topic(service: Service, name: str, text: str) -> None:
+def test_permissions_can_be_added_to_a_topic_with_a_malformed_policy(service: Service, name: str, text: str) -> None:
+    """The model keeps such a policy, so no later call may fail on it."""
     topic = service.sns("CreateTopic", Name="t")["TopicArn"]
     service.sns("SetTopicAttributes", TopicArn=topic, AttributeName=name, AttributeValue=text)
 
@@ -169,7 +170,7 @@ def test_permissions_can_be_added_to_an_odd_policy_of_a_topic(service: Service, 
 
 
 @pytest.mark.parametrize("text", ["", '{"Statement":null}', '{"Statement":["a"]}', '{"Statement":"a"}'])
-def test_permissions_can_be_added_to_an_odd_policy_of_a_queue(service: Service, text: str) -> None:
+def test_permissions_can_be_added_to_a_queue_with_a_malformed_policy(service: Service, text: str) -> None:
     url = service.queue(Policy=text)
 
     service.sqs("AddPermission", QueueUrl=url, Label="l", AWSAccountIds=["111122223333"], Actions=["SendMessage"])

@@ -54,7 +54,7 @@ def test_the_guides_example_fails_for_an_effect_outside_the_transaction(project:
     result.stdout.fnmatch_lines(["*assert [[]2500[]] == [[]1250[]]*"])
 
 
-def test_a_run_that_does_not_use_it_imports_two_small_files(
+def test_a_run_without_its_fixtures_imports_two_small_files(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The plug-in adds only these files and their package to pytest's imports.

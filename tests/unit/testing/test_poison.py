@@ -15,7 +15,7 @@ def _events() -> list[Event]:
 
 
 def test_one_event_in_four_is_poison_while_the_file_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same ones each time: another attempt fails as well."""
+    """The same events are poison each time, so another attempt fails as well."""
     file = tmp_path / "billing"
     assert [poison.way_of(event) for event in _events()] == [None] * 200
     monkeypatch.setenv(poison.VARIABLE, str(file))
@@ -25,11 +25,11 @@ def test_one_event_in_four_is_poison_while_the_file_is_there(tmp_path: Path, mon
     found = [poison.way_of(event) for event in _events()]
 
     assert set(found) == {None, "raise"}
-    assert 30 < found.count("raise") < 70
+    assert 30 < found.count("raise") < 70  # a quarter of 200, chosen by hash
     assert found == [poison.way_of(event) for event in _events()]
 
 
-def test_each_way_fails_as_it_says() -> None:
+def test_poison_rejects_raises_or_rolls_back_as_requested() -> None:
     engine = create_engine("sqlite://")
     with Session(engine) as session:
         assert poison.suffer(session, "reject") == Reject("the event is poison")
@@ -38,6 +38,6 @@ def test_each_way_fails_as_it_says() -> None:
         session.execute(text("CREATE TABLE effect (id INTEGER)"))
         session.commit()
         session.execute(text("INSERT INTO effect VALUES (1)"))
-        assert poison.suffer(session, "rollback") == Ack()  # and the session knows nothing of it
+        assert poison.suffer(session, "rollback") == Ack()  # the session does not know that it was rolled back
         assert session.execute(text("SELECT count(*) FROM effect")).scalar_one() == 0
     engine.dispose()

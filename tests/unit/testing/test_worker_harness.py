@@ -123,7 +123,7 @@ def test_a_crash_after_the_commit_leaves_one_effect(harness: WorkerHarness) -> N
 
 
 @pytest.mark.parametrize("crash", [WorkerHarness.crash_before_commit, WorkerHarness.crash_after_commit])
-def test_a_crash_nothing_comes_to_fails_the_test(
+def test_a_crash_that_no_event_can_reach_fails_the_test(
     harness: WorkerHarness, crash: Callable[[WorkerHarness], None]
 ) -> None:
     with pytest.raises(AssertionError, match="publish an event first"):
@@ -154,7 +154,7 @@ def test_poison_reaches_the_dlq_with_its_reason_and_the_group_continues(harness:
     assert dead_letter.reason == "attempt 5: ValueError: it is poison"
     assert [event.data for event in handled] == ["b"]
     assert [attempt.number for attempt in harness.attempts if attempt.event.data == "poison"] == [1, 2, 3, 4, 5]
-    assert harness.clock.monotonic() - began_at > 4  # the backoffs
+    assert harness.clock.monotonic() - began_at > 4  # seconds of backoff between the five attempts
 
 
 def test_an_unreadable_message_is_a_dead_letter(harness: WorkerHarness) -> None:
@@ -251,7 +251,7 @@ def test_a_retry_keeps_its_delay_and_run_can_stop_before_it(worker_harness: Make
     assert len(harness.run(for_seconds=2)) == 1
 
 
-def test_an_event_a_handler_publishes_comes_back(worker_harness: Make) -> None:
+def test_an_event_that_a_handler_publishes_is_handled_in_turn(worker_harness: Make) -> None:
     """The event is committed with the effect. A worker that dies before the commit publishes nothing."""
 
     @handler("order.placed")
@@ -287,7 +287,7 @@ def test_a_handler_that_publishes_to_itself_for_ever_fails_the_test(
         shop.run()
 
 
-def test_an_async_handler_and_one_for_a_type_are_taken(worker_harness: Make) -> None:
+def test_an_async_handler_for_a_type_gets_only_that_type(worker_harness: Make) -> None:
     """A handler for a type gets only that type. An event that no handler is for becomes a dead letter."""
 
     @handler("order.placed")
@@ -347,7 +347,7 @@ def test_two_consumers_of_one_topic_get_what_their_filters_let_through(worker_ha
     assert effects_of(of_everybody) == ["g a", "g b"]
 
 
-def test_two_runs_of_a_test_are_alike(worker_harness: Make) -> None:
+def test_two_runs_of_a_test_have_the_same_attempts_and_times(worker_harness: Make) -> None:
     def story() -> list[Any]:
         aws = SimulatedAws()
         harness = WorkerHarness(write, aws=aws, database="sqlite://", tables=metadata)
@@ -362,7 +362,7 @@ def test_two_runs_of_a_test_are_alike(worker_harness: Make) -> None:
     assert story() == story()
 
 
-def test_a_failure_is_logged_plainly_also_after_another_test_captured_the_log(
+def test_a_failure_is_logged_plainly_after_another_test_captured_logs(
     worker_harness: Make, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Rich's traceback of SQLAlchemy's frames takes most of such a test's time."""
@@ -376,7 +376,9 @@ def test_a_failure_is_logged_plainly_also_after_another_test_captured_the_log(
     assert "\nTraceback (most recent call last):\n" in capsys.readouterr().out
 
 
-def test_the_users_log_configuration_stays(worker_harness: Make, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_harness_keeps_the_users_log_configuration(
+    worker_harness: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     configured = structlog.get_config()
     structlog.configure(processors=[structlog.processors.JSONRenderer()])
     harness = worker_harness(write, tables=metadata)
@@ -420,7 +422,7 @@ def test_a_handler_that_commits_by_itself_has_no_effect(worker_harness: Make) ->
     assert effects_of(harness) == []
 
 
-def test_topics_of_others_are_left_alone(harness: WorkerHarness) -> None:
+def test_run_leaves_events_for_another_topic_in_the_outbox(harness: WorkerHarness) -> None:
     """An event that a handler publishes elsewhere stays in the outbox, and `run` ends."""
     with harness.session() as session:
         Outbox("elsewhere.fifo").add(session, Event(type="a", group="g", data=1))

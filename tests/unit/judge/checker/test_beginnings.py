@@ -219,7 +219,7 @@ def _safety(
 
 
 @pytest.mark.parametrize("anomaly", CASES)
-def test_an_unknown_beginning_is_left_open(anomaly: str) -> None:
+def test_an_anomaly_that_earlier_events_may_explain_is_left_open(anomaly: str) -> None:
     case = CASES[anomaly]
 
     found = check_group(case.lawful, _expect_late_start(case.expectation), _NOTHING_AROUND)
@@ -231,13 +231,13 @@ def test_an_unknown_beginning_is_left_open(anomaly: str) -> None:
 
 
 @pytest.mark.parametrize("anomaly", CASES)
-def test_a_recording_that_began_late_still_shows_an_anomaly_behind_it(anomaly: str) -> None:
+def test_a_recording_that_began_late_still_proves_later_anomalies(anomaly: str) -> None:
     case = CASES[anomaly]
 
     assert anomaly in _safety(case.wrong, _expect_late_start(case.expectation))
 
 
-def test_a_message_without_a_send_time_may_be_older() -> None:
+def test_a_message_without_a_send_time_may_precede_the_recording() -> None:
     case = CASES["A4"]
     timeless = [replace(event, sent_at_us=None) for event in case.wrong]
 
@@ -462,7 +462,7 @@ _TO_BOTH = (_task(50_000), replace(_task(50_000), destination="shipping"))
 """A task without a destination, from the DLQ that two queues share."""
 
 
-def test_a_shared_dlq_gives_each_queue_its_own_in_order() -> None:
+def test_a_shared_dlq_is_judged_for_each_queue_alone() -> None:
     """Shipping's copies are in the DLQ in the opposite order, which is wrong there (F7).
 
     They return to shipping, and prove nothing about billing.
@@ -503,7 +503,7 @@ def test_a_dead_letter_that_was_deleted_does_not_come_back() -> None:
 
 
 @pytest.mark.parametrize("earlier", [(), (_task(-300_000),)], ids=["no task before", "a task before it all"])
-def test_a_task_leaves_open_only_whatever_it_may_have_sent(earlier: Sequence[Move]) -> None:
+def test_a_move_task_leaves_open_only_messages_it_may_have_sent(earlier: Sequence[Move]) -> None:
     """The recording began an hour before: no copy is older, and no earlier task can have sent the later publishes."""
     hour_before_us = -3_600_000_000
     began = replace(_DYING, publishing_began_us=hour_before_us, receiving_began_us={"billing": hour_before_us})
@@ -564,7 +564,7 @@ def test_a_message_has_the_id_and_number_of_its_acknowledgement() -> None:
     assert _safety([sent, replace(right, sqs_sequence_number=None)], _WHOLE) == set()
 
 
-def test_an_envelope_tells_the_number_of_a_publish_that_nobody_answered() -> None:
+def test_an_unanswered_publish_gets_its_sequence_number_from_the_envelope() -> None:
     first = publish_event(0, 0, **_number(10))
     unanswered = publish_event(1, 100, took_ms=None)
     came = [receive_event("billing", 0, 200), receive_event("billing", 1, 40_000, **_number(7), sns_message_id="m")]

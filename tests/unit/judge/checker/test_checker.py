@@ -29,6 +29,7 @@ from tests.support.histories.builders import (
     END,
     EXPECTATION,
     WITHOUT_BILLING,
+    consume_events,
     delete_event,
     full,
     only,
@@ -37,7 +38,6 @@ from tests.support.histories.builders import (
     receive_of,
     sane,
     without,
-    work_off_events,
 )
 from tests.support.histories.recorded_services import activity_of
 
@@ -124,7 +124,7 @@ def test_a_message_not_yet_drained_is_unknown_not_lost() -> None:
 def test_a_redelivery_after_the_lease_is_lawful() -> None:
     history = without(without(sane(), kind="deleted", idx=2, queue="billing"), queue="billing", idx=END)
     again = receive_event("billing", 2, 31_140, receive_count=2)
-    history = [*history, again, delete_event(again, 31_150), *work_off_events("billing", [END], 31_200)]
+    history = [*history, again, delete_event(again, 31_150), *consume_events("billing", [END], 31_200)]
 
     assert check_group(history, EXPECTATION).violations == ()
 
@@ -147,7 +147,7 @@ def test_a_lost_delete_may_have_ended_a_lease() -> None:
         *WITHOUT_BILLING,
         first,
         delete_event(first, 108, took_ms=None),
-        *work_off_events("billing", [1, 2, END], 120),
+        *consume_events("billing", [1, 2, END], 120),
     ]
 
     assert check_group(history, EXPECTATION) == NOTHING
@@ -235,7 +235,7 @@ def test_two_copies_published_about_a_window_apart_are_unknown() -> None:
 def test_a_dead_lettered_message_is_bound_by_neither_order_nor_loss() -> None:
     """Message 1 is in billing's DLQ, so billing need not deliver it."""
     history = without(without(sane(), queue="billing", idx=1), idx=END, queue="billing")
-    history = [*history, *work_off_events("billing", [END], 300), receive_event("billing-dlq", 1, 400)]
+    history = [*history, *consume_events("billing", [END], 300), receive_event("billing-dlq", 1, 400)]
 
     assert check_group(history, EXPECTATION) == NOTHING
 
@@ -474,7 +474,7 @@ def test_a_delete_with_an_older_handle_may_have_worked(deleted_at_ms: int | None
     first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
     history += [first, receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)]
     history += [] if deleted_at_ms is None else [delete_event(first, deleted_at_ms)]
-    history += work_off_events("billing", [1, 2, END], 70_000) + work_off_events("shipping", [0, 1, 2, END], 100)
+    history += consume_events("billing", [1, 2, END], 70_000) + consume_events("shipping", [0, 1, 2, END], 100)
 
     finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
 
@@ -487,9 +487,9 @@ def test_a_delete_with_an_older_handle_failed_if_the_message_returns() -> None:
     first = receive_event("billing", 0, 100, receipt_handle_hash="first", receive_count=1)
     second = receive_event("billing", 0, 31_000, receipt_handle_hash="second", receive_count=2)
     third = receive_event("billing", 0, 80_000, receipt_handle_hash="third", receive_count=3)
-    history += [first, second, delete_event(first, 32_000), *work_off_events("billing", [1], 70_000), third]
-    history += [delete_event(third, 80_100), *work_off_events("billing", [2, END], 81_000)]
-    history += work_off_events("shipping", [0, 1, 2, END], 100)
+    history += [first, second, delete_event(first, 32_000), *consume_events("billing", [1], 70_000), third]
+    history += [delete_event(third, 80_100), *consume_events("billing", [2, END], 81_000)]
+    history += consume_events("shipping", [0, 1, 2, END], 100)
 
     finding = check_group(history, replace(EXPECTATION, max_receive_count={"billing": 5}))
 
@@ -499,7 +499,7 @@ def test_a_delete_with_an_older_handle_failed_if_the_message_returns() -> None:
 def _calls_to_judge(count: int) -> int:
     """Return the number of function calls that the checker makes to judge a group of `count` messages."""
     history = [publish_event(idx, idx * 10) for idx in range(count)]
-    history += [event for queue in ("billing", "shipping") for event in work_off_events(queue, list(range(count)), 100)]
+    history += [event for queue in ("billing", "shipping") for event in consume_events(queue, list(range(count)), 100)]
     calls = 0
 
     def see(_frame: FrameType, event: str, _argument: object) -> None:

@@ -63,7 +63,7 @@ def _with_shared_ids(*of: tuple[str, int]) -> Around:
     return lambda expectation, around: (expectation, replace(around, shared_ids={message: [use] for message in of}))
 
 
-def _faulty(queue: str) -> Around:
+def _with_fault(queue: str) -> Around:
     fault = Loss(queue=queue, began_at_us=-1, ended_at_us=_HOUR_US)
     return lambda expectation, around: (expectation, replace(around, faults=(*around.faults, fault)))
 
@@ -92,7 +92,7 @@ def _without_plan(expectation: Expectation, around: QueueContext) -> tuple[Expec
     return replace(expectation, is_planned=False), around
 
 
-def _apart(bound_us: int) -> Around:
+def _with_clocks_apart(bound_us: int) -> Around:
     return lambda expectation, around: (replace(expectation, clock_bound_us=bound_us), around)
 
 
@@ -107,11 +107,11 @@ _CIRCUMSTANCES: Mapping[str, Around] = {
     "other consumers of another queue": _with_other_consumers("elsewhere"),
     "a recorder that was attached long before": _with_late_start(_BEFORE_US),
     "deduplication ids that other messages share": _with_shared_ids(("g1", 9_999), ("g2", 0)),
-    "a fault of another queue": _faulty("elsewhere"),
+    "a fault of another queue": _with_fault("elsewhere"),
     "a minute of retention in another queue": _with_retention_of_a_minute("elsewhere"),
     "a timeout of another queue that is not known": _without_timeouts("elsewhere"),
     "maxReceiveCount of another queue that is not known": _without_max_receive_counts("elsewhere"),
-    "clocks a microsecond apart": _apart(1),
+    "clocks a microsecond apart": _with_clocks_apart(1),
 }
 
 _QUEUES = ("billing", "shipping")
@@ -146,7 +146,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
         _with_shared_ids(*(("g1", idx) for idx in range(10))),
         "A1 A2 B3 B5 E1 E5",  # it may have been dropped for the other message
     ),
-    "a fault of the queue that loses messages": (_faulty("billing"), "A2 E1"),
+    "a fault of the queue that loses messages": (_with_fault("billing"), "A2 E1"),
     "a minute of retention": (_with_retention_of_a_minute("billing", "billing-dlq"), "F3 F8"),
     "a timeout that is not known": (
         _without_timeouts(*_QUEUES),
@@ -158,7 +158,7 @@ _MUTED: Mapping[str, tuple[Around, str]] = {
     ),
     "messages that nobody planned": (_without_plan, "B8 C7"),  # more may have received, and no order was meant
     "clocks that nobody knows to be how far apart": (
-        _apart(NEVER_US),
+        _with_clocks_apart(NEVER_US),
         "D3 D4 D5 F10 F3 F8 F9 H1 H2",  # what is around the group is of other clocks
     ),
 }
@@ -176,17 +176,17 @@ def _with_sent_times(case: Case) -> list[HistoryEvent]:
     ]
 
 
-def _is_shown(case: Case, anomaly: str, does: Around) -> bool:
-    expectation, around = does(case.expectation, case.around)
+def _is_shown(case: Case, anomaly: str, apply: Around) -> bool:
+    expectation, around = apply(case.expectation, case.around)
     found = check_group(_with_sent_times(case), expectation, around)
     return anomaly in {violation.anomaly for violation in (*found.violations, *found.seen)}
 
 
 @pytest.mark.parametrize("circumstance", _MUTED)
 def test_each_circumstance_mutes_exactly_its_rules(circumstance: str) -> None:
-    does, muted = _MUTED[circumstance]
+    apply, muted = _MUTED[circumstance]
 
-    silent = {anomaly for anomaly, case in CASES.items() if not _is_shown(case, anomaly, does)}
+    silent = {anomaly for anomaly, case in CASES.items() if not _is_shown(case, anomaly, apply)}
 
     assert silent == {*muted.split()}
 
@@ -222,8 +222,8 @@ def test_a_move_task_that_began_later_silences_no_rule(anomaly: str) -> None:
         for number, event in enumerate(witness)
         if event.kind == Kind.RECEIVED
     ]
-    does = _move_task(f"{last.queue}-dlq", last.queue or "", is_finished=False, at_us=at_us)
+    apply = _move_task(f"{last.queue}-dlq", last.queue or "", is_finished=False, at_us=at_us)
 
-    found = check_group([*_with_sent_times(case), *copies], *does(case.expectation, case.around))
+    found = check_group([*_with_sent_times(case), *copies], *apply(case.expectation, case.around))
 
     assert anomaly in {violation.anomaly for violation in found.violations}

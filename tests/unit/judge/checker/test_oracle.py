@@ -14,8 +14,8 @@ from sluice.judge.checker.clocks import NEVER_US
 from tests.support.oracle.search import is_possible, possible_offsets
 from tests.support.oracle.tiny_histories import TinyHistory, make_lawful_history, mutate_history, of_two_clocks
 
-_TRIED = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
-_HONEST, _MUTATED, _SKEWED, _TWO_CLOCKS, _PURGED = 400, 600, 100, 400, 200
+_CALLS = (Kind.PUBLISHED, Kind.DELETED, Kind.VISIBILITY_CHANGED)
+_LAWFUL_COUNT, _CHANGED_COUNT, _SKEWED_COUNT, _TWO_CLOCKS_COUNT, _PURGED_COUNT = 400, 600, 100, 400, 200
 _NOT_PROVEN = {False: {353}, True: {133, 174, 219}}
 """Seeds of impossible histories, plain and full ones, that the checker calls VALID: see docs/architecture.md."""
 _NOT_PROVEN_OF_TWO_CLOCKS = {353}
@@ -55,19 +55,21 @@ def _traits(history: TinyHistory) -> set[str]:
 
 
 @_KINDS
-def test_the_model_does_everything_the_rules_go_by(*, is_full: bool) -> None:
+def test_random_histories_have_every_trait_the_rules_depend_on(*, is_full: bool) -> None:
     """The random histories must contain every trait; the tests below prove nothing about a trait that none has."""
-    found = Counter(trait for seed in range(_HONEST) for trait in _traits(make_lawful_history(seed, is_full=is_full)))
+    found = Counter(
+        trait for seed in range(_LAWFUL_COUNT) for trait in _traits(make_lawful_history(seed, is_full=is_full))
+    )
 
-    outcomes = {f"{kind} {outcome}" for kind in _TRIED for outcome in CallOutcome}
+    outcomes = {f"{kind} {outcome}" for kind in _CALLS for outcome in CallOutcome}
     expected = outcomes | {"received ok", "dead", "receive lost"} | ({"repeated", "moved"} if is_full else set())
-    assert {trait for trait in expected if found[trait] < _HONEST / 200} == set()
+    assert {trait for trait in expected if found[trait] < _LAWFUL_COUNT / 200} == set()
 
 
 @_KINDS
-def test_whatever_the_model_does_is_possible_and_no_violation(*, is_full: bool) -> None:
+def test_every_lawful_history_is_possible_and_no_violation(*, is_full: bool) -> None:
     """Model, oracle and checker have no code in common, and agree."""
-    for seed in range(_HONEST):
+    for seed in range(_LAWFUL_COUNT):
         history = make_lawful_history(seed, is_full=is_full)
         assert _is_possible(history), seed
         assert _violations(history) == set(), seed
@@ -80,7 +82,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
     Histories about which the checker leaves a question open are not counted.
     """
     missed, impossible = set(), 0
-    for seed in range(_MUTATED):
+    for seed in range(_CHANGED_COUNT):
         history = mutate_history(make_lawful_history(seed, is_full=is_full), seed, is_full=is_full)
         found = _violations(history)
         if _is_possible(history):
@@ -90,7 +92,7 @@ def test_a_changed_history_is_a_violation_where_no_run_produces_it(*, is_full: b
             if not found and not _is_left_open(history):
                 missed.add(seed)
 
-    assert impossible > _MUTATED / 5
+    assert impossible > _CHANGED_COUNT / 5
     assert missed == _NOT_PROVEN[is_full]
 
 
@@ -100,7 +102,7 @@ def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
     Neither it nor a changed copy that some run produces is a violation; every other changed copy is one.
     """
     impossible, missed = 0, set()
-    for seed in range(_PURGED):
+    for seed in range(_PURGED_COUNT):
         lawful = make_lawful_history(seed, is_purged=True)
         assert _is_possible(lawful), seed
         assert _violations(lawful) == set(), seed
@@ -112,14 +114,14 @@ def test_purges_and_shared_dlqs_are_judged_as_the_oracle_does() -> None:
             impossible += 1
             missed |= set() if found else {seed}
 
-    assert impossible > _PURGED / 10
+    assert impossible > _PURGED_COUNT / 10
     assert missed == _NOT_PROVEN_OF_PURGED
 
 
 @pytest.mark.parametrize("bound_us", [50_000, 5_000_000, NEVER_US])
 def test_clocks_within_the_bound_prove_nothing_wrong(bound_us: int) -> None:
     """One consumer's clock is ahead or behind by the bound; without a bound, by any amount."""
-    for seed in range(_SKEWED):
+    for seed in range(_SKEWED_COUNT):
         history = make_lawful_history(seed)
         by_us = min(bound_us, 400_000_000) * (1 if seed % 2 else -1)
         assert _violations(of_two_clocks(history, bound_us=bound_us, by_us=by_us)) == set(), seed
@@ -149,16 +151,16 @@ def _oracle_verdict(history: TinyHistory) -> str:
     return "invalid" if not possible else "valid" if possible == tried else "unknown"
 
 
-def test_two_clocks_prove_what_holds_anywhere_within_their_bound() -> None:
+def test_verdicts_on_two_clocks_hold_for_every_offset_within_bound() -> None:
     """INVALID if no offset explains the history, UNKNOWN if some offsets do and others do not, otherwise neither."""
     counts: Counter[tuple[str, str]] = Counter()
-    for seed in range(_TWO_CLOCKS):
+    for seed in range(_TWO_CLOCKS_COUNT):
         history = _of_two_clocks(seed)
         expected, judged = _oracle_verdict(history), _checker_verdict(history)
         counts[expected, judged] += 1
         assert judged == expected or seed in _NOT_PROVEN_OF_TWO_CLOCKS, (seed, expected, judged)
 
-    assert min(counts[status, status] for status in ("valid", "unknown", "invalid")) > _TWO_CLOCKS / 200
+    assert min(counts[status, status] for status in ("valid", "unknown", "invalid")) > _TWO_CLOCKS_COUNT / 200
 
 
 @pytest.mark.deep

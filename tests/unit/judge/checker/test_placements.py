@@ -14,10 +14,10 @@ from sluice.judge.checker import Activity, Expectation, Move, QueueContext, chec
 from tests.support.histories.builders import (
     END,
     EXPECTATION,
+    consume_events,
     delete_event,
     publish_event,
     receive_event,
-    work_off_events,
 )
 
 _ONE_QUEUE = replace(EXPECTATION, queues=("billing",), dead_letter_queues={})
@@ -98,7 +98,7 @@ def _sent_both_ways() -> _PlacementCase:
     )
     return _PlacementCase(
         name="numbers of the topic and of the queue are not compared",
-        events=[publish_event(0, 0), direct, publish_event(2, 20), *work_off_events("billing", [0, 1, 2], 100)],
+        events=[publish_event(0, 0), direct, publish_event(2, 20), *consume_events("billing", [0, 1, 2], 100)],
     )
 
 
@@ -108,7 +108,7 @@ def _sent_straight(at_ms: int) -> HistoryEvent:
 
 
 def _topic_and_queue() -> _PlacementCase:
-    received_everywhere = (*work_off_events("billing", [0], 100), *work_off_events("shipping", [0], 100))
+    received_everywhere = (*consume_events("billing", [0], 100), *consume_events("shipping", [0], 100))
     return _PlacementCase(
         name="a message of the topic is sent straight to one of its queues as well, and suppressed (DED-01)",
         events=[publish_event(0, 0), *received_everywhere, _sent_straight(10_000)],
@@ -117,7 +117,7 @@ def _topic_and_queue() -> _PlacementCase:
 
 
 def _topic_unanswered_and_queue() -> _PlacementCase:
-    worked = (*work_off_events("billing", [0, END], 1_000), *work_off_events("shipping", [END], 1_000))
+    worked = (*consume_events("billing", [0, END], 1_000), *consume_events("shipping", [END], 1_000))
     return _PlacementCase(
         name="only its publish straight to one queue was acknowledged",
         events=[publish_event(0, 0, took_ms=None), _sent_straight(10), publish_event(END, 20), *worked],
@@ -127,12 +127,12 @@ def _topic_unanswered_and_queue() -> _PlacementCase:
 
 def _case_resent_after_the_window() -> _PlacementCase:
     copy = [
-        replace(event, sqs_message_id=f"copy {event.idx}") for event in work_off_events("billing", [0, END], 400_100)
+        replace(event, sqs_message_id=f"copy {event.idx}") for event in consume_events("billing", [0, END], 400_100)
     ]
     worked = (
-        *work_off_events("billing", [0], 100),
-        *work_off_events("shipping", [0], 100),
-        *work_off_events("shipping", [END], 400_200),
+        *consume_events("billing", [0], 100),
+        *consume_events("shipping", [0], 100),
+        *consume_events("shipping", [END], 400_200),
     )
     return _PlacementCase(
         name="a message of the topic is sent straight to one of its queues after the window, and comes again there",
@@ -197,7 +197,7 @@ def _case_deleted_after_its_timeout() -> _PlacementCase:
     receive = receive_event("billing", 0, 100)
     return _PlacementCase(
         name="deleted after its timeout, which the queue may not have noticed (VIS-15)",
-        events=[*_PUBLISHED, receive, delete_event(receive, 31_000), *work_off_events("billing", [1], 31_100)],
+        events=[*_PUBLISHED, receive, delete_event(receive, 31_000), *consume_events("billing", [1], 31_100)],
     )
 
 
@@ -211,7 +211,7 @@ def _case_given_back_around_its_delete() -> _PlacementCase:
             _visibility_change(receive, 150, 0, took_ms=None),
             _visibility_change(receive, 198, 0, took_ms=10),
             delete_event(receive, 200),
-            *work_off_events("billing", [1], 400),
+            *consume_events("billing", [1], 400),
         ],
     )
 
@@ -224,7 +224,7 @@ def _case_expired_after_four_days() -> _PlacementCase:
     end = 4 * _DAY_MS
     return _PlacementCase(
         name="nobody set a retention, and four days are over",
-        events=[publish_event(0, 0), publish_event(END, end), *work_off_events("billing", [END], end + 100)],
+        events=[publish_event(0, 0), publish_event(END, end), *consume_events("billing", [END], end + 100)],
     )
 
 
@@ -232,13 +232,13 @@ def _case_expired_in_flight() -> _PlacementCase:
     held = receive_event("billing", 0, 100, visibility_timeout_seconds=600)
     return _PlacementCase(
         name="its retention ended while it was in flight, and the group went on (VIS-16)",
-        events=[publish_event(0, 0), publish_event(1, 50_000), held, *work_off_events("billing", [1], 61_000)],
+        events=[publish_event(0, 0), publish_event(1, 50_000), held, *consume_events("billing", [1], 61_000)],
         expectation=_KEPT_A_MINUTE,
     )
 
 
 def _expired_repeat() -> _PlacementCase:
-    worked = [*work_off_events("billing", [0], 100), *work_off_events("billing", [END], 460_100)]
+    worked = [*consume_events("billing", [0], 100), *consume_events("billing", [END], 460_100)]
     return _PlacementCase(
         name="a repeat after the window was not kept until somebody received",
         events=[publish_event(0, 0), publish_event(0, 340_000), publish_event(END, 460_000), *worked],
@@ -368,12 +368,12 @@ _LAWFUL: Sequence[_PlacementCase] = (
     _case_shortened_before_its_delete(),
     _PlacementCase(
         name="receives whose answers were lost may have used up a message",
-        events=[*_PUBLISHED, *work_off_events("billing", [1], 100_000)],
+        events=[*_PUBLISHED, *consume_events("billing", [1], 100_000)],
         expectation=replace(_THREE_RECEIVES, lost_receives={"billing": 3}),
     ),
     _PlacementCase(
         name="its retention ended before it was received, and a later message came (VIS-17)",
-        events=[publish_event(0, 0), publish_event(1, 50_000), *work_off_events("billing", [1], 61_000)],
+        events=[publish_event(0, 0), publish_event(1, 50_000), *consume_events("billing", [1], 61_000)],
         expectation=_KEPT_A_MINUTE,
     ),
     _case_expired_after_four_days(),
@@ -384,7 +384,7 @@ _LAWFUL: Sequence[_PlacementCase] = (
             publish_event(0, 0),
             publish_event(END, 50_000),
             receive_event("billing", 0, 100),
-            *work_off_events("billing", [END], 61_000),
+            *consume_events("billing", [END], 61_000),
         ],
         expectation=_KEPT_A_MINUTE,
     ),
@@ -395,7 +395,7 @@ _LAWFUL: Sequence[_PlacementCase] = (
             publish_event(0, 0),
             publish_event(1, 50_000),
             publish_event(END, 70_000),
-            *work_off_events("billing", [END], 71_000),
+            *consume_events("billing", [END], 71_000),
         ],
         around=_PURGED,
     ),
@@ -405,7 +405,7 @@ _LAWFUL: Sequence[_PlacementCase] = (
             publish_event(0, 0),
             publish_event(1, 2_000),
             receive_event("billing", 0, 100),
-            *work_off_events("billing", [1], 3_000),
+            *consume_events("billing", [1], 3_000),
         ],
         around=_PURGED,
     ),
@@ -503,7 +503,7 @@ def _second_copy_dead() -> _PlacementCase:
     dead = _dead(0, 600_000, sqs_message_id="copy", deduplication_id="copy")
     return _PlacementCase(
         name="deleted, published again after its window, and the copy died by receives nobody saw",
-        events=[publish_event(0, 0), *work_off_events("billing", [0], 100), publish_event(0, 311_000), dead],
+        events=[publish_event(0, 0), *consume_events("billing", [0], 100), publish_event(0, 311_000), dead],
         expectation=replace(_THREE_RECEIVES, lost_receives={"billing": 3}),
     )
 
@@ -538,7 +538,7 @@ def _case_brought_from_another_queue() -> _PlacementCase:
     died = [receive_event("shipping", 0, 100 + n * 31_000, receive_count=n + 1) for n in range(3)]
     return _PlacementCase(
         name="a move task takes another queue's dead letter here, beside the copy that was here",
-        events=[*_PUBLISHED, *died, *work_off_events("billing", [0], 400_000), _back(401_000)],
+        events=[*_PUBLISHED, *died, *consume_events("billing", [0], 400_000), _back(401_000)],
         expectation=replace(EXPECTATION, max_receive_count={"billing": 3, "shipping": 3}),
         around=QueueContext(moves=(elsewhere,)),
     )
@@ -547,7 +547,7 @@ def _case_brought_from_another_queue() -> _PlacementCase:
 _DEAD_LETTERS: Sequence[_PlacementCase] = (
     _PlacementCase(
         name="two queues share a DLQ: dead in one, worked off in the other (DLQ-05)",
-        events=[*_PUBLISHED, *work_off_events("shipping", [0], 100), *_tries(0, 3), _dead(0, 200_000, dlq="dlq")],
+        events=[*_PUBLISHED, *consume_events("shipping", [0], 100), *_tries(0, 3), _dead(0, 200_000, dlq="dlq")],
         expectation=_SHARED_DLQ,
     ),
     _dead_in_both(),
@@ -602,7 +602,7 @@ _DEAD_LETTERS: Sequence[_PlacementCase] = (
     _back_while_its_last_receive_was_answered(),
     _PlacementCase(
         name="it died by a receive nobody saw, and came first behind a later one, by a move task",
-        events=[*_PUBLISHED, *work_off_events("billing", [1], 100), _back(400_000)],
+        events=[*_PUBLISHED, *consume_events("billing", [1], 100), _back(400_000)],
         expectation=replace(
             _THREE_RECEIVES, max_receive_count={"billing": 1}, lost_receives={"billing": 1}, unproven_queues={}
         ),
@@ -653,7 +653,7 @@ def _three_copies_in_two_windows() -> _PlacementCase:
 
 
 def _topic_and_queue_but_one() -> _PlacementCase:
-    worked = (*work_off_events("billing", [0, END], 12_000), *work_off_events("shipping", [END], 12_000))
+    worked = (*consume_events("billing", [0, END], 12_000), *consume_events("shipping", [END], 12_000))
     return _PlacementCase(
         name="published to the topic and sent straight to a queue, and another queue never gave it",
         events=[publish_event(0, 0), _sent_straight(10_000), publish_event(END, 11_000), *worked],
@@ -667,7 +667,7 @@ def _answer_a_repeat_with_another_id() -> _PlacementCase:
     repeat = publish_event(0, 10_000, sns_sequence_number=number, sns_message_id="second")
     return _PlacementCase(
         name="a topic answers a repeat with the number of the first publish, and another message id (SNS-18)",
-        events=[publish_event(0, 0, sns_message_id="first"), repeat, *work_off_events("billing", [0], 11_000)],
+        events=[publish_event(0, 0, sns_message_id="first"), repeat, *consume_events("billing", [0], 11_000)],
         anomalies=frozenset({"B5"}),
     )
 
@@ -699,7 +699,7 @@ def _effective_stale_delete() -> _PlacementCase:
             receive,
             _again(0, 31_000),
             delete_event(receive, 31_100),
-            *work_off_events("billing", [1], 31_200),
+            *consume_events("billing", [1], 31_200),
         ],
         anomalies=frozenset({"D2"}),
     )
@@ -753,7 +753,7 @@ def _case_given_back_and_deleted() -> _PlacementCase:
     given_back = [receive, _visibility_change(receive, 200, 0), delete_event(receive, 300)]
     return _PlacementCase(
         name="given back and then deleted, which removes nothing, and a later message came (VIS-04)",
-        events=[*_PUBLISHED, *given_back, *work_off_events("billing", [1], 400)],
+        events=[*_PUBLISHED, *given_back, *consume_events("billing", [1], 400)],
         anomalies=frozenset({"D1"}),
     )
 
@@ -762,7 +762,7 @@ def _case_received_for_nothing_and_deleted() -> _PlacementCase:
     receive = receive_event("billing", 0, 100, visibility_timeout_seconds=0)
     return _PlacementCase(
         name="received with a visibility timeout of 0 and deleted, which removes nothing (VIS-04)",
-        events=[*_PUBLISHED, receive, delete_event(receive, 300), *work_off_events("billing", [1], 400)],
+        events=[*_PUBLISHED, receive, delete_event(receive, 300), *consume_events("billing", [1], 400)],
         anomalies=frozenset({"C3"}),
     )
 
@@ -796,13 +796,13 @@ _WRONG: Sequence[_PlacementCase] = (
     _three_copies_in_two_windows(),
     _PlacementCase(
         name="a message that dies in the end was received behind a later one",
-        events=[*_PUBLISHED, *work_off_events("billing", [1], 100), *_tries(0, 3, 1_000), _dead(0, 200_000)],
+        events=[*_PUBLISHED, *consume_events("billing", [1], 100), *_tries(0, 3, 1_000), _dead(0, 200_000)],
         anomalies=frozenset({"C1"}),
         expectation=_THREE_RECEIVES,
     ),
     _PlacementCase(
         name="received before it was published",
-        events=[publish_event(0, 1_000), *work_off_events("billing", [0], 100)],
+        events=[publish_event(0, 1_000), *consume_events("billing", [0], 100)],
         anomalies=frozenset({"A4"}),
     ),
     _topic_and_queue_but_one(),
@@ -828,13 +828,13 @@ _WRONG: Sequence[_PlacementCase] = (
     _twice_in_one_answer_that_hides(),
     _PlacementCase(
         name="a minute of retention had not passed when a later message came",
-        events=[publish_event(0, 0), publish_event(1, 50_000), *work_off_events("billing", [1], 59_000)],
+        events=[publish_event(0, 0), publish_event(1, 50_000), *consume_events("billing", [1], 59_000)],
         anomalies=frozenset({"A2"}),
         expectation=_KEPT_A_MINUTE,
     ),
     _PlacementCase(
         name="published when the purge was over, and lost",
-        events=[publish_event(0, 62_000), publish_event(1, 63_000), *work_off_events("billing", [1], 64_000)],
+        events=[publish_event(0, 62_000), publish_event(1, 63_000), *consume_events("billing", [1], 64_000)],
         anomalies=frozenset({"A2"}),
         around=_PURGED,
     ),

@@ -33,7 +33,7 @@ def test_lawful_services_that_were_once_called_invalid_are_not(seed: int, tmp_pa
 
 
 @pytest.mark.parametrize("saboteur", ["ignore-delete", "reverse-batch", "deliver-twice"])
-def test_whatever_no_run_of_the_queues_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
+def test_a_recording_that_no_run_explains_is_not_valid(saboteur: str, tmp_path: Path) -> None:
     """The oracle judges whole recordings. With seeds 5057 and 5089 a poll waited while a delete was answered."""
     lives = {
         seed: judge(record_life(seed, tmp_path / str(seed), part=Part(), saboteur_name=saboteur))

@@ -241,7 +241,7 @@ def test_files_that_are_not_our_buckets_are_read_whole(result: object, tmp_path:
     assert sum(map(len, read(found))) == sum(len(pq.read_table(path)) for path in tmp_path.glob("*.parquet"))
 
 
-def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
+def test_files_with_different_bucket_counts_are_in_no_bucket(tmp_path: Path) -> None:
     """Two files with different numbers of buckets: together, a group would be in two."""
     for count in (2, 3):
         write([table_of(_groups(["a", "b", "c", "d"]))], tmp_path, str(count), count)
@@ -249,7 +249,7 @@ def test_files_in_different_buckets_are_in_none(tmp_path: Path) -> None:
     assert pieces(tmp_path)[1] is None
 
 
-def test_a_bit_that_flipped_is_not_another_history(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_any_of_our_columns_is_refused(tmp_path: Path) -> None:
     """A bit is flipped in each of our columns: the file is still valid Parquet, and refused."""
     write([table_of(_groups([f"g{number}" for number in range(20)]))], tmp_path, "e", 1)
     (path,) = tmp_path.glob("*.parquet")

@@ -64,7 +64,7 @@ def test_a_recording_whose_losses_were_not_judged_is_not_plainly_valid(
     assert "loss was not judged" not in shown(finished_runs.valid())
 
 
-def test_a_recording_without_acknowledged_publishes_says_so() -> None:
+def test_a_recording_without_acknowledged_publishes_is_not_judged_for_loss() -> None:
     """Without a publish, no message can be missing."""
     verdict = finished_runs.valid()
     counts = {"A1": 0, "A2": 0, "A3": 0, "E1": 0}
@@ -159,7 +159,7 @@ def test_faults_that_hit_nothing_and_workers_that_ended_by_themselves_are_counte
     assert "hit nothing" not in shown(verdict)
 
 
-def test_terminal_summary_has_exceptions_and_families_and_no_other_row() -> None:
+def test_terminal_summary_leaves_out_properties_that_held() -> None:
     """Each property that held, or had no opportunity to fail, is a row of the whole summary only."""
     verdict = finished_runs.invalid()
     brief, whole = report.markdown(verdict, is_whole=False), report.markdown(verdict)

@@ -28,7 +28,7 @@ from tests.support.histories import finished_runs
 # --- Markdown ------------------------------------------------------------------------------------------------------
 
 
-def test_markdown_shows_what_comes_from_outside_as_it_is() -> None:
+def test_markdown_escapes_text_from_outside() -> None:
     """A group's id, an error or a queue's name begins no table, link or line, and does not vanish as a tag."""
     odd = "g|1 *<b>*\n# [x](http://x) \x1b_y_"
     violation = replace(finished_runs.invalid().violations[0], message_group_id=odd, queue=odd, sentence=odd)
@@ -97,7 +97,7 @@ def test_the_times_of_a_witness_are_counted_from_its_first_event() -> None:
 
 
 def test_a_lease_that_was_extended_is_drawn_to_where_it_ended() -> None:
-    """By a change in time; a delete ends it, and a change that failed or came late has no effect."""
+    """A change in time moves its end, and a delete ends it; a change that failed or came late has no effect."""
     of_message = {"idx": 1, "queue": "billing", "receipt_handle_hash": "h", "outcome": "ok"}
     receive = of_message | {"kind": "received", "invoked_at_us": 1_000_000, "visibility_timeout_seconds": 30}
 
@@ -172,7 +172,7 @@ def test_an_unknown_run_is_never_green_in_junit() -> None:
     ]
 
 
-def test_junit_survives_what_xml_cannot_hold() -> None:
+def test_junit_replaces_characters_that_xml_cannot_hold() -> None:
     (violation, *_) = finished_runs.invalid().violations
     strange = replace(violation, message_group_id="g\x00\x1b<&>")
 
@@ -430,7 +430,7 @@ def test_a_run_without_events_has_a_page() -> None:
     assert "0 message(s) acknowledged and 0 received: nothing to judge" in found
 
 
-def test_thresholds_stand_beside_what_was_seen() -> None:
+def test_thresholds_stand_beside_the_measured_values() -> None:
     """Only the thresholds that the profile sets; a value above its threshold is marked."""
     rows = [
         (row.anomaly, row.measure, row.seen, row.allowed, row.is_met)
