@@ -128,7 +128,7 @@ def test_a_row_opens_with_the_evidence_of_every_target(page: Any) -> None:
     assert not evidence.is_visible()
 
 
-def test_the_keyboard_is_enough(page: Any) -> None:
+def test_a_row_is_opened_by_the_keyboard_alone(page: Any) -> None:
     first = PROMISES[0]["id"]
     button, evidence = page.get_by_role("button", name=first, exact=True), page.locator(f"#evidence-{first}")
     page.get_by_role("button", name="Clear").focus()

@@ -208,7 +208,7 @@ def test_a_range_is_published_again(console: Any, shop: OperatedShop) -> None:
 
 
 @pytest.mark.slow
-def test_of_two_operators_the_second_reads_that_it_is_gone(console: Any, shop: OperatedShop) -> None:
+def test_the_second_of_two_operators_reads_that_the_number_is_gone(console: Any, shop: OperatedShop) -> None:
     """Both have the dry run of the same number open; the second acts when the first has."""
     other = console.context.new_page()
     for page in (console, other):
@@ -283,7 +283,7 @@ def test_the_overview_looks_again_and_says_when_it_cannot(console: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everything_is_legible_and_fits(console: Any, name: str, scheme: str) -> None:
+def test_every_page_is_legible_and_fits_into_the_window(console: Any, name: str, scheme: str) -> None:
     """In a wide and a narrow window; the contrast of text and ground is at least 4.5 (WCAG AA)."""
     console.emulate_media(color_scheme=scheme)
     widths = {}

@@ -130,7 +130,7 @@ def test_a_message_of_the_outbox_is_published_again(client: Client) -> None:
     assert client.get("/admin/sluice/outboxact/").status_code == 200
 
 
-def test_nobody_edits_a_row_or_acts_without_the_right(client: Client, parked_group: WorkerHarness) -> None:
+def test_a_user_without_the_permission_can_neither_edit_nor_act(client: Client, parked_group: WorkerHarness) -> None:
     dead = models.InboxException.objects.get(state="dead")
     assert "_save" not in client.get(f"/admin/sluice/inboxexception/{dead.pk}/change/").content.decode()
     reader = Client()
@@ -294,7 +294,7 @@ def test_an_act_commits_by_itself_where_requests_are_transactions(
     assert audited == [(is_in_transaction, rows_of_audit)]
 
 
-def test_groups_are_shown_and_acted_on_by_those_who_may(client: Client, parked_group: WorkerHarness) -> None:
+def test_the_page_of_groups_needs_a_permission_to_view_and_act(client: Client, parked_group: WorkerHarness) -> None:
     reader = Client()
     reader.force_login(User.objects.create_user("eve", is_staff=True))
     url = "/admin/sluice/inboxexception/groups/"

@@ -15,7 +15,7 @@ type Break = Callable[[pytest.MonkeyPatch], None]
 
 def _adds_without_a_transaction(patch: pytest.MonkeyPatch) -> None:
     class Careless(outbox._Executor):
-        """Its database never commits by itself, it says."""
+        """An executor whose database claims that it never commits by itself."""
 
     found = databases.database
 

@@ -367,8 +367,8 @@ def test_a_thread_that_a_handler_left_behind_writes_nothing_of_another_message(a
     assert len(errors) == 1
 
 
-def test_another_database_of_a_handler_is_its_own(sqlite: str, postgres: str) -> None:
-    """A transaction that it leaves open there is rolled back."""
+def test_a_handlers_other_database_commits_by_its_own_transactions(sqlite: str, postgres: str) -> None:
+    """A transaction that the handler leaves open there is rolled back."""
 
     @orm_handler("order.placed", using=postgres)
     def invoice(event: Event, context: Context) -> None:
@@ -426,7 +426,7 @@ def test_a_handler_has_djangos_functions_types_and_role(alias: str) -> None:
         assert [dead_letter.reason for dead_letter in worker.dead_letters] == []
 
 
-def test_the_options_of_django_hold_on_a_workers_connection(postgres: str) -> None:
+def test_a_workers_connection_has_the_options_of_django(postgres: str) -> None:
     options = connections[postgres].settings_dict["OPTIONS"]
     with connections[postgres].cursor() as cursor:
         cursor.execute("DROP ROLE IF EXISTS shop_role; CREATE ROLE shop_role; GRANT shop_role TO CURRENT_USER")

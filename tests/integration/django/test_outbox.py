@@ -122,7 +122,7 @@ def test_a_commit_waits_for_the_disk_on_postgres(postgres: str) -> None:
         assert cursor.fetchone() == ("on",)
 
 
-def test_tables_that_are_missing_are_said_in_one_line(alias: str) -> None:
+def test_missing_tables_are_reported_in_one_line(alias: str) -> None:
     with connections[alias].cursor() as cursor:
         cursor.execute("DROP TABLE sluice_outbox_group")
 

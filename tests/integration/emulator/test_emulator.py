@@ -322,7 +322,7 @@ def test_nothing_of_the_callers_own_aws_settings_reaches_the_command(
     assert ended.stderr == ""
 
 
-def test_up_listens_where_it_is_told_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
+def test_up_listens_on_the_given_port_until_it_is_terminated(start: Start, tmp_path: Path) -> None:
     """The command listens on the loopback only and prints how to use it.
 
     SIGTERM ends it with 143, and no process is left.

@@ -52,7 +52,7 @@ def _actions(resources: dict[str, Any], role: str) -> set[str]:
     }
 
 
-def test_the_tasks_run_in_the_vpc_and_the_cluster_that_were_there(shop: dict[str, Any]) -> None:
+def test_the_tasks_run_in_the_existing_vpc_and_cluster(shop: dict[str, Any]) -> None:
     services = _of(shop, "AWS::ECS::Service").values()
 
     assert {service["ServiceName"] for service in services} == {"shop-prod-refunds", "shop-prod-relay"}
@@ -92,7 +92,7 @@ def test_every_container_has_the_proxy(shop: dict[str, Any]) -> None:
     assert {found["NO_PROXY"] for found in variables} == {"169.254.170.2,.shop.internal"}
 
 
-def test_a_grantee_may_do_what_was_granted_and_no_more(shop: dict[str, Any]) -> None:
+def test_a_grantee_may_do_only_the_granted_actions(shop: dict[str, Any]) -> None:
     assert _actions(shop, "Legacy") == {"sns:Publish"}
     assert _actions(shop, "Audit") == {
         *("sqs:ReceiveMessage", "sqs:ChangeMessageVisibility", "sqs:DeleteMessage"),

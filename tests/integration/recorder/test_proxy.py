@@ -267,7 +267,7 @@ def test_a_request_that_was_cut_is_never_sent_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "more", ["\u00ff", "&MessageAttributes.entry.1.Value.DataType=String", "&MessageAttributes.entry.one.Name=n"]
 )
-def test_a_form_that_is_none_of_sns_is_answered_by_the_endpoint(tmp_path: Path, more: str) -> None:
+def test_a_malformed_form_is_sent_on_and_answered_by_the_endpoint(tmp_path: Path, more: str) -> None:
     with capturing(lambda _: Reply(status=400)) as server, _recording(tmp_path, server.url) as proxy:
         headers = {"Authorization": _SIGNED, "Content-Type": "application/x-www-form-urlencoded"}
         assert _post(proxy, (urlencode(_PUBLISH) + more).encode("latin-1"), **headers)[0] == 400
@@ -300,7 +300,7 @@ def test_a_number_that_is_none_of_sqs_stops_no_recording(tmp_path: Path, seconds
     assert poll.visibility_timeout_seconds is None
 
 
-def test_an_answer_that_is_no_object_is_passed_on_and_tells_nothing(tmp_path: Path) -> None:
+def test_an_answer_that_is_no_object_is_passed_on_unread(tmp_path: Path) -> None:
     body = json.dumps({"QueueUrl": f"http://localhost/1/{_QUEUE}", "MessageBody": "b", "MessageGroupId": "g"})
     with capturing(lambda _: Reply(body=b"[]")) as server, _recording(tmp_path, server.url) as proxy:
         assert _post(proxy, body, **_JSON, **{"X-Amz-Target": "AmazonSQS.SendMessage"}) == (200, b"[]")
@@ -319,7 +319,7 @@ def test_ten_messages_of_the_largest_size_come_in_one_answer(tmp_path: Path) -> 
     assert answered == (200, body)
 
 
-def test_credentials_that_end_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_credentials_are_answered_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {"Version": 1, "AccessKeyId": "key", "SecretAccessKey": "secret", "SessionToken": "token"}
     file, config = tmp_path / "keys.json", tmp_path / "config"
     soon, past = (datetime.fromtimestamp(SystemClock().now_us() / 1e6 + seconds, UTC) for seconds in (60, -60))
@@ -401,7 +401,7 @@ def test_an_answer_that_is_cut_reaches_the_client_as_cut(tmp_path: Path) -> None
     ]
 
 
-def test_an_endpoint_that_is_not_there_had_no_effect(tmp_path: Path) -> None:
+def test_a_call_to_an_absent_endpoint_had_no_effect(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         gone = f"http://127.0.0.1:{free.getsockname()[1]}"
     with _recording(tmp_path, gone) as proxy, pytest.raises((ClientError, HTTPClientError)):
@@ -414,7 +414,7 @@ def test_an_endpoint_that_is_not_there_had_no_effect(tmp_path: Path) -> None:
     assert sent.error == "EndpointConnectionError"
 
 
-def test_aws_is_reached_by_the_way_out_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_aws_is_reached_by_the_proxy_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as way_out:
         way_out.settimeout(10)
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{way_out.getsockname()[1]}")

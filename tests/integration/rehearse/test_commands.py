@@ -143,7 +143,7 @@ main(sys.argv[1:])
 _NOT_TO_REHEARSE = ["spark_load", "pyspark", "py4j", "boto3", "botocore", "sqlalchemy", "structlog", "aws_cdk"]
 
 
-def test_a_rehearsal_needs_no_load_test(run: Run) -> None:
+def test_a_rehearsal_needs_neither_spark_nor_boto3_nor_a_database(run: Run) -> None:
     """The command reads the template, simulates, and draws the page without Spark, clients of AWS or a database."""
     program = _WITHOUT_A_LOAD_TEST.format(missing=_NOT_TO_REHEARSE)
     arguments = ["rehearse", "--template", "fine.yaml", *WORK, "--traffic", "sparse", "--page", "page.html"]
@@ -367,8 +367,8 @@ def test_a_kind_of_traffic_that_is_named_twice_is_tried_once(run: Run) -> None:
     assert len(rows) == len(set(rows))
 
 
-def test_a_terminal_shows_the_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Elsewhere nothing does: the tests above find standard error empty."""
+def test_only_a_terminal_shows_the_progress(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a terminal standard error is empty, as the tests above show."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
 
     _, _, printed = run("rehearse", "--template", "fine.yaml", *WORK, "--profile", "mine.yaml")

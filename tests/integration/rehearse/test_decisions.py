@@ -115,7 +115,7 @@ def _burst() -> DrawnTraffic:
 
 
 @pytest.mark.parametrize("variant", one_case_in(len(VARIANTS), VARIANTS))
-def test_few_groups_get_the_tasks_they_can_use_in_every_variant(variant: Variant) -> None:
+def test_few_groups_get_only_the_tasks_they_can_use(variant: Variant) -> None:
     """Eight groups are two tasks' lanes. What is to spare, and counts as busy, makes it four at most."""
     assert _last_desired(_run(_few_groups(), variant=variant)) <= {3, 4}
 
@@ -207,7 +207,7 @@ def test_never_more_tasks_than_useful_groups_allow(**case: Any) -> None:
     assert min(last) >= groups / lanes * min(1.0, handler_seconds / (handler_seconds + tasks.overhead_seconds))
 
 
-def test_a_task_count_filled_with_zero_starts_too_many_tasks() -> None:
+def test_a_task_count_with_gaps_as_zero_starts_too_many_tasks() -> None:
     """Decision 6 on few groups.
 
     With zero filled in, the clamp alone wants at least 6 tasks instead of 3 or 4; with a cooldown of one minute it

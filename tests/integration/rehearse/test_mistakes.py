@@ -500,13 +500,13 @@ def test_only_the_planted_mistake_is_found_in_a_handwritten_template(
         ("published_backlog.yaml", ["cooldown-too-short", "never-scales-in"]),
     ],
 )
-def test_a_template_as_people_write_it_has_the_mistakes_it_has(name: str, names: list[str]) -> None:
+def test_the_mistakes_of_unchanged_handwritten_templates_are_found(name: str, names: list[str]) -> None:
     (service,) = read_services(*load_template(BY_HAND / name).values())
 
     assert _names(service, STEPS_TASKS if "steps" in name else BACKLOG_TASKS) == names
 
 
-def test_a_service_on_another_queue_has_that_one_mistake() -> None:
+def test_each_policy_that_reads_another_queue_is_a_mistake() -> None:
     """Both policies of the service read another queue; on its own queue they would start a task."""
     service = service_of(FULL, NIGHT)
     assert service.queue is not None
@@ -622,7 +622,7 @@ def test_a_service_that_never_scales_in_needs_no_protection() -> None:
 
 
 @pytest.mark.slow  # simulated days
-def test_a_cooldown_is_long_enough_when_what_was_done_is_seen() -> None:
+def test_a_cooldown_lasts_until_metrics_show_the_started_tasks() -> None:
     """320 s until metrics and start: 300 are too few, and 360 are advised."""
     tried = _on(REPEATED)
     slow = replace(tried, tasks=replace(tried.tasks, start_seconds=200))

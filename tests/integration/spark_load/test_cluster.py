@@ -79,7 +79,7 @@ RUN = ["run", "brief.yaml"]
 
 
 @pytest.mark.slow
-def test_a_standalone_cluster_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+def test_a_standalone_cluster_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
     """The executors are sent the code: nothing of the project is on their path."""
     command = [sys.executable, str(PROJECT / "load.py"), *RUN, "--master", cluster.master]
 
@@ -90,7 +90,7 @@ def test_a_standalone_cluster_runs_it(cluster: Standalone, endpoint: fake_aws.En
 
 
 @pytest.mark.slow
-def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+def test_spark_submit_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
     command = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     command += ["--conf", "spark.task.maxFailures=1", str(PROJECT / "load.py"), *RUN]
 
@@ -100,7 +100,7 @@ def test_spark_submit_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, 
 
 
 @pytest.mark.slow
-def test_a_spark_connect_server_runs_it(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
+def test_a_spark_connect_server_runs_a_load_test(cluster: Standalone, endpoint: fake_aws.Endpoint, work: Path) -> None:
     serving = [str(standalone_cluster.SPARK_HOME / "bin" / "spark-submit"), "--master", cluster.master]
     serving += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer"]
     for name, value in {

@@ -231,7 +231,7 @@ def test_queues_that_are_not_empty_are_refused(empty: deployment.LoadDeployment)
 # --- the recorder ----------------------------------------------------------------------------------------------------
 
 
-def test_the_recorder_writes_down_what_happened(empty: deployment.LoadDeployment, tmp_path: Path) -> None:
+def test_the_recorder_writes_each_call_with_its_outcome(empty: deployment.LoadDeployment, tmp_path: Path) -> None:
     sns, sqs = empty.client("sns"), empty.client("sqs")
     url = empty.queue_urls["sluice-local-audit.fifo"]
     with Journal(tmp_path, "r-0", common={"run": "r", "worker": "r-0"}) as journal:

@@ -60,7 +60,7 @@ def test_a_bare_path_is_a_file_of_this_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # a Spark of its own
-def test_java_and_python_find_each_other_though_ipv6_is_preferred(tmp_path: Path) -> None:
+def test_java_and_python_connect_although_java_prefers_ipv6(tmp_path: Path) -> None:
     assert _work(tmp_path, JAVA_TOOL_OPTIONS="-Djava.net.preferIPv6Addresses=true") == "10"
 
 

@@ -18,7 +18,7 @@ from tests.support.templates.synthesis import synthesize
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(environment=environments())
-def test_nothing_is_wrong_in_any_environment_that_may_be_declared(tmp_path: Path, environment: Environment) -> None:
+def test_every_environment_that_may_be_declared_keeps_all_invariants(tmp_path: Path, environment: Environment) -> None:
     """For example, every queue has a DLQ of its own, and every alarm is there.
 
     A worker has only the rights that it needs.

@@ -5,7 +5,7 @@ import subprocess
 from tests.support.project import PROJECT
 
 
-def test_a_deployment_without_cdk_says_what_is_missing() -> None:
+def test_a_deployment_without_cdk_names_the_next_step() -> None:
     ended = subprocess.run(
         [PROJECT / "scripts" / "deploy-local.sh"],
         env={"PATH": "/usr/bin:/bin", "AWS_ENDPOINT_URL": "http://127.0.0.1:9"},

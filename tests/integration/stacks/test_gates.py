@@ -230,7 +230,7 @@ class _Careless(EnvironmentStage):
 
 
 def test_the_app_refuses_what_cdk_nag_finds(run_app: RunApp, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Construct and rules by their names; Python exits with 1."""
+    """The error names the construct and the rules; Python exits with 1."""
     monkeypatch.setattr(app, "EnvironmentStage", _Careless)
 
     with pytest.raises(RuntimeError) as refused:

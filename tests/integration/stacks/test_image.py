@@ -95,7 +95,7 @@ def test_the_image_holds_the_declared_handlers(image: Path, packages: Path) -> N
 
 
 @pytest.mark.parametrize("command", ["worker", "relay"])
-def test_a_task_runs_on_what_its_stack_wrote(command: str, image: Path, packages: Path) -> None:
+def test_a_task_reads_the_settings_that_its_stack_wrote(command: str, image: Path, packages: Path) -> None:
     """The image holds no declaration: with the settings a task looks for its database next; without, it is refused."""
     prod = ENVIRONMENTS["prod"]
     part = task_settings.task_environment(prod, prod.consumers[0] if command == "worker" else None)
@@ -124,14 +124,14 @@ def test_a_task_is_unhealthy_until_its_process_gives_a_sign(image: Path, package
 
 
 @pytest.mark.parametrize("package", ["pytest", "pyarrow", "aws_cdk", "pyspark"])
-def test_the_image_holds_no_more(package: str, image: Path, packages: Path) -> None:
+def test_the_image_lacks_packages_of_tests_and_deployments(package: str, image: Path, packages: Path) -> None:
     """Packages that only tests and deployments need stay outside."""
     ran = python(["-c", f"import {package}"], image, packages)
 
     assert f"ModuleNotFoundError: No module named '{package}'" in ran.stderr
 
 
-def test_the_image_runs_what_is_tested_here() -> None:
+def test_the_image_and_the_tests_lock_the_same_versions() -> None:
     """The image's lock file and that of the tests have the same versions."""
     assert len(LOCKED) > 10
     assert {name: metadata.version(name) for name in LOCKED} == LOCKED
@@ -143,14 +143,14 @@ def test_the_image_runs_as_the_user_of_its_tasks() -> None:
     assert f"--uid {task_service._USER} " in DOCKERFILE
 
 
-def test_s6_signals_reach_python() -> None:
+def test_signals_of_ecs_reach_python() -> None:
     """Exec form and no entry point: the stack's command replaces CMD whole, and no shell is process 1."""
     commands = re.findall(r"^(CMD|ENTRYPOINT) (.+)$", DOCKERFILE, re.MULTILINE)
 
     assert [(name, json.loads(found)) for name, found in commands] == [("CMD", ["python", "-m", "sluice", "worker"])]
 
 
-def test_nothing_else_is_sent_to_the_builder() -> None:
+def test_only_copied_files_are_sent_to_the_builder() -> None:
     """The builder gets only the files that the Dockerfile copies, so no secret lying about gets in."""
     ignored = (PROJECT / ".dockerignore").read_text(encoding="utf-8").splitlines()
 

@@ -102,8 +102,8 @@ def test_every_command_of_a_workflow_takes_what_it_is_given(command: WorkflowCom
         assert {option.replace("--no-", "--") for option in given} <= known  # what may be switched off is named without
 
 
-def test_the_commands_are_found() -> None:
-    """If no command were found, the test above would have no cases."""
+def test_the_known_commands_of_the_workflows_are_found() -> None:
+    """If the pattern found no command, the test above would have no cases."""
     seen = {command.words[:2] for command in COMMANDS}
 
     assert {("make", "setup"), ("make", "deploy"), ("make", "diff"), ("make", "load"), ("cdk", "synth")} <= seen

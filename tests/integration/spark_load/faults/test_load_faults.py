@@ -80,7 +80,7 @@ def _write_broken_journal(run: LoadRun, published: Mapping[int, tuple[str, int]]
     journal.flush()
 
 
-def test_only_what_cannot_become_a_second_message_is_published_again(
+def test_only_messages_that_stay_single_are_published_again(
     spark: SparkSession, endpoint: fake_aws.Endpoint, tmp_path: Path
 ) -> None:
     """Acknowledged: not again. Refused: again. Never answered: again while it is remembered, and later never."""

@@ -54,7 +54,7 @@ def _publish_events(run: LoadRun) -> list[HistoryEvent]:
     return [event for event in events_of_worker(run, "publish-0") if event.kind == Kind.PUBLISHED]
 
 
-def test_half_the_calls_throttled_costs_time_and_nothing_else(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
+def test_throttling_half_the_calls_loses_and_repeats_no_message(endpoint: fake_aws.Endpoint, run: LoadRun) -> None:
     calls = itertools.count()
     endpoint.fault = lambda name: fake_aws.THROTTLED if name == "PublishBatch" and next(calls) % 2 else None
 

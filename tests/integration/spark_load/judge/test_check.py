@@ -109,7 +109,7 @@ def test_sparks_own_error_of_damage_is_not_printed(tmp_path: Path) -> None:
     ]
 
 
-def test_cutting_a_history_elsewhere_changes_nothing(
+def test_the_division_of_a_history_does_not_change_its_findings(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = {"B7", "C1", "E1", "G1"}
@@ -161,7 +161,7 @@ def test_a_history_that_is_kept_elsewhere_stays_there(spark: SparkSession, tmp_p
     assert list(tmp_path.glob("*.partial*")) == []
 
 
-def test_buckets_that_are_none_are_noticed(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_whose_groups_are_of_another_bucket_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """A file whose groups are not in the bucket that its name says would split these groups.
 
     It is refused with the next step.
