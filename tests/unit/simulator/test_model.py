@@ -174,7 +174,7 @@ def test_visibility_ends_twelve_hours_after_the_receive(service: Service) -> Non
 
 
 @pytest.mark.parametrize(("after_seconds", "delivered"), [(5 * MINUTE + 1, []), (10 * MINUTE, ["m"])])
-def test_an_attempt_id_is_forgotten_after_five_minutes(
+def test_a_forgotten_attempt_id_makes_a_new_receive(
     service: Service, after_seconds: float, delivered: list[str]
 ) -> None:
     """RCV-11: the receive is then a new one, without a message until the visibility timeout of ten minutes ends."""
