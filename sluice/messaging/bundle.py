@@ -70,9 +70,9 @@ def read_body(body: str) -> Envelope | Bundle:
 
 
 def events_of(body: str) -> list[Envelope]:
-    """Return the events of a message in order, each with its number: one, or those of a bundle.
+    """Return the events of a message in order, each with its number in its group: one, or those of a bundle.
 
-    For subscribers without Sluice's worker. The events have no message attributes; those of the message are theirs.
+    For subscribers without Sluice's worker. The attributes of each event are the message's, and are not returned.
 
     Raises:
         EnvelopeError: the body, or an event of its bundle, cannot be read.

@@ -54,8 +54,12 @@ class _Rows:
         return rows
 
     def _make_room(self, count: int) -> None:
+        """Forget the closed rows before the oldest open one; if it is too full then, double the ring's size.
+
+        It is at most half full afterwards, so that it seldom has to be doubled.
+        """
         kept = np.arange(self._oldest, self._next)
-        kept = kept[np.maximum.accumulate(self.get("is_open", kept))]
+        kept = kept[np.maximum.accumulate(self.get("is_open", kept))]  # from the first open row on
         self._oldest = self._next - len(kept)
         size = self._size
         while 2 * (len(kept) + count) > size:

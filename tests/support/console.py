@@ -102,7 +102,7 @@ def troubled_shop(folder: Path, *groups: str, url: str | None = None) -> Iterato
 
 @contextmanager
 def running_shop(engine: Engine, patch: pytest.MonkeyPatch) -> Iterator[OperatedShop]:
-    """Yield the shop behind an endpoint, in a process that has test credentials."""
+    """Yield the shop, whose simulated AWS is served over HTTP; this process has test credentials meanwhile."""
     for name, value in KEYS.items():
         patch.setenv(name, value)
     patch.setattr(boto3, "DEFAULT_SESSION", None)

@@ -150,7 +150,11 @@ def _panels(rows: Iterator[RuntimeRow]) -> Iterator[dict[str, Any]]:
 
 
 def _expression(name: str, dimensions: Mapping[str, str]) -> str:
-    """Return what PromQL draws: a counter a second over all tasks; of a gauge the most, as all serve the same."""
+    """Return the PromQL of a metric's graph.
+
+    A counter is drawn as its rate per second, summed over all tasks. Of a gauge the maximum is drawn, because each task
+    reports the same value.
+    """
     labels = ",".join(f'{label.lower()}="{value}"' for label, value in dimensions.items())
     selected = f"{metrics.prometheus_name(name)}{{{labels}}}"
     return f"sum(rate({selected}[5m]))" if name in metrics.COUNTED else f"max({selected})"

@@ -174,7 +174,10 @@ def _on_their_way(sources: Sources, rows: list[StoredCopy]) -> Iterator[tuple[st
 
 
 def _erase_rows(engine: Engine, subject: Subject, eraser: SubjectEraser) -> int:
-    """Erase the content of a database's rows in one transaction, and return how many rows had some."""
+    """Erase the subject's content from a database's rows, in one transaction, and return how many rows had some.
+
+    A row with a reason to be left (`copy.left`) is left as it is.
+    """
     with engine.begin() as connection:
         found = [row for row in find_rows(connection, subject) if row.copy.left is None]
         for row in found:

@@ -257,7 +257,10 @@ _SCALE_IN: tuple[Any, Any] = (
 
 
 def _backlog() -> Any:
-    """Return the backlog that a Lambda publishes, written by hand, without its mistakes: it scales in."""
+    """Return the handwritten template that scales on a backlog which a Lambda publishes, with its mistakes repaired.
+
+    So it scales in, too.
+    """
     (template,) = load_template(BY_HAND / "published_backlog.yaml").values()
     template = copy.deepcopy(template)
     _tracking_of(template)["ScaleOutCooldown"] = 300

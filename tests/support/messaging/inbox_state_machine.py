@@ -259,7 +259,7 @@ class InboxStateMachine(RuleBasedStateMachine):
 
     @rule(number=_HANDS, fault=_FAULTS, behaviour=_MOODS)
     def fail(self, number: int, fault: Fault, behaviour: str) -> None:
-        """Let one worker's next call of a kind have a fault."""
+        """Let a worker take steps in which its next call to SQS has the fault, which names the kind of call."""
         self.worker_parts[number].sqs_calls.faults.append(fault)
         self.step(number, behaviour, 2)
 

@@ -83,7 +83,7 @@ def test_a_test_that_was_skipped_proves_nothing() -> None:
         ("Publish", 200, "", b"<PublishResponse>", "", None),
         ("Publish", 404, "", b"<ErrorResponse>", "NotFound", None),
         ("SendMessage", 400, "", b"{}", "InvalidParameterValue", None),
-        ("SendMessage", 400, "", b"{}", "AWS.SimpleQueueService.UnsupportedOperation", None),  # AWS's own word
+        ("SendMessage", 400, "", b"{}", "AWS.SimpleQueueService.UnsupportedOperation", None),  # AWS answers so, too
         ("SendMessage", 400, "", b"{}", "InvalidAction", "not supported"),
         ("SendMessage", 404, "", b"{}", "UnknownOperationException", "not supported"),
         ("SendMessage", 501, "", b"", "", "not supported"),
@@ -100,6 +100,10 @@ def test_a_test_that_was_skipped_proves_nothing() -> None:
 def test_a_broken_or_unsupported_answer_decides_nothing_about_a_promise(
     operation: str, status: int, server: str, content: bytes, code: str, found: str | None
 ) -> None:
+    """None means that the answer counts as the service's own.
+
+    The crash page of an emulator's server means "not supported" only of operations that emulators may lack.
+    """
     response = SimpleNamespace(status_code=status, headers={"server": server}, content=content)
     met = describe_failure(operation, response, {"Error": {"Code": code, "Message": "…"}} if code else {})
 

@@ -169,8 +169,13 @@ def test_an_unreadable_numba_cache_is_compiled_anew(monkeypatch: pytest.MonkeyPa
     assert compilation.compile_loop(_times)(np.arange(2)).tolist() == [0, 2]
 
 
-def test_numba_does_not_look_for_a_class_that_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Otherwise numba would unpickle it from its cache by its old name."""
+def test_the_file_of_numbas_cache_depends_on_the_classes_of_the_parameters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Numba finds a cache by `co_filename`, and unpickles the parameters' classes by name.
+
+    So the cache of before a class moved must not be found. Another annotation stands for a class that moved.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     moved = FunctionType(_times.__code__, globals(), "_times")
     moved.__annotations__ = {"rows": EncodedRows}

@@ -165,8 +165,11 @@ def test_a_service_that_cannot_be_rehearsed_does_not_keep_another_from_it() -> N
     assert service.name == "orders"
 
 
-def test_every_template_of_a_folder_is_read_unless_cdk_wrote_it(tmp_path: Path) -> None:
-    """A template in a single line is read too. In a folder of CDK, only the templates in its manifest are read."""
+def test_of_a_folder_of_cdk_only_its_own_templates_are_read(tmp_path: Path) -> None:
+    """A manifest.json marks a folder of CDK, of which only the files *.template.json are read.
+
+    The file lock.json has a key "Resources" and is no template.
+    """
     first, second = _read("published_backlog.yaml"), _read("visible_steps.yaml")
     (tmp_path / "one.template.json").write_text(json.dumps(first), encoding="utf-8")
     (tmp_path / "other.yaml").write_text(json.dumps(second), encoding="utf-8")

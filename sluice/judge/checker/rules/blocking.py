@@ -104,12 +104,15 @@ def find_blockades(group: Group) -> Iterator[Blockade]:
 
 
 def _is_blocked_behind(group: Group, queue: str, dead: HistoryEvent, behind: Sequence[int]) -> bool:
-    """Return whether no message behind a dead letter ever arrived, although the queue was polled long enough."""
+    """Return whether no message behind a dead letter ever arrived, although none had expired.
+
+    The queue must have answered empty several times after all of them had certainly reached it.
+    """
     since_us = max([responded_us(dead), *(responded_us(group.acked[idx]) + _FANNED_OUT_WITHIN_US for idx in behind)])
     _, empty_count = group.around.polls(queue, from_us=since_us + group.around_bound_us, until_us=NEVER_US)
-    is_none = not any(idx in group.first_received.get(queue, {}) for idx in behind)
-    is_kept = all(earliest_removal_us(group, queue, idx) > group.around.last_poll_us(queue) for idx in behind)
-    return bool(behind) and is_none and is_kept and empty_count >= _EMPTY_MIN
+    has_none_arrived = not any(idx in group.first_received.get(queue, {}) for idx in behind)
+    has_none_expired = all(earliest_removal_us(group, queue, idx) > group.around.last_poll_us(queue) for idx in behind)
+    return bool(behind) and has_none_arrived and has_none_expired and empty_count >= _EMPTY_MIN
 
 
 @rule("D4")

@@ -284,7 +284,10 @@ def test_events_of_two_epochs_are_handled_in_order(used_shop: OperatedShop) -> N
 
 @pytest.mark.slow
 def test_events_that_the_inbox_may_have_forgotten_are_refused(used_shop: OperatedShop) -> None:
-    """It deletes rows of groups without messages: what it handled of them long ago has no trace any more."""
+    """The inbox deletes rows of groups without messages, and remembers up to when: here a time behind all events.
+
+    So it cannot say whether it handled them, and the replay is refused with exit code 3.
+    """
     shop = used_shop
     shop.execute("INSERT INTO sluice_inbox_consumer VALUES ('audit', :now)", now=4_000_000_000_000_000)
 

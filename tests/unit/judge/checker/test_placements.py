@@ -767,7 +767,8 @@ def _case_received_for_nothing_and_deleted() -> _PlacementCase:
     )
 
 
-def _twice_in_one_answer_that_hides() -> _PlacementCase:
+def _one_message_twice_in_one_receive() -> _PlacementCase:
+    """Return a receive that brings a message twice (B7): its first copy should have been hidden by the receive."""
     again = receive_event(
         "billing", 0, 100, call_id="x", batch_position=1, receive_count=2, receipt_handle_hash="again"
     )
@@ -825,7 +826,7 @@ _WRONG: Sequence[_PlacementCase] = (
     _overlapping_receives(),
     _case_given_back_and_deleted(),
     _case_received_for_nothing_and_deleted(),
-    _twice_in_one_answer_that_hides(),
+    _one_message_twice_in_one_receive(),
     _PlacementCase(
         name="a minute of retention had not passed when a later message came",
         events=[publish_event(0, 0), publish_event(1, 50_000), *consume_events("billing", [1], 59_000)],

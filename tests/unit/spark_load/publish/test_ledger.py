@@ -61,6 +61,7 @@ def _intents(recorded_call: RecordedCall, invoked_at_us: int) -> list[_Row]:
             "message_group_id": message.message_group_id,
             "deduplication_id": message.deduplication_id,
             "phase": message.phase,
+            "attributes_hash": short_hash("{}"),  # the messages have none
             "body_hash": short_hash(message.body),
             "message_run": "r",
             "outcome": "info",
