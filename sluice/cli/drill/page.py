@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sluice.cli.overview.verdict_page import STATUS, table
+from sluice.cli.overview.verdict_page import STATUS, consumers_table, table
 from sluice.clock import SystemClock, utc
 from sluice.pages.parts import fill, list_items, pairs
 from sluice.terminal.files import write_whole
@@ -50,18 +50,7 @@ def html(fields: Mapping[str, Any]) -> str:
             ("step", "seconds", "result", "what you would run"),
             ((step["name"], f"{step['seconds']:.1f}", step["result"], step["command"]) for step in fields["steps"]),
         ),
-        "consumers": table(
-            ("consumer", "verdict", "missing", "numbers"),
-            (
-                (
-                    each["consumer"],
-                    each["verdict"],
-                    each["missing"],
-                    ", ".join(f"{count} {state}" for state, count in each["states"].items()),
-                )
-                for each in consumers
-            ),
-        ),
+        "consumers": consumers_table(consumers),
         "unknown": list_items(
             [f"{each['consumer']}: {reason}" for each in consumers for reason in each["unknown"]] or ["nothing"]
         ),

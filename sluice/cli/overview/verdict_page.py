@@ -48,18 +48,7 @@ def html(found: Mapping[str, Any]) -> str:
                 for each in found["properties"]
             ),
         ),
-        "consumers": table(
-            ("consumer", "verdict", "missing", "numbers"),
-            (
-                (
-                    each["consumer"],
-                    each["verdict"],
-                    each["missing"],
-                    ", ".join(f"{count} {state}" for state, count in each["states"].items()),
-                )
-                for each in consumers
-            ),
-        ),
+        "consumers": consumers_table(consumers),
         "lost": table(("consumer", "group", "epoch", "first", "last", "why"), _lost_rows(found)),
         "unknown": list_items(unknown or ["nothing"]),
         "origin": pairs(
@@ -71,6 +60,22 @@ def html(found: Mapping[str, Any]) -> str:
         ),
     }
     return fill(_TEMPLATE, parts)
+
+
+def consumers_table(consumers: Iterable[Mapping[str, Any]]) -> str:
+    """Return a table of what became of the messages of each consumer, with how many numbers are in which state."""
+    return table(
+        ("consumer", "verdict", "missing", "numbers"),
+        (
+            (
+                each["consumer"],
+                each["verdict"],
+                each["missing"],
+                ", ".join(f"{count} {state}" for state, count in each["states"].items()),
+            )
+            for each in consumers
+        ),
+    )
 
 
 def _lost_rows(found: Mapping[str, Any]) -> Iterable[tuple[Any, ...]]:
