@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, override
 
 import boto3
 
@@ -57,6 +57,7 @@ class _PublishCounter(RelayHooks):
     def __init__(self) -> None:
         self.messages = 0
 
+    @override
     def after_publish(self, _: Head, __: PublishOutcome) -> None:
         """Count the message."""
         self.messages += 1
@@ -69,6 +70,7 @@ class _CountedPublisher(Publisher):
         super().__init__(sns, ARN)
         self._numbers = count()
 
+    @override
     def publish(self, heads: Any) -> list[PublishOutcome]:
         """Publish, and count the call."""
         next(self._numbers)

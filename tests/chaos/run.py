@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import cast
+from typing import cast, override
 
 from sqlalchemy.exc import DBAPIError
 
@@ -57,6 +57,7 @@ type Fault = drawing.ScheduledFault[FaultKind | WorldFault]
 class _Targets(Targets):
     """Those of a load test, of which every process has a line to the database, and the relays are restarted in turn."""
 
+    @override
     def of_kind(self, kind: FaultKind) -> tuple[str, ...]:
         """Return the targets of a kind of fault."""
         return (*super().of_kind(kind), *((RELAY,) if kind is FaultKind.ROLL else ()))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 from sqlalchemy import Engine, text
 
@@ -50,16 +50,19 @@ class ChaosDatabase(Restarts):
                 for name in metadata.tables:
                     connection.execute(text(world_faults.REFUSE_EACH.format(name)))
 
-    def begin(self, target: str) -> None:  # noqa: ARG002 (it is the only one)
+    @override
+    def begin(self, target: str) -> None:
         """Begin to restart it, as `pg_ctl restart -m MODE` does; every connection is cut."""
         self._restarting = threading.Thread(target=self._restart, args=(next(self._modes),), daemon=True)
         self._restarting.start()
 
-    def is_over(self, target: str) -> bool:  # noqa: ARG002
+    @override
+    def is_over(self, target: str) -> bool:
         """Return whether it has restarted."""
         return self._restarting is None or not self._restarting.is_alive()
 
-    def end(self, target: str) -> bool:  # noqa: ARG002
+    @override
+    def end(self, target: str) -> bool:
         """Wait until it has restarted."""
         self.await_up()
         return True

@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import override
 from unittest import mock
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -102,6 +103,7 @@ class DeletesWholeBatches(VirtualRun):
 class _WholeBatches(Queue):
     """Takes an answer to a batch for the answer to each of its entries."""
 
+    @override
     def delete_batch(self, receipt_handles: Sequence[str]) -> list[HoldLostError | TransientError | None]:
         """Delete them, and believe that all are."""
         super().delete_batch(receipt_handles)

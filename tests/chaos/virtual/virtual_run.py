@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
-from typing import Any, Protocol
+from typing import Any, Protocol, override
 
 from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
 from botocore.parsers import ResponseParserError
@@ -92,6 +92,7 @@ class Aws(SimulatedAws):
         self.wire: Callable[[], ScheduledFault[FaultKind] | None] = lambda: None
         self.left_seconds: Callable[[ScheduledFault[FaultKind]], float] = lambda _: 0.0
 
+    @override
     def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         fault = self.wire()
         if fault is None:
@@ -480,10 +481,12 @@ class Deleting(WorkerHooks):
         self._failed = set[str]()
         self.waiting = deque[str]()
 
+    @override
     def before_acknowledge(self, settled: SettledMessage) -> None:
         """Take in what is handed over next."""
         self.waiting.append(settled.message.sqs_message_id)
 
+    @override
     def not_deleted(self, message: ReceivedMessage) -> None:
         """Take in what the worker knows to come again."""
         self._failed.add(message.sqs_message_id)

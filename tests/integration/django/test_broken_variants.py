@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, override
 
 import pytest
 from django.db import connections, transaction
@@ -48,6 +48,7 @@ def _adds_over_a_connection_of_its_own(patch: pytest.MonkeyPatch) -> None:
             super().__init__(found)
             self._alias = found.alias
 
+        @override
         def execute(self, *arguments: Any) -> Any:
             with apart(self._alias):
                 self._found = connections[self._alias]

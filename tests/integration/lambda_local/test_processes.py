@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import pytest
 
@@ -158,6 +158,7 @@ class SlowProcess(FunctionProcess):
     def __init__(self) -> None:
         super().__init__("none.handle", {}, timeout_seconds=10.0, memory_mb=256)
 
+    @override
     def invoke(self, _: object, *, is_stopped: Callable[[], bool] = lambda: False) -> object:
         """Answer after a second, and keep whether it was stopped meanwhile."""
         SystemClock().sleep(1)

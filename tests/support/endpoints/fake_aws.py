@@ -6,7 +6,7 @@ middle of a run), and serves tests of other things that only need queues at once
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, override
 
 import boto3
 
@@ -42,6 +42,7 @@ class Endpoint(SimulatorServer):
         for url in listed["QueueUrls"]:  # type: ignore[index]
             super().answer(_REGION, "sqs", "PurgeQueue", {"QueueUrl": url})
 
+    @override
     def answer(
         self, region: str, service: str, operation: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | AwsRefusal:

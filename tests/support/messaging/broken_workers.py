@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any
+from typing import Any, override
 
 from sqlalchemy.orm import Session
 
@@ -26,6 +26,7 @@ from sluice.messaging.worker.processing.transactions import TakeConnection
 class DeletesFirst(MessageProcessor):
     """Broken: deletes a message before it is handled, so that a crash loses it (W7)."""
 
+    @override
     def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         self._queue.delete(message.receipt_handle)
         return super().process(message, requested_at=requested_at)
@@ -34,6 +35,7 @@ class DeletesFirst(MessageProcessor):
 class DeletesFailedMessages(MessageProcessor):
     """Broken: deletes a failed message, so that the next one of its group is handled before it (W1)."""
 
+    @override
     def _acknowledge(self, lease: MessageLease, acknowledgement: Acknowledgement) -> None:
         super()._acknowledge(lease, Delete() if isinstance(acknowledgement, Release) else acknowledgement)
 
@@ -58,6 +60,7 @@ class _MarksNothing(MessageProcessor):
 class InboxApart(_MarksNothing):
     """Broken: marks a message as handled in a transaction before that of its effect (rule W8)."""
 
+    @override
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         decision = admission.decision
@@ -80,7 +83,8 @@ class RemembersInMemory(InboxApart):
         super().__init__(*arguments, **more)
         self._seen: set[str] = set()
 
-    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:  # noqa: ARG002
+    @override
+    def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         if arrived.envelope.event.id in self._seen:
             return Decision(State.DUPLICATE, Action.DROP)
         ended = self._effect(lease, arrived, Decision(State.CONTIGUOUS, Action.HANDLE))
@@ -91,6 +95,7 @@ class RemembersInMemory(InboxApart):
 class KeepsNoInbox(_MarksNothing):
     """Broken: handles every received message, and marks nothing (W6)."""
 
+    @override
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         decision = Decision(State.CONTIGUOUS, Action.HANDLE)
         session.connection()
@@ -109,6 +114,7 @@ class _NoGate:
 class CommitsWithoutGate(MessageProcessor):
     """Broken: commits even if another consumer may have the message, and relies on the delete to notice it (L1)."""
 
+    @override
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         outcome = self._runner.run(
@@ -128,9 +134,10 @@ class CommitsWithoutGate(MessageProcessor):
 class AdmitsOnce(MessageProcessor):
     """Broken: begins the transaction of a handler of asyncio without deciding again about its message (W6)."""
 
+    @override
     def _admit_again(
         self,
-        lease: MessageLease,  # noqa: ARG002
+        lease: MessageLease,
         arrived: DecodedMessage,
         decided: Decision,
         session: Session,
@@ -144,18 +151,20 @@ class AdmitsOnce(MessageProcessor):
 class MarksBefore(MessageProcessor):
     """Broken: marks a message as handled at its decision, before a handler of asyncio begins (rule W8)."""
 
-    def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:  # noqa: ARG002
+    @override
+    def _decide_now(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision:
         admission = self._inbox.admit(session.connection(), arrived)
         if admission.decision.action is Action.HANDLE:
             self._inbox.mark(session.connection(), arrived.envelope, admission)
         session.commit()
         return admission.decision
 
+    @override
     def _admit_again(
         self,
-        lease: MessageLease,  # noqa: ARG002
-        arrived: DecodedMessage,  # noqa: ARG002
-        decided: Decision,  # noqa: ARG002
+        lease: MessageLease,
+        arrived: DecodedMessage,
+        decided: Decision,
         session: Session,
         take_connection: TakeConnection,
     ) -> TransactionMark:
@@ -167,6 +176,7 @@ class MarksBefore(MessageProcessor):
 class CommitsWhatIsThere(MessageProcessor):
     """Broken: commits whatever transaction the handler left behind (rule W8)."""
 
+    @override
     def _transact(self, lease: MessageLease, arrived: DecodedMessage, session: Session) -> Decision | Retry | Reject:
         admission = self._inbox.admit(session.connection(), arrived)
         self._inbox.mark(session.connection(), arrived.envelope, replace(admission, lock=None))
@@ -180,6 +190,7 @@ class CommitsWhatIsThere(MessageProcessor):
 class TakesABatchAsAWhole(Deleter):
     """Broken: takes every message of a call that was answered for deleted (W6)."""
 
+    @override
     def _try_deletes(
         self, messages: Sequence[ReceivedMessage]
     ) -> list[tuple[ReceivedMessage, HoldLostError | TransientError | None]]:

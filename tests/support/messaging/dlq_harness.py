@@ -6,7 +6,7 @@ The broken tools are kept because a check that never fails proves nothing: the c
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, override
 
 from botocore.awsrequest import AWSResponse
 
@@ -66,7 +66,8 @@ class Renaming(Hook):
     def __init__(self) -> None:
         super().__init__(1)
 
-    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:  # noqa: ARG002
+    @override
+    def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         for message in parsed.get("Messages", []):
             message["MessageId"] = message["MessageId"][::-1]
 

@@ -5,7 +5,7 @@ import copy
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, override
 
 from botocore.awsrequest import AWSResponse
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
@@ -89,6 +89,7 @@ class FaultyCalls(Hook):
             self.faults.remove(fault)
         return fault
 
+    @override
     def rewrite(self, operation: str, params: dict[str, Any]) -> None:
         name = operation.partition(".")[2]
         self.log.append((name, copy.deepcopy(params)))
@@ -105,6 +106,7 @@ class FaultyCalls(Hook):
         if kept:
             params[self.batch] = kept
 
+    @override
     def answer(self, operation: str, params: Mapping[str, Any]) -> tuple[AWSResponse, dict[str, Any]] | None:
         if self._fault.unreachable:
             raise EndpointConnectionError(endpoint_url="http://aws")
@@ -115,6 +117,7 @@ class FaultyCalls(Hook):
             return answer_with(Successful=[], Failed=self._failed)
         return None
 
+    @override
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         """Lose the answer, or add the entries that failed."""
         if self._fault.lost:

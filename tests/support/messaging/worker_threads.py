@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, override
 
 from sqlalchemy.orm import Session
 
@@ -36,12 +36,15 @@ class MachineClock(VirtualClock):
         super().__init__()
         self._machine = SystemClock()
 
+    @override
     def now_us(self) -> int:
         return self._machine.now_us()
 
+    @override
     def monotonic(self) -> float:
         return self._machine.monotonic()
 
+    @override
     def sleep(self, seconds: float) -> None:
         """Do nothing: time passes by itself."""
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
-from typing import Any
+from typing import Any, override
 from unittest.mock import patch
 
 from botocore.awsrequest import AWSResponse
@@ -129,6 +129,7 @@ class SnsCalls(FaultyCalls):
         is_poisoned = self.poisoned & {entry["MessageGroupId"] for entry in params[self.batch]}
         return Fault(refused="InvalidParameter") if is_poisoned else fault
 
+    @override
     def edit_answer(self, params: Mapping[str, Any], parsed: dict[str, Any], http_response: AWSResponse) -> None:
         successful = {success["Id"] for success in parsed.get("Successful", [])}
         arrived = [entry for entry in self.log[-1][1][self.batch] if entry["Id"] in successful]

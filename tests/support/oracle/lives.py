@@ -7,6 +7,7 @@ may call a recording impossible that the checker has to leave open, but never on
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import override
 
 from sluice.history.events import HistoryEvent, Kind
 from sluice.judge.checker import Expectation, QueueContext
@@ -33,6 +34,7 @@ class _ListeningEngine(JudgeEngine):
 
     known: tuple[Expectation, QueueContext] | None = None
 
+    @override
     def findings(self, suspects: Iterable[str], expectation: Expectation, surrounded: QueueContext) -> Findings:
         self.known = expectation, surrounded
         return super().findings(list(suspects), expectation, surrounded)

@@ -4,7 +4,7 @@ import gc
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from typing import Any, override
 
 import psycopg
 import pytest
@@ -174,6 +174,7 @@ def test_a_connection_that_is_let_go_unclosed_while_another_begins_stops_nobody(
     """The garbage collector gives it back to its pool, in a thread that may be inside the watch."""
 
     class Collecting(SystemClock):
+        @override
         def monotonic(self) -> float:
             gc.collect(0)  # of what is new: that is soon done
             return super().monotonic()

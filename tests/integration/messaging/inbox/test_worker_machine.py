@@ -3,7 +3,7 @@
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, override
 
 import pytest
 from hypothesis import Phase
@@ -39,18 +39,21 @@ POLICIES = {
 class TakesAnyParkedMessage(Inbox):
     """Broken: takes up a parked message before the message in front of it is back (D2)."""
 
+    @override
     def due(self, engine: Engine) -> list[str]:
         with engines.reading(engine) as connection:
             parked = select(groups.c.group_id).where(groups.c.parked_at_us.is_not(None))
             return list(connection.execute(parked).scalars())
 
-    def _is_next(self, position: Position, head: Row[Any]) -> bool:  # noqa: ARG002 (it is as what it overrides)
+    @override
+    def _is_next(self, position: Position, head: Row[Any]) -> bool:
         return True
 
 
 class DeletesBefore(DeletesFirst):
     """Broken: deletes a message before it is handled; a queue that does not answer is no reason not to handle it."""
 
+    @override
     def process(self, message: ReceivedMessage, *, requested_at: float | None = None) -> Acknowledgement:
         with suppress(TransientError):
             return super().process(message, requested_at=requested_at)
@@ -60,6 +63,7 @@ class DeletesBefore(DeletesFirst):
 class KnowsNoRepeat(Inbox):
     """Broken: lets a handled message be handled again (W7)."""
 
+    @override
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         admission = super().admit(connection, arrived)
         if admission.decision.action is not Action.DROP:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import override
 
 import pytest
 from sqlalchemy import Engine
@@ -209,6 +210,7 @@ class _CountingHooks(RelayHooks):
     def __init__(self) -> None:
         self.count = 0
 
+    @override
     def after_end(self) -> None:
         self.count += 1
 

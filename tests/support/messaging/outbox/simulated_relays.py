@@ -6,7 +6,7 @@ The broken relays are kept because a check that never fails proves nothing: the 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, override
 
 from sqlalchemy import select
 
@@ -123,6 +123,7 @@ class NewIdOnResend:
 class PublishesInTransaction(Relay):
     """Broken: holds its transaction while it publishes (P7)."""
 
+    @override
     def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
             outcomes = self._publish.publish(batch)
@@ -133,6 +134,7 @@ class PublishesInTransaction(Relay):
 class MarksFirst(Relay):
     """Broken: marks messages as sent before it publishes them (P15)."""
 
+    @override
     def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
         with self._lease.writing() as connection:
             self._store.mark(connection, [(head, PublishSuccess("unknown"), 0) for head in batch])
@@ -144,6 +146,7 @@ class MarksFirst(Relay):
 class ForgetsWhatItTook(Relay):
     """Broken: takes further messages of a group while one is under way."""
 
+    @override
     def _begin_call(self, batch: Sequence[Head], *_: object) -> None:
         super()._begin_call(batch)
         self._free_groups(batch)
@@ -152,6 +155,7 @@ class ForgetsWhatItTook(Relay):
 class MarksAllForOne(Relay):
     """Broken: when one of several calls was answered, marks the messages of all."""
 
+    @override
     def _mark(self, outcomes: Sequence[tuple[Head, PublishOutcome]]) -> None:
         is_sent = any(isinstance(outcome, PublishSuccess) for _, outcome in outcomes)
         super()._mark([(head, PublishSuccess("unknown") if is_sent else outcome) for head, outcome in outcomes])

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import pytest
 from botocore.exceptions import ReadTimeoutError
@@ -44,12 +44,15 @@ class _PlannedOutcomes(Plan):
     fails: tuple[int, ...] = ()
     crashes: tuple[int, ...] = ()
 
+    @override
     def is_poison(self, idx: int) -> bool:
         return idx in self.poison
 
+    @override
     def fails_first(self, idx: int) -> bool:
         return idx in self.fails
 
+    @override
     def crashes_first(self, idx: int) -> bool:
         return idx in self.crashes
 
@@ -62,6 +65,7 @@ class _Lossy(Simulator):
         self.loses: list[str] = []
         self.refuses: list[str] = []
 
+    @override
     def _answer(self, service: str, operation: str, params: dict[str, Any]) -> dict[str, Any] | AwsRefusal:
         if operation in self.refuses:
             self.refuses.remove(operation)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, override
 
 import pyarrow as pa
 import pytest
@@ -67,6 +67,7 @@ class _Growing(VirtualClock):
         super().__init__()
         self._journal = journal
 
+    @override
     def sleep(self, seconds: float) -> None:
         super().sleep(seconds)
         with self._journal.open("ab") as written:

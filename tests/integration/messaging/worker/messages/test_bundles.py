@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, override
 
 import pytest
 from sqlalchemy import Engine
@@ -378,6 +378,7 @@ def test_hooks_are_called_for_each_event(engine: Engine) -> None:
         def __init__(self) -> None:
             self.seen: list[tuple[int, str, str]] = []
 
+        @override
         def before_acknowledge(self, settled: Any) -> None:
             message = settled.message
             self.seen.append((message.envelope.seq, message.body, message.sqs_message_id))
@@ -398,6 +399,7 @@ def test_hooks_are_called_for_each_event(engine: Engine) -> None:
 class AcknowledgesAfterTheFirst(MessageProcessor):
     """Broken: takes a bundle for handled when its first event is."""
 
+    @override
     def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
         return super()._work_on_bundle(lease, Bundle(bundle.events[:1]), dead_letters)
 
@@ -405,11 +407,12 @@ class AcknowledgesAfterTheFirst(MessageProcessor):
 class CountsReceives(MessageProcessor):
     """Broken: takes each receive of a bundle for an attempt at each of its events."""
 
+    @override
     def _begin_attempt(
         self,
-        lease: MessageLease,  # noqa: ARG002
+        lease: MessageLease,
         arrived: DecodedMessage,
-        progress: BundleProgress | None,  # noqa: ARG002
+        progress: BundleProgress | None,
     ) -> tuple[DecodedMessage, Retry | Reject | None]:
         return replace(arrived, attempt=arrived.receive_count), None
 
@@ -417,6 +420,7 @@ class CountsReceives(MessageProcessor):
 class GoesOnBehindAFailure(MessageProcessor):
     """Broken: goes on with the next event of a bundle when one has failed."""
 
+    @override
     def _work_on_event(
         self, lease: MessageLease, bundle: Bundle, position: int, progress: BundleProgress
     ) -> Acknowledgement:
@@ -427,6 +431,7 @@ class GoesOnBehindAFailure(MessageProcessor):
 class DiesWithItsNeighbours(MessageProcessor):
     """Broken: sends a whole bundle to the DLQ when one of its events is dead."""
 
+    @override
     def _send_to_dlq(
         self, lease: MessageLease, bundle: Bundle, position: int, dead_letters: DeadLetterSender
     ) -> Acknowledgement:
@@ -435,6 +440,7 @@ class DiesWithItsNeighbours(MessageProcessor):
         ended = super()._send_to_dlq(lease, whole, position, dead_letters)
         raise EndOfBundle(ended)
 
+    @override
     def _work_on_bundle(self, lease: MessageLease, bundle: Bundle, dead_letters: DeadLetterSender) -> Acknowledgement:
         try:
             return super()._work_on_bundle(lease, bundle, dead_letters)

@@ -1,7 +1,7 @@
 """Parked groups side by side: a handler that does not end holds up its own group, and is noticed."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, override
 
 import pytest
 from sqlalchemy import Engine, select
@@ -113,6 +113,7 @@ def test_a_group_is_drained_by_a_single_thread_at_a_time(engine: Engine) -> None
 class Sequential(Drainer):
     """Broken: drains one group after the other, in the thread that looks for due groups."""
 
+    @override
     def claim(self) -> list[str]:
         for group_id in super().claim():
             self.drain(group_id)

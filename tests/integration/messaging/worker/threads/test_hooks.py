@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, override
 
 import pytest
 from sqlalchemy.orm import Session
@@ -42,6 +42,7 @@ class NotingHook(WorkerHooks):
         places = [f"{item.event.group}{item.seq}" for item in found if hasattr(item, "event")]
         self.noted.append(" ".join([name, *places]))
 
+    @override
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
         self.note(f"handling {event.group}{context.seq}")
         return nullcontext(lambda outcome: self.note(type(outcome).__name__))
@@ -68,6 +69,7 @@ class FailingHook(WorkerHooks):
         self.fail, self.name = fail, name
         setattr(self, name, fail)
 
+    @override
     def handling(self, event: Event, context: Context) -> AbstractContextManager[TakeOutcome]:
         return (
             _FailingBlock(self)

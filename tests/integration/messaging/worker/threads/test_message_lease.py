@@ -3,6 +3,7 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from typing import override
 
 import pytest
 from sqlalchemy import Connection, Engine
@@ -335,6 +336,7 @@ def test_l6_a_delete_waits_for_a_call_that_extends_its_message(world: World) -> 
     class Slow(Heartbeat):
         """A heartbeat whose call waits until the test lets it go on."""
 
+        @override
         def _renew(self, wanted: list[MessageLease]) -> None:
             is_asking.set()
             assert may_answer.wait(30)
@@ -369,6 +371,7 @@ class WaitsForRow(Inbox):
         super().__init__(world.policy, clock=world.clock)
         self._world, self._seconds = world, seconds
 
+    @override
     def admit(self, connection: Connection, arrived: DecodedMessage) -> Admission:
         self._world.simulator.advance(self._seconds)
         return super().admit(connection, arrived)
